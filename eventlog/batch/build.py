@@ -1,0 +1,216 @@
+"""Building blocks from keys and values: many small blocks at once, with no work per block but a handful of list steps.
+
+Clients use it for what they write, the primary for blocks that it must change (before-images, dropped or added events).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, TABLE, pad8
+from eventlog.hashing import HASH_BITS, hash_keys, route_bytes
+
+Ints = npt.NDArray[np.int64]
+_PADS = tuple(bytes(n) for n in range(8))
+_BITS = np.array([bin(bitmap).count("1") for bitmap in range(16)], np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Events to be laid out, in the order of their blocks. Optional columns: None where no event has one."""
+
+    kinds: npt.NDArray[np.uint8]
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    expiry: Ints | None = None
+    before: Sequence[bytes] | None = None
+    headers: Sequence[bytes] | None = None
+
+    @property
+    def bitmap(self) -> int:
+        """Return which optional columns are there."""
+        return (
+            (EXPIRY if self.expiry is not None else 0)
+            | (BEFORE if self.before is not None else 0)
+            | (HEADERS if self.headers is not None else 0)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteFrame:
+    """The body of one write: `table`, then `blocks`. Row i of the blocks is item `order[i]` of what was given."""
+
+    table: npt.NDArray[np.void]
+    blocks: bytes
+    order: Ints
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the body in bytes."""
+        return self.table.nbytes + len(self.blocks)
+
+    @property
+    def buffers(self) -> list[bytes]:
+        """Return the body as it goes on the wire; call it after the sequences are filled in."""
+        return [self.table.tobytes(), self.blocks]
+
+
+def segments_of(keys: Sequence[bytes], *, segments: int, by_prefix: bool = False) -> Ints:
+    """Return the segment of each key as int64."""
+    routes = [route_bytes(key, by_prefix=True) for key in keys] if by_prefix else keys
+    hashes = np.array(hash_keys(routes), np.uint64)
+    return (hashes >> np.uint64(HASH_BITS + 1 - segments.bit_length())).astype(np.int64) if segments > 1 else np.zeros(len(keys), np.int64)
+
+
+def build_write(columns: Columns, *, segments: int, by_prefix: bool = False) -> WriteFrame:
+    """Return the body of a write: one block a segment, segments rising, items of a segment in the order given.
+
+    Kinds are CREATED for a put and REMOVED for a removal. The table's `sequence` column is left 0.
+    """
+    placed = segments_of(columns.keys, segments=segments, by_prefix=by_prefix)
+    order = np.argsort(placed, kind="stable")
+    ordered = placed[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    counts = np.diff(starts, append=len(ordered))
+    sorted_columns = columns if len(starts) == 1 else take(columns, order)
+    blocks, lengths = build_blocks(sorted_columns, counts)
+    table = np.zeros(len(starts), TABLE)
+    table["segment"], table["count"], table["length"] = ordered[starts], counts, lengths
+    return WriteFrame(table=table, blocks=blocks, order=order)
+
+
+def build_one(key: bytes, value: bytes, *, kind: int, segment: int, sequence: int = 0) -> bytes:
+    """Return the body of a write of one event without optional columns: the same bytes as `build_write`, ten times as fast."""
+    key_end, value_end = len(key), len(value)
+    key_room, value_room = pad8(key_end), pad8(value_end)
+    head = _ONE.pack(
+        segment, 0, 1, _ONE_BYTES - TABLE.itemsize + 8 + key_room + value_room, sequence, 1, 0, key_end, value_end, kind, 0, key_end
+    )
+    return b"".join((head, key, _PADS[key_room - key_end], _TWO.pack(0, value_end), value, _PADS[value_room - value_end]))
+
+
+_ONE = Struct("<HHIII" + "IIII" + "Q" + "ii")  # a table row, a block's head, its kinds, its key offsets
+_TWO = Struct("<ii")
+_ONE_BYTES = _ONE.size
+
+
+def take(columns: Columns, order: Ints) -> Columns:
+    """Return the same events in another order."""
+    rows = order.tolist()
+
+    def pick(column: Sequence[bytes] | None) -> list[bytes] | None:
+        return None if column is None else [column[row] for row in rows]
+
+    return Columns(
+        kinds=columns.kinds[order],
+        keys=[columns.keys[row] for row in rows],
+        values=[columns.values[row] for row in rows],
+        expiry=None if columns.expiry is None else columns.expiry[order],
+        before=pick(columns.before),
+        headers=pick(columns.headers),
+    )
+
+
+def build_blocks(columns: Columns, counts: Ints) -> tuple[bytes, Ints]:
+    """Return blocks back to back, and the length of each; block i holds the next `counts[i]` events."""
+    blocks = len(counts)
+    bitmap = columns.bitmap
+    ends = np.cumsum(counts)
+    variable = [column for column in (columns.keys, columns.values, columns.before, columns.headers) if column is not None]
+    lengths = [np.fromiter(map(len, column), np.int64, len(column)) for column in variable]
+    offsets = [_Offsets(length, counts, ends) for length in lengths]
+
+    optional_head = pad8(4 * int(_BITS[bitmap]))
+    kinds_room = _pad8(counts)
+    offsets_room = _pad8(4 * (counts + 1))
+    expiry_room = 8 * counts if columns.expiry is not None else np.zeros(blocks, np.int64)
+    # numbers of a block: [head, kinds, key offsets], [value offsets], [expiry, before offsets], [headers offsets]
+    rooms = [BLOCK_HEAD_BYTES + optional_head + kinds_room + offsets_room] + [offsets_room] * (len(variable) - 1)
+    expiry_after = 2 if len(variable) > 2 else None
+    if expiry_after is not None:
+        rooms[expiry_after] = rooms[expiry_after] + expiry_room
+    elif columns.expiry is not None:
+        rooms.append(expiry_room)
+    room_ends = np.cumsum(np.stack(rooms, axis=1).ravel()).reshape(blocks, len(rooms))
+    numbers = np.zeros(int(room_ends[-1, -1]) if blocks else 0, np.uint8)
+    words = numbers.view("<i4")
+    starts = room_ends - np.stack(rooms, axis=1)
+
+    _put_heads(words, starts[:, 0], columns, counts, offsets)
+    kinds_at = starts[:, 0] + BLOCK_HEAD_BYTES + optional_head
+    numbers[_spread(kinds_at, counts, ends)] = columns.kinds
+    for index, offset in enumerate(offsets):
+        offset.write(words, room_ends[:, index] - offsets_room)
+    if columns.expiry is not None:
+        at = starts[:, expiry_after if expiry_after is not None else len(variable)]
+        numbers.view("<i8")[_spread(at >> 3, counts, ends)] = columns.expiry
+    data = _weave(numbers.tobytes(), room_ends, variable, offsets, ends)
+    sizes = np.sum(np.stack(rooms, axis=1), axis=1) + sum(_pad8(offset.totals) for offset in offsets)
+    return data, sizes
+
+
+class _Offsets:
+    """The offsets column of every block, from the lengths of all items."""
+
+    __slots__ = ("flat", "positions", "sizes", "totals")
+
+    def __init__(self, lengths: Ints, counts: Ints, ends: Ints) -> None:
+        running = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        block_base = running[ends - counts]
+        self.totals = running[ends] - block_base
+        sizes = self.sizes = counts + 1
+        size_ends = np.cumsum(sizes)
+        self.positions = np.arange(int(size_ends[-1]) if len(sizes) else 0) - np.repeat(size_ends - sizes, sizes)
+        self.flat = running[self.positions + np.repeat(ends - counts, sizes)] - np.repeat(block_base, sizes)
+
+    def write(self, words: npt.NDArray[np.int32], at: Ints) -> None:
+        words[np.repeat(at >> 2, self.sizes) + self.positions] = self.flat
+
+
+def _put_heads(words: npt.NDArray[np.int32], at: Ints, columns: Columns, counts: Ints, offsets: list[_Offsets]) -> None:
+    word = at >> 2
+    words[word] = counts
+    words[word + 1] = columns.bitmap
+    words[word + 2] = offsets[0].totals
+    words[word + 3] = offsets[1].totals
+    next_word = word + 4
+    if columns.expiry is not None:
+        words[next_word] = 8 * counts
+        next_word = next_word + 1
+    for offset in offsets[2:]:
+        words[next_word] = _pad8(4 * (counts + 1)) + offset.totals
+        next_word = next_word + 1
+
+
+def _weave(numbers: bytes, room_ends: Ints, variable: list[Sequence[bytes]], offsets: list[_Offsets], ends: Ints) -> bytes:
+    """Return numbers and bytes of all blocks in their order, as one join of pieces."""
+    pieces: list[bytes] = []
+    pads = [(-offset.totals & 7).tolist() for offset in offsets]
+    cuts = room_ends.tolist()
+    position = 0
+    low = 0
+    for block, high in enumerate(ends.tolist()):
+        row = cuts[block]
+        for index, column in enumerate(variable):
+            pieces.append(numbers[position : row[index]])
+            pieces += column[low:high]
+            pieces.append(_PADS[pads[index][block]])
+            position = row[index]
+        if position != row[-1]:
+            pieces.append(numbers[position : row[-1]])
+            position = row[-1]
+        low = high
+    return b"".join(pieces)
+
+
+def _spread(at: Ints, counts: Ints, ends: Ints) -> Ints:
+    """Return `at[i], at[i] + 1, ...`, `counts[i]` of them, for each i in turn."""
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(at - (ends - counts), counts) + np.arange(total)
+
+
+def _pad8(sizes: Ints) -> Ints:
+    return (sizes + 7) & ~7

@@ -1,0 +1,46 @@
+"""Ports for time and chance. Cores take them as arguments; only shells make real ones."""
+
+import os
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since 1970-01-01T00:00:00Z; may jump either way."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds since some fixed moment; never goes back."""
+        ...
+
+
+class Entropy(Protocol):
+    """Where chance comes from."""
+
+    def token(self, size: int) -> bytes:
+        """Return `size` random bytes."""
+        ...
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    __slots__ = ()
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class SystemEntropy:
+    """The operating system's random source."""
+
+    __slots__ = ()
+
+    def token(self, size: int) -> bytes:
+        return os.urandom(size)

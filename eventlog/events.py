@@ -1,0 +1,110 @@
+"""What an event is: its kinds, and the object that an application sees."""
+
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+
+class Kind(IntEnum):
+    """What a change did. In a client's block, before the primary decides, CREATED stands for a put and REMOVED for a removal."""
+
+    CREATED = 0
+    MODIFIED = 1
+    REMOVED = 2
+    EXPIRED = 3
+    STATE = 4  # a row of a state read, never stored
+
+
+KIND_NAMES = tuple(kind.name for kind in Kind)
+
+
+class EventSource(msgspec.Struct, frozen=True, gc=False):
+    """What the events of one reader share: how to read keys and values, and where they come from."""
+
+    cache: str
+    cache_id: int
+    cluster: str
+    text_keys: bool
+    json_values: bool
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One change. Keys and values are decoded when they are asked for, so forwarding an event costs nothing more."""
+
+    id: int
+    kind_number: int
+    key_bytes: bytes
+    value_bytes: bytes
+    segment: int
+    offset: int
+    source: EventSource
+    before_bytes: bytes | None = None
+    header_bytes: bytes | None = None
+
+    @property
+    def kind(self) -> str:
+        """`CREATED`, `MODIFIED`, `REMOVED`, `EXPIRED`, or `STATE` for a row of a state read."""
+        return KIND_NAMES[self.kind_number]
+
+    @property
+    def key(self) -> str | bytes:
+        """The key: text, or bytes where the cache was created with `key_format="bytes"`."""
+        return self.key_bytes.decode() if self.source.text_keys else self.key_bytes
+
+    @property
+    def value(self) -> Any:
+        """The value as the cache's format reads it; None for REMOVED and EXPIRED."""
+        if self.kind_number in _WITHOUT_VALUE:
+            return None
+        return decode_value(self.value_bytes, json_values=self.source.json_values)
+
+    @property
+    def before(self) -> Any:
+        """The value that this change replaced, or None where there was none or the cache keeps none."""
+        return None if self.before_bytes is None else decode_value(self.before_bytes, json_values=self.source.json_values)
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """The headers given with the write, in order."""
+        return decode_headers(self.header_bytes) if self.header_bytes else {}
+
+    @property
+    def time_ms(self) -> int:
+        """Milliseconds since 1970 in the event's id."""
+        return (self.id >> 22) + 1_577_836_800_000
+
+
+_WITHOUT_VALUE = frozenset({Kind.REMOVED, Kind.EXPIRED})
+
+
+def decode_value(data: bytes, *, json_values: bool) -> Any:
+    """Return what `data` stands for: parsed JSON, or the bytes themselves."""
+    return msgspec.json.decode(data) if json_values else data
+
+
+def encode_headers(headers: dict[str, bytes]) -> bytes:
+    """Return headers as `name length u16 | value length u32 | name | value` each, big-endian; empty for none."""
+    parts: list[bytes] = []
+    for name, value in headers.items():
+        text = name.encode()
+        parts += (len(text).to_bytes(2), len(value).to_bytes(4), text, value)
+    return b"".join(parts)
+
+
+def decode_headers(data: bytes) -> dict[str, bytes]:
+    """Return what `encode_headers` was given.
+
+    Raises:
+        ValueError: `data` ends in the middle of a header or a name is not UTF-8.
+    """
+    found: dict[str, bytes] = {}
+    at = 0
+    while at < len(data):
+        name_end = at + 6 + int.from_bytes(data[at : at + 2])
+        end = name_end + int.from_bytes(data[at + 2 : at + 6])
+        if at + 6 > len(data) or end > len(data):
+            raise ValueError("headers end in the middle")
+        found[data[at + 6 : name_end].decode()] = data[name_end:end]
+        at = end
+    return found

@@ -1,0 +1,76 @@
+"""Bounds of every bounded thing, and how they relate. Options may lower most of them; asserts below say what must hold.
+
+Sizes are bytes, times milliseconds, bounds inclusive.
+"""
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+# ids and clock (docs/protocol.md, Clock and ids)
+SEGMENTS_DEFAULT = 256
+SEGMENTS_MAX = 4096
+NODE_NUMBER_MAX = 1023
+CLOCK_AHEAD_MS_MAX = 60_000  # how far stamped ids may run ahead of physical time
+LEASE_MS = 5_000  # id space granted at once
+LEASE_RENEW_MS = 1_000
+
+# what a client may send
+KEY_BYTES_MAX = 4 * KIB
+VALUE_BYTES_MAX = 1 * MIB
+VALUE_BYTES_CAP = 64 * MIB
+HEADERS_BYTES_MAX = 16 * KIB
+BATCH_BYTES_MAX = 16 * MIB
+BATCH_BYTES_CAP = 1 * GIB
+BATCH_EVENTS_MAX = 1_000_000
+CACHE_NAME_BYTES_MAX = 200
+CACHES_MAX = 10_000
+
+# wire
+FRAME_BYTES_BEFORE_HELLO_MAX = 64 * KIB
+FRAME_HEADER_BYTES_MAX = 64 * KIB  # the protobuf part of a frame, without its body
+FRAME_BYTES_MAX = BATCH_BYTES_MAX + 1 * MIB
+CONNECTIONS_MAX = 4_096
+STREAMS_PER_CONNECTION_MAX = 256
+REQUESTS_PER_CONNECTION_MAX = 8_192
+CONNECTION_BYTES_IN_FLIGHT_MAX = 64 * MIB  # requests received and not answered, plus answers not yet taken by the socket
+PROCESS_BYTES_IN_FLIGHT_MAX = 256 * MIB
+HANDSHAKE_MS_MAX = 10_000
+IDLE_MS_MAX = 10 * 60_000
+STREAM_CREDIT_BYTES_DEFAULT = 8 * MIB
+
+# write path
+GROUP_BYTES_MAX = 4 * MIB  # no gain above 1 MiB a commit; larger groups only lengthen the wait
+GROUP_FRAMES_MAX = 4_096
+OVERLAY_BYTES_MAX = 32 * MIB
+KEY_INDEX_BYTES_MAX = 512 * MIB
+PRODUCERS_PER_SEGMENT_MAX = 10_000
+PRODUCER_RESULTS_KEPT = 5
+PRODUCER_IDLE_MS_MAX = 24 * 3_600_000
+EXPIRE_PER_TURN_MAX = 1_000
+CLEAR_PER_GROUP_MAX = 10_000
+REQUEST_TIMEOUT_MS_DEFAULT = 10_000
+
+# read path
+TAIL_RING_BYTES_MAX = 32 * MIB
+ANSWER_BYTES_DEFAULT = 1 * MIB
+ANSWER_BYTES_MAX = 8 * MIB
+STORED_VALUE_VERBATIM_BYTES_MIN = 64 * KIB  # larger stored values go out as they are
+STEP_BYTES = 1 * MIB  # how finely the log is indexed by id
+STEP_EVENTS = 8_192
+POLL_WAIT_MS_MAX = 60_000
+LOOP_DELAY_WARN_MS = 50
+
+# disk
+DISK_RESERVE_BYTES_DEFAULT = 256 * MIB
+
+assert SEGMENTS_DEFAULT <= SEGMENTS_MAX <= 1 << 16, "a segment is a u16 in every format"
+assert VALUE_BYTES_MAX <= VALUE_BYTES_CAP < BATCH_BYTES_CAP < 1 << 31, "offsets within a block are int32"
+assert KEY_BYTES_MAX + VALUE_BYTES_MAX + HEADERS_BYTES_MAX < BATCH_BYTES_MAX, "one event fits a batch"
+assert BATCH_BYTES_MAX < FRAME_BYTES_MAX, "one batch fits a frame"
+assert FRAME_BYTES_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX <= PROCESS_BYTES_IN_FLIGHT_MAX, "one frame never blocks its own connection"
+assert FRAME_HEADER_BYTES_MAX <= FRAME_BYTES_BEFORE_HELLO_MAX, "before Hello a frame is a header alone"
+assert LEASE_RENEW_MS * 2 < LEASE_MS < CLOCK_AHEAD_MS_MAX, "a lease survives a missed renewal"
+assert STEP_BYTES <= ANSWER_BYTES_MAX, "an answer holds at least one step"
+assert GROUP_BYTES_MAX <= OVERLAY_BYTES_MAX, "one group fits the overlay"
+assert ANSWER_BYTES_MAX <= STREAM_CREDIT_BYTES_DEFAULT <= CONNECTION_BYTES_IN_FLIGHT_MAX, "one answer fits a stream's credit"

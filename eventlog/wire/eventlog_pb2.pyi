@@ -1,0 +1,648 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Consistency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PRIMARY: _ClassVar[Consistency]
+    LINEAR: _ClassVar[Consistency]
+    ANY: _ClassVar[Consistency]
+
+class Format(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JSON: _ClassVar[Format]
+    BYTES: _ClassVar[Format]
+    AVRO: _ClassVar[Format]
+PRIMARY: Consistency
+LINEAR: Consistency
+ANY: Consistency
+JSON: Format
+BYTES: Format
+AVRO: Format
+
+class Message(_message.Message):
+    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "padding", "body")
+    BODY_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    OPAQUE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    HELLO_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ITEM_FIELD_NUMBER: _ClassVar[int]
+    STREAM_END_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    END_STREAM_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
+    WRITE_FIELD_NUMBER: _ClassVar[int]
+    WRITE_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    GET_FIELD_NUMBER: _ClassVar[int]
+    GET_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    GET_MANY_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    POLL_FIELD_NUMBER: _ClassVar[int]
+    POLL_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    WATCH_FIELD_NUMBER: _ClassVar[int]
+    LOG_ENDS_FIELD_NUMBER: _ClassVar[int]
+    LOG_ENDS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_CACHE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_CACHE_FIELD_NUMBER: _ClassVar[int]
+    ALTER_CACHE_FIELD_NUMBER: _ClassVar[int]
+    DROP_CACHE_FIELD_NUMBER: _ClassVar[int]
+    LIST_CACHES_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    LIST_CACHES_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    LIST_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LIST_SEGMENTS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    RUN_RETENTION_FIELD_NUMBER: _ClassVar[int]
+    RUN_RETENTION_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    CHECK_DATA_FIELD_NUMBER: _ClassVar[int]
+    CHECK_DATA_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    body_length: int
+    opaque: int
+    version: int
+    timeout_ms: int
+    hello: Hello
+    hello_answer: HelloAnswer
+    error: Error
+    done: Done
+    stream_item: StreamItem
+    stream_end: StreamEnd
+    credit: Credit
+    end_stream: EndStream
+    ping: Ping
+    write: Write
+    write_answer: WriteAnswer
+    get: Get
+    get_answer: GetAnswer
+    get_many: GetMany
+    keys: Keys
+    size: Size
+    size_answer: SizeAnswer
+    clear: Clear
+    clear_answer: ClearAnswer
+    poll: Poll
+    poll_answer: PollAnswer
+    watch: Watch
+    log_ends: LogEnds
+    log_ends_answer: LogEndsAnswer
+    create_cache: CreateCache
+    describe_cache: DescribeCache
+    alter_cache: AlterCache
+    drop_cache: DropCache
+    list_caches: ListCaches
+    cache_answer: CacheAnswer
+    list_caches_answer: ListCachesAnswer
+    status: Status
+    status_answer: StatusAnswer
+    list_segments: ListSegments
+    list_segments_answer: ListSegmentsAnswer
+    run_retention: RunRetention
+    run_retention_answer: RunRetentionAnswer
+    check_data: CheckData
+    check_data_answer: CheckDataAnswer
+    padding: bytes
+    body: bytes
+    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client")
+    VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    version_min: int
+    version_max: int
+    features: int
+    producer: bool
+    producer_id: int
+    client: str
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., features: _Optional[int] = ..., producer: _Optional[bool] = ..., producer_id: _Optional[int] = ..., client: _Optional[str] = ...) -> None: ...
+
+class HelloAnswer(_message.Message):
+    __slots__ = ("version", "features", "cluster", "segments", "topology_epoch", "producer_id", "node", "frame_bytes_max", "now_id")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    TOPOLOGY_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    FRAME_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    NOW_ID_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    features: int
+    cluster: str
+    segments: int
+    topology_epoch: int
+    producer_id: int
+    node: str
+    frame_bytes_max: int
+    now_id: int
+    def __init__(self, version: _Optional[int] = ..., features: _Optional[int] = ..., cluster: _Optional[str] = ..., segments: _Optional[int] = ..., topology_epoch: _Optional[int] = ..., producer_id: _Optional[int] = ..., node: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., now_id: _Optional[int] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "outcome", "facts")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    outcome: str
+    facts: bytes
+    def __init__(self, code: _Optional[str] = ..., outcome: _Optional[str] = ..., facts: _Optional[bytes] = ...) -> None: ...
+
+class Done(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Ping(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StreamItem(_message.Message):
+    __slots__ = ("poll_answer", "entries")
+    POLL_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    poll_answer: PollAnswer
+    entries: Entries
+    def __init__(self, poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., entries: _Optional[_Union[Entries, _Mapping]] = ...) -> None: ...
+
+class StreamEnd(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("stream", "bytes")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    stream: int
+    bytes: int
+    def __init__(self, stream: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class EndStream(_message.Message):
+    __slots__ = ("stream",)
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    stream: int
+    def __init__(self, stream: _Optional[int] = ...) -> None: ...
+
+class Write(_message.Message):
+    __slots__ = ("cache_id", "producer_id", "blocks", "conditions", "previous")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    producer_id: int
+    blocks: int
+    conditions: _containers.RepeatedCompositeFieldContainer[Condition]
+    previous: bool
+    def __init__(self, cache_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., blocks: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., previous: _Optional[bool] = ...) -> None: ...
+
+class Condition(_message.Message):
+    __slots__ = ("block", "key", "version", "absent", "present")
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_FIELD_NUMBER: _ClassVar[int]
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    block: int
+    key: bytes
+    version: int
+    absent: bool
+    present: bool
+    def __init__(self, block: _Optional[int] = ..., key: _Optional[bytes] = ..., version: _Optional[int] = ..., absent: _Optional[bool] = ..., present: _Optional[bool] = ...) -> None: ...
+
+class WriteAnswer(_message.Message):
+    __slots__ = ("id", "kind", "events", "has_previous", "previous", "refusals")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    HAS_PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    kind: int
+    events: int
+    has_previous: bool
+    previous: bytes
+    refusals: _containers.RepeatedCompositeFieldContainer[BlockRefusal]
+    def __init__(self, id: _Optional[int] = ..., kind: _Optional[int] = ..., events: _Optional[int] = ..., has_previous: _Optional[bool] = ..., previous: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[BlockRefusal, _Mapping]]] = ...) -> None: ...
+
+class BlockRefusal(_message.Message):
+    __slots__ = ("block", "error")
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    block: int
+    error: Error
+    def __init__(self, block: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class Get(_message.Message):
+    __slots__ = ("cache_id", "key", "consistency", "at_least")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    key: bytes
+    consistency: Consistency
+    at_least: int
+    def __init__(self, cache_id: _Optional[int] = ..., key: _Optional[bytes] = ..., consistency: _Optional[_Union[Consistency, str]] = ..., at_least: _Optional[int] = ...) -> None: ...
+
+class GetAnswer(_message.Message):
+    __slots__ = ("found", "value", "version", "expires_ms", "epoch", "applied_id")
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_ID_FIELD_NUMBER: _ClassVar[int]
+    found: bool
+    value: bytes
+    version: int
+    expires_ms: int
+    epoch: int
+    applied_id: int
+    def __init__(self, found: _Optional[bool] = ..., value: _Optional[bytes] = ..., version: _Optional[int] = ..., expires_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., applied_id: _Optional[int] = ...) -> None: ...
+
+class GetMany(_message.Message):
+    __slots__ = ("cache_id", "consistency", "count", "credit")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    consistency: Consistency
+    count: int
+    credit: int
+    def __init__(self, cache_id: _Optional[int] = ..., consistency: _Optional[_Union[Consistency, str]] = ..., count: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
+
+class Keys(_message.Message):
+    __slots__ = ("cache_id", "prefix", "limit", "credit", "values")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    prefix: bytes
+    limit: int
+    credit: int
+    values: bool
+    def __init__(self, cache_id: _Optional[int] = ..., prefix: _Optional[bytes] = ..., limit: _Optional[int] = ..., credit: _Optional[int] = ..., values: _Optional[bool] = ...) -> None: ...
+
+class Entries(_message.Message):
+    __slots__ = ("count",)
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    def __init__(self, count: _Optional[int] = ...) -> None: ...
+
+class Size(_message.Message):
+    __slots__ = ("cache_id",)
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    def __init__(self, cache_id: _Optional[int] = ...) -> None: ...
+
+class SizeAnswer(_message.Message):
+    __slots__ = ("size",)
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    size: int
+    def __init__(self, size: _Optional[int] = ...) -> None: ...
+
+class Clear(_message.Message):
+    __slots__ = ("cache_id", "limit")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    limit: int
+    def __init__(self, cache_id: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ClearAnswer(_message.Message):
+    __slots__ = ("removed", "more")
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    removed: int
+    more: bool
+    def __init__(self, removed: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class Poll(_message.Message):
+    __slots__ = ("cache_id", "after", "position", "from_time_ms", "until_id", "max_events", "max_bytes", "wait_ms", "segments", "notify", "earliest", "latest")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    FROM_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_ID_FIELD_NUMBER: _ClassVar[int]
+    MAX_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    NOTIFY_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    after: int
+    position: bytes
+    from_time_ms: int
+    until_id: int
+    max_events: int
+    max_bytes: int
+    wait_ms: int
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    notify: bool
+    earliest: bool
+    latest: bool
+    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., position: _Optional[bytes] = ..., from_time_ms: _Optional[int] = ..., until_id: _Optional[int] = ..., max_events: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., notify: _Optional[bool] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ...) -> None: ...
+
+class PollAnswer(_message.Message):
+    __slots__ = ("parts", "last_id", "position", "end", "stalled", "low_watermark", "events")
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    LAST_ID_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    STALLED_FIELD_NUMBER: _ClassVar[int]
+    LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedCompositeFieldContainer[Part]
+    last_id: int
+    position: bytes
+    end: bool
+    stalled: _containers.RepeatedCompositeFieldContainer[Stalled]
+    low_watermark: int
+    events: int
+    def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., last_id: _Optional[int] = ..., position: _Optional[bytes] = ..., end: _Optional[bool] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., low_watermark: _Optional[int] = ..., events: _Optional[int] = ...) -> None: ...
+
+class Part(_message.Message):
+    __slots__ = ("form", "length", "runs", "segment", "events")
+    class Form(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        JOINED: _ClassVar[Part.Form]
+        STORED: _ClassVar[Part.Form]
+    JOINED: Part.Form
+    STORED: Part.Form
+    FORM_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    form: Part.Form
+    length: int
+    runs: int
+    segment: int
+    events: int
+    def __init__(self, form: _Optional[_Union[Part.Form, str]] = ..., length: _Optional[int] = ..., runs: _Optional[int] = ..., segment: _Optional[int] = ..., events: _Optional[int] = ...) -> None: ...
+
+class Stalled(_message.Message):
+    __slots__ = ("segment", "node", "since_ms")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    segment: int
+    node: int
+    since_ms: int
+    def __init__(self, segment: _Optional[int] = ..., node: _Optional[int] = ..., since_ms: _Optional[int] = ...) -> None: ...
+
+class Watch(_message.Message):
+    __slots__ = ("poll", "credit", "follow")
+    POLL_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    poll: Poll
+    credit: int
+    follow: bool
+    def __init__(self, poll: _Optional[_Union[Poll, _Mapping]] = ..., credit: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class LogEnds(_message.Message):
+    __slots__ = ("cache_id",)
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    def __init__(self, cache_id: _Optional[int] = ...) -> None: ...
+
+class LogEndsAnswer(_message.Message):
+    __slots__ = ("first_id", "last_id", "events")
+    FIRST_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_ID_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    first_id: int
+    last_id: int
+    events: int
+    def __init__(self, first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., events: _Optional[int] = ...) -> None: ...
+
+class CacheOptions(_message.Message):
+    __slots__ = ("format", "schema", "events", "state", "before", "bytes_keys", "retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "route_by_prefix")
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_KEYS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    LIFESPAN_MS_FIELD_NUMBER: _ClassVar[int]
+    ROUTE_BY_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    format: Format
+    schema: str
+    events: bool
+    state: bool
+    before: bool
+    bytes_keys: bool
+    retain_time_ms: int
+    retain_bytes: int
+    retain_events: int
+    lifespan_ms: int
+    route_by_prefix: bool
+    def __init__(self, format: _Optional[_Union[Format, str]] = ..., schema: _Optional[str] = ..., events: _Optional[bool] = ..., state: _Optional[bool] = ..., before: _Optional[bool] = ..., bytes_keys: _Optional[bool] = ..., retain_time_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_events: _Optional[int] = ..., lifespan_ms: _Optional[int] = ..., route_by_prefix: _Optional[bool] = ...) -> None: ...
+
+class CreateCache(_message.Message):
+    __slots__ = ("name", "options", "use_existing")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    USE_EXISTING_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    options: CacheOptions
+    use_existing: bool
+    def __init__(self, name: _Optional[str] = ..., options: _Optional[_Union[CacheOptions, _Mapping]] = ..., use_existing: _Optional[bool] = ...) -> None: ...
+
+class DescribeCache(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class AlterCache(_message.Message):
+    __slots__ = ("name", "options")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    options: CacheOptions
+    def __init__(self, name: _Optional[str] = ..., options: _Optional[_Union[CacheOptions, _Mapping]] = ...) -> None: ...
+
+class DropCache(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ListCaches(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CacheDescription(_message.Message):
+    __slots__ = ("name", "id", "options", "from_id")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    FROM_ID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    id: int
+    options: CacheOptions
+    from_id: int
+    def __init__(self, name: _Optional[str] = ..., id: _Optional[int] = ..., options: _Optional[_Union[CacheOptions, _Mapping]] = ..., from_id: _Optional[int] = ...) -> None: ...
+
+class CacheAnswer(_message.Message):
+    __slots__ = ("cache", "created")
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    cache: CacheDescription
+    created: bool
+    def __init__(self, cache: _Optional[_Union[CacheDescription, _Mapping]] = ..., created: _Optional[bool] = ...) -> None: ...
+
+class ListCachesAnswer(_message.Message):
+    __slots__ = ("caches",)
+    CACHES_FIELD_NUMBER: _ClassVar[int]
+    caches: _containers.RepeatedCompositeFieldContainer[CacheDescription]
+    def __init__(self, caches: _Optional[_Iterable[_Union[CacheDescription, _Mapping]]] = ...) -> None: ...
+
+class Status(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusAnswer(_message.Message):
+    __slots__ = ("cluster", "health", "controller", "metastore", "nodes", "nodes_live", "segments", "without_primary", "under_replicated", "low_watermark", "low_watermark_age_ms", "held_by", "rebalance", "advice")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    METASTORE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODES_LIVE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_PRIMARY_FIELD_NUMBER: _ClassVar[int]
+    UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOW_WATERMARK_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    HELD_BY_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_FIELD_NUMBER: _ClassVar[int]
+    ADVICE_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    health: str
+    controller: str
+    metastore: str
+    nodes: int
+    nodes_live: int
+    segments: int
+    without_primary: int
+    under_replicated: int
+    low_watermark: int
+    low_watermark_age_ms: int
+    held_by: str
+    rebalance: str
+    advice: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster: _Optional[str] = ..., health: _Optional[str] = ..., controller: _Optional[str] = ..., metastore: _Optional[str] = ..., nodes: _Optional[int] = ..., nodes_live: _Optional[int] = ..., segments: _Optional[int] = ..., without_primary: _Optional[int] = ..., under_replicated: _Optional[int] = ..., low_watermark: _Optional[int] = ..., low_watermark_age_ms: _Optional[int] = ..., held_by: _Optional[str] = ..., rebalance: _Optional[str] = ..., advice: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListSegments(_message.Message):
+    __slots__ = ("cache",)
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    cache: str
+    def __init__(self, cache: _Optional[str] = ...) -> None: ...
+
+class SegmentDescription(_message.Message):
+    __slots__ = ("segment", "primary", "owners", "in_sync", "epoch", "first_id", "last_id", "high_watermark", "events", "bytes")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    PRIMARY_FIELD_NUMBER: _ClassVar[int]
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
+    IN_SYNC_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_ID_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    segment: int
+    primary: str
+    owners: _containers.RepeatedScalarFieldContainer[str]
+    in_sync: _containers.RepeatedScalarFieldContainer[str]
+    epoch: int
+    first_id: int
+    last_id: int
+    high_watermark: int
+    events: int
+    bytes: int
+    def __init__(self, segment: _Optional[int] = ..., primary: _Optional[str] = ..., owners: _Optional[_Iterable[str]] = ..., in_sync: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., high_watermark: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class ListSegmentsAnswer(_message.Message):
+    __slots__ = ("segments",)
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[SegmentDescription]
+    def __init__(self, segments: _Optional[_Iterable[_Union[SegmentDescription, _Mapping]]] = ...) -> None: ...
+
+class RunRetention(_message.Message):
+    __slots__ = ("cache", "dry_run")
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    cache: str
+    dry_run: bool
+    def __init__(self, cache: _Optional[str] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class RetentionRow(_message.Message):
+    __slots__ = ("cache", "segment", "removed", "first_id")
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ID_FIELD_NUMBER: _ClassVar[int]
+    cache: str
+    segment: int
+    removed: int
+    first_id: int
+    def __init__(self, cache: _Optional[str] = ..., segment: _Optional[int] = ..., removed: _Optional[int] = ..., first_id: _Optional[int] = ...) -> None: ...
+
+class RunRetentionAnswer(_message.Message):
+    __slots__ = ("rows", "removed", "cut_id")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    CUT_ID_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedCompositeFieldContainer[RetentionRow]
+    removed: int
+    cut_id: int
+    def __init__(self, rows: _Optional[_Iterable[_Union[RetentionRow, _Mapping]]] = ..., removed: _Optional[int] = ..., cut_id: _Optional[int] = ...) -> None: ...
+
+class CheckData(_message.Message):
+    __slots__ = ("cache",)
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    cache: str
+    def __init__(self, cache: _Optional[str] = ...) -> None: ...
+
+class CheckDataAnswer(_message.Message):
+    __slots__ = ("values", "events", "problems")
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    values: int
+    events: int
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, values: _Optional[int] = ..., events: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -1,0 +1,193 @@
+"""The port of the storage engine: ordered byte keys in three families, one log write at a time.
+
+The engine knows nothing of caches, ids or events; `keys.py` makes the keys. What it promises:
+
+1. `append`, `trim` and `drop` are each atomic, and durable once a later `sync` returned. They survive in order: a crash keeps a
+   prefix of them that holds everything synced.
+2. `apply` is atomic and has no journal: a crash keeps some prefix of the `apply` calls that holds everything up to the last
+   `flush_state`. The state family is one unit; no two parts of it come back from different moments.
+3. After a failed `sync` the store is fenced: every later writing call raises `StoreFenced`, reading goes on.
+4. Damage is raised (`CorruptData`, `LostDisk`), never skipped and never read as emptiness.
+
+The writing methods (`append`, `sync`, `apply`, `trim`, `drop`) belong to one thread. Everything else may be called from any
+thread at any time between opening and `close`. Ranges are `[lower, upper)`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.limits import MIB
+
+Pair = tuple[bytes, bytes]
+Range = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogEnds:
+    """The last id in the log of each segment over all caches, and its epoch; 0 where there is none.
+
+    `generation` is counted by the store, one up with every write of the side file; what a caller passes is ignored.
+    """
+
+    ids: npt.NDArray[np.int64]
+    epochs: npt.NDArray[np.uint32]
+    generation: int = 0
+
+    @staticmethod
+    def empty(segments: int) -> "LogEnds":
+        """Return the ends of empty logs."""
+        return LogEnds(ids=np.zeros(segments, np.int64), epochs=np.zeros(segments, np.uint32))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Whose data a directory holds. A directory is never opened as another's."""
+
+    cluster: str
+    node: int
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """How a store is opened. The buffers are sized for 600 MiB a node; tests make them small to see files sooner.
+
+    `identity` None takes the directory as whoever's it is. `stall_ms_max` bounds how long a write waits for an engine that
+    cannot keep up before it raises `Overloaded`.
+    """
+
+    identity: Identity | None = None
+    log_buffer_bytes: int = 64 * MIB
+    state_buffer_bytes: int = 64 * MIB
+    buffers_bytes_max: int = 256 * MIB
+    cache_bytes: int = 128 * MIB
+    journal_bytes_max: int = 192 * MIB
+    stall_ms_max: int = 30_000
+
+
+class Store(Protocol):
+    """An open data directory."""
+
+    @property
+    def segments(self) -> int:
+        """Number of segments of the cluster, fixed when the directory was made."""
+        ...
+
+    @property
+    def identity(self) -> Identity | None:
+        """Whose data this is, as written when the directory was made."""
+        ...
+
+    @property
+    def ends(self) -> LogEnds:
+        """The log ends that stood beside the log when it was opened; zeros in a new store. The log must reach them."""
+        ...
+
+    @property
+    def stopped_cleanly(self) -> bool:
+        """Whether the previous process closed the store; True for a new one."""
+        ...
+
+    def append(self, log: Sequence[Pair], meta: Sequence[Pair]) -> None:
+        """Put log values and meta rows in one atomic write, journalled but not synced.
+
+        Raises:
+            Overloaded: the engine stalls; nothing was written.
+            DiskFull: no space; outcome `unknown`, and no later write succeeds until the store is opened again.
+            StoreFenced: this write or an earlier one failed; outcome `unknown` for this one.
+        """
+        ...
+
+    def sync(self, ends: LogEnds) -> None:
+        """Make everything appended so far durable, then write `ends` beside the log. Releases the GIL while it waits.
+
+        Raises:
+            StoreFenced: it is not known what is durable. Nothing may be acknowledged any more, the process restarts.
+        """
+        ...
+
+    def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Put (or, with None, delete) keys of the state family, atomically and without journal. Later pairs win.
+
+        Raises:
+            Overloaded, DiskFull, StoreFenced: as `append`.
+        """
+        ...
+
+    def flush_state(self) -> None:
+        """Make every `apply` that returned before this call durable. May take seconds, releases the GIL; from any thread.
+
+        Raises:
+            DiskFull, StoreFenced: it did not reach the disk.
+        """
+        ...
+
+    def trim(self, ranges: Sequence[Range], meta: Sequence[Pair]) -> None:
+        """Delete log ranges and put meta rows in one atomic write, not synced. Space comes back with `compact`."""
+        ...
+
+    def drop(
+        self,
+        log_ranges: Sequence[Range],
+        state_ranges: Sequence[Range],
+        meta_ranges: Sequence[Range],
+        *,
+        meta: Sequence[Pair] = (),
+        ends: LogEnds | None = None,
+    ) -> None:
+        """Delete ranges of all families, put `meta`; durable for log and meta when it returns.
+
+        `ends` is for a log that gets shorter: it is written and synced beside the log before anything is deleted.
+        """
+        ...
+
+    def compact(self, ranges: Sequence[Range]) -> None:
+        """Give back the space of deleted log ranges. Slow, releases the GIL; from any thread but the writing one."""
+        ...
+
+    def read_log(self, lower: bytes, upper: bytes, *, bytes_max: int) -> list[Pair]:
+        """Return log pairs in key order; stops after the one that brings the values' bytes to `bytes_max` or more.
+
+        Raises:
+            CorruptData: the engine met a damaged file.
+        """
+        ...
+
+    def read_logs(self, ranges: Sequence[Range], *, bytes_max: int) -> list[Pair]:
+        """Return `read_log` of many ascending, disjoint ranges as one list; `bytes_max` is for all of them together."""
+        ...
+
+    def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
+        """Return the log pair with the greatest key in the range."""
+        ...
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """Return the state values of `keys`, None where there is none."""
+        ...
+
+    def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
+        """Return at most `limit` state pairs in key order."""
+        ...
+
+    def read_meta(self, lower: bytes, upper: bytes) -> list[Pair]:
+        """Return meta pairs in key order."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Return the bytes that the disk has left for unprivileged users."""
+        ...
+
+    def figures(self) -> dict[str, tuple[int, int]]:
+        """Return (used, limit) of every bounded thing inside; limit 0 where there is no bound."""
+        ...
+
+    def close(self) -> None:
+        """Write out what is buffered, leave the clean-stop mark, release the directory. Closing twice is nothing.
+
+        Closing a fenced store leaves no mark.
+        """
+        ...

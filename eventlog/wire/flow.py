@@ -1,0 +1,109 @@
+"""How much may be under way: byte budgets of a process and of its connections, and the credit of a stream."""
+
+from collections.abc import Callable
+from typing import Final
+
+CREDIT_BYTES_CAP: Final = 1 << 31
+REQUEST_WEIGHT_BYTES: Final = 1 << 10
+"""What a request weighs beside its bytes: the objects that stand for it until it is answered."""
+
+
+class ProcessBudget:
+    """Bytes that all connections of a process hold for one purpose. `used` is their sum, always.
+
+    `waiting` are called once, all of them, when there is room again; whoever finds none then waits anew.
+    """
+
+    __slots__ = ("holders", "limit", "peak", "used", "waiting")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.peak = 0
+        self.holders = 0
+        self.waiting: list[Callable[[], None]] = []
+
+    @property
+    def share(self) -> int:
+        """What each connection may hold even while others fill the process: so a few that hog it never stop the rest.
+
+        All of them together stay below twice the limit.
+        """
+        return self.limit // max(1, self.holders)
+
+    def has_room(self, size: int) -> bool:
+        """Whether `size` bytes more stay within the limit; one that alone is above it gets its turn when nothing else is there."""
+        return self.used == 0 or self.used + size <= self.limit
+
+    def take(self, size: int) -> None:
+        """Count `size` bytes."""
+        self.used += size
+        self.peak = max(self.peak, self.used)
+
+    def give(self, size: int) -> None:
+        """Count `size` bytes as gone, wake who waits."""
+        assert size <= self.used, "more given back than taken"
+        self.used -= size
+        if self.waiting and self.used <= self.limit:
+            waiting, self.waiting = self.waiting, []
+            for wake in waiting:
+                wake()
+
+
+class ByteBudget:
+    """Bytes in flight of one connection, counted in the process too."""
+
+    __slots__ = ("limit", "process", "used")
+
+    def __init__(self, limit: int, process: ProcessBudget) -> None:
+        self.limit = limit
+        self.process = process
+        self.used = 0
+        process.holders += 1
+
+    def take(self, size: int) -> None:
+        """Count `size` bytes as in flight; never refuses, so one message may go over."""
+        process = self.process
+        self.used += size
+        process.used += size
+        process.peak = max(process.peak, process.used)
+
+    def give(self, size: int) -> None:
+        """Count `size` bytes as done."""
+        assert size <= self.used, "more given back than taken"
+        self.used -= size
+        process = self.process
+        if process.waiting:
+            process.give(size)
+        else:
+            process.used -= size
+
+    def close(self) -> None:
+        """Give everything back and leave the process's count of holders. Once."""
+        self.process.holders -= 1
+        self.give(self.used)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the connection must not start anything more."""
+        process = self.process
+        return self.used > self.limit or (process.used > process.limit and self.used > process.share)
+
+
+class Credit:
+    """What one side of a stream may still send. One item may overdraw it, so that an item above the credit is not stuck."""
+
+    __slots__ = ("balance",)
+
+    def __init__(self, balance: int) -> None:
+        self.balance = balance
+
+    def take(self, size: int) -> None:
+        """Count an item of `size` bytes as sent."""
+        self.balance -= size
+
+    def give(self, size: int) -> bool:
+        """Add credit, up to the cap; True if it was used up before and is not any more."""
+        was_empty = self.balance <= 0
+        self.balance = min(self.balance + size, CREDIT_BYTES_CAP)
+        return was_empty and self.balance > 0

@@ -1,0 +1,206 @@
+"""The bytes of one frame: `payload length u32 | flags u16 | payload [| crc32c u32]`, big-endian.
+
+    flags     bits 0-3 codec (0 none, 1 snappy, 2 gzip, 4 zstd, 5 lz4), bits 4-7 encoding (1 protobuf), bit 8 a CRC32C of the
+              payload, as sent, follows it and is not part of the length, bit 9 the codec covers the body only
+    payload   one protobuf Message. Its first five bytes are `body_length`, its last field is `body`, which begins at a multiple
+              of 8 from the payload's start (`padding` stands before it where needed)
+
+Any protobuf parser reads the whole payload; here header and body are taken apart first, so that a body is never copied into or
+out of the protobuf library. How frames are found in a stream of bytes is `reader`'s business.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from crc32c import crc32c
+from google.protobuf.message import DecodeError
+
+from eventlog.errors import BadFrame, TooLarge
+from eventlog.wire import codecs
+from eventlog.wire.codecs import Codec
+from eventlog.wire.eventlog_pb2 import Message
+
+Buffers = list[bytes | memoryview]
+
+HEADER: Final = struct.Struct(">IH")  # length, flags
+TRAILER: Final = struct.Struct(">I")  # CRC32C
+FRAME_LENGTH_CAP: Final = 0xFFFF_FFFF
+
+CODEC_BITS: Final = 0x000F
+ENCODING_PROTOBUF: Final = 0x0010
+CRC: Final = 0x0100
+BODY_ONLY: Final = 0x0200
+LEGAL_FLAGS: Final = frozenset(
+    ENCODING_PROTOBUF | codec | crc | body_only
+    for codec in Codec
+    for crc in (0, CRC)
+    for body_only in (0, BODY_ONLY)
+    if codec is not Codec.NONE or not body_only
+)
+
+ALIGNMENT: Final = 8
+JOINED_BODY_BYTES_MAX: Final = 16 << 10  # smaller bodies are copied next to their header: fewer buffers for the socket
+
+_FIELDS = struct.Struct("<BIBIBB")  # body_length, opaque and version, with their tags
+_BODY_LENGTH_TAG, _OPAQUE_TAG, _VERSION_TAG, _TIMEOUT_TAG = 0x0D, 0x15, 0x18, b"\x20"
+_BODY_LENGTH = struct.Struct("<BI")
+_PADDING_TAG, _BODY_TAG = b"\xf2\x7f", b"\xfa\x7f"  # fields 2046 and 2047, length-delimited
+_PADDINGS = tuple(_PADDING_TAG + bytes((size,)) + bytes(size) for size in range(ALIGNMENT))
+_NO_BODY = memoryview(b"")
+
+
+def encode(opaque: int, message: Message | bytes, *, version: int, timeout_ms: int = 0) -> bytes:
+    """Return a frame without body. `message` has the kind set and none of the fields that frames add; bytes are its serialization."""
+    payload = _header_part(opaque, message, 0, version=version, timeout_ms=timeout_ms)
+    return HEADER.pack(len(payload), ENCODING_PROTOBUF) + payload
+
+
+def encode_with_body(
+    opaque: int,
+    message: Message | bytes,
+    body: Sequence[bytes | memoryview],
+    *,
+    version: int,
+    timeout_ms: int = 0,
+    crc: bool = False,
+    codec: Codec = Codec.NONE,
+    body_only: bool = True,
+) -> Buffers:
+    """Return the buffers of a frame whose body is those of `body`, joined; large ones are passed on uncopied.
+
+    With a codec the body is compressed, unless it would not get smaller; without `body_only` the whole payload is.
+
+    Raises:
+        TooLarge: the payload has more bytes than a length field can say.
+    """
+    flags = ENCODING_PROTOBUF | (CRC if crc else 0)
+    if codec is not Codec.NONE and body_only:
+        whole = b"".join(body)
+        packed = codecs.compress(codec, whole)
+        if len(packed) < len(whole):
+            flags |= codec | BODY_ONLY
+            body = (packed,)
+    size = sum(map(len, body))
+    start = _with_body_start(_header_part(opaque, message, size, version=version, timeout_ms=timeout_ms), size)
+    parts: Buffers = [start, *body]
+    if codec is not Codec.NONE and not body_only:
+        flags |= codec
+        parts = [codecs.compress(codec, b"".join(parts))]
+    return _finish(parts, flags)
+
+
+def decode(flags: int, payload: bytes | memoryview, *, bytes_max: int, header_bytes_max: int) -> tuple[Message, memoryview]:
+    """Return the message, without its body, and the body: a read-only view of `payload`, or of its decompressed form.
+
+    `bytes_max` bounds what decompression makes, `header_bytes_max` what the protobuf library gets to see.
+
+    Raises:
+        BadFrame: the payload is not what its flags say, breaks the layout or a bound, or is no message.
+    """
+    codec = flags & CODEC_BITS
+    if codec and not flags & BODY_ONLY:
+        payload = codecs.decompress(Codec(codec), payload, bytes_max=bytes_max)
+        codec = 0
+    header, body = split(payload, header_bytes_max=header_bytes_max)
+    try:
+        message = Message.FromString(header)  # type: ignore[arg-type]  # takes any buffer, typed as bytes
+    except DecodeError as error:
+        raise BadFrame(why=f"no protobuf message ({error})") from None
+    return message, codecs.decompress(Codec(codec), body, bytes_max=bytes_max) if codec else body
+
+
+def split(payload: bytes | memoryview, *, header_bytes_max: int) -> tuple[bytes | memoryview, memoryview]:
+    """Return the header part, which is a message by itself, and the body of a payload.
+
+    Raises:
+        BadFrame: the two do not add up, the body is not aligned, or the header is above its bound.
+    """
+    size = len(payload)
+    tag, body_bytes = _BODY_LENGTH.unpack_from(payload) if size >= _BODY_LENGTH.size else (0, 0)
+    if tag != _BODY_LENGTH_TAG or body_bytes == 0:
+        if size > header_bytes_max:
+            raise BadFrame(why=f"a header of {size} bytes, the limit is {header_bytes_max}")
+        return payload, _NO_BODY
+    start = size - body_bytes
+    prologue = _BODY_TAG + _varint(body_bytes)
+    end = start - len(prologue)
+    if end < _BODY_LENGTH.size or payload[end:start] != prologue:
+        raise BadFrame(why=f"a payload of {size} bytes does not end with a body of {body_bytes}")
+    if start % ALIGNMENT:
+        raise BadFrame(why=f"the body begins at byte {start}, which is no multiple of {ALIGNMENT}")
+    if end > header_bytes_max:
+        raise BadFrame(why=f"a header of {end} bytes, the limit is {header_bytes_max}")
+    return payload[:end], memoryview(payload)[start:]
+
+
+def check_crc(payload: bytes | memoryview, expected: int) -> None:
+    """Raise BadFrame unless the CRC32C of `payload` is `expected`."""
+    found = crc32c(payload)
+    if found != expected:
+        raise BadFrame(why=f"checksum {found:08x} of {len(payload)} bytes, sent with {expected:08x}")
+
+
+def byte_buffers(buffers: Iterable[object]) -> list[bytes | memoryview]:
+    """Return each buffer as bytes or a one-dimensional view of bytes, uncopied where Python can; empty ones are left out."""
+    found: list[bytes | memoryview] = []
+    for buffer in buffers:
+        flat = buffer if type(buffer) is bytes else _flat(memoryview(buffer))  # type: ignore[arg-type]  # whatever has a buffer
+        if len(flat):
+            found.append(flat)
+    return found
+
+
+def _flat(view: memoryview) -> bytes | memoryview:
+    if view.nbytes == 0:
+        return b""
+    if view.format == "B" and view.ndim == 1 and view.c_contiguous:
+        return view
+    try:
+        return view.cast("B")
+    except TypeError:  # records and strided views cannot be cast
+        return view.tobytes()
+
+
+def _header_part(opaque: int, message: Message | bytes, body_bytes: int, *, version: int, timeout_ms: int) -> bytes:
+    if body_bytes > FRAME_LENGTH_CAP:
+        raise TooLarge(what="a body", size=body_bytes, limit=FRAME_LENGTH_CAP)
+    fields = _FIELDS.pack(_BODY_LENGTH_TAG, body_bytes, _OPAQUE_TAG, opaque, _VERSION_TAG, version)
+    content = message if type(message) is bytes else message.SerializeToString()  # type: ignore[union-attr]  # narrowed by type()
+    if timeout_ms:
+        return fields + _TIMEOUT_TAG + _varint(timeout_ms) + content
+    return fields + content
+
+
+def _with_body_start(header: bytes, body_bytes: int) -> bytes:
+    start = _BODY_TAG + _varint(body_bytes)
+    if (len(header) + len(start)) % ALIGNMENT == 0:
+        return header + start
+    return header + _PADDINGS[-(len(header) + len(_PADDINGS[0]) + len(start)) % ALIGNMENT] + start
+
+
+def _finish(parts: Buffers, flags: int) -> Buffers:
+    size = sum(map(len, parts))
+    if size > FRAME_LENGTH_CAP:
+        raise TooLarge(what="a payload", size=size, limit=FRAME_LENGTH_CAP)
+    parts[0] = HEADER.pack(size, flags) + parts[0]
+    if size <= JOINED_BODY_BYTES_MAX:
+        joined = b"".join(parts)
+        return [joined + TRAILER.pack(crc32c(memoryview(joined)[HEADER.size :]))] if flags & CRC else [joined]
+    if flags & CRC:
+        checksum = crc32c(memoryview(parts[0])[HEADER.size :])
+        for part in parts[1:]:
+            checksum = crc32c(part, checksum)
+        parts.append(TRAILER.pack(checksum))
+    return parts
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    found = bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)

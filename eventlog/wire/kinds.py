@@ -1,0 +1,82 @@
+"""What each kind of message is for, read from the schema by three rules, and errors as messages.
+
+A kind that ends in `_answer` answers; one whose message has a `credit` field opens a stream; `error`, `done` and the stream's
+frames are named below. Everything else asks once and is answered once, so a new request needs no entry here.
+"""
+
+import json
+from collections.abc import Collection
+from enum import IntEnum
+from typing import Any, Final
+
+from eventlog.errors import EventLogError, from_wire
+from eventlog.wire.eventlog_pb2 import Error, Message
+
+ERROR_FACTS_BYTES_MAX: Final = 16 << 10
+
+
+class Shape(IntEnum):
+    """What a message does to the exchange that its opaque names."""
+
+    UNKNOWN = 0
+    REQUEST = 1  # asks, is answered once
+    STREAM = 2  # asks, is answered by items and an end
+    ANSWER = 3
+    ERROR = 4
+    ITEM = 5
+    END = 6
+    CREDIT = 7
+    END_STREAM = 8
+    PING = 9
+
+
+_NAMED: Final = {
+    "error": Shape.ERROR,
+    "done": Shape.ANSWER,
+    "stream_item": Shape.ITEM,
+    "stream_end": Shape.END,
+    "credit": Shape.CREDIT,
+    "end_stream": Shape.END_STREAM,
+    "ping": Shape.PING,
+}
+
+CHANGES: Final = frozenset({"write", "clear", "create_cache", "alter_cache", "drop_cache", "run_retention"})
+"""Requests after which, unanswered, nobody knows whether something was changed."""
+
+
+def _shape_of(name: str, message_fields: Collection[str]) -> Shape:
+    if name in _NAMED:
+        return _NAMED[name]
+    if name.endswith("_answer"):
+        return Shape.ANSWER
+    return Shape.STREAM if "credit" in message_fields else Shape.REQUEST
+
+
+def _shapes() -> dict[str | None, Shape]:
+    kinds: Any = Message.DESCRIPTOR.oneofs_by_name["kind"].fields  # typed as possibly not messages
+    return {kind.name: _shape_of(kind.name, kind.message_type.fields_by_name) for kind in kinds}
+
+
+SHAPES: Final = _shapes()
+"""Every kind of the schema. A message of a later schema has none and reads as None, which is not in here."""
+
+
+def error_message(error: EventLogError) -> Message:
+    """Return the message that tells a peer about `error`; facts that are too large stay here."""
+    facts = json.dumps(error.facts(), default=_printable, separators=(",", ":")).encode()
+    if len(facts) > ERROR_FACTS_BYTES_MAX:
+        facts = json.dumps({"why": str(error)[: ERROR_FACTS_BYTES_MAX // 8]}).encode()
+    return Message(error=Error(code=error.code, outcome=error.outcome, facts=facts))
+
+
+def read_error(error: Error) -> EventLogError:
+    """Return the error that a peer described; whatever cannot be understood is kept as text."""
+    try:
+        facts = json.loads(error.facts or b"{}")
+    except (ValueError, RecursionError):
+        facts = {"why": repr(error.facts[:200])}
+    return from_wire(error.code, error.outcome, facts if isinstance(facts, dict) else {"why": repr(facts)})
+
+
+def _printable(fact: Any) -> Any:
+    return bytes(fact).decode(errors="backslashreplace") if isinstance(fact, (bytes, bytearray, memoryview)) else str(fact)

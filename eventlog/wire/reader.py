@@ -1,0 +1,139 @@
+"""Frames out of received bytes, without a second copy of large ones.
+
+What arrives goes into a place that `get_buffer` hands out: small frames share one buffer, which all connections of a thread may
+share too, because nothing stays in it between two reads; a frame above `OWN_BUFFER_BYTES_MIN` gets its own memory, and its
+payload begins there at a multiple of 8. Payloads are the caller's from then on.
+"""
+
+from typing import Final
+
+from eventlog.errors import BadFrame
+from eventlog.limits import KIB
+from eventlog.wire.flow import ProcessBudget
+from eventlog.wire.frames import CRC, HEADER, LEGAL_FLAGS, TRAILER, check_crc
+from eventlog.wire.memory import reserve
+
+OWN_BUFFER_BYTES_MIN: Final = 128 * KIB
+SHARED_BUFFER_BYTES: Final = 192 * KIB
+assert SHARED_BUFFER_BYTES > OWN_BUFFER_BYTES_MIN, "a small frame fits the shared buffer whole"
+
+
+def shared_buffer() -> memoryview:
+    """Return a buffer that the readers of one thread share."""
+    return memoryview(bytearray(SHARED_BUFFER_BYTES))
+
+
+class Reader:
+    """The receiving half of a connection: `get_buffer`, `received`, `next_frame` until None, `keep`.
+
+    `frame_bytes_max` is the largest payload accepted, inclusive; it is compared with the frame's header before anything else is
+    taken in, and may be changed between two frames. `claims` bounds what all readers reserve for large frames that are still on
+    their way: above it `next_frame` returns None with `is_waiting` set, and is to be called again when the claims have room.
+    """
+
+    __slots__ = ("_at", "_claims", "_data", "_end", "_own", "_own_filled", "_own_flags", "_shared", "frame_bytes_max", "is_waiting")
+
+    def __init__(self, *, frame_bytes_max: int, shared: memoryview | None = None, claims: ProcessBudget | None = None) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self.is_waiting = False
+        self._shared = shared if shared is not None else shared_buffer()
+        self._claims = claims if claims is not None else ProcessBudget(frame_bytes_max)
+        self._data = self._shared  # what lies in [_at, _end) is received and not taken: in the shared buffer, or kept
+        self._at = 0
+        self._end = 0
+        self._own: memoryview | None = None
+        self._own_filled = 0
+        self._own_flags = 0
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether nothing of a further frame has arrived."""
+        return self._own is None and self._at == self._end
+
+    def get_buffer(self) -> memoryview:
+        """Return where to put what arrives next; valid until `keep`. Not empty if `next_frame` returned None without waiting."""
+        if self._own is not None:
+            return self._own[self._own_filled :]
+        left = self._end - self._at
+        if left:
+            self._shared[:left] = self._data[self._at : self._end]
+        self._data = self._shared
+        self._at, self._end = 0, left
+        return self._shared[left:]
+
+    def received(self, size: int) -> None:
+        """Take note of `size` bytes put into the buffer."""
+        if self._own is not None:
+            self._own_filled += size
+        else:
+            self._end += size
+
+    def next_frame(self) -> tuple[int, bytes | memoryview] | None:
+        """Return flags and payload of the next whole frame; None until more arrives.
+
+        Raises:
+            BadFrame: flags, length or checksum are wrong. Nothing after it can be understood.
+        """
+        if self._own is not None:
+            return self._take_own(self._own)
+        at = self._at
+        left = self._end - at
+        if left < HEADER.size:
+            return None
+        length, flags = HEADER.unpack_from(self._data, at)
+        if flags not in LEGAL_FLAGS:
+            raise BadFrame(why=f"flags {flags:#06x}, which this version does not know")
+        if length > self.frame_bytes_max:
+            raise BadFrame(why=f"a payload of {length} bytes, the limit is {self.frame_bytes_max}")
+        start = at + HEADER.size
+        end = start + length
+        total = HEADER.size + length + (TRAILER.size if flags & CRC else 0)
+        if left < total:
+            if total > OWN_BUFFER_BYTES_MIN:
+                self._start_own(flags, total - HEADER.size)
+            return None
+        payload = bytes(self._data[start:end])
+        if flags & CRC:
+            check_crc(payload, TRAILER.unpack_from(self._data, end)[0])
+        self._at = at + total
+        return flags, payload
+
+    def keep(self) -> None:
+        """Move what is left out of the shared buffer, so that somebody else may use it."""
+        if self._at == self._end:
+            self._data, self._at, self._end = self._shared, 0, 0
+        elif self._data is self._shared:
+            self._data = memoryview(bytes(self._shared[self._at : self._end]))
+            self._at, self._end = 0, self._end - self._at
+
+    def close(self) -> None:
+        """Forget what has arrived of a frame."""
+        if self._own is not None:
+            self._claims.give(len(self._own))
+            self._own = None
+        self._at = self._end = 0
+
+    def _start_own(self, flags: int, size: int) -> None:
+        self.is_waiting = not self._claims.has_room(size)
+        if self.is_waiting:
+            return
+        try:
+            own = reserve(size)
+        except MemoryError:
+            raise BadFrame(why=f"a payload of {size} bytes, and no memory for it") from None
+        self._claims.take(size)
+        filled = self._end - self._at - HEADER.size
+        own[:filled] = self._data[self._at + HEADER.size : self._end]
+        self._own, self._own_filled, self._own_flags = own, filled, flags
+        self._at = self._end
+
+    def _take_own(self, own: memoryview) -> tuple[int, memoryview] | None:
+        if self._own_filled < len(own):
+            return None
+        self._own = None
+        self._claims.give(len(own))
+        payload = own.toreadonly()
+        if self._own_flags & CRC:
+            payload = payload[: -TRAILER.size]
+            check_crc(payload, TRAILER.unpack_from(own, len(payload))[0])
+        return self._own_flags, payload

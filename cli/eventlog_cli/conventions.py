@@ -1,0 +1,94 @@
+"""Options that every command takes, wherever they stand on the line, and how a command reaches the cluster with them."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from eventlog_cli.parameters import DURATION
+
+if TYPE_CHECKING:
+    from eventlog.blocking import Client
+
+SERVER_DEFAULT = "127.0.0.1:7400"
+SERVER_VARIABLE = "EVENTLOG_SERVER"
+TIMEOUT_MS_DEFAULT = 10_000
+_KEY = "eventlog_cli.settings"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the options of every command say."""
+
+    servers: tuple[str, ...] = ()
+    is_json: bool = False
+    timeout_ms: int = TIMEOUT_MS_DEFAULT
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Return where to connect: `--server`, else the environment, else the default."""
+        return self.servers or tuple(os.environ.get(SERVER_VARIABLE, "").replace(",", " ").split()) or (SERVER_DEFAULT,)
+
+
+def settings() -> Settings:
+    """Return the settings of the command that runs."""
+    found: Settings = click.get_current_context().meta.get(_KEY, Settings())
+    return found
+
+
+def _keep(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        # what stands nearer to the command wins; an option left out must not undo one given before the group's name
+        if ctx.get_parameter_source(param.name or "") is not click.core.ParameterSource.DEFAULT:
+            ctx.meta[_KEY] = replace(ctx.meta.get(_KEY, Settings()), **{field: value})
+
+    return keep
+
+
+def common_options(function: Function) -> Function:
+    """Give a command or group `--server`, `--json` and `--timeout`."""
+    options = (
+        click.option(
+            "--server",
+            "server_",
+            metavar="HOST:PORT",
+            multiple=True,
+            expose_value=False,
+            callback=_keep("servers"),
+            help=f"Node to ask; may be given again.  [default: ${SERVER_VARIABLE}, else {SERVER_DEFAULT}]",
+        ),
+        click.option(
+            "--json", "json_", is_flag=True, expose_value=False, callback=_keep("is_json"), help="Print one JSON object a line on stdout."
+        ),
+        click.option(
+            "--timeout",
+            "timeout_",
+            type=DURATION,
+            expose_value=False,
+            callback=_keep("timeout_ms"),
+            help="How long one request may take.  [default: 10s]",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@contextmanager
+def open_client() -> "Iterator[Client]":
+    """Yield a client connected as the options say.
+
+    A callable given as the context's object takes the place of `eventlog.blocking.connect`.
+    """
+    # not at the top: the client brings numpy, which `--help` of a command must not wait for
+    from eventlog import blocking  # noqa: PLC0415
+
+    chosen = settings()
+    connect = click.get_current_context().obj or blocking.connect
+    with connect(*chosen.addresses, timeout_ms=chosen.timeout_ms) as client:
+        yield client

@@ -1,0 +1,88 @@
+"""Parquet files, a few thousand rows at a time."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, Batch, RowRefused, Shape
+from eventlog_cli.loading.source import Damaged, Unpacked
+
+
+class Parquet:
+    """Reads Parquet. Its index stands at the end, so what is packed or comes from a pipe is first copied to a temporary file."""
+
+    def __init__(self, stream: Unpacked, shape: Shape, *, rows: int) -> None:
+        self._stream = stream
+        self._shape = shape
+        self._rows = rows
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the file. Lines count rows; damage ends it."""
+        line = 1
+        try:
+            with _seekable(self._stream) as file, pq.ParquetFile(file) as parquet:
+                for table in parquet.iter_batches(self._rows):
+                    yield from self._convert(_readable(table), line)
+                    line += table.num_rows
+        except Damaged as damage:
+            yield _last(line, str(damage))
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            yield _last(line, f"the file is cut short or damaged: {error}")
+
+    def _convert(self, table: pa.RecordBatch, first: int) -> Iterator[Batch]:
+        batch, held = Batch(), 0
+        for line, row in enumerate(table.to_pylist(), first):
+            try:
+                self._shape.add(row, batch)
+                held += len(batch.values[-1])
+            except RowRefused as error:
+                batch.reject(line, str(error))
+            batch.last_line = line
+            if held >= BATCH_BYTES_TARGET:
+                yield batch
+                batch, held = Batch(), 0
+        if batch.lines:
+            yield batch
+
+
+def _last(line: int, why: str) -> Batch:
+    batch = Batch()
+    batch.reject(line, why, is_last=True)
+    return batch
+
+
+@contextmanager
+def _seekable(stream: Unpacked) -> Iterator[IO[bytes]]:
+    if stream.path is not None:
+        with Path(stream.path).open("rb") as file:
+            yield file
+        return
+    with tempfile.TemporaryFile(prefix="eventlog-load-") as copy:
+        while data := stream.read(1 << 20):
+            copy.write(data)
+        copy.seek(0)
+        yield copy
+
+
+def _readable(table: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows with times finer than microseconds as text, which Python's times cannot hold."""
+    columns: list[Any] = []
+    for column in table.columns:
+        kind = column.type
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            columns.append(pc.strftime(column, format="%Y-%m-%dT%H:%M:%S%z" if kind.tz else "%Y-%m-%dT%H:%M:%S"))
+        elif pa.types.is_time64(kind) and kind.unit == "ns":
+            columns.append(column.cast(pa.string()))
+        elif pa.types.is_duration(kind):
+            columns.append(column.cast(pa.int64()))
+        else:
+            columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=table.schema.names)

@@ -1,0 +1,204 @@
+"""A file or stdin as plain bytes, whatever it was packed with. What it is is told by its first bytes, not by its name."""
+
+import gzip
+import io
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+
+from eventlog.limits import MIB
+
+FORMAT_BYTES = 4  # enough to know parquet and avro; asking a pipe for more could wait for a line that comes later
+XZ_MEMORY_BYTES_MAX = 256 * MIB  # what the header of an .xz file may make its decoder allocate; xz -9 needs 65 MiB
+_MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError)
+
+
+class Input(Protocol):
+    """Bytes to read once, in order."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to `size` bytes, none at the end; all of them without a size."""
+        ...
+
+
+class Damaged(Exception):
+    """The source ends early or cannot be unpacked; what came before it was fine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """An opened input. `size` is that of the packed file, None for a pipe; `head` are its first plain bytes."""
+
+    name: str
+    stream: "Unpacked"
+    size: int | None
+    head: bytes
+    _counted: "_Counted"
+
+    def position(self) -> int:
+        """Return how many packed bytes were read so far."""
+        return self._counted.position
+
+
+class _Counted(io.RawIOBase):
+    """The packed bytes, counted; the first ones may have been read before."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._ahead = b""
+        self.position = 0
+
+    def peek(self, size: int) -> bytes:
+        """Return the next `size` bytes, fewer only at the end, and keep them for `read`."""
+        while len(self._ahead) < size and (more := self._read(size - len(self._ahead))):
+            self._ahead += more
+        return self._ahead[:size]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._ahead[: len(buffer)] or self._read(len(buffer))
+        self._ahead = self._ahead[len(data) :]
+        self.position += len(data)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _read(self, size: int) -> bytes:
+        # one system call at most: a pipe hands over what it has instead of waiting until `size` bytes came
+        return cast("io.BufferedReader", self._file).read1(size) if hasattr(self._file, "read1") else self._file.read(size)
+
+
+class Unpacked:
+    """Plain bytes; every way in which unpacking can fail is `Damaged`. `path` is where they lie, if they were never packed."""
+
+    def __init__(self, stream: Input, *, path: str | None) -> None:
+        self._stream = stream
+        self._ahead = b""
+        self.path = path
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return at most `size` bytes, possibly fewer; none at the end.
+
+        Raises:
+            Damaged: the source ends in the middle or its bytes are wrong.
+        """
+        if self._ahead:
+            cut = len(self._ahead) if size < 0 else size
+            data, self._ahead = self._ahead[:cut], self._ahead[cut:]
+            return data
+        try:
+            return self._stream.read(size)
+        except _DAMAGED as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the disk's fault, not the file's
+            raise Damaged(f"the file is cut short or damaged: {str(error).strip().rstrip('.').lower() or type(error).__name__}") from error
+
+    def peek(self, size: int) -> bytes:
+        """Return what comes next, at least `size` bytes unless the source is shorter, and keep it for `read`."""
+        ahead = b""
+        while len(ahead) < size and (data := self.read(MIB)):
+            ahead += data
+        self._ahead = ahead
+        return ahead
+
+
+class _Xz:
+    """Several .xz streams one after the other, within a memory limit; `lzma.open` knows no limit."""
+
+    def __init__(self, packed: Input) -> None:
+        self._packed = packed
+        self._ahead = b""
+        self._decoder: lzma.LZMADecompressor | None = None
+
+    def read(self, size: int = -1, /) -> bytes:
+        while True:
+            if self._decoder is None and not self._begin():
+                return b""
+            decoder = self._decoder
+            assert decoder is not None, "_begin made one"
+            data = self._next() if decoder.needs_input else b""
+            if decoder.needs_input and not data:
+                raise EOFError("the end of its last stream is missing")
+            plain = decoder.decompress(data, size)
+            if decoder.eof:
+                self._ahead, self._decoder = decoder.unused_data, None
+            if plain:
+                return plain
+
+    def _begin(self) -> bool:
+        """Start the next stream, if there is one; zero bytes between streams are padding."""
+        while not (data := self._next()).strip(b"\0"):
+            if not data:
+                return False
+        self._ahead = data.lstrip(b"\0")
+        self._decoder = lzma.LZMADecompressor(memlimit=XZ_MEMORY_BYTES_MAX)
+        return True
+
+    def _next(self) -> bytes:
+        data, self._ahead = self._ahead, b""
+        return data or self._packed.read(MIB)
+
+
+class _Zstd:
+    """Frames of zstd, through pyarrow, which checks that the last one is whole."""
+
+    def __init__(self, packed: io.BufferedReader) -> None:
+        import pyarrow as pa  # noqa: PLC0415 - 200 ms that other files need not pay
+
+        self._stream = pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
+
+    def read(self, size: int = -1, /) -> bytes:
+        return bytes(self._stream.read(size))
+
+
+class _Gzip:
+    """gzip members; a read hands over what one member has ready, so a pipe is not waited for."""
+
+    def __init__(self, packed: io.BufferedReader) -> None:
+        self._file = gzip.GzipFile(fileobj=packed, mode="rb")
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._file.read1(size)
+
+
+class _Plain:
+    def __init__(self, packed: io.BufferedReader) -> None:
+        self._packed = packed
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._packed.read1(size)
+
+
+_UNPACK: dict[str, Callable[[io.BufferedReader], Input]] = {"gzip": _Gzip, "xz": _Xz, "zstd": _Zstd, "": _Plain}
+
+
+@contextmanager
+def open_source(path: str) -> Iterator[Source]:
+    """Yield the source at `path`, or stdin for `-`.
+
+    Raises:
+        OSError: there is no such file, or it cannot be read.
+        Damaged: its very first bytes cannot be unpacked.
+    """
+    with ExitStack() as opened:
+        file = sys.stdin.buffer if path == "-" else opened.enter_context(Path(path).open("rb"))
+        counted = _Counted(file)
+        packing = next((name for magic, name in _MAGIC.items() if counted.peek(6).startswith(magic)), "")
+        unpack = _UNPACK[packing](io.BufferedReader(counted, MIB))
+        stream = Unpacked(unpack, path=None if packing or path == "-" else path)
+        head = stream.peek(FORMAT_BYTES)
+        yield Source(
+            name="stdin" if path == "-" else Path(path).name,
+            stream=stream,
+            size=None if path == "-" else os.fstat(file.fileno()).st_size,
+            head=head,
+            _counted=counted,
+        )

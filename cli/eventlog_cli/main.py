@@ -1,0 +1,119 @@
+"""The `eventlog` command: the table of its commands, and what becomes of errors, interrupts and closed pipes."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from eventlog.errors import EventLogError
+from eventlog_cli.conventions import common_options
+from eventlog_cli.lazy import Entry, LazyGroup
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+_RUN, _DATA, _CARE = "Start", "Keys and events", "Operation"
+
+
+def _entry(module: str, summary: str, section: str, attribute: str = "command") -> Entry:
+    return Entry(module=module, attribute=attribute, summary=summary, section=section)
+
+
+_SHOWN = {
+    "serve": _entry("serve", "Run a node.", _RUN),
+    "demo": _entry("demo.command", "Watch the main job on real input, checked at the end.", _RUN),
+    "cache": _entry("cache", "Create, list, describe, alter and drop caches.", _DATA),
+    "put": _entry("entry", "Write one key.", _DATA, "put"),
+    "get": _entry("entry", "Print the value of one key.", _DATA, "get"),
+    "remove": _entry("entry", "Remove one key.", _DATA, "remove"),
+    "keys": _entry("entry", "Print the keys of a cache.", _DATA, "keys"),
+    "size": _entry("entry", "Count the entries of a cache.", _DATA, "size"),
+    "clear": _entry("entry", "Remove every entry of a cache.", _DATA, "clear"),
+    "load": _entry("load", "Write the rows of a file.", _DATA),
+    "consume": _entry("consume", "Print what happened after an id.", _DATA),
+    "id": _entry("id", "Take ids apart, and make them from times.", _CARE),
+    "admin": _entry("admin", "Look after nodes, segments and retention.", _CARE),
+    "completion": _entry("completion", "Print a completion script for a shell.", _CARE),
+}
+_SYNONYMS = {"caches": "cache", "delete": "remove", "drop": "remove", "key": "keys", "ids": "id"}
+COMMANDS = _SHOWN | {
+    name: Entry(module=_SHOWN[shown].module, attribute=_SHOWN[shown].attribute, hidden=True) for name, shown in _SYNONYMS.items()
+}
+
+
+class Root(LazyGroup):
+    """The outermost group: turns every end of a command into an exit code and at most one line on stderr."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        """Run the command line and exit, as `click.Command.main` does."""
+        options.setdefault("prog_name", "eventlog")
+        sys.exit(exit_code(lambda: super(Root, self).main(args, *rest, **options | {"standalone_mode": False})))
+
+
+def exit_code(action: Callable[[], object]) -> int:
+    """Run `action` and return the exit code of the process; errors become one line on stderr."""
+    try:
+        result = action()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_stdout()
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return EXIT_USAGE
+    except (click.ClickException, EventLogError, OSError) as error:
+        code, sentence, exit_with = _told(error)
+        _print_error(f"error: {code}: {' '.join(sentence.split())}")
+        return exit_with
+    return result if isinstance(result, int) else 0
+
+
+def _told(error: click.ClickException | EventLogError | OSError) -> tuple[str, str, int]:
+    """Return code, sentence and exit code."""
+    if isinstance(error, EventLogError):
+        return error.code, str(error), error.exit_code
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx else "eventlog"
+        return "USAGE", f"{error.format_message().rstrip('.')}; see: {path} --help", EXIT_USAGE
+    if isinstance(error, click.ClickException):
+        return "FAILED", error.format_message(), error.exit_code
+    return "IO_ERROR", f"{error.filename or 'input or output'}: {error.strerror or error}", EXIT_FAILED
+
+
+def _print_error(line: str) -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_stdout()
+    click.echo(line, err=True)
+
+
+def _drop_stdout() -> None:
+    # the interpreter flushes stdout once more at exit, and would complain about the pipe that nobody reads
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version  # noqa: PLC0415 - 30 ms that only --version should pay
+
+    click.echo(f"eventlog {version('eventlog')}")
+    ctx.exit()
+
+
+@click.group(cls=Root, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version and exit.")
+@common_options
+def main() -> None:
+    r"""A clustered, keyed store in which every change is an event that can be replayed by id.
+
+    \b
+    New here?      eventlog demo
+    Run a node:    eventlog serve
+    """

@@ -1,0 +1,65 @@
+"""What commands print: rows of JSON and text on stdout, everything else on stderr."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, BinaryIO, cast
+
+import click
+import orjson
+
+
+def stdout() -> BinaryIO:
+    """Return stdout for bytes."""
+    return cast("BinaryIO", sys.stdout.buffer)
+
+
+def print_row(row: dict[str, Any]) -> None:
+    """Print one JSON object as one line."""
+    stdout().write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def print_text(text: str) -> None:
+    """Print a line for people."""
+    stdout().write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def note(text: str) -> None:
+    """Print a line beside the output: progress, hints, warnings."""
+    sys.stdout.flush()
+    click.echo(text, err=True)
+
+
+def id_fields(**ids: int | None) -> dict[str, Any]:
+    """Return each number under its name and, as a string, under `<name>_str`: readers with 53-bit numbers would round it."""
+    fields: dict[str, Any] = {}
+    for name, number in ids.items():
+        fields[name] = number
+        if number is not None:
+            fields[f"{name}_str"] = str(number)
+    return fields
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return aligned columns under `heads`; numbers stand to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    right = [
+        bool(rows) and all(isinstance(row[column], int | float) or row[column] is None for row in rows) for column in range(len(heads))
+    ]
+    widths = [max(len(head), *(len(row[column]) for row in cells)) if cells else len(head) for column, head in enumerate(heads)]
+    lines = [list(heads), *cells]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width) for cell, width, is_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return str(value)

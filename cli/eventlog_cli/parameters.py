@@ -1,0 +1,58 @@
+"""Types of options: what click turns words of the command line into."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from eventlog_cli.quantities import NUMBER_MAX, parse_duration, parse_moment, parse_segments, parse_size
+
+
+class Parsed(click.ParamType[Any]):
+    """A type made from a function of text that raises ValueError with a sentence."""
+
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value parsed; a value that is no text was parsed before."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def parse_id(text: str) -> int:
+    """Return the id written as decimal digits.
+
+    Raises:
+        ValueError: it is none, or does not fit 63 bits.
+    """
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > NUMBER_MAX:
+        raise ValueError(f"{text!r} is not an id: write its decimal digits, at most {NUMBER_MAX}")
+    return int(text)
+
+
+def parse_start(text: str) -> int | str:
+    """Return an id, one of the words, or a position token as it is.
+
+    Raises:
+        ValueError: digits that are no id.
+    """
+    if text in ("earliest", "latest"):
+        return text
+    return parse_id(text) if text.isdigit() else text
+
+
+DURATION = Parsed("duration", parse_duration)
+SIZE = Parsed("size", parse_size)
+MOMENT = Parsed("time", lambda text: parse_moment(text, now_ms=time.time_ns() // 1_000_000))
+SEGMENTS = Parsed("segments", parse_segments)
+ID = Parsed("id", parse_id)
+START = Parsed("id|earliest|latest|token", parse_start)
+COUNT = click.IntRange(min=0, max=NUMBER_MAX)
+POSITIVE = click.IntRange(min=1, max=NUMBER_MAX)

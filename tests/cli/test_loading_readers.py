@@ -1,0 +1,391 @@
+"""Readers of every format: whole, in pieces, cut, with wrong types; and what the rows become."""
+
+import csv
+import io
+import json
+import tracemalloc
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.errors import InvalidArgument
+from eventlog_cli.loading import rows as rows_module
+from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
+from eventlog_cli.loading.rows import Batch, Shape
+from eventlog_cli.loading.source import open_source
+
+Row = dict[str, Any]
+
+
+class Pieces:
+    """A stream that hands over at most `size` bytes a read, as a pipe may."""
+
+    path = None
+
+    def __init__(self, data: bytes, size: int = 1 << 20) -> None:
+        self._data = io.BytesIO(data)
+        self._size = size
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._data.read(self._size if size < 0 else min(size, self._size))
+
+
+def read(format_name: str, data: bytes, shape: Shape, *, rows: int = 3, piece: int = 1 << 20) -> list[Batch]:
+    class AnySource:
+        stream = Pieces(data, piece)
+
+    return list(reader_of(AnySource, shape, format_name=format_name, rows=rows).batches())  # type: ignore[arg-type]  # reads the stream alone
+
+
+def items(batches: list[Batch]) -> list[tuple[bytes, Row | None]]:
+    found: list[tuple[bytes, Row | None]] = []
+    for batch in batches:
+        removals = batch.removals or [False] * len(batch.keys)
+        for key, value, is_removal in zip(batch.keys, batch.values, removals, strict=True):
+            found.append((key, None if is_removal else orjson.loads(value)))
+            assert not is_removal or value == b""
+    return found
+
+
+def refused(batches: list[Batch]) -> list[tuple[int, str]]:
+    return [(rejection.line, rejection.why) for batch in batches for rejection in batch.rejections]
+
+
+KEYED = Shape(key="k")
+WITH_OPERATION = Shape(key="k", operation="op", removal_words=frozenset({"D", "0"}))
+
+
+def to_jsonl(rows: list[Row]) -> bytes:
+    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
+
+
+def to_csv(rows: list[Row]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ["k", "v"])
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def to_parquet(rows: list[Row]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), sink)
+    return sink.getvalue()
+
+
+SCHEMA = {"type": "record", "name": "row", "fields": [{"name": "k", "type": "string"}, {"name": "v", "type": "string"}]}
+
+
+def to_avro(rows: list[Row]) -> bytes:
+    sink = io.BytesIO()
+    fastavro.writer(sink, SCHEMA, rows, codec="deflate", sync_interval=200)
+    return sink.getvalue()
+
+
+WRITE = {"jsonl": to_jsonl, "csv": to_csv, "parquet": to_parquet, "avro": to_avro}
+ROWS = [{"k": f"key-{number}", "v": f"value {number} äß"} for number in range(10)]
+
+
+# ------------------------------------------------------------------ all formats
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_rows_come_in_order_with_their_whole_row_as_value(format_name: str) -> None:
+    batches = read(format_name, WRITE[format_name](ROWS), KEYED)
+    assert items(batches) == [(row["k"].encode(), row) for row in ROWS]
+    assert [len(batch.keys) for batch in batches] == [3, 3, 3, 1]
+    assert refused(batches) == []
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("piece", [1, 7, 64])
+def test_the_pieces_in_which_bytes_arrive_make_no_difference(format_name: str, piece: int) -> None:
+    assert items(read(format_name, WRITE[format_name](ROWS), KEYED, piece=piece)) == [(row["k"].encode(), row) for row in ROWS]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_a_cut_file_gives_a_beginning_and_at_most_one_rejection_after_it(format_name: str, data: st.DataObject) -> None:
+    whole = WRITE[format_name](ROWS)
+    cut = data.draw(st.integers(min_value=0, max_value=len(whole) - 1))
+    batches = read(format_name, whole[:cut], KEYED)
+    found = items(batches)
+    expected = [(row["k"].encode(), row) for row in ROWS]
+    rejections = refused(batches)
+    if format_name == "csv" and found and found != expected[: len(found)]:
+        # csv cannot tell a cut last field from a short one
+        assert found[:-1] == expected[: len(found) - 1]
+    else:
+        assert found == expected[: len(found)]
+    assert len(rejections) <= 1
+    assert all(line >= len(found) for line, _ in rejections)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_flipped_bits_make_rejections_and_no_other_end(format_name: str, data: st.DataObject) -> None:
+    changed = bytearray(WRITE[format_name](ROWS))
+    for _ in range(data.draw(st.integers(min_value=1, max_value=4))):
+        changed[data.draw(st.integers(min_value=0, max_value=len(changed) - 1))] ^= 1 << data.draw(st.integers(min_value=0, max_value=7))
+    batches = read(format_name, bytes(changed), KEYED)
+    assert all(orjson.loads(value) is not None for batch in batches for value in batch.values)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_an_unknown_key_field_is_refused_by_name(format_name: str) -> None:
+    batches = read(format_name, WRITE[format_name](ROWS[:2]), Shape(key="id"))
+    assert items(batches) == []
+    assert refused(batches)
+    assert all("'id'" in why for _, why in refused(batches))
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_keys_and_values_beyond_the_limits_are_refused_alone(format_name: str) -> None:
+    rows = [{"k": "a", "v": "x"}, {"k": "k" * 20, "v": "x"}, {"k": "b", "v": "v" * 50}, {"k": "", "v": "x"}, {"k": "c", "v": "x"}]
+    batches = read(format_name, WRITE[format_name](rows), Shape(key="k", key_bytes_max=10, value_bytes_max=60), rows=10)
+    assert [key for key, _ in items(batches)] == [b"a", b"c"]
+    numbers = [line for line, _ in refused(batches)]
+    first = 2 if format_name == "csv" else 1  # the line of names counts
+    assert numbers == [first + 1, first + 2, first + 3]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_batch_ends_at_its_bytes_before_it_ends_at_its_rows(format_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"k": str(number), "v": "v" * 1_000} for number in range(8)]
+    for module in ("jsonl", "delimited", "parquet", "avro"):
+        monkeypatch.setattr(f"eventlog_cli.loading.{module}.BATCH_BYTES_TARGET", 2_000)
+    batches = read(format_name, WRITE[format_name](rows), KEYED, rows=1_000)
+    assert len(items(batches)) == 8
+    assert max(len(batch.keys) for batch in batches) <= 3
+    assert rows_module.BATCH_BYTES_TARGET == 4 << 20
+
+
+# ------------------------------------------------------------------ json lines
+
+
+def test_a_json_line_is_its_value_byte_for_byte() -> None:
+    lines = [b'{"k": "a",  "n": 123456789012345678901234567890}', b'{"k":"b","n":1.50}']
+    batches = read("jsonl", b"\n".join(lines), KEYED)
+    assert [value for batch in batches for value in batch.values] == lines
+
+
+def test_without_the_operations_field_the_other_fields_keep_their_bytes() -> None:
+    data = b'{"k":"a","op":"A","n":123456789012345678901234567890,"f":1.50,"d":{"op":"D"}}\n{"op":"D","k":"a"}\n'
+    [batch] = read("jsonl", data, WITH_OPERATION)
+    assert batch.values == [b'{"k":"a","n":123456789012345678901234567890,"f":1.50,"d":{"op":"D"}}', b""]
+    assert batch.removals == [False, True]
+
+
+def test_an_operation_may_be_a_number_or_true() -> None:
+    data = b'{"k":"a","op":0}\n{"k":"a","op":1}\n{"k":"a","op":true}\n{"k":"a","op":null}\n{"k":"a","op":[]}\n{"k":"a"}\n'
+    batches = read("jsonl", data, WITH_OPERATION, rows=10)
+    assert items(batches) == [(b"a", None), (b"a", {"k": "a"}), (b"a", {"k": "a"}), (b"a", {"k": "a"})]
+    assert [line for line, _ in refused(batches)] == [5, 6]
+
+
+BAD_LINES = [
+    (b'{"k":"a"', "not JSON"),
+    (b"[1,2]", "a list, not an object"),
+    (b'"k"', "text, not an object"),
+    (b"7", "a number, not an object"),
+    (b"null", "null, not an object"),
+    (b"{}", "is missing"),
+    (b'{"k":null}', "null, not text"),
+    (b'{"k":true}', "true or false, not text"),
+    (b'{"k":1.5}', "a number, not text"),
+    (b'{"k":{}}', "an object, not text"),
+    (b'{"k":""}', "0 bytes"),
+    (b'{"k":"\xff"}', "not JSON"),
+    (b'{"k":"a"}{"k":"b"}', "not JSON"),
+    (b"k,v", "not JSON"),
+    (b"\x00", "not JSON"),
+]
+
+
+@pytest.mark.parametrize(("line", "why"), BAD_LINES)
+@pytest.mark.parametrize("shape", [KEYED, WITH_OPERATION])
+def test_a_bad_line_is_refused_by_its_number_and_the_lines_around_it_are_not(line: bytes, why: str, shape: Shape) -> None:
+    good = b'{"k":"a","op":"A"}'
+    batches = read("jsonl", b"\n".join([good, b"", line, good, b""]), shape, rows=2)
+    assert len(items(batches)) == 2
+    [(number, sentence)] = refused(batches)
+    assert number == 3
+    assert why in sentence
+
+
+def test_whole_numbers_are_keys_and_blank_lines_and_carriage_returns_are_nothing() -> None:
+    batches = read("jsonl", b'\xef\xbb\xbf{"k":7}\r\n\r\n  \n{"k":"x"}  \r\n', KEYED, rows=10)
+    assert items(batches) == [(b"7", {"k": 7}), (b"x", {"k": "x"})]
+    assert [value for batch in batches for value in batch.values] == [b'{"k":7}', b'{"k":"x"}']
+
+
+def test_the_rejection_says_how_many_rows_of_its_batch_stand_before_it() -> None:
+    [batch] = read("jsonl", b'{"k":"a"}\n{"k":"b"}\nbad\n{"k":"c"}\n', KEYED, rows=10)
+    assert batch.rejections[0].before == 2
+    assert batch.before(batch.rejections[0]).keys == [b"a", b"b"]
+    assert batch.before(batch.rejections[0]).last_line == 2
+
+
+def test_a_line_without_end_is_refused_without_being_kept() -> None:
+    class AnySource:
+        stream = EndlessLine(40)
+
+    reader = reader_of(AnySource, Shape(key="k", value_bytes_max=1_000), format_name="jsonl", rows=10)  # type: ignore[arg-type]
+    tracemalloc.start()
+    found = list(reader.batches())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+    assert items(found) == [(b"after", {"k": "after"})]
+    [(number, why)] = refused(found)
+    assert number == 1
+    assert "more than" in why
+
+
+class EndlessLine:
+    """`megabytes` of one line, then a good one."""
+
+    path = None
+
+    def __init__(self, megabytes: int) -> None:
+        self._left = megabytes
+
+    def read(self, _size: int = -1, /) -> bytes:
+        self._left -= 1
+        return b"x" * (1 << 20) if self._left > 0 else b'\n{"k":"after"}\n' if self._left == 0 else b""
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(min_value=-(2**63), max_value=2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.dictionaries(st.text().filter(lambda name: name not in ("k", "op")), json_values, max_size=4), max_size=8), st.data())
+def test_any_objects_come_back_as_they_were(objects: list[Row], data: st.DataObject) -> None:
+    rows = [row | {"k": f"key {number}", "op": data.draw(st.sampled_from(["A", "M", "D"]))} for number, row in enumerate(objects)]
+    text = "".join(json.dumps(row, ensure_ascii=data.draw(st.booleans())) + "\n" for row in rows)
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        return
+    batches = read("jsonl", encoded, WITH_OPERATION)
+    if not refused(batches):
+        kept = [
+            (row["k"].encode(), None if row["op"] == "D" else {name: value for name, value in row.items() if name != "op"}) for row in rows
+        ]
+        assert items(batches) == kept
+
+
+# ------------------------------------------------------------------ csv
+
+
+def test_a_record_over_several_lines_is_known_by_its_first() -> None:
+    data = b'k,v\na,"one\ntwo"\nb,x,y\n\nc,z\n'
+    batches = read("csv", data, KEYED, rows=10)
+    assert items(batches) == [(b"a", {"k": "a", "v": "one\ntwo"}), (b"c", {"k": "c", "v": "z"})]
+    assert refused(batches) == [(4, "the record has 3 fields, the first line names 2")]
+
+
+def test_quotes_in_the_wrong_place_and_bytes_that_are_no_text_are_refused() -> None:
+    batches = read("csv", b'k,v\na,"x"y\nb,\xff\nc,ok\nd,"open\n', KEYED, rows=10)
+    assert items(batches) == [(b"c", {"k": "c", "v": "ok"})]
+    assert [line for line, _ in refused(batches)] == [2, 3, 5]
+
+
+def test_a_csv_without_the_key_among_its_names_ends_there() -> None:
+    [batch] = read("csv", b"a,b\n1,2\n3,4\n", KEYED)
+    assert batch.keys == []
+    assert batch.rejections[0].is_last
+
+
+def test_an_operation_in_a_csv() -> None:
+    batches = read("csv", b"k,op,v\na,A,1\na,D,2\n", WITH_OPERATION)
+    assert items(batches) == [(b"a", {"k": "a", "v": "1"}), (b"a", None)]
+
+
+# ------------------------------------------------------------------ parquet and avro
+
+
+def test_types_that_json_lacks_become_text() -> None:
+    table = pa.table(
+        {
+            "k": pa.array([b"bytes", b"\xff\x00"]),
+            "time": pa.array([datetime(2026, 1, 2, 3, 4, 5, 6_000, tzinfo=UTC)] * 2, pa.timestamp("us", tz="UTC")),
+            "fine": pa.array([1_700_000_000_123_456_789] * 2, pa.timestamp("ns")),
+            "money": pa.array([Decimal("1.50")] * 2),
+            "raw": pa.array([b"\xff", b"ok"]),
+            "list": pa.array([[1, 2], None]),
+        }
+    )
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    [(first_key, first), (second_key, second)] = items(read("parquet", sink.getvalue(), KEYED))
+    assert (first_key, second_key) == (b"bytes", b"\xff\x00")
+    assert first is not None
+    assert second is not None
+    assert first["time"] == "2026-01-02T03:04:05.006000+00:00"
+    assert first["fine"] == "2023-11-14T22:13:20.123456789"
+    assert first["money"] == "1.50"
+    assert (first["raw"], second["raw"]) == ({"base64": "/w=="}, "ok")
+    assert (first["list"], second["list"]) == ([1, 2], None)
+
+
+def test_avro_records_that_are_no_objects_are_refused() -> None:
+    sink = io.BytesIO()
+    fastavro.writer(sink, {"type": "array", "items": "int"}, [[1], [2]])
+    batches = read("avro", sink.getvalue(), KEYED)
+    assert refused(batches) == [(1, "the record is a list, not an object"), (2, "the record is a list, not an object")]
+
+
+def test_an_avro_block_that_claims_to_be_huge_is_damage_not_memory() -> None:
+    whole = to_avro([])
+    batches = read("avro", whole + b"\x02" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"xx", KEYED)
+    [(line, why)] = refused(batches)
+    assert line == 1
+    assert "damaged" in why
+
+
+# ------------------------------------------------------------------ which format
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.jsonl", b"{}", "jsonl"),
+        ("a.ndjson.gz", b"{}", "jsonl"),
+        ("a.csv.xz", b"a,b", "csv"),
+        ("a.csv", b"PAR1....", "parquet"),
+        ("a", b"Obj\x01...", "avro"),
+        ("a", b"  \n{", "jsonl"),
+        ("a.parquet", b"", "parquet"),
+        ("stdin", b'{"k":1}', "jsonl"),
+    ],
+)
+def test_the_format_is_told_by_bytes_then_by_name(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with open_source(str(path)) as source:
+        assert format_of(source) == expected
+
+
+def test_a_format_that_nothing_tells_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_bytes(b"k,v\n")
+    with open_source(str(tmp_path / "rows.txt")) as source, pytest.raises(InvalidArgument, match="--format"):
+        format_of(source)

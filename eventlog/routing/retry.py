@@ -1,0 +1,50 @@
+"""Whether a failed request is sent again, and when. One decision, taken from the error and the operation's own deadline."""
+
+from dataclasses import dataclass
+
+from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Overloaded, Stopping
+
+# What a retry within the same operation can cure. Other errors with `retry = True` are for the application to wait out: a full
+# disk or a lost quorum lasts longer than an operation, and the node has waited its share already.
+CURABLE = (ConnectionLost, NotPrimary, Overloaded, Stopping)
+NEEDS_CONNECTION = (ConnectionLost, Stopping)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How long to wait before attempt n: `backoff_ms_min * 2**n`, at most `backoff_ms_max`, half of it by chance."""
+
+    backoff_ms_min: int = 10
+    backoff_ms_max: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do after an error: give up, or try again after `wait_ms`, on another connection if `reconnect`."""
+
+    again: bool
+    wait_ms: int = 0
+    reconnect: bool = False
+
+
+GIVE_UP = Decision(again=False)
+
+
+def backoff_ms(policy: RetryPolicy, *, attempt: int, chance: float) -> int:
+    """Return how long to wait after failed attempt number `attempt` (from 0); `chance` in [0, 1) spreads clients out."""
+    full = min(policy.backoff_ms_max, policy.backoff_ms_min << min(attempt, 30))
+    return int(full * (0.5 + 0.5 * chance))
+
+
+def decide(policy: RetryPolicy, error: EventLogError, *, attempt: int, left_ms: int, repeatable: bool, chance: float) -> Decision:
+    """Return what to do after failed attempt number `attempt` (from 0) of an operation with `left_ms` until its deadline.
+
+    `repeatable`: doing the request twice is the same as once. What is not repeatable is tried again only when the error says
+    that it never took effect.
+    """
+    if not isinstance(error, CURABLE) or (error.outcome == "unknown" and not repeatable):
+        return GIVE_UP
+    wait = backoff_ms(policy, attempt=attempt, chance=chance)
+    if wait >= left_ms:
+        return GIVE_UP
+    return Decision(again=True, wait_ms=wait, reconnect=isinstance(error, NEEDS_CONNECTION))

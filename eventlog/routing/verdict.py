@@ -1,0 +1,49 @@
+"""What the answer to a frame means for its blocks: written, to be sent again, or failed, and which numbers are still free."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.errors import EventLogError, KeyExists, OutcomeUnknown, ProducerUnknown, SequenceGap, VersionMismatch
+
+# Refusals that the primary logs as a block without effect, so that they use up a number.
+LOGGED = (KeyExists, VersionMismatch)
+OUT_OF_TURN = (ProducerUnknown, SequenceGap)
+
+
+@dataclass(slots=True, kw_only=True)
+class Verdict:
+    """Of the refused blocks of a frame, by index. `unnumbered`: their numbers are free, because nothing was logged under them.
+
+    Every block `again` is unnumbered; a failed one may be. `told` is what `Window.refused` wants.
+    """
+
+    again: list[int] = field(default_factory=list)
+    failed: dict[int, EventLogError] = field(default_factory=dict)
+    unnumbered: list[int] = field(default_factory=list)
+    told: dict[int, int] = field(default_factory=dict)
+
+
+def judge(refusals: Mapping[int, EventLogError], *, sequences: npt.NDArray[np.int64], doubtful: bool) -> Verdict:
+    """Return what became of refused blocks. `doubtful`: the frame was sent before, and that sending was never answered."""
+    verdict = Verdict()
+    for block, error in sorted(refusals.items()):
+        if isinstance(error, SequenceGap) and int(sequences[block]) <= error.last:
+            # Numbers are dense, so this one was taken, by this very block; only its result is forgotten.
+            verdict.failed[block] = OutcomeUnknown(outcome="unknown", why="it was written by an earlier try, its ids are forgotten")
+        elif isinstance(error, ProducerUnknown) and doubtful:
+            verdict.failed[block] = OutcomeUnknown(outcome="unknown", why="the node has forgotten this producer since the first try")
+            verdict.unnumbered.append(block)
+        elif isinstance(error, OUT_OF_TURN):
+            verdict.again.append(block)
+            verdict.unnumbered.append(block)
+            # An unknown producer has no last number: it may begin again with 0.
+            verdict.told[error.segment] = error.last if isinstance(error, SequenceGap) else -1
+        elif isinstance(error, LOGGED) or error.outcome == "unknown":
+            verdict.failed[block] = error
+        else:
+            verdict.failed[block] = OutcomeUnknown(outcome="unknown", why=f"a second try failed: {error}") if doubtful else error
+            verdict.unnumbered.append(block)
+    return verdict

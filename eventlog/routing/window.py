@@ -1,0 +1,309 @@
+"""The producer's window: which frames are on their way, under which numbers, and what must happen when one fails.
+
+A primary takes the blocks of a producer only in a dense order per cache and segment (a *chain*), and remembers the results of the
+last few. So whoever uses a window
+
+1. adds frames in the order in which they are to take effect (`add`) and sends what `take` returns, in that order, on one connection;
+2. reports every answer: `answered` when the numbers of the frame are used up (written, written without effect, or appended with an
+   unknown outcome), `refused` and its sisters when they are not;
+3. reports a lost connection (`lost`), and on the next one first sends what `resume` returns, in that order;
+4. begins anew with another producer id, on another connection, when `wants_anew` says so and nothing is unanswered any more.
+
+A refused frame leaves a hole in its chains: what was sent after it is refused too. The window then lets nothing new out until every
+frame on its way is answered (it *drains*), gives the free numbers to what is left, in the old order, and goes on.
+
+A frame is *doubtful* when an earlier sending was never answered: its bytes may still lie unread in the buffers of a lost connection.
+It keeps its numbers for good, whatever is refused. Where that is impossible, because a number before it has nobody to use it any
+more, only another producer id is safe, and the fate of the doubtful frames stays unknown.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.limits import PRODUCER_RESULTS_KEPT
+
+Content = TypeVar("Content")
+Sequences = npt.NDArray[np.int64]
+Blocks = npt.NDArray[np.int64]
+SEQUENCE_MAX = (1 << 32) - 1
+
+
+class State(Enum):
+    """Where a frame is. `CHANGES` has every legal change."""
+
+    QUEUED = "queued"  # has no numbers
+    SENT = "sent"  # on the connection of now
+    LOST = "lost"  # sent on a connection that is gone: may be written or not
+    HELD = "held"  # refused, waits for the window to drain, then for another turn
+    DONE = "done"
+
+
+CHANGES = frozenset(
+    {
+        (State.QUEUED, State.SENT),
+        (State.QUEUED, State.DONE),
+        (State.SENT, State.LOST),
+        (State.SENT, State.HELD),
+        (State.SENT, State.DONE),
+        (State.LOST, State.SENT),
+        (State.LOST, State.DONE),
+        (State.HELD, State.QUEUED),
+        (State.HELD, State.DONE),
+    }
+)
+
+
+class Frame(Generic[Content]):
+    """Blocks of one cache that are sent together; `segments` rise. `content` is the user's own.
+
+    `sequences` has the number of each block while the frame is SENT, LOST or HELD, and always if it is `doubtful`. `wanted`: somebody
+    still waits for it; the owner clears it.
+    """
+
+    __slots__ = ("cache", "content", "doubtful", "segments", "sequences", "state", "wanted")
+
+    def __init__(self, *, cache: int, segments: npt.NDArray[np.integer], content: Content) -> None:
+        self.cache = cache
+        self.segments = segments
+        self.content = content
+        self.sequences: Sequences = np.zeros(0, np.int64)
+        self.state = State.QUEUED
+        self.doubtful = False
+        self.wanted = True
+
+    def change(self, state: State) -> None:
+        """Move to `state`."""
+        assert (self.state, state) in CHANGES, f"a frame never goes from {self.state.value} to {state.value}"
+        self.state = state
+
+
+class _Chains:
+    """Of one cache, per segment: the next number to give, one above the highest answered, and how many blocks are unanswered."""
+
+    __slots__ = ("answered", "next", "unanswered")
+
+    def __init__(self, segments: int) -> None:
+        self.next = np.zeros(segments, np.int64)
+        self.answered = np.zeros(segments, np.int64)
+        self.unanswered = np.zeros(segments, np.int64)
+
+
+class Window(Generic[Content]):
+    """See the module. `numbered=False` is for writers without a producer id: nothing is numbered, held back or sent again.
+
+    Invariant: in each chain the numbers of SENT, LOST and HELD frames are dense, rise in the order of sending, and end below `next`.
+    """
+
+    def __init__(self, *, segments: int, numbered: bool = True, unanswered_max: int = PRODUCER_RESULTS_KEPT) -> None:
+        self._segments = segments
+        self._numbered = numbered
+        self._unanswered_max = unanswered_max
+        self._chains: dict[int, _Chains] = {}
+        self._queue: deque[Frame[Content]] = deque()
+        self._sent: dict[int, Frame[Content]] = {}
+        self._held: list[Frame[Content]] = []
+        self._is_draining = False
+        self._is_careful = False  # a frame in doubt was refused: nothing overtakes it, or its result could be forgotten meanwhile
+        self._freed: dict[int, Sequences] = {}
+        self._told: dict[tuple[int, int], int] = {}
+        self.is_connected = False
+        self.wants_anew = False
+
+    def __len__(self) -> int:
+        """Return how many frames are not DONE."""
+        return len(self._queue) + len(self._sent) + len(self._held)
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether new frames wait for the answers to all that were sent."""
+        return self._is_draining or self.wants_anew
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether a frame waits for its turn."""
+        return bool(self._queue)
+
+    def unanswered(self) -> Iterator[Frame[Content]]:
+        """Yield frames that are SENT or LOST, in the order of sending."""
+        return iter(tuple(self._sent.values()))
+
+    def add(self, frame: Frame[Content]) -> None:
+        """Put a QUEUED frame behind all others."""
+        assert frame.state is State.QUEUED
+        self._queue.append(frame)
+
+    def take(self) -> Frame[Content] | None:
+        """Return the next frame to send, numbered; None while nothing may be sent.
+
+        A chain never has more unanswered blocks than the primary remembers results of, or a block that was written could be refused
+        when it is sent again.
+        """
+        while self._queue and not self._queue[0].wanted and not self._queue[0].doubtful:
+            self._queue.popleft().change(State.DONE)
+        if not self._queue or not self.is_connected or self.is_draining:
+            return None
+        frame = self._queue[0]
+        if self._is_careful and not frame.doubtful:
+            if self._sent:
+                return None
+            self._is_careful = False
+        if self._numbered and not self._number(frame):
+            return None
+        self._queue.popleft()
+        frame.change(State.SENT)
+        self._sent[id(frame)] = frame
+        return frame
+
+    def _number(self, frame: Frame[Content]) -> bool:
+        chains = self._chains.get(frame.cache)
+        if chains is None:
+            chains = self._chains[frame.cache] = _Chains(self._segments)
+        segments = frame.segments
+        if (chains.unanswered[segments] >= self._unanswered_max).any():
+            return False
+        following = chains.next[segments]
+        if frame.doubtful:
+            # What comes before an answered number was written; else it must be just the next one.
+            is_safe = frame.wanted and bool(((following == frame.sequences) | (frame.sequences < chains.answered[segments])).all())
+        else:
+            is_safe = bool((following < SEQUENCE_MAX).all())
+            frame.sequences = following
+        if not is_safe:
+            self.wants_anew = True
+            return False
+        chains.next[segments] = np.maximum(following, frame.sequences + 1)
+        chains.unanswered[segments] += 1
+        return True
+
+    def answered(self, frame: Frame[Content]) -> None:
+        """Note that the numbers of a SENT frame are used up."""
+        self._leave(frame, State.DONE)
+        if self._numbered:
+            self._use(frame.cache, frame.segments, frame.sequences)
+        self._settle()
+
+    def refused(self, frame: Frame[Content], *, told: Mapping[int, int] | None = None) -> None:
+        """Note that nothing of a SENT frame was written. It gets another turn, if it is `wanted` by then.
+
+        `told`: by segment the last number that its primary knows, -1 for none, where it said so.
+        """
+        if not self._numbered:
+            self._leave(frame, State.DONE)
+            return
+        self._leave(frame, State.HELD)
+        self._free(frame.cache, frame.segments, frame.sequences)
+        self._held.append(frame)
+        self._end_turn(frame, told)
+
+    def refused_in_part(self, frame: Frame[Content], rest: Frame[Content], *, free: Blocks, again: Blocks, told: Mapping[int, int]) -> None:
+        """Note that the numbers of the blocks `free`, by index, of a SENT frame were not used. `rest`, QUEUED, has its blocks `again`."""
+        self._leave(frame, State.DONE)
+        if frame.doubtful:
+            self.wants_anew |= len(free) != len(again)
+            rest.doubtful, rest.sequences = True, frame.sequences[again]
+        used = np.delete(np.arange(len(frame.segments)), free)
+        self._use(frame.cache, frame.segments[used], frame.sequences[used])
+        self._free(frame.cache, frame.segments[free], frame.sequences[free])
+        self._held.append(rest)
+        self._end_turn(frame, told)
+
+    def replaced(self, frame: Frame[Content], instead: Sequence[Frame[Content]]) -> None:
+        """Note that nothing of a SENT frame, not doubtful, was written, and that other QUEUED frames take its place."""
+        assert not frame.doubtful
+        self._leave(frame, State.DONE)
+        self._free(frame.cache, frame.segments, frame.sequences)
+        self._held += instead
+        self._end_turn(frame, None)
+
+    def lost(self) -> None:
+        """Note that the connection is gone: whatever it carried may be written or not."""
+        self.is_connected = False
+        for frame in self._sent.values():
+            if frame.state is State.SENT:
+                frame.change(State.LOST)
+                frame.doubtful = True
+
+    def resume(self) -> list[Frame[Content]]:
+        """Note a new connection for the same producer, and return what must be sent on it before anything else, numbers unchanged."""
+        self.is_connected = True
+        again = list(self._sent.values())
+        for frame in again:
+            frame.change(State.SENT)
+        return again
+
+    def give_up(self, frame: Frame[Content]) -> None:
+        """Forget a LOST frame whose numbers do not matter any more (a window that numbers nothing)."""
+        assert not self._numbered
+        self._leave(frame, State.DONE)
+
+    @property
+    def is_pointless(self) -> bool:
+        """Whether all that a resumed producer would send again is no longer wanted: better begin anew and never write it."""
+        return bool(self._sent) and not any(frame.wanted for frame in (*self._sent.values(), *self._held))
+
+    def begin_anew(self) -> list[Frame[Content]]:
+        """Note that the next connection has another producer id: chains begin at 0. Return frames whose fate stays unknown, now DONE."""
+        self._requeue()
+        unknown = [*self._sent.values(), *(frame for frame in self._queue if frame.doubtful)]
+        for frame in unknown:
+            frame.change(State.DONE)
+        self._sent.clear()
+        self._queue = deque(frame for frame in self._queue if not frame.doubtful)
+        self._chains.clear()
+        self._freed.clear()
+        self._told.clear()
+        self.wants_anew = self._is_draining = False
+        return unknown
+
+    def _leave(self, frame: Frame[Content], state: State) -> None:
+        frame.change(state)
+        del self._sent[id(frame)]
+        if self._numbered:
+            self._chains[frame.cache].unanswered[frame.segments] -= 1
+
+    def _use(self, cache: int, segments: npt.NDArray[np.integer], sequences: Sequences) -> None:
+        answered = self._chains[cache].answered
+        answered[segments] = np.maximum(answered[segments], sequences + 1)
+        for place in [place for place in self._told if place[0] == cache and place[1] in segments]:
+            del self._told[place]  # said before this answer
+
+    def _free(self, cache: int, segments: npt.NDArray[np.integer], sequences: Sequences) -> None:
+        """Give numbers back: once the window has drained, a chain goes on with the lowest above all answered."""
+        self._is_draining = True
+        freed = self._freed.setdefault(cache, np.full(self._segments, SEQUENCE_MAX, np.int64))
+        freed[segments] = np.minimum(freed[segments], sequences)
+
+    def _end_turn(self, frame: Frame[Content], told: Mapping[int, int] | None) -> None:
+        for segment, last in (told or {}).items():
+            self._told[frame.cache, segment] = last
+        self._settle()
+
+    def _settle(self) -> None:
+        """Go on once nothing is on its way."""
+        if self._sent or not self._is_draining:
+            return
+        for cache, freed in self._freed.items():
+            chains = self._chains[cache]
+            chains.next = np.maximum(np.minimum(chains.next, freed), chains.answered)
+        for (cache, segment), last in self._told.items():
+            chains = self._chains[cache]
+            if last < chains.next[segment]:  # more would be a frame in doubt, written
+                chains.next[segment] = last + 1
+                chains.answered[segment] = min(int(chains.answered[segment]), last + 1)
+        self._freed.clear()
+        self._told.clear()
+        self._is_careful = any(frame.doubtful for frame in self._held)
+        self._requeue()
+        self._is_draining = False
+
+    def _requeue(self) -> None:
+        for frame in reversed(self._held):
+            if frame.state is State.HELD:
+                frame.change(State.QUEUED)
+            self._queue.appendleft(frame)
+        self._held.clear()

@@ -1,0 +1,457 @@
+"""Stories of the window, and a model of primaries that are slow, refuse, forget nothing and read old connections late."""
+
+import random
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.errors import EventLogError, Overloaded, ProducerUnknown, SequenceGap
+from eventlog.limits import PRODUCER_RESULTS_KEPT
+from eventlog.routing.verdict import judge
+from eventlog.routing.window import SEQUENCE_MAX, Frame, State, Window
+
+SEGMENTS = 3
+
+
+def frame(name: int, *segments: int) -> Frame[int]:
+    return Frame(cache=1, segments=np.array(segments, np.int64), content=name)
+
+
+def window(*, numbered: bool = True) -> Window[int]:
+    opened: Window[int] = Window(segments=SEGMENTS, numbered=numbered)
+    opened.resume()
+    return opened
+
+
+def send(opened: Window[int], *frames: Frame[int]) -> list[Frame[int]]:
+    for each in frames:
+        opened.add(each)
+    return list(iter(opened.take, None))
+
+
+def test_numbers_are_dense_in_each_segment() -> None:
+    sent = send(window(), frame(0, 0, 1), frame(1, 1), frame(2, 0, 1, 2))
+    assert [each.sequences.tolist() for each in sent] == [[0, 0], [1], [1, 2, 0]]
+
+
+def test_caches_are_numbered_apart() -> None:
+    opened = window()
+    other: Frame[int] = Frame(cache=2, segments=np.array([0]), content=1)
+    assert [each.sequences.tolist() for each in send(opened, frame(0, 0), other)] == [[0], [0]]
+
+
+def test_a_segment_has_no_more_unanswered_blocks_than_results_are_remembered() -> None:
+    opened = window()
+    sent = send(opened, *(frame(n, 0) for n in range(PRODUCER_RESULTS_KEPT + 2)))
+    assert len(sent) == PRODUCER_RESULTS_KEPT
+    opened.answered(sent[0])
+    following = opened.take()
+    assert following is not None
+    assert following.content == PRODUCER_RESULTS_KEPT
+    assert opened.take() is None
+
+
+def test_nothing_is_sent_before_there_is_a_connection() -> None:
+    opened: Window[int] = Window(segments=SEGMENTS)
+    assert send(opened, frame(0, 0)) == []
+    assert opened.resume() == []
+    assert opened.take() is not None
+
+
+def test_a_new_connection_first_gets_what_the_old_one_did_not_answer_with_the_same_numbers() -> None:
+    opened = window()
+    sent = send(opened, frame(0, 0), frame(1, 0, 1), frame(2, 1))
+    opened.answered(sent[1])
+    opened.lost()
+    assert opened.take() is None
+    again = opened.resume()
+    assert [(each.content, each.sequences.tolist()) for each in again] == [(0, [0]), (2, [1])]
+    assert all(each.doubtful for each in again)
+
+
+def test_after_a_refusal_nothing_new_is_sent_until_all_is_answered_and_then_numbers_close_up() -> None:
+    opened = window()
+    first, second, third = send(opened, frame(0, 0), frame(1, 0, 1), frame(2, 1))
+    opened.refused(first)
+    opened.add(frame(3, 0))
+    assert opened.is_draining
+    assert opened.take() is None
+    opened.refused(second, told={0: -1})
+    assert opened.take() is None
+    opened.refused(third, told={1: -1})
+    again = list(iter(opened.take, None))
+    assert [(each.content, each.sequences.tolist()) for each in again] == [(0, [0]), (1, [1, 0]), (2, [1]), (3, [2])]
+
+
+def test_a_refused_frame_that_nobody_wants_any_more_leaves_its_number_to_the_next() -> None:
+    opened = window()
+    first, second = send(opened, frame(0, 0), frame(1, 0))
+    first.wanted = False
+    opened.refused(first)
+    opened.refused(second)
+    again = list(iter(opened.take, None))
+    assert [(each.content, each.sequences.tolist()) for each in again] == [(1, [0])]
+    assert first.state is State.DONE
+
+
+def test_a_frame_refused_in_part_goes_on_with_the_rest_in_its_place() -> None:
+    opened = window()
+    first, second = send(opened, frame(0, 0, 1, 2), frame(1, 1))
+    rest = frame(10, 1)
+    opened.refused_in_part(first, rest, free=np.array([1]), again=np.array([1]), told={})
+    opened.refused(second)
+    again = list(iter(opened.take, None))
+    assert [(each.content, each.sequences.tolist()) for each in again] == [(10, [0]), (1, [1])]
+    assert send(opened, frame(2, 0))[0].sequences.tolist() == [1]
+
+
+def test_a_merged_frame_is_taken_apart_in_its_place() -> None:
+    opened = window()
+    first, second = send(opened, frame(0, 0, 1), frame(1, 0))
+    opened.replaced(first, [frame(10, 0), frame(11, 1)])
+    opened.refused(second)
+    again = list(iter(opened.take, None))
+    assert [(each.content, each.sequences.tolist()) for each in again] == [(10, [0]), (11, [0]), (1, [1])]
+
+
+def test_the_primary_knows_better_which_number_is_next() -> None:
+    opened = window()
+    opened.answered(send(opened, frame(0, 0))[0])  # outcome unknown, taken as written, and then cut away
+    (second,) = send(opened, frame(1, 0))
+    opened.refused(second, told={0: -1})
+    again = opened.take()
+    assert again is not None
+    assert again.sequences.tolist() == [0]
+
+
+def test_a_frame_in_doubt_keeps_its_numbers_when_it_is_refused() -> None:
+    opened = window()
+    first, second = send(opened, frame(0, 0), frame(1, 0))
+    opened.lost()
+    opened.resume()
+    (third,) = send(opened, frame(2, 0))
+    for each in (first, second, third):
+        opened.refused(each)
+    again = list(iter(opened.take, None))
+    assert [(each.content, each.sequences.tolist()) for each in again] == [(0, [0]), (1, [1])]
+    assert opened.take() is None, "a frame refused in doubt is overtaken"
+    opened.answered(first)
+    opened.answered(second)
+    assert [(each.content, each.sequences.tolist()) for each in iter(opened.take, None)] == [(2, [2])]
+
+
+def test_a_frame_in_doubt_never_gets_the_number_of_one_that_is_gone() -> None:
+    opened = window()
+    first, second = send(opened, frame(0, 0), frame(1, 0))
+    first.wanted = False
+    opened.refused(first)
+    opened.lost()
+    opened.resume()
+    opened.refused(second, told={0: -1})
+    opened.add(frame(2, 0))
+    assert opened.take() is None
+    assert opened.wants_anew
+    opened.lost()
+    assert opened.begin_anew() == [second]
+    opened.resume()
+    assert [(each.content, each.sequences.tolist()) for each in iter(opened.take, None)] == [(2, [0])]
+
+
+def test_the_number_of_a_frame_in_doubt_is_not_given_away() -> None:
+    opened = window()
+    (first,) = send(opened, frame(0, 0))
+    opened.lost()
+    opened.resume()
+    first.wanted = False
+    opened.refused(first)
+    opened.add(frame(1, 0))
+    assert opened.take() is None
+    assert opened.wants_anew
+
+
+def test_numbers_answered_above_a_refused_frame_in_doubt_are_not_given_again() -> None:
+    opened = window()
+    first, second = send(opened, frame(0, 0), frame(1, 0))
+    opened.lost()
+    opened.resume()
+    opened.refused(first)  # but its first copy was written, or the second could not be
+    opened.answered(second)
+    opened.add(frame(2, 0))
+    assert [each.sequences.tolist() for each in iter(opened.take, None)] == [[0]]
+    opened.answered(first)
+    assert [each.sequences.tolist() for each in iter(opened.take, None)] == [[2]]
+
+
+def test_what_a_primary_told_is_outdated_by_a_later_answer() -> None:
+    opened = window()
+    first, second, third = send(opened, frame(0, 0), frame(1, 0), frame(2, 0))
+    opened.lost()
+    opened.resume()
+    opened.refused(first)
+    opened.refused(second, told={0: -1})
+    opened.answered(third)  # copies of the first two came through the old connection meanwhile
+    assert [each.sequences.tolist() for each in iter(opened.take, None)] == [[0], [1]]
+
+
+def test_a_primary_that_has_more_than_was_answered_has_a_frame_in_doubt() -> None:
+    opened = window()
+    first, second = send(opened, frame(0, 0), frame(1, 0))
+    opened.lost()
+    opened.resume()
+    opened.refused(first)
+    opened.refused(second, told={0: 3})
+    assert [each.sequences.tolist() for each in iter(opened.take, None)] == [[0], [1]]
+
+
+def test_a_frame_in_doubt_refused_in_part_keeps_the_numbers_of_the_rest() -> None:
+    opened = window()
+    (first,) = send(opened, frame(0, 0, 1))
+    opened.lost()
+    opened.resume()
+    rest = frame(10, 1)
+    opened.refused_in_part(first, rest, free=np.array([1]), again=np.array([1]), told={})
+    assert rest.doubtful
+    assert [each.sequences.tolist() for each in iter(opened.take, None)] == [[0]]
+
+
+def test_a_number_in_doubt_that_nobody_will_use_needs_another_producer() -> None:
+    opened = window()
+    (first,) = send(opened, frame(0, 0, 1))
+    opened.lost()
+    opened.resume()
+    opened.refused_in_part(first, frame(10, 1), free=np.array([0, 1]), again=np.array([1]), told={})
+    assert opened.wants_anew
+
+
+def test_beginning_anew_names_what_stays_unknown() -> None:
+    opened = window()
+    first, second = send(opened, frame(0, 0), frame(1, 1))
+    opened.lost()
+    first.wanted = second.wanted = False
+    assert opened.is_pointless
+    assert opened.begin_anew() == [first, second]
+    assert len(opened) == 0
+
+
+def test_a_resumption_that_somebody_waits_for_is_not_pointless() -> None:
+    opened = window()
+    first, _ = send(opened, frame(0, 0), frame(1, 1))
+    opened.lost()
+    first.wanted = False
+    assert not opened.is_pointless
+
+
+def test_a_chain_without_numbers_left_asks_for_another_producer() -> None:
+    opened = window()
+    (first,) = send(opened, frame(0, 2))
+    opened.answered(first)
+    opened._chains[1].next[2] = SEQUENCE_MAX  # four billion blocks later
+    opened.add(frame(1, 2))
+    assert opened.take() is None
+    assert opened.wants_anew
+    opened.begin_anew()
+    again = opened.take()
+    assert again is not None
+    assert again.sequences.tolist() == [0]
+
+
+def test_without_numbers_a_refused_frame_is_not_sent_again() -> None:
+    opened = window(numbered=False)
+    first, second = send(opened, frame(0, 0), frame(1, 0))
+    opened.refused(first)
+    assert not opened.is_draining
+    assert first.state is State.DONE
+    opened.lost()
+    opened.give_up(second)
+    assert len(opened) == 0
+
+
+def test_an_illegal_change_is_our_own_bug() -> None:
+    done = frame(0, 0)
+    done.change(State.DONE)
+    with pytest.raises(AssertionError, match="never goes"):
+        done.change(State.SENT)
+
+
+# ---------------------------------------------------------------- the model
+
+
+@dataclass
+class Sending:
+    """One frame as it lies in the buffers of a connection."""
+
+    frame: Frame[list[str]]
+    producer: int
+    blocks: list[tuple[int, int, str]]
+
+
+@dataclass
+class Primaries:
+    """Every segment's primary: dense numbers, the last results kept, connections read in any order, each in its own."""
+
+    last: dict[tuple[int, int], int] = field(default_factory=dict)
+    results: dict[tuple[int, int], dict[int, str]] = field(default_factory=dict)
+    log: list[tuple[int, str]] = field(default_factory=list)
+
+    def handle(self, sending: Sending, *, whim: EventLogError | None, is_live: bool) -> dict[int, EventLogError]:
+        if whim is not None:
+            return dict.fromkeys(range(len(sending.blocks)), whim)
+        refusals: dict[int, EventLogError] = {}
+        for index, (segment, sequence, name) in enumerate(sending.blocks):
+            place = (sending.producer, segment)
+            known = self.results.setdefault(place, {})
+            last = self.last.get(place, -1)
+            if sequence == last + 1:
+                self.last[place] = sequence
+                self.log.append((segment, name))
+                known[sequence] = name
+                known.pop(sequence - PRODUCER_RESULTS_KEPT, None)
+            elif sequence in known:
+                assert known[sequence] == name, "two blocks had one number"
+            elif last < 0:
+                refusals[index] = ProducerUnknown(producer=sending.producer, segment=segment)
+            else:
+                assert sequence > last or not is_live, "a result was forgotten although the window is bounded"
+                refusals[index] = SequenceGap(producer=sending.producer, segment=segment, found=sequence, last=last)
+        return refusals
+
+
+class Client:
+    """What a shell does with a window, without a socket."""
+
+    def __init__(self) -> None:
+        self.window: Window[list[str]] = Window(segments=SEGMENTS)
+        self.primaries = Primaries()
+        self.producer = 1
+        self.unread: list[deque[Sending]] = []
+        self.answers: deque[tuple[Sending, dict[int, EventLogError], bool]] = deque()
+        self.acknowledged: list[tuple[int, str]] = []
+        self.unknown: set[str] = set()
+        self.count = 0
+        self.connect()
+
+    def connect(self) -> None:
+        self.unread.append(deque())
+        for again in self.window.resume():
+            self.send(again)
+        self.pump()
+
+    def disconnect(self) -> None:
+        self.answers.clear()
+        self.window.lost()
+        if (self.window.wants_anew and not list(self.window.unanswered())) or self.window.is_pointless:
+            self.producer += 1
+            for lost in self.window.begin_anew():
+                self.unknown.update(lost.content)
+        self.connect()
+
+    def write(self, segments: list[int]) -> None:
+        name = f"f{self.count}"
+        self.count += 1
+        names = [f"{name}.{segment}" for segment in segments]
+        self.window.add(Frame(cache=1, segments=np.array(segments), content=names))
+        self.pump()
+
+    def pump(self) -> None:
+        while (taken := self.window.take()) is not None:
+            self.send(taken)
+        if self.window.wants_anew and not list(self.window.unanswered()):
+            self.disconnect()
+
+    def send(self, sent: Frame[list[str]]) -> None:
+        blocks = list(zip(sent.segments.tolist(), sent.sequences.tolist(), sent.content, strict=True))
+        self.unread[-1].append(Sending(frame=sent, producer=self.producer, blocks=blocks))
+
+    def primary_reads(self, connection: int, *, refuses: bool) -> None:
+        waiting = [index for index, buffer in enumerate(self.unread) if buffer]
+        if not waiting:
+            return
+        index = waiting[connection % len(waiting)]
+        sending = self.unread[index].popleft()
+        is_live = index == len(self.unread) - 1
+        refusals = self.primaries.handle(sending, whim=Overloaded(what="x", limit=1) if refuses else None, is_live=is_live)
+        if is_live:
+            self.answers.append((sending, refusals, refuses))
+
+    def answer_comes(self) -> None:
+        if not self.answers:
+            return
+        sending, refusals, whole = self.answers.popleft()
+        sent = sending.frame
+        if whole:
+            self.window.refused(sent)
+        elif not refusals:
+            self.acknowledge(sent, range(len(sent.content)))
+            self.window.answered(sent)
+        else:
+            self.sort_out(sent, refusals)
+        self.pump()
+
+    def sort_out(self, sent: Frame[list[str]], refusals: dict[int, EventLogError]) -> None:
+        verdict = judge(refusals, sequences=sent.sequences, doubtful=sent.doubtful)
+        self.acknowledge(sent, [block for block in range(len(sent.content)) if block not in refusals])
+        self.unknown.update(sent.content[block] for block in verdict.failed)
+        rest = Frame(cache=1, segments=sent.segments[verdict.again], content=[sent.content[block] for block in verdict.again])
+        rest.wanted = sent.wanted and bool(verdict.again)
+        free, again = np.array(verdict.unnumbered, np.int64), np.array(verdict.again, np.int64)
+        self.window.refused_in_part(sent, rest, free=free, again=again, told=verdict.told)
+
+    def acknowledge(self, sent: Frame[list[str]], blocks: "range | list[int]") -> None:
+        self.acknowledged += [(int(sent.segments[block]), sent.content[block]) for block in blocks]
+
+    def abandon(self, which: int) -> None:
+        frames = list(self.window.unanswered())
+        if frames:
+            frames[which % len(frames)].wanted = False
+            self.unknown.update(frames[which % len(frames)].content)
+
+
+@given(seed=st.integers(0, 1 << 32))
+@settings(max_examples=150, deadline=None)
+def test_every_acknowledged_block_is_written_once_in_order_whatever_fails(seed: int) -> None:
+    chance = random.Random(seed)
+    client = Client()
+    faults = chance.choice((0.05, 0.2))
+    for _ in range(chance.randrange(150)):
+        step = chance.random()
+        if step < faults / 4:
+            client.disconnect()
+        elif step < faults / 2:
+            client.abandon(chance.randrange(9))
+        elif step < faults:
+            client.primary_reads(chance.randrange(4), refuses=True)
+        elif step < 0.5:
+            client.write(sorted(chance.sample(range(SEGMENTS), chance.choice((1, 1, 2, 3)))))
+        elif step < 0.75:
+            client.primary_reads(chance.randrange(4), refuses=False)
+        else:
+            client.answer_comes()
+    heal(client)
+    check(client)
+
+
+def heal(client: Client) -> None:
+    for _ in range(10_000):
+        if not len(client.window) and not any(client.unread):
+            return
+        client.primary_reads(len(client.unread) - 1, refuses=False)
+        client.answer_comes()
+    pytest.fail("the window does not come to rest")
+
+
+def check(client: Client) -> None:
+    written = Counter(client.primaries.log)
+    assert max(written.values(), default=1) == 1, "a block was written twice"
+    acknowledged = set(client.acknowledged)
+    assert acknowledged <= set(written), "an acknowledged block is missing"
+    assert {name for _, name in written} <= {name for _, name in acknowledged} | client.unknown
+    names = {f"f{n}" for n in range(client.count)}
+    assert names == {name.split(".")[0] for name in {name for _, name in acknowledged} | client.unknown}
+    certain = {(segment, name) for segment, name in acknowledged if name not in client.unknown}
+    for segment in range(SEGMENTS):
+        order = [int(name[1:].split(".")[0]) for own, name in client.primaries.log if own == segment and (own, name) in certain]
+        assert order == sorted(order), "writes changed places"

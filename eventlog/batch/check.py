@@ -1,0 +1,252 @@
+"""Checking blocks that somebody else built, all of a group in one pass, before anything is stamped.
+
+Every length, offset and padding byte is looked at; a block that fails is named and nothing of its frame is written. Work per
+block would cost more than the whole append (2.7 us a block against 0.05 us an event), so each rule is one array operation.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, TABLE
+from eventlog.events import Kind
+
+Ints = npt.NDArray[np.int64]
+FROM_CLIENTS = EXPIRY | HEADERS
+_BITS = np.array([bin(bitmap).count("1") for bitmap in range(32)], np.int64)
+_LEGAL = np.zeros(256, bool)
+_LEGAL[[Kind.CREATED, Kind.REMOVED]] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a block of one cache may hold, in bytes."""
+
+    key_bytes: int
+    value_bytes: int
+    header_bytes: int
+    columns: int = FROM_CLIENTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """Blocks back to back in `data`, and where their columns are (byte positions). `events` is the sum of `counts`.
+
+    `key_at`, `key_end` (and the same for values) have one number an event, in the order of the blocks.
+    """
+
+    data: npt.NDArray[np.uint8]
+    starts: Ints
+    lengths: Ints
+    counts: Ints
+    bitmaps: Ints
+    kinds_index: Ints
+    key_at: Ints
+    key_end: Ints
+    value_at: Ints
+    value_end: Ints
+
+    @property
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """Return the kind of every event, as a copy."""
+        return self.data[self.kinds_index]
+
+
+class BadBlocks(ValueError):
+    """Some blocks break the rules: `found` has (index of the block, why)."""
+
+    def __init__(self, found: list[tuple[int, str]]) -> None:
+        super().__init__(found)
+        self.found = found
+
+
+def read_table(body: memoryview, blocks: int) -> tuple[npt.NDArray[np.void], memoryview]:
+    """Return the table of a write's body and the blocks behind it.
+
+    Raises:
+        ValueError: the table does not fit the body, its lengths do not add up, or its segments do not rise.
+    """
+    size = blocks * TABLE.itemsize
+    if not 0 < size <= len(body):
+        raise ValueError(f"a table of {blocks} blocks does not fit a body of {len(body)} bytes")
+    table = np.frombuffer(body[:size], TABLE)
+    if blocks > 1:
+        if int(table["length"].sum(dtype=np.int64)) != len(body) - size:
+            raise ValueError("the lengths of the blocks do not add up to the body")
+        segments = table["segment"]
+        if not bool((segments[1:] > segments[:-1]).all()):
+            raise ValueError("segments of the blocks do not rise")
+    elif int(table["length"][0]) != len(body) - size:
+        raise ValueError("the length of the block is not that of the body")
+    return table, body[size:]
+
+
+def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bounds: Bounds) -> Blocks:
+    """Return the columns of all blocks; `data` begins at a multiple of 8 and holds them back to back.
+
+    Raises:
+        BadBlocks: naming every block that breaks a rule, by the first rule it breaks.
+    """
+    starts = np.cumsum(lengths) - lengths
+    _fail((lengths < BLOCK_HEAD_BYTES + 16) | (lengths & 7 != 0), "its length is no multiple of 8 or too short")
+    words = data.view("<u4")
+    head = words[(starts >> 2)[:, None] + np.arange(4)].astype(np.int64)
+    bitmaps, key_bytes, value_bytes = head[:, 1], head[:, 2], head[:, 3]
+    _fail(head[:, 0] != counts, "its count is not that of the table")
+    _fail(counts > lengths, "its count does not fit its length")
+    _fail(bitmaps & ~bounds.columns != 0, "it has a column that clients may not send")
+    optional = np.zeros(len(starts), np.int64)
+    optional_at: list[tuple[int, Ints, Ints]] = []
+    if bitmaps.any():
+        optional, optional_at = _optional_sizes(words, starts, bitmaps, lengths)
+    kinds_at = starts + BLOCK_HEAD_BYTES + _pad8(4 * _BITS[bitmaps])
+    key_offsets_at = kinds_at + _pad8(counts)
+    keys_at = key_offsets_at + _pad8(4 * (counts + 1))
+    value_offsets_at = keys_at + _pad8(key_bytes)
+    values_at = value_offsets_at + _pad8(4 * (counts + 1))
+    ends = values_at + _pad8(value_bytes)
+    _fail(ends + optional != starts + lengths, "its columns do not fill its length")
+
+    rows = _Rows(counts)
+    kinds_index = rows.spread(kinds_at)
+    rows.fail(~_LEGAL[data[kinds_index]], "a kind is neither put nor remove")
+    key_at, key_end = rows.strings(data, key_offsets_at, keys_at, key_bytes)
+    value_at, value_end = rows.strings(data, value_offsets_at, values_at, value_bytes)
+    rows.fail(key_end - key_at > bounds.key_bytes, f"a key is longer than {bounds.key_bytes} bytes")
+    rows.fail(value_end - value_at > bounds.value_bytes, f"a value is longer than {bounds.value_bytes} bytes")
+    columns_end = [kinds_at + counts, key_offsets_at + 4 * (counts + 1), keys_at + key_bytes]
+    columns_end += [value_offsets_at + 4 * (counts + 1), values_at + value_bytes]
+    _check_padding(data, columns_end)
+    if optional_at:
+        _check_optional(data, optional_at, ends, counts, bounds)
+    return Blocks(
+        data=data,
+        starts=starts,
+        lengths=lengths,
+        counts=counts,
+        bitmaps=bitmaps,
+        kinds_index=kinds_index,
+        key_at=key_at,
+        key_end=key_end,
+        value_at=value_at,
+        value_end=value_end,
+    )
+
+
+def _fail(bad: npt.NDArray[np.bool_], why: str) -> None:
+    if bad.any():
+        raise BadBlocks([(block, why) for block in np.flatnonzero(bad).tolist()])
+
+
+class _Rows:
+    """Positions of the events of all blocks."""
+
+    __slots__ = ("blocks", "counts", "ends", "intra", "offsets_intra", "offsets_sizes")
+
+    def __init__(self, counts: Ints) -> None:
+        self.counts = counts
+        self.ends = np.cumsum(counts)
+        self.blocks = np.repeat(np.arange(len(counts)), counts)
+        self.intra = np.arange(len(self.blocks)) - (self.ends - counts)[self.blocks]
+        sizes = self.offsets_sizes = counts + 1
+        self.offsets_intra = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+    def spread(self, at: Ints) -> Ints:
+        return at[self.blocks] + self.intra
+
+    def fail(self, bad: npt.NDArray[np.bool_], why: str) -> None:
+        if bad.any():
+            raise BadBlocks([(block, why) for block in np.unique(self.blocks[bad]).tolist()])
+
+    def strings(self, data: npt.NDArray[np.uint8], offsets_at: Ints, bytes_at: Ints, size: Ints) -> tuple[Ints, Ints]:
+        """Return where each item of a column begins and ends in `data`."""
+        offsets = data.view("<i4")[np.repeat(offsets_at >> 2, self.offsets_sizes) + self.offsets_intra].astype(np.int64)
+        last = np.cumsum(self.offsets_sizes) - 1
+        first = last - self.counts
+        steps = np.diff(offsets)
+        steps[last[:-1]] = 0  # from the end of a block to the beginning of the next
+        if (offsets[first] != 0).any() or (offsets[last] != size).any() or (steps < 0).any():
+            wrong = (offsets[first] != 0) | (offsets[last] != size)
+            falling = np.unique(np.searchsorted(last, np.flatnonzero(steps < 0), side="left"))
+            wrong[falling] = True
+            _fail(wrong, "offsets do not rise from 0 to the size of their column")
+        inner = np.ones(len(offsets), bool)
+        inner[last] = False
+        begins = offsets[inner]
+        inner[last] = True
+        inner[first] = False
+        base = bytes_at[self.blocks]
+        return begins + base, offsets[inner] + base
+
+
+def _check_padding(data: npt.NDArray[np.uint8], ends: list[Ints], blocks: Ints | None = None) -> None:
+    flat = np.concatenate(ends)
+    used = flat & 7
+    ragged = used != 0
+    words = data.view("<u8")[flat[ragged] >> 3]
+    bad = np.zeros(len(flat), bool)
+    bad[ragged] = words >> (used[ragged].astype(np.uint64) << np.uint64(3)) != 0
+    wrong = bad.reshape(len(ends), -1).any(axis=0)
+    if wrong.any():
+        found = np.flatnonzero(wrong) if blocks is None else blocks[wrong]
+        raise BadBlocks([(block, "padding is not zero") for block in found.tolist()])
+
+
+def _optional_sizes(words: npt.NDArray[np.uint32], starts: Ints, bitmaps: Ints, lengths: Ints) -> tuple[Ints, list[tuple[int, Ints, Ints]]]:
+    """Return the room of all optional columns of each block, and (bit, blocks, bytes) for each column there is."""
+    _fail(_pad8(4 * _BITS[bitmaps]) + BLOCK_HEAD_BYTES > lengths, "its columns do not fill its length")
+    room = np.zeros(len(starts), np.int64)
+    at = (starts + BLOCK_HEAD_BYTES) >> 2
+    found = []
+    for bit in (EXPIRY, BEFORE, HEADERS):
+        blocks = np.flatnonzero(bitmaps & bit)
+        if len(blocks):
+            sizes = words[at[blocks]].astype(np.int64)
+            found.append((bit, blocks, sizes))
+            room[blocks] += _pad8(sizes)
+            at[blocks] += 1
+    odd = np.flatnonzero(_BITS[bitmaps] & 1)
+    _fail_some(words[at[odd]] != 0, odd, "padding is not zero")
+    return room, found
+
+
+def _check_optional(data: npt.NDArray[np.uint8], columns: list[tuple[int, Ints, Ints]], ends: Ints, counts: Ints, bounds: Bounds) -> None:
+    at = ends.copy()
+    for bit, blocks, sizes in columns:
+        own_counts = counts[blocks]
+        _check_padding(data, [at[blocks] + sizes], blocks)
+        if bit == EXPIRY:
+            _fail_some(sizes != 8 * own_counts, blocks, "its expiry column has the wrong length")
+            rows = _Rows(own_counts)
+            _fail_some_rows(rows, data.view("<i8")[np.repeat(at[blocks] >> 3, own_counts) + rows.intra] < 0, blocks, "an expiry is negative")
+        else:
+            offsets_room = _pad8(4 * (own_counts + 1))
+            _fail_some(sizes < offsets_room, blocks, "its headers column is shorter than its offsets")
+            rows = _Rows(own_counts)
+            try:
+                begin, end = rows.strings(data, at[blocks], at[blocks] + offsets_room, sizes - offsets_room)
+            except BadBlocks as error:
+                raise BadBlocks([(int(blocks[block]), why) for block, why in error.found]) from None
+            _fail_some_rows(rows, end - begin > bounds.header_bytes, blocks, f"headers are longer than {bounds.header_bytes} bytes")
+        at[blocks] += _pad8(sizes)
+
+
+def _fail_some(bad: npt.NDArray[np.bool_], blocks: Ints, why: str) -> None:
+    if bad.any():
+        raise BadBlocks([(block, why) for block in blocks[bad].tolist()])
+
+
+def _fail_some_rows(rows: _Rows, bad: npt.NDArray[np.bool_], blocks: Ints, why: str) -> None:
+    if bad.any():
+        raise BadBlocks([(block, why) for block in blocks[np.unique(rows.blocks[bad])].tolist()])
+
+
+def slices(data: bytes, at: Ints, end: Ints) -> Iterator[bytes]:
+    """Yield `data[at[i]:end[i]]` for each i."""
+    return map(data.__getitem__, map(slice, at.tolist(), end.tolist()))
+
+
+def _pad8(sizes: Ints) -> Ints:
+    return (sizes + 7) & ~7

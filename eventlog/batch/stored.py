@@ -1,0 +1,169 @@
+"""Making stored values out of the checked blocks of a group: one value a segment, for all segments at once.
+
+Headers, section lengths and producer rows of all values are laid out in one array; what is left per value is two checksums and
+one join. Measured on 4-event blocks this is about half of what RocksDB's own write costs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, PRODUCER, VALUE_HEAD, VALUE_HEAD_BYTES
+from eventlog.ids import ID_STEP
+
+Ints = npt.NDArray[np.int64]
+_HEAD_WORDS = VALUE_HEAD_BYTES // 4
+_PRODUCER_WORDS = PRODUCER.itemsize // 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sections:
+    """Blocks of one cache, sorted by segment, back to back in `data`.
+
+    `lengths` is 0 for a block without effect: it leaves a producer row, no section. `kind_bits` is the union of `1 << kind`.
+    """
+
+    data: bytes | bytearray | memoryview
+    segments: Ints
+    lengths: Ints
+    counts: Ints
+    bitmaps: Ints
+    kind_bits: Ints
+    producers: npt.NDArray[np.uint64]
+    sequences: Ints
+    submitted: Ints
+    outcomes: Mapping[int, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Stored values of one cache in one group, one a segment, segments rising; ids are one run from value to value."""
+
+    segments: Ints
+    bases: Ints
+    counts: Ints
+    data: list[bytes]
+    nbytes: int
+    last_id: int
+
+    def ids(self, ranks: Ints) -> Ints:
+        """Return the ids of events by their rank among the events of all values; -1 becomes 0."""
+        shifts = self.bases - ((np.cumsum(self.counts) - self.counts) << 10)
+        steady = bool((shifts == shifts[0]).all())
+        shift = shifts[0] if steady else np.repeat(shifts, self.counts)[ranks] if self.counts.any() else shifts[0]
+        return np.where(ranks >= 0, shift + (ranks << 10), 0)
+
+    @property
+    def last_ids(self) -> Ints:
+        """Return the last id of each value."""
+        return self.bases + (np.maximum(self.counts, 1) - 1 << 10)
+
+
+def ids_needed(sections: Sections) -> int:
+    """Return how long a run of ids the values take: an empty value stands at an id of its own."""
+    first = np.flatnonzero(np.diff(sections.segments, prepend=-1))
+    return int(np.maximum(np.add.reduceat(sections.counts, first), 1).sum()) if len(first) else 0
+
+
+def make_values(
+    sections: Sections, *, base: int, epochs: npt.NDArray[np.uint32], next_offsets: Ints, seeds: Sequence[int]
+) -> Values:
+    """Return the values to store. Ids begin at `base`; `epochs`, `next_offsets` and `seeds` are indexed by segment."""
+    first = np.flatnonzero(np.diff(sections.segments, prepend=-1))
+    segments = sections.segments[first]
+    counts = np.add.reduceat(sections.counts, first)
+    spans = np.maximum(counts, 1)
+    before = np.cumsum(spans) - spans
+    head = np.zeros(len(first), VALUE_HEAD)
+    head["format"] = FORMAT
+    head["epoch"] = epochs[segments]
+    head["count"] = counts
+    head["bitmap"] = np.bitwise_or.reduceat(sections.bitmaps, first)
+    head["kinds"] = np.bitwise_or.reduceat(sections.kind_bits, first)
+    head["base"] = base + before * ID_STEP
+    head["first_offset"] = next_offsets[segments]
+    fronts, front_sizes = _fronts(head, sections, first)
+    sizes = np.add.reduceat(sections.lengths, first)
+    data = _seal(fronts, front_sizes, memoryview(sections.data), sizes, [seeds[segment] for segment in segments.tolist()])
+    bases = head["base"].astype(np.int64)
+    return Values(
+        segments=segments,
+        bases=bases,
+        counts=counts,
+        data=data,
+        nbytes=int(front_sizes.sum() + sizes.sum()),
+        last_id=int(bases[-1]) + (int(spans[-1]) - 1) * ID_STEP,
+    )
+
+
+def _fronts(head: npt.NDArray[np.void], sections: Sections, first: Ints) -> tuple[memoryview, Ints]:
+    """Return what stands before the sections of each value, back to back, and the sizes."""
+    has_section = sections.lengths > 0
+    has_producer = sections.producers != 0
+    in_value = np.add.reduceat(has_section.astype(np.int64), first)
+    rows = np.add.reduceat(has_producer.astype(np.int64), first)
+    head["sections"] = in_value
+    head["producers"] = rows
+    head["flags"] = np.where(rows > 0, HAS_PRODUCERS, 0)
+    lengths_words = (in_value + 1) & ~1
+    ragged = np.zeros(len(first), np.int64)
+    for block, outcome in sections.outcomes.items():
+        ragged[np.searchsorted(first, block, side="right") - 1] += len(outcome)
+    words = _HEAD_WORDS + lengths_words + rows * _PRODUCER_WORDS + ((ragged + 7) >> 3 << 1)
+    at = np.cumsum(words) - words
+    out = np.zeros(int(words.sum()), "<u4")
+    out[at[:, None] + np.arange(_HEAD_WORDS)] = head.view("<u4").reshape(len(first), _HEAD_WORDS)
+    lengths_at = at + _HEAD_WORDS
+    value_of = np.repeat(np.arange(len(first)), np.diff(first, append=len(sections.segments)))
+    out[_places(lengths_at, value_of[has_section], in_value)] = sections.lengths[has_section]
+    if rows.any():
+        rows_at = lengths_at + lengths_words
+        row_words = _places(rows_at // 2, value_of[has_producer], rows, step=_PRODUCER_WORDS // 2) * 2
+        out[row_words[:, None] + np.arange(_PRODUCER_WORDS)] = _producer_rows(sections, first, value_of)[has_producer]
+        _put_outcomes(out.view(np.uint8), sections, value_of, (rows_at + rows * _PRODUCER_WORDS) * 4)
+    return memoryview(out.tobytes()), words * 4
+
+
+def _places(at: Ints, value_of: Ints, counts: Ints, step: int = 1) -> Ints:
+    """Return where the items of each value go: `at[v]`, `at[v] + step`, ..."""
+    intra = np.arange(len(value_of)) - (np.cumsum(counts) - counts)[value_of]
+    return at[value_of] + intra * step
+
+
+def _producer_rows(sections: Sections, first: Ints, value_of: Ints) -> npt.NDArray[np.uint32]:
+    rows = np.zeros(len(value_of), PRODUCER)
+    running = np.cumsum(sections.counts) - sections.counts
+    rows["producer"], rows["sequence"] = sections.producers, sections.sequences
+    rows["first"] = running - running[first][value_of]
+    rows["count"], rows["submitted"] = sections.counts, sections.submitted
+    return rows.view("<u4").reshape(len(rows), _PRODUCER_WORDS)
+
+
+def _put_outcomes(out: npt.NDArray[np.uint8], sections: Sections, value_of: Ints, ends: Ints) -> None:
+    cursor = ends.copy()
+    for block in sorted(sections.outcomes):
+        value = value_of[block]
+        outcome = np.frombuffer(sections.outcomes[block], np.uint8)
+        out[cursor[value] : cursor[value] + len(outcome)] = outcome
+        cursor[value] += len(outcome)
+
+
+def _seal(fronts: memoryview, front_sizes: Ints, data: memoryview, sizes: Ints, seeds: list[int]) -> list[bytes]:
+    """Return `checksum | front | sections` of each value."""
+    front_ends = np.cumsum(front_sizes).tolist()
+    ends = np.cumsum(sizes).tolist()
+    sealed: list[bytes] = []
+    front_low = low = 0
+    for front_high, high, seed in zip(front_ends, ends, seeds, strict=True):
+        front, body = fronts[front_low + 4 : front_high], data[low:high]
+        checksum = crc32c(body, crc32c(front, seed)) if high > low else crc32c(front, seed)
+        sealed.append(b"".join((checksum.to_bytes(4, "little"), front, body)))
+        front_low, low = front_high, high
+    return sealed
+
+
+assert VALUE_HEAD_BYTES % 8 == 0
+assert PRODUCER.itemsize % 8 == 0

@@ -1,0 +1,64 @@
+"""The HTTP server: `/health/live`, `/health/ready`, `/metrics`; `GET /` answers `{}`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from eventlog.errors import BadConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """What the pages ask the node. `ready` returns why it is not, or an empty text."""
+
+    ready: Callable[[], str]
+    metrics: Callable[[], str]
+
+
+class HttpServer:
+    """Serves the pages on one address between `start` and `stop`."""
+
+    def __init__(self, probes: Probes, *, host: str, port: int) -> None:
+        self._probes = probes
+        self._host = host
+        self._port = port
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> int:
+        """Listen; return the port.
+
+        Raises:
+            BadConfig: the address cannot be listened on.
+        """
+        app = web.Application()
+        app.router.add_get("/", self._root)
+        app.router.add_get("/health/live", self._live)
+        app.router.add_get("/health/ready", self._ready)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise BadConfig(option="http", why=f"cannot listen on {self._host}:{self._port}: {error.strerror}") from error
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Stop listening; requests in flight are given up."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _root(self, _: web.Request) -> web.Response:
+        return web.json_response({})
+
+    async def _live(self, _: web.Request) -> web.Response:
+        return web.json_response({"live": True})
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        why = self._probes.ready()
+        return web.json_response({"ready": not why, "why": why}, status=503 if why else 200)
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._probes.metrics().encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})

@@ -1,0 +1,27 @@
+"""Write path, step 4: what happens to a group of writes on the primary of their segments, before it is appended.
+
+A group's writes to one cache are a `Share`: columns of all their events, in order of arrival. The interceptors run over it one
+after the other when the group is closed, after the previous group of its segments has committed, so what they see of the current
+state is exact. Each takes the share and changes its columns; none does I/O. `plan_reads` says beforehand which entries they will
+look at, and the caller puts those into `share.entries`.
+
+    1. limits       whole blocks checked, keys placed in their segments        limits.py
+    2. conditions   blocks whose versions do not match are refused             conditions.py
+    3. existence    put -> CREATED or MODIFIED, remove -> REMOVED or nothing   existence.py
+    4. images       values replaced, expired entries met, lifespans            images.py
+    5. stamp        order by segment, sections, ids                            stamp.py
+"""
+
+from collections.abc import Callable
+
+from eventlog.interceptor.conditions import refuse_conflicts
+from eventlog.interceptor.existence import decide_kinds
+from eventlog.interceptor.images import keep_images
+from eventlog.interceptor.limits import admit
+from eventlog.interceptor.reads import plan_reads
+from eventlog.interceptor.share import CacheRules, Share, Submitted
+from eventlog.interceptor.stamp import Stamped, lay_out
+
+INTERCEPTORS: tuple[Callable[[Share], None], ...] = (refuse_conflicts, decide_kinds, keep_images)
+
+__all__ = ["INTERCEPTORS", "CacheRules", "Share", "Stamped", "Submitted", "admit", "lay_out", "plan_reads"]

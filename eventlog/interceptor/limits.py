@@ -1,0 +1,47 @@
+"""Admission: blocks are what they say, within the limits, and their keys belong to the segments they were sent for."""
+
+import numpy as np
+
+from eventlog.batch.check import FROM_CLIENTS, BadBlocks, Bounds, check_blocks, slices
+from eventlog.events import Kind
+from eventlog.hashing import HASH_BITS, hash_keys, route_bytes
+from eventlog.interceptor.key_table import KeyTable
+from eventlog.interceptor.share import CacheRules, Share, Submitted
+from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
+
+BOUNDS = Bounds(key_bytes=KEY_BYTES_MAX, value_bytes=VALUE_BYTES_MAX, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS)
+
+
+def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = None, bounds: Bounds = BOUNDS) -> Share:
+    """Return the share of checked blocks.
+
+    The segment is checked for every key where the cache keeps state, else for the first key of each block: a wrong one could only
+    hide an event from readers of its segment, not shadow an entry.
+
+    Raises:
+        BadBlocks: naming the blocks; the caller refuses their frames and admits the rest again.
+    """
+    if int(submitted.segments.max(initial=0)) >= rules.segments:
+        bad = np.flatnonzero(submitted.segments >= rules.segments).tolist()
+        raise BadBlocks([(block, f"there are {rules.segments} segments") for block in bad])
+    blocks = check_blocks(submitted.data, lengths=submitted.lengths, counts=submitted.counts, bounds=bounds)
+    kinds = blocks.kinds
+    if submitted.internal:
+        kinds[kinds == Kind.REMOVED] = Kind.EXPIRED
+    share = Share(rules=rules, submitted=submitted, blocks=blocks, kinds=kinds, live=np.ones(len(submitted.counts), bool), table=table)
+    if (submitted.counts == 0).any():
+        raise BadBlocks([(block, "it is empty") for block in np.flatnonzero(submitted.counts == 0).tolist()])
+    first_rows = np.cumsum(submitted.counts) - submitted.counts
+    rows = slice(None) if rules.state else first_rows
+    keys = list(slices(blocks.data.tobytes(), blocks.key_at[rows], blocks.key_end[rows]))
+    hashes = np.array(hash_keys(keys), np.uint64)
+    routed = np.array(hash_keys([route_bytes(key, by_prefix=True) for key in keys]), np.uint64) if rules.by_prefix else hashes
+    expected = np.repeat(submitted.segments, submitted.counts) if rules.state else submitted.segments
+    placed = routed >> np.uint64(HASH_BITS + 1 - rules.segments.bit_length()) if rules.segments > 1 else np.zeros(len(keys), np.uint64)
+    wrong = placed.astype(np.int64) != expected
+    if wrong.any():
+        bad_blocks = np.unique(share.block_of_row[wrong]) if rules.state else np.flatnonzero(wrong)
+        raise BadBlocks([(block, "a key belongs to another segment") for block in bad_blocks.tolist()])
+    if rules.state:
+        share.keys, share.hashes = keys, hashes
+    return share

@@ -1,0 +1,236 @@
+"""Idempotent producers: a block sent again is answered with its first result.
+
+Sequences number the blocks of a (producer, segment, cache) from 0, without gaps. The table is a function of the log alone: `learn`
+rebuilds it from the producer rows of stored values; it is kept in the state under its own tag and is independent of retention.
+Results are kept by frame, as the arrays that answered it, so that a frame of 256 blocks costs what a frame of one does.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import ABSENT, REFUSED
+from eventlog.batch.views import StoredValue
+from eventlog.errors import CorruptData, ProducerUnknown, SequenceGap
+from eventlog.events import Kind
+from eventlog.interceptor.share import Share
+from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_RESULTS_KEPT, PRODUCERS_PER_SEGMENT_MAX
+
+Ints = npt.NDArray[np.int64]
+Kinds = npt.NDArray[np.uint8]
+_IDLE_IDS = PRODUCER_IDLE_MS_MAX << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameResult:
+    """What the blocks of one frame became: block i is `segments[i]`, `sequences[i]` and rows `[starts[i], starts[i + 1])`."""
+
+    segments: Ints
+    sequences: Ints
+    starts: Ints
+    ids: Ints
+    kinds: Kinds
+
+    def block(self, index: int) -> tuple[Ints, Kinds]:
+        """Return ids (0: no event) and kinds of the items of one block."""
+        rows = slice(int(self.starts[index]), int(self.starts[index + 1]))
+        return self.ids[rows], self.kinds[rows]
+
+
+class _Stored(msgspec.Struct, array_like=True, frozen=True):
+    """One producer in one segment, as the state keeps it: results are (sequence, ids as i64, kinds)."""
+
+    last: int
+    last_id: int
+    results: list[tuple[int, bytes, bytes]]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Producer:
+    last: Ints  # sequence of the last block of each segment, -1 for none
+    last_ids: Ints  # where the log of each segment stood then
+    dirty: npt.NDArray[np.bool_]
+    frames: deque[FrameResult] = field(default_factory=deque)
+
+    def find(self, segment: int, sequence: int) -> tuple[Ints, Kinds] | None:
+        for frame in reversed(self.frames):
+            for index in np.flatnonzero((frame.segments == segment) & (frame.sequences == sequence)).tolist():
+                return frame.block(index)
+        return None
+
+    def keep(self, frame: FrameResult) -> None:
+        self.frames.append(frame)
+        while True:
+            oldest = self.frames[0]
+            if (self.last[oldest.segments] - oldest.sequences < PRODUCER_RESULTS_KEPT).any():
+                return
+            self.frames.popleft()
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Blocks that are not to be written now: `answered` were done before, `deferred` belong into the next group."""
+
+    answered: dict[int, tuple[Ints, Kinds]] = field(default_factory=dict)
+    deferred: set[int] = field(default_factory=set)
+
+
+class ProducerTable:
+    """The producers of one cache. Holds at most PRODUCERS_PER_SEGMENT_MAX, the longest silent go first."""
+
+    def __init__(self, segments: int) -> None:
+        self._segments = segments
+        self._producers: OrderedDict[int, _Producer] = OrderedDict()
+        self._forgotten: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def sort_out(self, share: Share, bounds: list[int]) -> Verdict:
+        """Take blocks that were done before, or break the sequence, out of the share; advance the sequences of the others.
+
+        `bounds` are the first blocks of the share's frames, and the end of the last.
+        """
+        verdict = Verdict()
+        submitted = share.submitted
+        for low, high in zip(bounds, bounds[1:], strict=False):
+            number = submitted.producers.item(low)
+            if number == 0:
+                continue
+            producer = self._producers.get(number)
+            if producer is None:
+                producer = self._enter(number, submitted.segments[low:high], submitted.sequences[low:high])
+            if producer is None:
+                for block in range(low, high):
+                    share.refuse(block, ProducerUnknown(producer=number, segment=submitted.segments.item(block)))
+                continue
+            segments, sequences = submitted.segments[low:high], submitted.sequences[low:high]
+            if bool((producer.last[segments] + 1 == sequences).all()):
+                producer.last[segments] = sequences
+                continue
+            for block in range(low, high):
+                self._sort_block(share, block, producer=producer, verdict=verdict)
+        return verdict
+
+    def _enter(self, number: int, segments: Ints, sequences: Ints) -> _Producer | None:
+        """Return a new producer, unless its blocks say that it has a past here that was forgotten."""
+        if sequences.any():
+            return None
+        producer = _Producer(
+            last=np.full(self._segments, -1, np.int64), last_ids=np.zeros(self._segments, np.int64), dirty=np.zeros(self._segments, bool)
+        )
+        self._producers[number] = producer
+        return producer
+
+    def _sort_block(self, share: Share, block: int, *, producer: _Producer, verdict: Verdict) -> None:
+        submitted = share.submitted
+        segment, sequence = submitted.segments.item(block), submitted.sequences.item(block)
+        last = producer.last.item(segment)
+        if sequence == last + 1:
+            producer.last[segment] = sequence
+            return
+        found = producer.find(segment, sequence)
+        if found is not None and len(found[0]) == submitted.counts.item(block):
+            share.live[block] = False
+            verdict.answered[block] = found
+        elif found is None and last - PRODUCER_RESULTS_KEPT < sequence <= last and not _has_results(producer, segment, sequence):
+            share.live[block] = False  # its first copy is in this very group
+            verdict.deferred.add(block)
+        else:
+            share.refuse(block, SequenceGap(producer=submitted.producers.item(block), segment=segment, found=sequence, last=last))
+
+    def record(self, number: int, frame: FrameResult, *, last_ids: Ints) -> None:
+        """Remember what a frame became; `last_ids` is where the logs of its segments stand with it."""
+        producer = self._producers[number]
+        producer.last_ids[frame.segments] = last_ids
+        producer.dirty[frame.segments] = True
+        producer.keep(frame)
+        self._producers.move_to_end(number)
+        newest = int(last_ids.max(initial=0))
+        while True:
+            oldest, silent = next(iter(self._producers.items()))
+            if len(self._producers) <= PRODUCERS_PER_SEGMENT_MAX and int(silent.last_ids.max()) + _IDLE_IDS >= newest:
+                return
+            self._forgotten += [(segment, oldest) for segment in np.flatnonzero(silent.last >= 0).tolist()]
+            del self._producers[oldest]
+
+    def learn(self, value: StoredValue) -> None:
+        """Remember what the producer rows of a stored value say; the same values in the order of the log give the same table."""
+        if not value.producers:
+            return
+        kinds = np.concatenate([block.kinds for block in value.blocks]) if value.blocks else np.zeros(0, np.uint8)
+        segment = np.array([value.segment])
+        for row in value.producers:
+            own = slice(row.first, row.first + row.count)
+            ids, own_kinds = value.ids[own], kinds[own]
+            if row.outcomes is not None:
+                made = ids[own_kinds != Kind.EXPIRED]
+                own_kinds = np.frombuffer(row.outcomes, np.uint8)
+                ids = np.zeros(len(own_kinds), np.int64)
+                ids[(own_kinds != ABSENT) & (own_kinds != REFUSED)] = made
+            producer = self._producers.get(row.producer) or self._enter(row.producer, segment, np.zeros(1, np.int64))
+            assert producer is not None, "sequence 0 always enters"
+            producer.last[value.segment] = row.sequence
+            frame = FrameResult(
+                segments=segment,
+                sequences=np.array([row.sequence]),
+                starts=np.array([0, len(ids)]),
+                ids=ids.copy(),
+                kinds=own_kinds.copy(),
+            )
+            self.record(row.producer, frame, last_ids=np.array([value.head.last_id]))
+
+    def take_dirty(self) -> Iterator[tuple[int, int, bytes | None]]:
+        """Yield (segment, producer, stored form, or None when forgotten) of all that changed since the last call."""
+        for segment, number in self._forgotten:
+            yield segment, number, None
+        self._forgotten.clear()
+        for number, producer in self._producers.items():
+            if not producer.dirty.any():
+                continue
+            results: dict[int, list[tuple[int, bytes, bytes]]] = {segment: [] for segment in np.flatnonzero(producer.dirty).tolist()}
+            for frame in producer.frames:
+                for index in np.flatnonzero(producer.dirty[frame.segments]).tolist():
+                    ids, kinds = frame.block(index)
+                    results[frame.segments.item(index)].append((frame.sequences.item(index), ids.tobytes(), kinds.tobytes()))
+            for segment, rows in results.items():
+                stored = _Stored(last=producer.last.item(segment), last_id=producer.last_ids.item(segment), results=rows[-PRODUCER_RESULTS_KEPT:])
+                yield segment, number, msgspec.msgpack.encode(stored)
+            producer.dirty[:] = False
+
+    def load(self, rows: Iterable[tuple[int, int, bytes]]) -> None:
+        """Take over what `take_dirty` gave before a restart: (segment, producer, stored form).
+
+        Raises:
+            CorruptData: a row is not what was stored.
+        """
+        for segment, number, data in rows:
+            try:
+                stored = msgspec.msgpack.decode(data, type=_Stored)
+            except msgspec.MsgspecError as error:
+                raise CorruptData(where=f"segment {segment}, producer {number}", why=str(error)) from error
+            at = np.array([segment])
+            producer = self._producers.get(number) or self._enter(number, at, np.zeros(1, np.int64))
+            assert producer is not None, "sequence 0 always enters"
+            producer.last[segment], producer.last_ids[segment] = stored.last, stored.last_id
+            for sequence, ids, kinds in stored.results:
+                producer.frames.append(
+                    FrameResult(
+                        segments=at,
+                        sequences=np.array([sequence]),
+                        starts=np.array([0, len(kinds)]),
+                        ids=np.frombuffer(ids, np.int64),
+                        kinds=np.frombuffer(kinds, np.uint8),
+                    )
+                )
+        by_age = sorted(self._producers.items(), key=lambda row: int(row[1].last_ids.max()))
+        self._producers = OrderedDict(by_age)
+
+
+def _has_results(producer: _Producer, segment: int, sequence: int) -> bool:
+    """Whether a result of this or a later sequence is known: then an unknown one was forgotten, not still on its way."""
+    return any(bool(((frame.segments == segment) & (frame.sequences >= sequence)).any()) for frame in producer.frames)

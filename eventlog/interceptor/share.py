@@ -1,0 +1,122 @@
+"""The writes of one group to one cache, as columns that the interceptors change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.check import Blocks, slices
+from eventlog.batch.entries import Entry
+from eventlog.batch.views import decode_block
+from eventlog.errors import EventLogError
+from eventlog.interceptor.key_table import Hashes, KeyTable
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRules:
+    """What the interceptors need to know of a cache. `may_expire`: some entry has, or had, a lifespan."""
+
+    cache_id: int
+    name: str
+    state: bool
+    before: bool
+    by_prefix: bool
+    lifespan_ms: int
+    may_expire: bool
+    segments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What must hold for a key, or its block is refused: `version` is an id, 0 for absent, None for present."""
+
+    block: int
+    key: bytes
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """Blocks of one cache as they came, of one or more frames, back to back in `data`; one number a block in the arrays.
+
+    `now` is physical time in milliseconds since 2020; lifespans count from it.
+    """
+
+    data: npt.NDArray[np.uint8]
+    segments: Ints
+    lengths: Ints
+    counts: Ints
+    producers: npt.NDArray[np.uint64]
+    sequences: Ints
+    conditions: tuple[Condition, ...] = ()
+    previous_rows: tuple[int, ...] = ()
+    internal: bool = False
+    now: int = 0
+
+
+@dataclass(kw_only=True)
+class Share:
+    """Events of one cache in one group. Rows are events in order of arrival, blocks likewise.
+
+    Invariants: `live` blocks will be logged; `refusals` name the others that were refused; `kinds` of a live row is final once
+    `decide_kinds` ran, ABSENT where a removal found nothing. `entries` holds the committed entry of every key planned.
+    """
+
+    rules: CacheRules
+    submitted: Submitted
+    blocks: Blocks
+    kinds: npt.NDArray[np.uint8]
+    live: npt.NDArray[np.bool_]
+    table: KeyTable | None = None
+    keys: list[bytes] = field(default_factory=list)
+    hashes: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
+    entries: dict[bytes, Entry | None] = field(default_factory=dict)
+    refusals: dict[int, EventLogError] = field(default_factory=dict)
+    previous: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # row of the last write to the same key in this share, or -1
+    expired: npt.NDArray[np.bool_] | None = None  # rows that meet an expired entry: EXPIRED is logged before them
+    before: list[bytes] | None = None
+    expiry: Ints | None = None
+
+    @cached_property
+    def block_of_row(self) -> Ints:
+        """Return the block of each row."""
+        return np.repeat(np.arange(len(self.live)), self.blocks.counts)
+
+    @cached_property
+    def values(self) -> list[bytes]:
+        """Return the value of every row."""
+        return list(slices(self.blocks.data.tobytes(), self.blocks.value_at, self.blocks.value_end))
+
+    @cached_property
+    def headers(self) -> Sequence[bytes] | None:
+        """Return the headers of every row, or None where no block has any."""
+        if not (self.blocks.bitmaps & 4).any():
+            return None
+        return [header for block in self._decoded for header in (block.headers.to_list() if block.headers else [b""] * block.count)]
+
+    @cached_property
+    def lifespans(self) -> Ints | None:
+        """Return the lifespan that each row asks for in milliseconds, 0 for none; None where no block has any."""
+        if not (self.blocks.bitmaps & 1).any():
+            return None
+        return np.concatenate([np.zeros(b.count, np.int64) if b.expiry is None else b.expiry for b in self._decoded])
+
+    @cached_property
+    def _decoded(self) -> list:  # type: ignore[type-arg]
+        data = memoryview(self.blocks.data)
+        ends = (self.blocks.starts + self.blocks.lengths).tolist()
+        return [decode_block(data[low:high]) for low, high in zip(self.blocks.starts.tolist(), ends, strict=True)]
+
+    @property
+    def live_rows(self) -> npt.NDArray[np.bool_]:
+        """Return which rows belong to live blocks."""
+        return self.live[self.block_of_row]
+
+    def refuse(self, block: int, error: EventLogError) -> None:
+        """Take a block out of the group; the first reason stays."""
+        self.live[block] = False
+        self.refusals.setdefault(block, error)

@@ -1,0 +1,192 @@
+"""Stamping: the share's events in the order of the log, as sections ready to be stored, and their places in the run of ids."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.build import Columns, build_blocks
+from eventlog.batch.layout import ABSENT, REFUSED
+from eventlog.batch.stored import Sections
+from eventlog.events import Kind
+from eventlog.interceptor.share import Ints, Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamped:
+    """A share laid out. `rank[row]` is the place of the row's event in the share's run of ids, -1 where it made none.
+
+    `rows` are the rows with an event, in order of their ids; EXPIRED events met on the way are `expired_rows` with `expired_rank`.
+    """
+
+    sections: Sections
+    events: int
+    rank: Ints
+    rows: Ints
+    expired_rows: Ints
+    expired_rank: Ints
+
+
+def lay_out(share: Share) -> Stamped:
+    """Return the share in the order of the log: segment by segment, in order of arrival within each."""
+    effective = share.live_rows & (share.kinds != ABSENT)
+    logged = share.live | _has_producer(share)
+    block_order = np.argsort(share.submitted.segments, kind="stable")
+    block_order = block_order[logged[block_order]]
+    untouched = bool(effective.all()) and share.before is None and share.expired is None and bool(share.live.all())
+    if untouched and (share.expiry is None or bool((share.blocks.bitmaps & 1).all())):
+        return _verbatim(share, block_order)
+    return _rebuilt(share, block_order, effective)
+
+
+def _has_producer(share: Share) -> npt.NDArray[np.bool_]:
+    """Blocks refused here leave their refusal in the log, so that a retry is answered alike; blocks answered before are not here."""
+    return (share.submitted.producers != 0) & np.isin(np.arange(len(share.live)), list(share.refusals))
+
+
+def _verbatim(share: Share, block_order: Ints) -> Stamped:
+    blocks = share.blocks
+    data = blocks.data
+    if share.rules.state or share.expiry is not None:
+        data = data.copy() if not data.flags.writeable else data
+        data[blocks.kinds_index] = share.kinds
+    if share.expiry is not None:
+        _overwrite_expiry(share, data)
+    counts = blocks.counts
+    in_order = bool((np.diff(block_order) == 1).all())
+    view = memoryview(data)
+    if in_order:
+        joined: bytes | bytearray | memoryview = view
+    else:
+        lows, highs = blocks.starts[block_order].tolist(), (blocks.starts + blocks.lengths)[block_order].tolist()
+        joined = b"".join([view[low:high] for low, high in zip(lows, highs, strict=True)])
+    rank = _ranks(share, block_order, counts)
+    rows = np.empty(len(rank), np.int64)
+    rows[rank] = np.arange(len(rank))
+    bits = np.bitwise_or.reduceat(np.left_shift(1, share.kinds.astype(np.int64)), np.cumsum(counts) - counts)
+    nothing = np.zeros(0, np.int64)
+    sections = _sections(share, block_order, joined, blocks.lengths[block_order], counts[block_order], blocks.bitmaps[block_order], bits[block_order])
+    return Stamped(sections=sections, events=len(rank), rank=rank, rows=rows, expired_rows=nothing, expired_rank=nothing)
+
+
+def _ranks(share: Share, block_order: Ints, counts: Ints) -> Ints:
+    """Return the rank of every row when all blocks are laid out whole."""
+    ordered = counts[block_order]
+    first_rank = np.empty(len(counts), np.int64)
+    first_rank[block_order] = np.cumsum(ordered) - ordered
+    first_row = np.cumsum(counts) - counts
+    return (first_rank - first_row)[share.block_of_row] + np.arange(len(share.kinds))
+
+
+def _overwrite_expiry(share: Share, data: npt.NDArray[np.uint8]) -> None:
+    assert share.expiry is not None
+    at = _expiry_at(share)
+    data.view("<i8")[at] = share.expiry
+
+
+def _expiry_at(share: Share) -> Ints:
+    """Return where each row's expiry stands, in units of 8 bytes: the first optional column, right behind the values."""
+    blocks = share.blocks
+    ends = np.cumsum(blocks.counts)
+    last_value_end = blocks.value_end[ends - 1]
+    start = (last_value_end + 7) & ~7
+    return ((start >> 3) - (ends - blocks.counts))[share.block_of_row] + np.arange(len(share.kinds))
+
+
+def _rebuilt(share: Share, block_order: Ints, effective: npt.NDArray[np.bool_]) -> Stamped:
+    counts = share.blocks.counts
+    first_row = np.cumsum(counts) - counts
+    copies = effective.astype(np.int64)
+    if share.expired is not None:
+        copies += share.expired & share.live_rows
+    ordered_rows = np.concatenate([np.arange(first_row[b], first_row[b] + counts[b]) for b in block_order.tolist()] or [np.zeros(0, np.int64)])
+    source = np.repeat(ordered_rows, copies[ordered_rows])
+    is_expired = np.zeros(len(source), bool)
+    if share.expired is not None:
+        first_copy = np.diff(source, prepend=-1) != 0
+        is_expired = first_copy & share.expired[source]
+    sizes = np.array([int(copies[first_row[b] : first_row[b] + counts[b]].sum()) for b in block_order.tolist()], np.int64)
+    columns = _columns(share, source, is_expired)
+    joined, lengths = build_blocks(columns, sizes)
+    lengths = np.where(sizes > 0, lengths, 0)
+    if (sizes == 0).any():
+        joined, lengths = build_blocks(columns, sizes[sizes > 0])
+        full = np.zeros(len(sizes), np.int64)
+        full[sizes > 0] = lengths
+        lengths = full
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    bits = np.zeros(len(sizes), np.int64)
+    np.bitwise_or.at(bits, owner, np.left_shift(1, columns.kinds.astype(np.int64)))
+    bitmaps = np.where(sizes > 0, columns.bitmap, 0)
+    rank = np.full(len(share.kinds), -1, np.int64)
+    places = np.arange(len(source))
+    rank[source[~is_expired]] = places[~is_expired]
+    sections = _sections(share, block_order, joined, lengths, sizes, bitmaps, bits)
+    return Stamped(
+        sections=sections,
+        events=len(source),
+        rank=rank,
+        rows=source[~is_expired],
+        expired_rows=source[is_expired],
+        expired_rank=places[is_expired],
+    )
+
+
+def _columns(share: Share, source: Ints, is_expired: npt.NDArray[np.bool_]) -> Columns:
+    rows = source.tolist()
+    gone = is_expired.tolist()
+    data = share.blocks.data.tobytes()
+    at, end = share.blocks.key_at.tolist(), share.blocks.key_end.tolist()
+    keys = share.keys or [data[low:high] for low, high in zip(at, end, strict=True)]
+    values, headers, before = share.values, share.headers, share.before
+    kinds = np.where(is_expired, np.uint8(Kind.EXPIRED), share.kinds[source]).astype(np.uint8)
+    images = None
+    if before is not None:
+        images = [_expired_image(share, row) if expired else before[row] for row, expired in zip(rows, gone, strict=True)]
+    expiry = None
+    if share.expiry is not None:
+        expiry = np.where(is_expired, 0, share.expiry[source])
+    return Columns(
+        kinds=kinds,
+        keys=[keys[row] for row in rows],
+        values=[b"" if expired else values[row] for row, expired in zip(rows, gone, strict=True)],
+        expiry=expiry,
+        before=images,
+        headers=None if headers is None else [b"" if expired else headers[row] for row, expired in zip(rows, gone, strict=True)],
+    )
+
+
+def _expired_image(share: Share, row: int) -> bytes:
+    entry = share.entries[share.keys[row]]
+    return entry.value if entry is not None else b""
+
+
+def _sections(
+    share: Share, order: Ints, data: bytes | bytearray | memoryview, lengths: Ints, counts: Ints, bitmaps: Ints, bits: Ints
+) -> Sections:
+    submitted = share.submitted
+    outcomes: dict[int, bytes] = {}
+    changed = np.flatnonzero((submitted.counts[order] != counts) & (submitted.producers[order] != 0))
+    if len(changed):
+        first_row = np.cumsum(submitted.counts) - submitted.counts
+        for place in changed.tolist():
+            block = int(order[place])
+            own = share.kinds[first_row[block] : first_row[block] + submitted.counts[block]]
+            outcomes[place] = bytes([REFUSED]) * len(own) if block in share.refusals else own.tobytes()
+    keep = (lengths > 0) | (submitted.producers[order] != 0)
+    if not keep.all():
+        places = np.cumsum(keep) - 1
+        outcomes = {int(places[place]): outcome for place, outcome in outcomes.items()}
+        order, lengths, counts, bitmaps, bits = order[keep], lengths[keep], counts[keep], bitmaps[keep], bits[keep]
+    return Sections(
+        data=data,
+        segments=submitted.segments[order],
+        lengths=lengths,
+        counts=counts,
+        bitmaps=bitmaps,
+        kind_bits=bits,
+        producers=submitted.producers[order],
+        sequences=submitted.sequences[order],
+        submitted=submitted.counts[order],
+        outcomes=outcomes,
+    )

@@ -1,0 +1,134 @@
+"""The caches as this node holds them: options, offsets, retention marks, key tables, producers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import place_seed
+from eventlog.control.records import CacheOptions
+from eventlog.errors import CacheDropped, CacheNotFound
+from eventlog.interceptor import CacheRules
+from eventlog.interceptor.key_table import KeyTable
+from eventlog.interceptor.producers import ProducerTable
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(kw_only=True, eq=False)
+class CacheState:
+    """One cache. Arrays are indexed by segment.
+
+    Invariants: offsets `[trimmed_offsets + 1, next_offsets)` are kept; `live` counts entries of the current state; `keys` is None
+    while it is being built or too large, then existence is read from the store.
+    """
+
+    cache_id: int
+    name: str
+    options: CacheOptions
+    from_id: int
+    segments: int
+    next_offsets: Ints
+    trimmed_ids: Ints
+    trimmed_offsets: Ints
+    live: Ints
+    may_expire: bool = False
+    keys: KeyTable | None = None
+    building: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]] | None = None
+    producers: ProducerTable
+    seeds: list[int] = field(default_factory=list)
+    dropped: bool = False
+    stored_bytes: int = 0
+
+    @property
+    def rules(self) -> CacheRules:
+        """Return what the interceptors need to know."""
+        return CacheRules(
+            cache_id=self.cache_id,
+            name=self.name,
+            state=self.options.state,
+            before=self.options.before and self.options.state,
+            by_prefix=self.options.route_by_prefix,
+            lifespan_ms=self.options.lifespan_ms,
+            may_expire=self.may_expire,
+            segments=self.segments,
+        )
+
+    @property
+    def events_kept(self) -> int:
+        """Return how many events retention has left."""
+        return int((self.next_offsets - self.trimmed_offsets - 1).sum())
+
+    @property
+    def last_trimmed_id(self) -> int:
+        """Return the highest id that retention removed, 0 for none: a scalar position below it has lost events."""
+        return int(self.trimmed_ids.max(initial=0))
+
+
+def new_cache(*, cache_id: int, name: str, options: CacheOptions, from_id: int, segments: int) -> CacheState:
+    """Return a cache without events."""
+    return CacheState(
+        cache_id=cache_id,
+        name=name,
+        options=options,
+        from_id=from_id,
+        segments=segments,
+        next_offsets=np.zeros(segments, np.int64),
+        trimmed_ids=np.zeros(segments, np.int64),
+        trimmed_offsets=np.full(segments, -1, np.int64),
+        live=np.zeros(segments, np.int64),
+        keys=KeyTable() if options.state else None,
+        may_expire=options.lifespan_ms > 0,
+        seeds=[place_seed(segment, cache_id) for segment in range(segments)],
+        producers=ProducerTable(segments),
+    )
+
+
+class Caches:
+    """The caches of a node by id and by name; ids of dropped ones are remembered."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, CacheState] = {}
+        self._by_name: dict[str, CacheState] = {}
+        self._dropped: dict[int, str] = {}
+
+    def __iter__(self) -> Iterator[CacheState]:
+        return iter(self._by_id.values())
+
+    def add(self, cache: CacheState) -> None:
+        """Take a cache in."""
+        self._by_id[cache.cache_id] = cache
+        self._by_name[cache.name] = cache
+
+    def drop(self, cache: CacheState) -> None:
+        """Forget a cache; requests that still name its id get CACHE_DROPPED."""
+        cache.dropped = True
+        del self._by_id[cache.cache_id]
+        del self._by_name[cache.name]
+        self._dropped[cache.cache_id] = cache.name
+
+    def find(self, cache_id: int) -> CacheState:
+        """Return the cache with this id.
+
+        Raises:
+            CacheDropped: there was one.
+            CacheNotFound: there never was.
+        """
+        cache = self._by_id.get(cache_id)
+        if cache is not None:
+            return cache
+        if cache_id in self._dropped:
+            raise CacheDropped(cache=self._dropped[cache_id])
+        raise CacheNotFound(cache=f"#{cache_id}")
+
+    def named(self, name: str) -> CacheState:
+        """Return the cache with this name.
+
+        Raises:
+            CacheNotFound: there is none.
+        """
+        cache = self._by_name.get(name)
+        if cache is None:
+            raise CacheNotFound(cache=name)
+        return cache

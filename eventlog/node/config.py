@@ -1,0 +1,152 @@
+"""How a node is configured: options, a TOML file, the environment, checked before anything is opened."""
+
+import ipaddress
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from eventlog.errors import BadConfig, Insecure
+from eventlog.limits import (
+    CONNECTIONS_MAX,
+    DISK_RESERVE_BYTES_DEFAULT,
+    GIB,
+    KIB,
+    MIB,
+    SEGMENTS_DEFAULT,
+    SEGMENTS_MAX,
+    VALUE_BYTES_CAP,
+    VALUE_BYTES_MAX,
+)
+
+ENVIRONMENT_PREFIX = "EVENTLOG_NODE_"
+_SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
+_UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """What `serve` takes. Addresses are `host:port`; port 0 takes a free one."""
+
+    data: Path = Path("eventlog-data")
+    listen: str = "127.0.0.1:7400"
+    http: str = "127.0.0.1:7480"
+    advertise: str = ""
+    node_name: str = ""
+    meta: str = ""
+    segments: int = SEGMENTS_DEFAULT
+    durability: str = "fsync"
+    insecure: bool = False
+    disk_reserve_bytes: int = DISK_RESERVE_BYTES_DEFAULT
+    connections_max: int = CONNECTIONS_MAX
+    value_bytes_max: int = VALUE_BYTES_MAX
+    retention_interval_ms: int = 10_000
+    ready_file: str = ""
+
+    @property
+    def meta_path(self) -> Path:
+        """Return where the SQLite metadata lies: beside the data directory, never inside."""
+        if self.meta:
+            return Path(self.meta.removeprefix("sqlite:"))
+        return self.data.parent / f"{self.data.name}.meta" / "meta.db"
+
+
+def load_config(options: Mapping[str, Any], *, file: Path | None = None, environment: Mapping[str, str] | None = None) -> NodeConfig:
+    """Return the configuration: options win over the environment, the environment over the file, the file over defaults.
+
+    Raises:
+        BadConfig: an unknown name, or a value that cannot be used; says which.
+        Insecure: it would listen beyond loopback without protection.
+    """
+    environment = os.environ if environment is None else environment
+    merged: dict[str, Any] = {}
+    if file is not None:
+        merged.update(_read_file(file))
+    known = {field.name: field.type for field in fields(NodeConfig)}
+    for name in known:
+        if (value := environment.get(ENVIRONMENT_PREFIX + name.upper())) is not None:
+            merged[name] = value
+    merged.update({name: value for name, value in options.items() if value is not None})
+    unknown = sorted(set(merged) - set(known))
+    if unknown:
+        raise BadConfig(option=unknown[0], why=f"there is no such setting; there are {', '.join(sorted(known))}")
+    config = NodeConfig(**{name: _convert(name, value) for name, value in merged.items()})
+    _check(config)
+    return config
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(file.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadConfig(option=str(file), why=str(error)) from error
+    return {name.replace("-", "_"): value for name, value in found.items()}
+
+
+_DEFAULTS = NodeConfig()
+
+
+def _convert(name: str, value: Any) -> Any:
+    default = getattr(_DEFAULTS, name)
+    if isinstance(default, bool):
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in {"1", "true", "yes", "0", "false", "no"}:
+            return str(value).lower() in {"1", "true", "yes"}
+        raise BadConfig(option=name, why=f"{value!r} is neither true nor false")
+    if isinstance(default, int):
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None or isinstance(value, bool):
+            raise BadConfig(option=name, why=f"{value!r} is not a number")
+        return int(match[1]) * _UNITS[match[2]]
+    if isinstance(default, Path):
+        return Path(value)
+    if not isinstance(value, str):
+        raise BadConfig(option=name, why=f"{value!r} is not a text")
+    return value
+
+
+def _check(config: NodeConfig) -> None:
+    if config.segments < 1 or config.segments > SEGMENTS_MAX or config.segments & (config.segments - 1):
+        raise BadConfig(option="segments", why=f"{config.segments} is not a power of two from 1 to {SEGMENTS_MAX}")
+    if config.durability not in {"fsync", "replicated"}:
+        raise BadConfig(option="durability", why=f"{config.durability!r} is neither fsync nor replicated")
+    if not 0 < config.value_bytes_max <= VALUE_BYTES_CAP:
+        raise BadConfig(option="value_bytes_max", why=f"{config.value_bytes_max} is not from 1 to {VALUE_BYTES_CAP}")
+    if config.meta and not config.meta.startswith("sqlite:"):
+        raise BadConfig(option="meta", why=f"{config.meta!r}: this version takes sqlite:PATH")
+    if config.data.resolve() in config.meta_path.resolve().parents:
+        raise BadConfig(option="meta", why=f"{config.meta_path} lies inside the data directory")
+    for option in ("listen", "http"):
+        address: str = getattr(config, option)
+        host, _ = split_address(address, option=option)
+        if not config.insecure and not _is_loopback(host):
+            raise Insecure(address=address)
+
+
+def split_address(address: str, *, option: str) -> tuple[str, int]:
+    """Return host and port of `host:port` or `[host]:port`.
+
+    Raises:
+        BadConfig: it is neither.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65_535:
+        raise BadConfig(option=option, why=f"{address!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None)
+    except OSError as error:
+        raise BadConfig(option="listen", why=f"{host!r} is no address of this host: {error}") from error
+    return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)

@@ -1,0 +1,99 @@
+"""Requests that change entries: write and clear."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eventlog.batch.build import Columns, build_write
+from eventlog.batch.check import read_table
+from eventlog.batch.layout import ABSENT
+from eventlog.errors import BadMessage, EventLogError, NoState
+from eventlog.events import Kind
+from eventlog.interceptor.share import Condition
+from eventlog.limits import CLEAR_PER_GROUP_MAX
+from eventlog.node.groups import Pending, WriteResult
+from eventlog.transport.server import Exchange
+from eventlog.wire.eventlog_pb2 import Message, Write
+from eventlog.wire.faults import describe_error
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+
+def write(node: "Node", exchange: Exchange) -> None:
+    """Queue a frame of blocks for the next group; the answer goes out when the group has committed."""
+    request = exchange.message.write
+    node.check_writable()
+    cache = node.caches.find(request.cache_id)
+    try:
+        table, blocks = read_table(exchange.body, request.blocks)
+    except ValueError as error:
+        raise BadMessage(why=f"write: {error}") from error
+    conditions = tuple(_condition(condition, len(table)) for condition in request.conditions) if request.conditions else ()
+    node.writer.submit(
+        Pending(
+            cache=cache,
+            table=table,
+            blocks=blocks,
+            producer=request.producer_id,
+            conditions=conditions,
+            previous=request.previous,
+            internal=False,
+            done=partial(_answer, exchange),
+        )
+    )
+
+
+def _condition(condition: "Write.Condition", blocks: int) -> Condition:  # type: ignore[name-defined]
+    if condition.block >= blocks:
+        raise BadMessage(why=f"condition on block {condition.block} of {blocks}")
+    expected = condition.WhichOneof("expected")
+    if expected is None:
+        raise BadMessage(why="a condition says nothing")
+    version = {"version": condition.version, "absent": 0, "present": None}[expected]
+    if expected == "version" and version == 0:
+        raise BadMessage(why="a version is not 0; ask for absent")
+    return Condition(block=condition.block, key=condition.key, version=version)
+
+
+def _answer(exchange: Exchange, result: WriteResult | EventLogError) -> None:
+    if isinstance(result, EventLogError):
+        exchange.fail(result)
+        return
+    message = Message()
+    answer = message.write_answer
+    answer.events = len(result.ids)
+    if result.previous is not None:
+        answer.has_previous, answer.previous = True, result.previous
+    for block, error in result.refusals.items():
+        refusal = answer.refusals.add()
+        refusal.block = block
+        refusal.error.CopyFrom(describe_error(error))
+    if len(result.ids) == 1:
+        answer.id, answer.kind = result.ids.item(0), result.kinds.item(0)
+        exchange.answer(message)
+    else:
+        exchange.answer(message, result.ids.tobytes(), result.kinds.tobytes())
+
+
+async def clear(node: "Node", exchange: Exchange) -> None:
+    """Remove up to `limit` entries of a cache, one REMOVED event each; the caller asks again while there are more."""
+    request = exchange.message.clear
+    cache = node.caches.find(request.cache_id)
+    if not cache.options.state:
+        raise NoState(cache=cache.name)
+    node.check_writable()
+    limit = min(request.limit or CLEAR_PER_GROUP_MAX, CLEAR_PER_GROUP_MAX)
+    keys = await node.entries.some_keys(cache, limit=limit)
+    message = Message()
+    message.clear_answer.more = len(keys) == limit
+    if keys:
+        frame = build_write(
+            Columns(kinds=np.full(len(keys), Kind.REMOVED, np.uint8), keys=keys, values=[b""] * len(keys)),
+            segments=node.segments,
+            by_prefix=cache.options.route_by_prefix,
+        )
+        result = await node.write(cache, frame)
+        message.clear_answer.removed = int(np.count_nonzero(result.kinds != ABSENT))
+    exchange.answer(message)

@@ -1,0 +1,94 @@
+"""The answers of a group, frame by frame, and what idempotence remembers of them. Pure."""
+
+import numpy as np
+
+from eventlog.batch.layout import REFUSED
+from eventlog.batch.stored import Values
+from eventlog.interceptor import Share, Stamped
+from eventlog.interceptor.images import image_of
+from eventlog.interceptor.producers import FrameResult, Verdict
+from eventlog.node.caches import CacheState
+from eventlog.node.groups import Joined, WriteResult
+
+
+def answer_frames(joined: Joined, share: Share, stamped: Stamped, values: Values | None, verdict: Verdict) -> None:
+    """Tell every frame what became of it; `values` is None where nothing was logged."""
+    ids = np.zeros(len(share.kinds), np.int64) if values is None else values.ids(stamped.rank)
+    kinds = share.kinds
+    if verdict.answered or share.refusals:
+        kinds = kinds.copy()
+        starts = np.cumsum(share.blocks.counts) - share.blocks.counts
+        for block in share.refusals:
+            kinds[starts[block] : starts[block] + share.blocks.counts[block]] = REFUSED
+        for block, (known_ids, known_kinds) in verdict.answered.items():
+            rows = slice(int(starts[block]), int(starts[block] + share.blocks.counts[block]))
+            ids[rows], kinds[rows] = known_ids, known_kinds
+    for index, pending in enumerate(joined.frames):
+        low, high = joined.rows[index], joined.rows[index + 1]
+        refusals = {}
+        if share.refusals:
+            first = joined.blocks[index]
+            refusals = {block - first: error for block, error in share.refusals.items() if first <= block < joined.blocks[index + 1]}
+        previous = None
+        if pending.previous and not refusals and share.rules.state:
+            known = int(share.previous[low]) >= 0 or share.entries.get(share.keys[low]) is not None
+            previous = image_of(share, low) if known else None
+        pending.done(WriteResult(ids=ids[low:high], kinds=kinds[low:high], refusals=refusals, previous=previous))
+
+
+def record_producers(cache: CacheState, joined: Joined, share: Share, stamped: Stamped, values: Values) -> None:
+    """Remember the results of the frames of idempotent producers, so that a repeated block gets its first answer."""
+    producers = joined.submitted.producers
+    if not producers.any():
+        return
+    ids = values.ids(stamped.rank)
+    kinds = share.kinds
+    logged = share.live
+    if share.refusals:
+        kinds = kinds.copy()
+        kinds[~share.live_rows] = REFUSED
+        logged = share.live.copy()
+        logged[list(share.refusals)] = True
+    row_starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(share.blocks.counts)))
+    last_ids = np.zeros(share.rules.segments, np.int64)
+    last_ids[values.segments] = values.last_ids
+    everything = bool(logged.all())
+    for low, high in zip(joined.blocks, joined.blocks[1:], strict=False):
+        number = producers.item(low)
+        if number == 0:
+            continue
+        blocks = slice(low, high) if everything else low + np.flatnonzero(logged[low:high])
+        for frame in _frames(joined, row_starts, ids, kinds, blocks, whole=everything):
+            cache.producers.record(number, frame, last_ids=last_ids[frame.segments])
+
+
+def _frames(  # noqa: PLR0917 -- five columns of one frame
+    joined: Joined, row_starts: np.ndarray, ids: np.ndarray, kinds: np.ndarray, blocks: "slice | np.ndarray", *, whole: bool
+) -> list[FrameResult]:
+    submitted = joined.submitted
+    if whole:
+        assert isinstance(blocks, slice)
+        low, high = int(row_starts[blocks.start]), int(row_starts[blocks.stop])
+        return [
+            FrameResult(
+                segments=submitted.segments[blocks],
+                sequences=submitted.sequences[blocks],
+                starts=row_starts[blocks.start : blocks.stop + 1] - low,
+                ids=ids[low:high],
+                kinds=kinds[low:high],
+            )
+        ]
+    found = []
+    assert not isinstance(blocks, slice)
+    for block in blocks.tolist():
+        low, high = int(row_starts[block]), int(row_starts[block + 1])
+        found.append(
+            FrameResult(
+                segments=submitted.segments[block : block + 1],
+                sequences=submitted.sequences[block : block + 1],
+                starts=np.array([0, high - low]),
+                ids=ids[low:high],
+                kinds=kinds[low:high],
+            )
+        )
+    return found

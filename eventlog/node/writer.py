@@ -1,0 +1,285 @@
+"""The write road's shell: takes waiting frames as one group, calls the cores in order, and lets everyone know of the commit.
+
+One group is in flight; what arrives meanwhile becomes the next, so load makes groups larger, not queues longer. A commit is one
+step on the loop: the watermark moves, entries enter the overlay, readers see both, the clients are answered.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from eventlog.batch.check import BadBlocks
+from eventlog.batch.entries import decode_entry
+from eventlog.batch.stored import Values, ids_needed, make_values
+from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.errors import BadBlock, ClockAhead, EventLogError, MetadataUnavailable, OutcomeUnknown, SequenceGap
+from eventlog.ids import EPOCH_MS, FlakeClock
+from eventlog.interceptor import INTERCEPTORS, Share, Stamped, admit, lay_out, plan_reads
+from eventlog.interceptor.producers import Verdict
+from eventlog.limits import OVERLAY_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
+from eventlog.node.apply import Change, changes_of
+from eventlog.node.groups import Joined, Pending, Queue, WriteResult, join_frames
+from eventlog.node.overlay import Overlay
+from eventlog.node.results import answer_frames, record_producers
+from eventlog.node.storage import StorageThread
+from eventlog.replication import PrimaryCore
+from eventlog.segment.keys import encode_step, entry_key, log_keys
+from eventlog.segment.port import LogEnds, Pair, Store
+
+_WAIT_MS = 20
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """One cache's part of a group on its way."""
+
+    joined: Joined
+    share: Share
+    stamped: Stamped
+    verdict: Verdict
+    values: Values | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterHooks:
+    """Whom the writer tells. `stamped` and `settled` frame the time in which a group is in flight; `steps` indexes it by id."""
+
+    steps: Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
+    stamped: Callable[[int, int], None]
+    committed: Callable[[CommittedGroup], None]
+    applied: Callable[[list[tuple[bytes, bytes | None]]], None]
+
+
+class Writer:
+    """Takes frames in with `submit`; `run` is the one task that writes them."""
+
+    def __init__(
+        self, *, store: Store, storage: StorageThread, core: PrimaryCore, clock: FlakeClock, overlay: Overlay, hooks: WriterHooks
+    ) -> None:
+        self.queue = Queue()
+        self._store = store
+        self._storage = storage
+        self._core = core
+        self._clock = clock
+        self._overlay = overlay
+        self._hooks = hooks
+        self._wake = asyncio.Event()
+        self._applying: asyncio.Future[None] | None = None
+        self.groups = 0
+        self.events = 0
+
+    def submit(self, pending: Pending) -> None:
+        """Queue a frame for the next group."""
+        self.queue.put(pending)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write groups until cancelled; a group in flight is finished first by `drain`."""
+        while True:
+            if not self.queue:
+                self._wake.clear()
+                await self._wake.wait()
+                await asyncio.sleep(0)  # what else arrived in this tick belongs to the same group
+            await self.write_group(self.queue.take())
+
+    async def write_group(self, frames: list[Pending]) -> None:
+        """Write frames as one group and answer them."""
+        by_cache: dict[int, list[Pending]] = {}
+        for pending in frames:
+            by_cache.setdefault(pending.cache.cache_id, []).append(pending)
+        now = self._clock.physical_ms() - EPOCH_MS
+        parts = [part for own in by_cache.values() if (part := await self._prepare(own, now=now)) is not None]
+        parts = [part for part in parts if not self._answered_at_once(part)]
+        if not parts:
+            return
+        try:
+            base = await self._ids(sum(ids_needed(part.stamped.sections) for part in parts))
+            self._stamp(parts, base)
+        except EventLogError as error:
+            for part in parts:
+                _refuse(part.joined.frames, error)
+            return
+        await self._append(parts)
+
+    async def _prepare(self, frames: list[Pending], *, now: int) -> _Part | None:
+        """Run admission and the interceptors over the frames of one cache; None when nothing of them is left."""
+        cache = frames[0].cache
+        joined, share = self._admit(frames, now=now)
+        if joined is None or share is None:
+            return None
+        verdict = cache.producers.sort_out(share, joined.blocks)
+        wanted = plan_reads(share)
+        if wanted:
+            await self._read_entries(share, wanted)
+        for intercept in INTERCEPTORS:
+            intercept(share)
+        return _Part(joined=joined, share=share, verdict=verdict, stamped=lay_out(share))
+
+    def _admit(self, frames: list[Pending], *, now: int) -> tuple[Joined | None, Share | None]:
+        """Check all blocks in one pass; frames with bad ones are refused and the rest is checked again."""
+        cache = frames[0].cache
+        while frames:
+            joined = join_frames(frames, now=now)
+            try:
+                return joined, admit(joined.submitted, rules=cache.rules, table=cache.keys)
+            except BadBlocks as error:
+                frames = _refuse_bad(joined, error)
+        return None, None
+
+    async def _read_entries(self, share: Share, wanted: list[bytes]) -> None:
+        cache_id = share.rules.cache_id
+        segments = _segments_of(share, wanted)
+        keys = [entry_key(segment, cache_id, key) for segment, key in zip(segments, wanted, strict=True)]
+        found, missing = self._overlay.find(keys)
+        if missing:
+            stored = await self._storage.run(partial(self._store.get_many, missing))
+            found.update(zip(missing, stored, strict=True))
+        for key, state_key in zip(wanted, keys, strict=True):
+            data = found[state_key]
+            share.entries[key] = None if data is None else decode_entry(data, where=f"cache {cache_id}")
+
+    def _answered_at_once(self, part: _Part) -> bool:
+        """Answer what leaves nothing in the log: repeated frames, refused ones, removals of nothing; put back what came too early."""
+        deferred = part.verdict.deferred
+        if deferred:
+            for block in deferred:
+                part.share.refusals[block] = SequenceGap(
+                    producer=int(part.joined.submitted.producers[block]),
+                    segment=int(part.joined.submitted.segments[block]),
+                    found=int(part.joined.submitted.sequences[block]),
+                    last=int(part.joined.submitted.sequences[block]),
+                )
+        if len(part.stamped.sections.segments):
+            return False
+        answer_frames(part.joined, part.share, part.stamped, None, part.verdict)
+        return True
+
+    async def _ids(self, count: int) -> int:
+        """Return the base of a run of ids; waits while ids run too far ahead of the clock or the lease is being renewed."""
+        for _ in range(REQUEST_TIMEOUT_MS_DEFAULT // _WAIT_MS):
+            try:
+                return self._clock.next(count)
+            except (ClockAhead, MetadataUnavailable):
+                await asyncio.sleep(_WAIT_MS / 1000)
+        return self._clock.next(count)
+
+    def _stamp(self, parts: list[_Part], base: int) -> None:
+        """Give ids and register the group as in flight, in one step."""
+        start = base
+        for part in parts:
+            cache = part.joined.frames[0].cache
+            values = make_values(
+                part.stamped.sections, base=base, epochs=self._core.epochs, next_offsets=cache.next_offsets, seeds=cache.seeds
+            )
+            self._core.append(values.segments, values.last_ids)
+            part.values = values
+            base = values.last_id + (1 << 10)
+        self._hooks.stamped(start, base - (1 << 10))
+
+    async def _append(self, parts: list[_Part]) -> None:
+        log: list[Pair] = []
+        meta: list[Pair] = []
+        for part in parts:
+            values, cache = part.values, part.joined.frames[0].cache
+            assert values is not None, "stamped"
+            log += zip(log_keys(values.segments.tolist(), cache.cache_id, values.bases.tolist()), values.data, strict=True)
+            meta += [encode_step(*row) for row in self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)]
+        ends = LogEnds(ids=self._core.ends.copy(), epochs=self._core.epochs.copy())
+        written = self._storage.run(partial(_write, self._store, log, meta, ends))
+        changes = [changes_of(part.share, part.stamped, part.values) for part in parts if part.values is not None]
+        try:
+            await written
+        except EventLogError as error:
+            for part in parts:
+                _refuse(part.joined.frames, OutcomeUnknown(why=str(error), outcome="unknown"))
+            raise
+        await self._room_in_overlay()
+        self._commit(parts, changes)
+
+    async def _room_in_overlay(self) -> None:
+        while self._overlay.nbytes > OVERLAY_BYTES_MAX and self._applying is not None:
+            await self._applying
+
+    def _commit(self, parts: list[_Part], changes: list[Change]) -> None:
+        caches = []
+        for part, change in zip(parts, changes, strict=True):
+            values, cache = part.values, part.joined.frames[0].cache
+            assert values is not None, "stamped"
+            self._core.acknowledged(0, values.segments, values.last_ids)
+            change.commit(cache, values)
+            record_producers(cache, part.joined, part.share, part.stamped, values)
+            if change.layer:
+                self._overlay.push(change.layer, change.nbytes)
+            caches.append(
+                CacheValues(
+                    cache_id=cache.cache_id,
+                    segments=values.segments.tolist(),
+                    bases=values.bases.tolist(),
+                    counts=values.counts.tolist(),
+                    data=values.data,
+                )
+            )
+            self.events += part.stamped.events
+        self.groups += 1
+        first, last = parts[0].values, parts[-1].values
+        assert first is not None
+        assert last is not None
+        self._hooks.committed(CommittedGroup(first_id=int(first.bases[0]), last_id=last.last_id, caches=tuple(caches)))
+        for part in parts:
+            answer_frames(part.joined, part.share, part.stamped, part.values, part.verdict)
+        self._apply([change for change in changes if change.layer])
+
+    def _apply(self, changes: list[Change]) -> None:
+        """Hand committed entries to the storage thread; their layers go when the store holds them."""
+        puts: list[tuple[bytes, bytes | None]] = []
+        for change in changes:
+            puts += change.layer.items()
+            puts += change.expiries
+        self._hooks.applied(puts)
+        if not puts:
+            return
+        self._applying = self._storage.run(partial(self._store.apply, puts))
+        self._applying.add_done_callback(partial(self._applied, len(changes)))
+
+    def _applied(self, layers: int, done: "asyncio.Future[None]") -> None:
+        if done.cancelled() or done.exception() is not None:
+            return  # the storage thread fenced itself or is gone; the layers stay, so that readers keep seeing them
+        for _ in range(layers):
+            self._overlay.pop_oldest()
+
+
+def _write(store: Store, log: list[Pair], meta: list[Pair], ends: LogEnds) -> None:
+    store.append(log, meta)
+    store.sync(ends)
+
+
+def _segments_of(share: Share, wanted: list[bytes]) -> list[int]:
+    """Return the segment of each wanted key: all of them are keys of rows or conditions of this share."""
+    known = dict(zip(share.keys, np.repeat(share.submitted.segments, share.submitted.counts).tolist(), strict=True))
+    for condition in share.submitted.conditions:
+        known.setdefault(condition.key, int(share.submitted.segments[condition.block]))
+    return [known[key] for key in wanted]
+
+
+def _refuse(frames: list[Pending], error: EventLogError) -> None:
+    for pending in frames:
+        pending.done(error)
+
+
+def _refuse_bad(joined: Joined, error: BadBlocks) -> list[Pending]:
+    """Refuse the frames that hold bad blocks; return the others."""
+    found = dict(error.found)
+    good = []
+    for index, pending in enumerate(joined.frames):
+        bad = next((block for block in range(joined.blocks[index], joined.blocks[index + 1]) if block in found), None)
+        if bad is None:
+            good.append(pending)
+            continue
+        pending.done(BadBlock(segment=int(joined.submitted.segments[bad]), block=bad - joined.blocks[index], why=found[bad]))
+    return good
+
+
+__all__ = ["Pending", "WriteResult", "Writer", "WriterHooks"]

@@ -1,0 +1,160 @@
+"""Checking foreign blocks: each rule has a body that breaks it alone."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.batch.build import Columns, build_blocks, build_write
+from eventlog.batch.check import BadBlocks, Bounds, check_blocks, read_table, slices
+from eventlog.batch.layout import EXPIRY, HEADERS
+from eventlog.batch.views import decode_block
+from eventlog.errors import CorruptData, UnsupportedFormat
+
+BOUNDS = Bounds(key_bytes=16, value_bytes=32, header_bytes=8)
+
+
+def frame_bytes(count: int = 3, *, segments: int = 1, columns: int = 0) -> tuple[bytearray, int]:
+    keys = [b"key%d" % number for number in range(count)]
+    frame = build_write(
+        Columns(
+            kinds=np.zeros(count, np.uint8),
+            keys=keys,
+            values=[b"value"] * count,
+            expiry=np.full(count, 7, np.int64) if columns & EXPIRY else None,
+            headers=[b"h"] * count if columns & HEADERS else None,
+        ),
+        segments=segments,
+    )
+    return bytearray(b"".join(frame.buffers)), len(frame.table)
+
+
+def check(body: bytes | bytearray, blocks: int = 1, bounds: Bounds = BOUNDS):
+    table, data = read_table(memoryview(body), blocks)
+    return check_blocks(
+        np.frombuffer(data, np.uint8), lengths=table["length"].astype(np.int64), counts=table["count"].astype(np.int64), bounds=bounds
+    )
+
+
+# the frame of three events: a table row of 16 bytes, the block's head at 16, kinds at 32, key offsets at 40, keys at 56,
+# value offsets at 72, values at 88, 15 bytes and one of padding
+WRONG = [
+    ("a length that is no multiple of 8", 8, "<I", 84, "add up|not that of the body"),
+    ("a count that is not the table's", 16, "<I", 2, "count is not that of the table"),
+    ("a count of the table that is not the block's", 4, "<I", 2, "count is not that of the table"),
+    ("an unknown column", 20, "<I", 16, "column that clients may not send"),
+    ("a before-image from a client", 20, "<I", 2, "column that clients may not send"),
+    ("more key bytes than there are", 24, "<I", 2**32 - 1, "do not fill its length"),
+    ("more value bytes than there are", 28, "<I", 2**31 - 1, "do not fill its length"),
+    ("fewer value bytes than there are", 28, "<I", 0, "do not fill its length"),
+    ("a kind that only a primary sets", 32, "<B", 1, "neither put nor remove"),
+    ("an unknown kind", 33, "<B", 200, "neither put nor remove"),
+    ("padding behind the kinds", 35, "<B", 1, "padding"),
+    ("key offsets that do not begin at 0", 40, "<i", 1, "offsets do not rise"),
+    ("key offsets that fall", 44, "<i", 9, "offsets do not rise"),
+    ("a negative offset", 44, "<i", -1, "offsets do not rise"),
+    ("key offsets that end too early", 52, "<i", 11, "offsets do not rise"),
+    ("padding behind the keys", 68, "<B", 1, "padding"),
+    ("value offsets that do not begin at 0", 72, "<i", 2, "offsets do not rise"),
+    ("value offsets that end too late", 84, "<i", 16, "offsets do not rise"),
+    ("padding behind the values", 103, "<B", 1, "padding"),
+]
+
+
+def test_the_frame_that_the_wrong_ones_are_made_from_is_right():
+    body, blocks = frame_bytes()
+    assert len(body) == 104
+    found = check(body, blocks)
+    assert list(slices(bytes(found.data), found.key_at, found.key_end)) == [b"key0", b"key1", b"key2"]
+    assert list(slices(bytes(found.data), found.value_at, found.value_end)) == [b"value"] * 3
+
+
+@pytest.mark.parametrize(("what", "at", "form", "value", "why"), WRONG, ids=[row[0] for row in WRONG])
+def test_one_wrong_field_is_found_and_named(what, at, form, value, why):
+    body, blocks = frame_bytes()
+    struct.pack_into(form, body, at, value)
+    with pytest.raises(ValueError, match=why):
+        check(body, blocks)
+
+
+@pytest.mark.parametrize("count", [0, 2**31 - 1, 2**32 - 1])
+def test_a_count_out_of_all_bounds_is_refused_at_once(count):
+    body, blocks = frame_bytes()
+    struct.pack_into("<I", body, 4, count)
+    struct.pack_into("<I", body, 16, count)
+    with pytest.raises(BadBlocks):
+        check(body, blocks)
+
+
+def test_segments_that_do_not_rise_are_refused():
+    body, blocks = frame_bytes(20, segments=4)
+    struct.pack_into("<H", body, 16, struct.unpack_from("<H", body, 0)[0])
+    with pytest.raises(ValueError, match="segments of the blocks do not rise"):
+        check(body, blocks)
+
+
+def test_only_the_bad_block_is_named():
+    body, blocks = frame_bytes(40, segments=4)
+    table, _ = read_table(memoryview(body), blocks)
+    starts = np.cumsum(table["length"]) - table["length"] + 16 * blocks
+    body[int(starts[2]) + 16] = 9
+    with pytest.raises(BadBlocks) as caught:
+        check(body, blocks)
+    assert [block for block, _ in caught.value.found] == [2]
+
+
+@pytest.mark.parametrize(("bounds", "why"), [((3, 32), "a key is longer than 3"), ((16, 4), "a value is longer than 4")])
+def test_limits_hold(bounds, why):
+    body, blocks = frame_bytes()
+    with pytest.raises(BadBlocks, match=why):
+        check(body, blocks, Bounds(key_bytes=bounds[0], value_bytes=bounds[1], header_bytes=8))
+
+
+def test_headers_above_their_limit_are_refused():
+    body, blocks = frame_bytes(columns=HEADERS)
+    with pytest.raises(BadBlocks, match="headers are longer"):
+        check(body, blocks, Bounds(key_bytes=16, value_bytes=32, header_bytes=0))
+
+
+@pytest.mark.parametrize("columns", [0, EXPIRY, HEADERS, EXPIRY | HEADERS])
+def test_any_flipped_bit_gives_a_typed_error_or_other_contents_of_the_same_shape(columns):
+    body, blocks = frame_bytes(5, segments=4, columns=columns)
+    for bit in range(len(body) * 8):
+        flipped = bytearray(body)
+        flipped[bit >> 3] ^= 1 << (bit & 7)
+        try:
+            found = check(flipped, blocks)
+        except ValueError:
+            continue
+        assert int(found.counts.sum()) == 5
+        for start, length in zip(found.starts.tolist(), found.lengths.tolist(), strict=True):
+            assert decode_block(bytes(found.data[start : start + length])).nbytes == length
+
+
+@given(st.data())
+def test_a_truncated_body_is_refused(data):
+    body, blocks = frame_bytes(5, segments=4, columns=EXPIRY)
+    size = data.draw(st.integers(0, len(body) - 1))
+    with pytest.raises(ValueError):  # noqa: PT011 -- which rule breaks first depends on where it is cut
+        check(body[:size], blocks)
+
+
+@given(st.binary(max_size=200), st.integers(0, 12))
+def test_noise_is_refused(noise, blocks):
+    try:
+        check(noise, blocks)
+    except ValueError:
+        return
+    raise AssertionError("noise passed for a frame")
+
+
+@given(st.integers(0, 400))
+def test_a_block_cut_anywhere_is_refused_by_the_reader(size):
+    data, lengths = build_blocks(
+        Columns(kinds=np.zeros(3, np.uint8), keys=[b"a"] * 3, values=[b"b" * 70] * 3, before=[b"c"] * 3, headers=[b""] * 3), np.array([3])
+    )
+    if size < int(lengths[0]):
+        with pytest.raises((CorruptData, UnsupportedFormat)):
+            decode_block(data[:size])

@@ -1,0 +1,42 @@
+# make setup   .venv with pinned, hashed packages and the editable install; quick when nothing changed
+# make demo    the main job on real input, checked at the end (KEEP=1 leaves the node running)
+# make test    everything: lint, types, import contracts, unit tests, process tests, and the tests against the built wheel
+# make check   the inner loop: all that needs no processes, under a minute
+# make bench   the benchmarks, each with its baseline
+# make format  put the code into its one layout
+# make proto   generate the protobuf code from schemas/
+# make clean   remove everything that the above made
+.PHONY: help setup demo test check bench format proto clean
+PYTHON_ENV := .venv/bin/python
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+setup:
+	@.ci/setup dev
+	@.ci/proto --check
+
+demo:
+	@.ci/setup base
+	@.venv/bin/eventlog demo $(if $(filter-out 0 no,$(KEEP)),--keep)
+
+test: setup
+	@$(PYTHON_ENV) tests/lanes.py process unit wheel types lint contracts
+
+check: setup
+	@$(PYTHON_ENV) tests/lanes.py unit types lint contracts
+
+bench: setup
+	@$(PYTHON_ENV) -m benchmarks
+
+format: setup
+	@.venv/bin/ruff check --fix-only --quiet
+	@.venv/bin/ruff format
+
+proto:
+	@.ci/setup dev
+	@.ci/proto
+
+clean:
+	rm -rf .venv .build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

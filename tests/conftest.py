@@ -1,0 +1,36 @@
+"""Settings of every test run: Hypothesis profiles, the marks that folders give, and what a run as root (or not) leaves untried."""
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis.configuration import set_hypothesis_home_dir
+
+from tests.lanes import UNTRIED
+
+_TESTS = Path(__file__).parent
+_IS_ROOT = os.geteuid() == 0
+
+set_hypothesis_home_dir(_TESTS.parent / ".build" / "hypothesis")
+# No deadlines: the machine's load must not decide whether a test passes.
+hypothesis.settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.hookimpl(tryfirst=True)  # the marks must be there before -m selects by them
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(_TESTS / "process"):
+            item.add_marker(pytest.mark.process)
+        if _IS_ROOT and (mark := item.get_closest_marker("needs_user")):
+            item.add_marker(pytest.mark.skip(reason=UNTRIED + _reason(item, mark)))
+        if not _IS_ROOT and (mark := item.get_closest_marker("needs_root")):
+            item.add_marker(pytest.mark.skip(reason=UNTRIED + _reason(item, mark)))
+
+
+def _reason(item: pytest.Item, mark: pytest.Mark) -> str:
+    if not mark.args:
+        raise pytest.UsageError(f"{item.nodeid}: say why, as in @pytest.mark.{mark.name}('root may write everywhere')")
+    return str(mark.args[0])

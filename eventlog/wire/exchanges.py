@@ -74,9 +74,9 @@ ASKING: Final = ANSWERING | {(Phase.FAILED, Step.END_STREAM): Phase.FAILED}
 
 
 class Incoming:
-    """A request of the peer, from its arrival to its last answer. An event and the session's record in one."""
+    """A request of the peer, from its arrival to its last answer. An event and the session's record in one; `token` is the caller's."""
 
-    __slots__ = ("body", "credit", "kind", "message", "opaque", "phase", "size")
+    __slots__ = ("body", "credit", "kind", "message", "opaque", "phase", "size", "token")
 
     def __init__(self, kind: str, message: Message, body: memoryview, size: int) -> None:
         self.opaque: int = message.opaque
@@ -86,18 +86,20 @@ class Incoming:
         self.size = size
         self.phase = Phase.WAITING
         self.credit: Credit | None = None  # of a stream
+        self.token: Any = None
 
 
 class Outgoing:
-    """A request of ours, until its last answer. `token` is the caller's."""
+    """A request of ours, until its last answer. `token` and `timeout_ms` are the caller's."""
 
-    __slots__ = ("kind", "opaque", "phase", "token")
+    __slots__ = ("kind", "opaque", "phase", "timeout_ms", "token")
 
-    def __init__(self, opaque: int, kind: str, phase: Phase, token: Any) -> None:
+    def __init__(self, opaque: int, kind: str, *, is_stream: bool, token: Any) -> None:
         self.opaque = opaque
         self.kind = kind
-        self.phase = phase
+        self.phase = Phase.STREAMING if is_stream else Phase.WAITING
         self.token = token
+        self.timeout_ms = 0
 
 
 class Answered:

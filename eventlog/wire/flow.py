@@ -11,17 +11,17 @@ REQUEST_WEIGHT_BYTES: Final = 1 << 10
 class ProcessBudget:
     """Bytes that all connections of a process hold for one purpose. `used` is their sum, always.
 
-    `waiting` are called once, all of them, when there is room again; whoever finds none then waits anew.
+    Whoever waits is called once when there is room again; who finds none then waits anew.
     """
 
-    __slots__ = ("holders", "limit", "peak", "used", "waiting")
+    __slots__ = ("_waiting", "holders", "limit", "peak", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.peak = 0
         self.holders = 0
-        self.waiting: list[Callable[[], None]] = []
+        self._waiting: dict[Callable[[], None], None] = {}  # in the order of their coming
 
     @property
     def share(self) -> int:
@@ -44,10 +44,14 @@ class ProcessBudget:
         """Count `size` bytes as gone, wake who waits."""
         assert size <= self.used, "more given back than taken"
         self.used -= size
-        if self.waiting and self.used <= self.limit:
-            waiting, self.waiting = self.waiting, []
+        if self._waiting and self.used <= self.limit:
+            waiting, self._waiting = self._waiting, {}
             for wake in waiting:
                 wake()
+
+    def wait(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called, once, when something was given back and the whole is within its limit."""
+        self._waiting[wake] = None
 
 
 class ByteBudget:
@@ -72,11 +76,7 @@ class ByteBudget:
         """Count `size` bytes as done."""
         assert size <= self.used, "more given back than taken"
         self.used -= size
-        process = self.process
-        if process.waiting:
-            process.give(size)
-        else:
-            process.used -= size
+        self.process.give(size)
 
     def close(self) -> None:
         """Give everything back and leave the process's count of holders. Once."""

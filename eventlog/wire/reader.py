@@ -11,16 +11,10 @@ from eventlog.errors import BadFrame
 from eventlog.limits import KIB
 from eventlog.wire.flow import ProcessBudget
 from eventlog.wire.frames import CRC, HEADER, LEGAL_FLAGS, TRAILER, check_crc
-from eventlog.wire.memory import reserve
+from eventlog.wire.memory import SHARED_BYTES, Arena
 
 OWN_BUFFER_BYTES_MIN: Final = 128 * KIB
-SHARED_BUFFER_BYTES: Final = 192 * KIB
-assert SHARED_BUFFER_BYTES > OWN_BUFFER_BYTES_MIN, "a small frame fits the shared buffer whole"
-
-
-def shared_buffer() -> memoryview:
-    """Return a buffer that the readers of one thread share."""
-    return memoryview(bytearray(SHARED_BUFFER_BYTES))
+assert SHARED_BYTES > OWN_BUFFER_BYTES_MIN, "a small frame fits the shared buffer whole"
 
 
 class Reader:
@@ -31,13 +25,26 @@ class Reader:
     their way: above it `next_frame` returns None with `is_waiting` set, and is to be called again when the claims have room.
     """
 
-    __slots__ = ("_at", "_claims", "_data", "_end", "_own", "_own_filled", "_own_flags", "_shared", "frame_bytes_max", "is_waiting")
+    __slots__ = (
+        "_arena",
+        "_at",
+        "_data",
+        "_end",
+        "_own",
+        "_own_filled",
+        "_own_flags",
+        "_shared",
+        "claims",
+        "frame_bytes_max",
+        "is_waiting",
+    )
 
-    def __init__(self, *, frame_bytes_max: int, shared: memoryview | None = None, claims: ProcessBudget | None = None) -> None:
+    def __init__(self, *, frame_bytes_max: int, arena: Arena | None = None, claims: ProcessBudget | None = None) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.is_waiting = False
-        self._shared = shared if shared is not None else shared_buffer()
-        self._claims = claims if claims is not None else ProcessBudget(frame_bytes_max)
+        self._arena = arena if arena is not None else Arena()
+        self._shared = self._arena.shared
+        self.claims = claims if claims is not None else ProcessBudget(frame_bytes_max)
         self._data = self._shared  # what lies in [_at, _end) is received and not taken: in the shared buffer, or kept
         self._at = 0
         self._end = 0
@@ -109,19 +116,19 @@ class Reader:
     def close(self) -> None:
         """Forget what has arrived of a frame."""
         if self._own is not None:
-            self._claims.give(len(self._own))
+            self.claims.give(len(self._own))
             self._own = None
         self._at = self._end = 0
 
     def _start_own(self, flags: int, size: int) -> None:
-        self.is_waiting = not self._claims.has_room(size)
+        self.is_waiting = not self.claims.has_room(size)
         if self.is_waiting:
             return
         try:
-            own = reserve(size)
+            own = self._arena.reserve(size)
         except MemoryError:
             raise BadFrame(why=f"a payload of {size} bytes, and no memory for it") from None
-        self._claims.take(size)
+        self.claims.take(size)
         filled = self._end - self._at - HEADER.size
         own[:filled] = self._data[self._at + HEADER.size : self._end]
         self._own, self._own_filled, self._own_flags = own, filled, flags
@@ -131,7 +138,7 @@ class Reader:
         if self._own_filled < len(own):
             return None
         self._own = None
-        self._claims.give(len(own))
+        self.claims.give(len(own))
         payload = own.toreadonly()
         if self._own_flags & CRC:
             payload = payload[: -TRAILER.size]

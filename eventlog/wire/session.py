@@ -7,7 +7,7 @@ Legal changes are the three tables in `exchanges`. What a peer does outside of t
 named and the connection can go on, else by raising. What our own code does outside of them raises Misuse.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -74,7 +74,6 @@ class Session:
     __slots__ = (
         "_last_opaque",
         "_outgoing_frames",
-        "_streams",
         "features",
         "frame_bytes_in_max",
         "frame_bytes_out_max",
@@ -83,6 +82,7 @@ class Session:
         "outgoing",
         "role",
         "stage",
+        "streams",
         "version",
     )
 
@@ -96,7 +96,7 @@ class Session:
         self.frame_bytes_out_max = options.frame_bytes_max
         self.incoming: dict[int, Incoming] = {}  # by opaque, all in phases other than OVER
         self.outgoing: dict[int, Outgoing] = {}
-        self._streams = 0  # how many of `incoming`
+        self.streams = 0  # how many of `incoming`
         self._last_opaque = CONNECTION_OPAQUE
         self._outgoing_frames: list[bytes] = []
 
@@ -138,7 +138,7 @@ class Session:
         if shape is Shape.STREAM:
             incoming.phase = Phase.STREAMING
             incoming.credit = Credit(getattr(incoming.message, incoming.kind).credit or self.options.credit_bytes)
-            self._streams += 1
+            self.streams += 1
         self.incoming[opaque] = incoming
         return incoming
 
@@ -151,7 +151,7 @@ class Session:
             return BadMessage(why=f"opaque {incoming.opaque} names a request in flight")
         if len(self.incoming) >= self.options.requests_max:
             return Overloaded(what="the number of requests in flight on this connection", limit=self.options.requests_max)
-        if shape is Shape.STREAM and self._streams >= self.options.streams_max:
+        if shape is Shape.STREAM and self.streams >= self.options.streams_max:
             return Overloaded(what="the number of streams on this connection", limit=self.options.streams_max)
         return None
 
@@ -252,7 +252,8 @@ class Session:
         frame = self._encode(opaque, message, buffers, timeout_ms)
         if kind == "hello":
             self.stage = STAGES[self.stage, Step.HELLO]
-        outgoing = Outgoing(opaque, kind, Phase.STREAMING if shape is Shape.STREAM else Phase.WAITING, token)
+        outgoing = Outgoing(opaque, kind, is_stream=shape is Shape.STREAM, token=token)
+        outgoing.timeout_ms = timeout_ms
         self.outgoing[opaque] = outgoing
         return outgoing, frame
 
@@ -319,16 +320,16 @@ class Session:
         """Return what is said to a peer before its connection is closed."""
         return encode(CONNECTION_OPAQUE, error_message(error), version=self.version)
 
-    def close(self) -> Iterable[Outgoing]:
-        """End everything; return our requests that nobody will answer."""
+    def close(self) -> tuple[list[Outgoing], list[Incoming]]:
+        """End everything; return our requests that nobody will answer and the peer's that nobody needs to."""
         self.stage = STAGES[self.stage, Step.CLOSE]
-        lost = list(self.outgoing.values())
-        for incoming in self.incoming.values():
+        unanswered, unneeded = list(self.outgoing.values()), list(self.incoming.values())
+        for incoming in unneeded:
             incoming.phase = Phase.OVER
         self.incoming.clear()
         self.outgoing.clear()
-        self._streams = 0
-        return lost
+        self.streams = 0
+        return unanswered, unneeded
 
     def _allowed(self, incoming: Incoming, step: Step) -> Phase:
         phase = ANSWERING.get((incoming.phase, step))
@@ -341,7 +342,7 @@ class Session:
         if incoming.phase is Phase.OVER:
             del self.incoming[incoming.opaque]
             if incoming.credit is not None:
-                self._streams -= 1
+                self.streams -= 1
 
     def _fill_welcome(self, message: Message | bytes) -> None:
         if not isinstance(message, Message) or not message.HasField("hello_answer"):

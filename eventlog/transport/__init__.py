@@ -1,0 +1,12 @@
+"""Both paths, step 3: a wire session on a socket, for clients, nodes and peers alike.
+
+`link` moves bytes (one write a tick, pausing whoever has too much under way), `connection` asks on it, `exchange` answers on it,
+`server` accepts, `connect` opens. A request costs no task: its answer is a future, its arrival one call of `dispatch`.
+
+Duties of a server's `dispatch`:
+
+1. It returns soon. What takes long answers later, from wherever on the same loop.
+2. Every `Exchange` is answered, failed or, a stream, ended: once.
+3. Large answers are made when `Exchange.has_room`, or after `await Exchange.room()`; items of a stream after `await
+   Exchange.credit()`. So a peer that does not read costs what is already made and nothing else.
+"""

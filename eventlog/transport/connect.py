@@ -1,0 +1,64 @@
+"""Opens connections."""
+
+import asyncio
+
+from eventlog.errors import ConnectionLost, Misuse, TimedOut
+from eventlog.transport.connection import Connection, Dispatch
+from eventlog.transport.exchange import Exchange
+from eventlog.transport.options import ConnectOptions
+from eventlog.wire.eventlog_pb2 import Hello, Message
+from eventlog.wire.flow import ByteBudget, ProcessBudget
+from eventlog.wire.reader import Reader
+from eventlog.wire.session import Session
+
+
+async def connect(host: str, port: int, *, options: ConnectOptions | None = None, dispatch: Dispatch | None = None) -> Connection:
+    """Return an open connection that has been greeted: `hello` is the peer's answer. Close it with `close` and `wait_closed`.
+
+    `dispatch` takes what the peer asks on this connection; without it such requests are refused.
+
+    Raises:
+        ConnectionLost: nobody listens there, or the peer closed while greeting.
+        TimedOut: no answer to Hello in time.
+        UnsupportedVersion, Overloaded, Stopping: the peer said so.
+    """
+    chosen = options if options is not None else ConnectOptions()
+    address = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(chosen.connect_timeout_ms / 1000):
+            return await _open(host, port, chosen, dispatch if dispatch is not None else _refuse)
+    except TimeoutError:
+        raise TimedOut(what=f"Hello at {address}", timeout_ms=chosen.connect_timeout_ms) from None
+    except OSError as error:
+        raise ConnectionLost(address=address, why=str(error) or type(error).__name__) from error
+
+
+async def _open(host: str, port: int, options: ConnectOptions, dispatch: Dispatch) -> Connection:
+    def make() -> Connection:
+        session = Session("client", options.session)
+        claims = ProcessBudget(options.bytes_in_flight_max)
+        budget = ByteBudget(options.bytes_in_flight_max, ProcessBudget(options.bytes_in_flight_max))
+        return Connection(session, Reader(frame_bytes_max=session.frame_bytes_in_max, claims=claims), budget, dispatch=dispatch)
+
+    loop = asyncio.get_running_loop()
+    name = host if options.ssl is not None else None
+    _, connection = await loop.create_connection(make, host, port, ssl=options.ssl, server_hostname=name)
+    own = connection.session.options
+    hello = Hello(
+        version_min=own.version_min,
+        version_max=own.version_max,
+        features=own.features,
+        producer=options.producer,
+        producer_id=options.producer_id,
+        client=options.client,
+    )
+    try:
+        await connection.send(Message(hello=hello))
+    except BaseException:
+        connection.abort()
+        raise
+    return connection
+
+
+def _refuse(_exchange: Exchange) -> None:
+    raise Misuse(why="this side answers no requests")

@@ -1,0 +1,340 @@
+"""One connection's bytes: in through a `Reader` to the session, out in one write a tick, and the pauses in between.
+
+Reading pauses while requests unanswered and answers unsent are above the connection's budget, or above its share of a process that
+is full. Who stops reading fills its own budget and nobody else's.
+"""
+
+import asyncio
+import logging
+import socket
+from typing import Final, cast
+
+from eventlog.errors import ConnectionLost, EventLogError, Overloaded, PeerViolation
+from eventlog.limits import KIB
+from eventlog.wire.exchanges import Event, Incoming, Outgoing, Stage
+from eventlog.wire.flow import ByteBudget
+from eventlog.wire.frames import Buffers
+from eventlog.wire.reader import Reader
+from eventlog.wire.session import Session
+
+JOINED_BYTES_MAX: Final = 256 * KIB  # what is written as one buffer; above, large buffers go as they are
+SMALL_BUFFER_BYTES_MAX: Final = 16 * KIB
+FRAMES_PER_TURN_MAX: Final = 512  # then other connections get their turn
+WRITE_HIGH_BYTES: Final = 256 * KIB  # in the socket's queue; above, answers wait here and count
+WRITE_LOW_BYTES: Final = 64 * KIB
+LINGER_MS_MAX: Final = 2_000  # for a peer to read what was sent before the end
+UNSENT_LIMITS_MAX: Final = 4  # times the budget: a peer with that much unread is cut off
+
+log = logging.getLogger(__name__)
+
+
+class Link(asyncio.BufferedProtocol):
+    """The asyncio side of a session. Subclasses act on its events and on its end."""
+
+    def __init__(self, session: Session, reader: Reader, budget: ByteBudget) -> None:
+        self.session = session
+        self.peer = ""
+        self.is_reading = True
+        self.is_heard = False  # something came; whoever watches for idleness sets it back
+        self.budget = budget
+        self.reader = reader
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._out: Buffers = []
+        self._out_bytes = 0
+        self._charged = 0  # of answers: counted in the budget while the peer does not take them
+        self._is_flush_due = False
+        self._is_pumping = False
+        self._is_pump_due = False
+        self.is_congested = False  # the peer does not take what is sent
+        self._room_waiters: list[asyncio.Future[None]] = []
+        self._why_closed = ""
+        self._linger: asyncio.TimerHandle | None = None
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+
+    # ------------------------------------------------------------ what subclasses add
+
+    def handle(self, event: Event) -> None:
+        """Act on an event of the session."""
+        raise NotImplementedError
+
+    def on_lost(self, error: EventLogError, outgoing: list[Outgoing], incoming: list[Incoming]) -> None:
+        """Act on the end of the connection: what we asked and were asked is no more."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing goes out any more."""
+        return self._transport is None or self.session.stage is Stage.CLOSED
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether no part of a further frame has arrived."""
+        return self.reader.is_between_frames
+
+    @property
+    def has_room(self) -> bool:
+        """Whether what is sent now leaves soon: the socket has taken most of what was sent before."""
+        return not self.is_congested and self._out_bytes <= JOINED_BYTES_MAX
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait for the peer to read."""
+        queued = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self._out_bytes + queued
+
+    async def room(self) -> None:
+        """Wait until `has_room`. Raises ConnectionLost when the connection is."""
+        while not self.has_room and not self.is_closed:
+            if not self.is_congested:
+                self._flush()
+                continue
+            waiter = self._loop.create_future()
+            self._room_waiters.append(waiter)
+            await waiter
+        if self.is_closed:
+            raise self.lost()
+
+    def lost(self) -> ConnectionLost:
+        """Return the error for whoever still wants something of a connection that is closed."""
+        return ConnectionLost(address=self.peer, why=self._why_closed or "it is not open")
+
+    # ------------------------------------------------------------ asyncio's calls: receiving
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        self.peer = _name_of(transport)
+        _keep_alive(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # asyncio's signature
+        return self.reader.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self.is_closed:
+            self.is_heard = True
+            self.reader.received(nbytes)
+            self._pump()
+
+    def eof_received(self) -> bool:
+        return False  # close: a peer that will not ask further does not wait for answers
+
+    def _pump(self) -> None:
+        """Pass on what has arrived, as far as budget and fairness allow."""
+        self._is_pump_due = False
+        if self.is_closed:
+            return
+        self._is_pumping = True
+        try:
+            is_done = self._take_frames()
+        except PeerViolation as error:
+            self.give_up(error)
+            return
+        finally:
+            self._is_pumping = False
+            self.reader.keep()
+            if self._out:
+                self._flush()
+        if is_done is not self.is_reading:
+            self._switch_reading(on=is_done)
+
+    def _take_frames(self) -> bool:
+        """Return whether everything whole was taken, so that more may be read."""
+        reader, session, budget = self.reader, self.session, self.budget
+        for _ in range(FRAMES_PER_TURN_MAX):
+            if budget.is_full:
+                budget.process.wait(self.pump_soon)
+                return False
+            frame = reader.next_frame()
+            if frame is None:
+                if reader.is_waiting:
+                    reader.claims.wait(self.pump_soon)
+                return not reader.is_waiting
+            event = session.receive(*frame)
+            if event is None:
+                for answer in session.take_outgoing():
+                    self.write(answer)
+            else:
+                self.handle(event)
+            if self._out_bytes > JOINED_BYTES_MAX:
+                self._flush()
+        self.pump_soon()
+        return False
+
+    def pump_soon(self) -> None:
+        """Have the pump run again in the next tick."""
+        if not self._is_pump_due and not self.is_closed:
+            self._is_pump_due = True
+            self._loop.call_soon(self._pump)
+
+    def release(self, size: int) -> None:
+        """Give `size` bytes back to the budget; go on reading if it was full."""
+        self.budget.give(size)
+        if not self.is_reading and not self._is_pumping:
+            self.pump_soon()
+
+    def _switch_reading(self, *, on: bool) -> None:
+        self.is_reading = on
+        if self._transport is not None and not self._transport.is_closing():
+            if on:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    # ------------------------------------------------------------ sending
+
+    def write(self, frame: bytes) -> None:
+        """Have one frame leave with everything else of this tick."""
+        if not self.is_closed:
+            self._out.append(frame)
+            self._written(len(frame))
+
+    def write_frame(self, buffers: Buffers) -> None:
+        """Have a frame leave, uncopied if it is large: its buffers must not change any more."""
+        if not self.is_closed:
+            self._out += buffers
+            self._written(sum(map(len, buffers)))
+
+    def _written(self, size: int) -> None:
+        self._out_bytes += size
+        if self.is_congested:
+            self._charge(size)
+        elif not self._is_flush_due and not self._is_pumping:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _charge(self, size: int) -> None:
+        self.budget.take(size)
+        self._charged += size
+        if self._charged > UNSENT_LIMITS_MAX * self.budget.limit:
+            log.warning("peer_cut_off", extra={"peer": self.peer, "unsent_bytes": self._charged})
+            self.abort()
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if self._out and not self.is_congested and self._transport is not None:
+            self._flush_to(self._transport)
+
+    def _flush_to(self, transport: asyncio.Transport) -> None:
+        out, size = self._out, self._out_bytes
+        self._out, self._out_bytes = [], 0
+        if size <= JOINED_BYTES_MAX:
+            transport.write(b"".join(out) if len(out) > 1 else out[0])
+        else:
+            transport.writelines(_coalesce(out))
+        if self.is_congested:
+            self._charge(size)
+
+    def pause_writing(self) -> None:
+        self.is_congested = True
+
+    def resume_writing(self) -> None:
+        self.is_congested = False
+        charged, self._charged = self._charged, 0
+        self._flush()
+        if not self.is_congested:
+            self._wake_waiters()
+        self.release(charged)
+
+    def _wake_waiters(self) -> None:
+        waiters, self._room_waiters = self._room_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # ------------------------------------------------------------ the end
+
+    def give_up(self, error: EventLogError) -> None:
+        """Say why and close: after what is already sent, if the peer reads."""
+        if self._transport is None or self.session.stage is Stage.CLOSED:
+            return
+        farewell = self.session.farewell(error)
+        self.write(farewell)
+        self._end(error)
+
+    def close(self) -> None:
+        """Close after what is already sent. Requests in flight fail at once."""
+        self._end(ConnectionLost(address=self.peer, why="it was closed here"))
+
+    def abort(self) -> None:
+        """Close at once; nothing more is sent."""
+        self._end(Overloaded(what="unread answers of this connection", limit=UNSENT_LIMITS_MAX * self.budget.limit), is_graceful=False)
+
+    async def wait_closed(self) -> None:
+        """Wait until the socket is gone."""
+        await asyncio.shield(self._closed)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = "the peer closed it" if exc is None else str(exc) or type(exc).__name__
+        self._finish(ConnectionLost(address=self.peer, why=why))
+        self._transport = None
+        self._out, self._out_bytes = [], 0
+        if self._linger is not None:
+            self._linger.cancel()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _end(self, error: EventLogError, *, is_graceful: bool = True) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if is_graceful:
+            if self._out and not self.is_congested:
+                self._flush()
+            elif self._out:
+                transport.writelines(self._out)
+                self._out, self._out_bytes = [], 0
+        self._finish(error)
+        if is_graceful:
+            transport.close()
+            self._linger = self._loop.call_later(LINGER_MS_MAX / 1000, transport.abort)
+        else:
+            transport.abort()
+
+    def _finish(self, error: EventLogError) -> None:
+        """End the session, once: what follows is only the socket's."""
+        if self.session.stage is Stage.CLOSED:
+            return
+        self._why_closed = error.why if isinstance(error, ConnectionLost) else str(error)
+        outgoing, incoming = self.session.close()
+        self.reader.close()
+        self._charged = 0
+        self.budget.close()
+        self._wake_waiters()
+        self.on_lost(error, outgoing, incoming)
+
+
+def _coalesce(buffers: Buffers) -> Buffers:
+    """Return the same bytes with neighbouring small buffers joined."""
+    found: Buffers = []
+    small: Buffers = []
+    for buffer in buffers:
+        if len(buffer) <= SMALL_BUFFER_BYTES_MAX:
+            small.append(buffer)
+            continue
+        if small:
+            found.append(b"".join(small))
+            small = []
+        found.append(buffer)
+    if small:
+        found.append(b"".join(small))
+    return found
+
+
+def _name_of(transport: asyncio.BaseTransport) -> str:
+    name = transport.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "unknown")
+
+
+def _keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Have the kernel find peers that are gone without a word: a stream may be silent for hours."""
+    found: socket.socket | None = transport.get_extra_info("socket")
+    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6)):
+        option = getattr(socket, name, None)
+        if option is not None:
+            found.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,0 +1,157 @@
+"""Accepts connections, keeps them within bounds, closes those that say nothing."""
+
+import asyncio
+from typing import Final
+
+from eventlog.errors import Overloaded, Stopping, TimedOut
+from eventlog.transport.connection import Connection, Dispatch
+from eventlog.transport.exchange import Exchange
+from eventlog.transport.options import ServerOptions
+from eventlog.wire.exchanges import Stage
+from eventlog.wire.flow import ByteBudget, ProcessBudget
+from eventlog.wire.memory import Arena
+from eventlog.wire.reader import Reader
+from eventlog.wire.session import Session
+
+SWEEPS_PER_HANDSHAKE: Final = 4  # how finely deadlines are kept
+DRAIN_POLL_MS: Final = 5
+BACKLOG: Final = 1_024
+
+
+class Server:
+    """The listening side. `dispatch` is called once per request, Hello first: see the package's list of duties."""
+
+    def __init__(self, dispatch: Dispatch, options: ServerOptions | None = None) -> None:
+        self._dispatch = dispatch
+        self._options = options if options is not None else ServerOptions()
+        self._budget = ProcessBudget(self._options.process_bytes_in_flight_max)
+        self._claims = ProcessBudget(self._options.process_bytes_in_flight_max)
+        self._arena = Arena()
+        self._connections: dict[Connection, _Watch] = {}
+        self._connections_peak = 0
+        self._is_stopping = False
+        self._server: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each listening socket."""
+        return [socket_.getsockname()[:2] for socket_ in self._server.sockets] if self._server is not None else []
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Every open connection."""
+        return list(self._connections)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError when the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        options = self._options
+        tls_handshake_s = options.handshake_ms_max / 1000 if options.ssl is not None else None
+        self._server = await loop.create_server(
+            self._accept, host, port, ssl=options.ssl, backlog=BACKLOG, ssl_handshake_timeout=tls_handshake_s
+        )
+        self._next_sweep()
+
+    async def stop(self, *, grace_ms: int) -> None:
+        """Listen no more, refuse new requests, wait for the answers in flight, at most `grace_ms`, and close everything.
+
+        Streams are ended with Stopping.
+        """
+        self._is_stopping = True
+        if self._server is not None:
+            self._server.close()
+        for connection in self.connections:
+            connection.refuse_streams(Stopping())
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_ms / 1000
+        while any(connection.is_busy for connection in self._connections) and loop.time() < deadline:  # noqa: ASYNC110  # once
+            await asyncio.sleep(DRAIN_POLL_MS / 1000)  # once in a life; an event would cost every answer something
+        closing = self.connections
+        for connection in closing:
+            connection.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in closing:
+            await connection.wait_closed()
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of everything bounded here."""
+        options = self._options
+        streams = sum(connection.session.streams for connection in self._connections)
+        requests = sum(len(connection.session.incoming) for connection in self._connections)
+        per_connection = options.session
+        return {
+            "connections": (len(self._connections), options.connections_max, self._connections_peak),
+            "bytes_in_flight": (self._budget.used, self._budget.limit, self._budget.peak),
+            "bytes_arriving": (self._claims.used, self._claims.limit, self._claims.peak),
+            "requests_in_flight": (requests, options.connections_max * per_connection.requests_max, requests),
+            "streams": (streams, options.connections_max * per_connection.streams_max, streams),
+        }
+
+    # ------------------------------------------------------------ connections
+
+    def _accept(self) -> Connection:
+        options = self._options
+        session = Session("server", options.session)
+        reader = Reader(frame_bytes_max=session.frame_bytes_in_max, arena=self._arena, claims=self._claims)
+        connection = Connection(session, reader, ByteBudget(options.bytes_in_flight_max, self._budget), dispatch=self._on_request)
+        connection.on_open = self._on_open
+        connection.on_close = self._on_close
+        return connection
+
+    def _on_open(self, connection: Connection) -> None:
+        if self._is_stopping:
+            connection.give_up(Stopping())
+        elif len(self._connections) >= self._options.connections_max:
+            connection.give_up(Overloaded(what="the number of connections", limit=self._options.connections_max))
+        else:
+            self._connections[connection] = _Watch(asyncio.get_running_loop().time())
+            self._connections_peak = max(self._connections_peak, len(self._connections))
+
+    def _on_close(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+
+    def _on_request(self, exchange: Exchange) -> None:
+        if self._is_stopping:
+            raise Stopping
+        self._dispatch(exchange)
+
+    # ------------------------------------------------------------ deadlines
+
+    def _next_sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep = loop.call_later(min(1000, self._options.handshake_ms_max / SWEEPS_PER_HANDSHAKE) / 1000, self._sweep_all)
+
+    def _sweep_all(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for connection, watch in list(self._connections.items()):
+            self._check(connection, watch, now)
+        self._next_sweep()
+
+    def _check(self, connection: Connection, watch: "_Watch", now: float) -> None:
+        unsent = connection.unsent_bytes
+        if connection.is_heard or (connection.is_congested and unsent != watch.unsent_bytes):
+            watch.heard_at = now
+        connection.is_heard = False
+        watch.unsent_bytes = unsent
+        options = self._options
+        silent_ms = (now - watch.heard_at) * 1000
+        if connection.session.stage is not Stage.OPEN:
+            if (now - watch.opened_at) * 1000 >= options.handshake_ms_max:
+                connection.give_up(TimedOut(what="Hello", timeout_ms=options.handshake_ms_max))
+        elif not connection.is_between_frames and connection.is_reading and silent_ms >= options.handshake_ms_max:
+            connection.give_up(TimedOut(what="the rest of a frame", timeout_ms=options.handshake_ms_max))
+        elif silent_ms >= options.idle_ms_max and (connection.is_congested or not connection.session.incoming):
+            connection.give_up(TimedOut(what="anything on an idle connection", timeout_ms=options.idle_ms_max))
+
+
+class _Watch:
+    """When a connection was last seen alive."""
+
+    __slots__ = ("heard_at", "opened_at", "unsent_bytes")
+
+    def __init__(self, now: float) -> None:
+        self.opened_at = now
+        self.heard_at = now
+        self.unsent_bytes = 0

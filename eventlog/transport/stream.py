@@ -1,0 +1,113 @@
+"""A stream that we read: items in order, credit given back as they are taken."""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Self
+
+from eventlog.errors import EventLogError
+from eventlog.transport.reply import Reply
+from eventlog.wire.exchanges import Outgoing
+
+if TYPE_CHECKING:
+    from eventlog.transport.connection import Connection
+
+CREDIT_PARTS = 4  # credit goes back when this part of it has been used up: few messages, and the sender never runs dry
+
+
+class Stream:
+    """The items of one stream. Iterate until the end; `end` it before, or use `async with`."""
+
+    __slots__ = ("_connection", "_credit_bytes", "_error", "_is_over", "_items", "_outgoing", "_used", "_waiters")
+
+    def __init__(self, connection: "Connection", credit_bytes: int) -> None:
+        self._connection = connection
+        self._credit_bytes = credit_bytes
+        self._outgoing: Outgoing | None = None
+        self._items: deque[Reply] = deque()
+        self._used = 0
+        self._error: EventLogError | None = None
+        self._is_over = False
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Reply:
+        """Return the next item. Its memory is the caller's.
+
+        Raises:
+            EventLogError: whatever ended the stream, after all items that came before it.
+        """
+        while not self._items:
+            if self._is_over:
+                self._raise_error()
+                raise StopAsyncIteration
+            await self._wait()
+        item = self._items.popleft()
+        self._give_back(item.size)
+        return item
+
+    def stop(self) -> None:
+        """Ask for the end. What is under way still comes to whoever iterates."""
+        if self._outgoing is not None and not self._connection.is_closed:
+            frame = self._connection.session.end_stream(self._outgoing)
+            if frame is not None:
+                self._connection.write(frame)
+
+    async def end(self) -> None:
+        """Ask for the end and wait for it, dropping what is under way. Does nothing on a stream that is over."""
+        self.stop()
+        while not self._is_over:
+            self._items.clear()
+            await self._wait()
+        self._items.clear()
+        self._error = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.end()
+
+    # ------------------------------------------------------------ the connection's calls
+
+    def opened(self, outgoing: Outgoing) -> None:
+        self._outgoing = outgoing
+
+    def deliver(self, item: Reply) -> None:
+        self._items.append(item)
+        self._wake()
+
+    def failed(self, error: EventLogError) -> None:
+        """The end follows."""
+        self._error = error
+
+    def ended(self) -> None:
+        self._is_over = True
+        self._wake()
+
+    # ------------------------------------------------------------ below
+
+    def _give_back(self, size: int) -> None:
+        self._used += size
+        if self._used * CREDIT_PARTS >= self._credit_bytes and not self._is_over and not self._connection.is_closed:
+            assert self._outgoing is not None
+            frame = self._connection.session.give_credit(self._outgoing, self._used)
+            self._connection.write(frame)
+            self._used = 0
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    async def _wait(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,103 @@
+"""Rules about the source tree that no linter has: sizes, the environment, and words that must not be committed."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.source
+
+TOP = Path(__file__).resolve().parents[2]
+CODE = ("eventlog", "cli", "tests", "benchmarks")
+TEXT = (*CODE, ".ci", "docker", "docs", "requirements", "schemas")
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+
+# The brackets keep this file from finding itself.
+REGISTRIES = re.compile(r"index[-]url|find[-]links|https?://[\w.-]*(?:pypi|pythonhosted|npm|crates|maven|golang)")
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home)/[\w.]")
+
+READS_ENVIRONMENT = ("eventlog/node/config.py", "eventlog/integrations/spark/session.py", "cli/", "tests/", "benchmarks/")
+
+
+def python_files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from (path for path in sorted((TOP / folder).rglob("*.py")) if not path.stem.endswith("_pb2"))
+
+
+def text_files() -> Iterator[Path]:
+    tops = [path for path in TOP.iterdir() if path.is_file()]
+    for path in sorted([*tops, *(path for folder in TEXT for path in (TOP / folder).rglob("*"))]):
+        if path.is_file() and "__pycache__" not in path.parts and b"\0" not in path.read_bytes()[:8192]:
+            yield path
+
+
+def place(path: Path) -> str:
+    return path.relative_to(TOP).as_posix()
+
+
+def matches(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{place(path)}:{number}: {line.strip()[:100]}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def reads_environment(tree: ast.AST) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv", "getenvb", "putenv"}:
+            yield node.lineno
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "os"
+            and {"environ", "environb", "getenv"} & {name.name for name in node.names}
+        ):
+            yield node.lineno
+
+
+def test_no_module_is_longer_than_the_wall() -> None:
+    lengths = {place(path): len(path.read_text().splitlines()) for path in python_files(*CODE)}
+    assert {name: lines for name, lines in lengths.items() if lines > MODULE_LINES_MAX} == {}
+
+
+def test_no_function_is_longer_than_the_wall() -> None:
+    long = [
+        f"{place(path)}:{node.lineno}: {node.name}"
+        for path in python_files(*CODE)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+def test_the_environment_is_read_in_configuration_and_command_line_only() -> None:
+    found = [
+        f"{place(path)}:{line}"
+        for path in python_files("eventlog", "cli")
+        if not place(path).startswith(READS_ENVIRONMENT)
+        for line in reads_environment(ast.parse(path.read_text()))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("code", ["import os\nos.environ['A']", "import os\nos.getenv('A')", "from os import environ"])
+def test_the_check_sees_every_way_to_read_the_environment(code: str) -> None:
+    assert list(reads_environment(ast.parse(code)))
+
+
+def test_no_file_says_where_packages_come_from() -> None:
+    assert matches(REGISTRIES) == []
+
+
+def test_no_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
+    assert matches(MACHINE_PATHS) == []
+
+
+def test_every_package_has_an_init_module() -> None:
+    # Without one, import-linter does not see the package, and its imports go unchecked.
+    bare = {place(path.parent) for path in python_files("eventlog", "cli/eventlog_cli") if not path.with_name("__init__.py").exists()}
+    assert bare == set()

@@ -267,7 +267,7 @@ Stopping.fact_names = ()
 class DiskFull(Unavailable):
     code = "DISK_FULL"
     http_status = 507
-    sentence = "{free_bytes} bytes free on the data disk, {reserve_bytes} are kept in reserve; free space or lower retention, writes resume by themselves"
+    sentence = "{free_bytes} bytes free on the data disk, {reserve_bytes} are kept in reserve; free space, writes resume by themselves"
     free_bytes: int
     reserve_bytes: int
 
@@ -369,7 +369,7 @@ class EventsTrimmed(Refused):
 
     code = "EVENTS_TRIMMED"
     http_status = 410
-    sentence = "retention removed {lost} events after this position; the first id kept is {first_id}: go on from earliest or resync from state"
+    sentence = "retention removed {lost} events after this position; the first id kept is {first_id}: go on from earliest"
     first_id: int
     lost: int
 

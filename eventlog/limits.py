@@ -7,7 +7,7 @@ KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 
-# ids and clock (docs/protocol.md, Clock and ids)
+# ids and clock: docs/protocol.md, "Clock and ids"
 SEGMENTS_DEFAULT = 256
 SEGMENTS_MAX = 4096
 NODE_NUMBER_MAX = 1023

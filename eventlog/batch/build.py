@@ -15,7 +15,7 @@ from eventlog.hashing import HASH_BITS, hash_keys, route_bytes
 
 Ints = npt.NDArray[np.int64]
 _PADS = tuple(bytes(n) for n in range(8))
-_BITS = np.array([bin(bitmap).count("1") for bitmap in range(16)], np.int64)
+_BITS = np.array([bitmap.bit_count() for bitmap in range(16)], np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def build_blocks(columns: Columns, counts: Ints) -> tuple[bytes, Ints]:
     words = numbers.view("<i4")
     starts = room_ends - np.stack(rooms, axis=1)
 
-    _put_heads(words, starts[:, 0], columns, counts, offsets)
+    _put_heads(words, starts[:, 0], bitmap=bitmap, counts=counts, offsets=offsets)
     kinds_at = starts[:, 0] + BLOCK_HEAD_BYTES + optional_head
     numbers[_spread(kinds_at, counts, ends)] = columns.kinds
     for index, offset in enumerate(offsets):
@@ -147,7 +147,7 @@ def build_blocks(columns: Columns, counts: Ints) -> tuple[bytes, Ints]:
     if columns.expiry is not None:
         at = starts[:, expiry_after if expiry_after is not None else len(variable)]
         numbers.view("<i8")[_spread(at >> 3, counts, ends)] = columns.expiry
-    data = _weave(numbers.tobytes(), room_ends, variable, offsets, ends)
+    data = _weave(numbers.tobytes(), room_ends, columns=variable, offsets=offsets, ends=ends)
     sizes = np.sum(np.stack(rooms, axis=1), axis=1) + sum(_pad8(offset.totals) for offset in offsets)
     return data, sizes
 
@@ -170,14 +170,14 @@ class _Offsets:
         words[np.repeat(at >> 2, self.sizes) + self.positions] = self.flat
 
 
-def _put_heads(words: npt.NDArray[np.int32], at: Ints, columns: Columns, counts: Ints, offsets: list[_Offsets]) -> None:
+def _put_heads(words: npt.NDArray[np.int32], at: Ints, *, bitmap: int, counts: Ints, offsets: list[_Offsets]) -> None:
     word = at >> 2
     words[word] = counts
-    words[word + 1] = columns.bitmap
+    words[word + 1] = bitmap
     words[word + 2] = offsets[0].totals
     words[word + 3] = offsets[1].totals
     next_word = word + 4
-    if columns.expiry is not None:
+    if bitmap & EXPIRY:
         words[next_word] = 8 * counts
         next_word = next_word + 1
     for offset in offsets[2:]:
@@ -185,7 +185,7 @@ def _put_heads(words: npt.NDArray[np.int32], at: Ints, columns: Columns, counts:
         next_word = next_word + 1
 
 
-def _weave(numbers: bytes, room_ends: Ints, variable: list[Sequence[bytes]], offsets: list[_Offsets], ends: Ints) -> bytes:
+def _weave(numbers: bytes, room_ends: Ints, *, columns: list[Sequence[bytes]], offsets: list[_Offsets], ends: Ints) -> bytes:
     """Return numbers and bytes of all blocks in their order, as one join of pieces."""
     pieces: list[bytes] = []
     pads = [(-offset.totals & 7).tolist() for offset in offsets]
@@ -194,7 +194,7 @@ def _weave(numbers: bytes, room_ends: Ints, variable: list[Sequence[bytes]], off
     low = 0
     for block, high in enumerate(ends.tolist()):
         row = cuts[block]
-        for index, column in enumerate(variable):
+        for index, column in enumerate(columns):
             pieces.append(numbers[position : row[index]])
             pieces += column[low:high]
             pieces.append(_PADS[pads[index][block]])

@@ -15,7 +15,7 @@ from eventlog.events import Kind
 
 Ints = npt.NDArray[np.int64]
 FROM_CLIENTS = EXPIRY | HEADERS
-_BITS = np.array([bin(bitmap).count("1") for bitmap in range(32)], np.int64)
+_BITS = np.array([bitmap.bit_count() for bitmap in range(32)], np.int64)
 _LEGAL = np.zeros(256, bool)
 _LEGAL[[Kind.CREATED, Kind.REMOVED]] = True
 
@@ -120,7 +120,7 @@ def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bo
     columns_end += [value_offsets_at + 4 * (counts + 1), values_at + value_bytes]
     _check_padding(data, columns_end)
     if optional_at:
-        _check_optional(data, optional_at, ends, counts, bounds)
+        _check_optional(data, optional_at, ends=ends, counts=counts, bounds=bounds)
     return Blocks(
         data=data,
         starts=starts,
@@ -212,7 +212,9 @@ def _optional_sizes(words: npt.NDArray[np.uint32], starts: Ints, bitmaps: Ints, 
     return room, found
 
 
-def _check_optional(data: npt.NDArray[np.uint8], columns: list[tuple[int, Ints, Ints]], ends: Ints, counts: Ints, bounds: Bounds) -> None:
+def _check_optional(
+    data: npt.NDArray[np.uint8], columns: list[tuple[int, Ints, Ints]], *, ends: Ints, counts: Ints, bounds: Bounds
+) -> None:
     at = ends.copy()
     for bit, blocks, sizes in columns:
         own_counts = counts[blocks]
@@ -220,7 +222,8 @@ def _check_optional(data: npt.NDArray[np.uint8], columns: list[tuple[int, Ints, 
         if bit == EXPIRY:
             _fail_some(sizes != 8 * own_counts, blocks, "its expiry column has the wrong length")
             rows = _Rows(own_counts)
-            _fail_some_rows(rows, data.view("<i8")[np.repeat(at[blocks] >> 3, own_counts) + rows.intra] < 0, blocks, "an expiry is negative")
+            expiries = data.view("<i8")[np.repeat(at[blocks] >> 3, own_counts) + rows.intra]
+            _fail_some_rows(rows, expiries < 0, blocks, "an expiry is negative")
         else:
             offsets_room = _pad8(4 * (own_counts + 1))
             _fail_some(sizes < offsets_room, blocks, "its headers column is shorter than its offsets")

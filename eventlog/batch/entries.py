@@ -1,6 +1,6 @@
 """The value of an entry in the current state: version, expiry and the value itself.
 
-    version u8 = 1 | flags u8 | id i64 | [expiry i64] | [schema id u32] | value        (little-endian)
+version u8 = 1 | flags u8 | id i64 | [expiry i64] | [schema id u32] | value        (little-endian)
 """
 
 from dataclasses import dataclass

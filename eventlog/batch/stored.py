@@ -68,9 +68,7 @@ def ids_needed(sections: Sections) -> int:
     return int(np.maximum(np.add.reduceat(sections.counts, first), 1).sum()) if len(first) else 0
 
 
-def make_values(
-    sections: Sections, *, base: int, epochs: npt.NDArray[np.uint32], next_offsets: Ints, seeds: Sequence[int]
-) -> Values:
+def make_values(sections: Sections, *, base: int, epochs: npt.NDArray[np.uint32], next_offsets: Ints, seeds: Sequence[int]) -> Values:
     """Return the values to store. Ids begin at `base`; `epochs`, `next_offsets` and `seeds` are indexed by segment."""
     first = np.flatnonzero(np.diff(sections.segments, prepend=-1))
     segments = sections.segments[first]
@@ -87,7 +85,8 @@ def make_values(
     head["first_offset"] = next_offsets[segments]
     fronts, front_sizes = _fronts(head, sections, first)
     sizes = np.add.reduceat(sections.lengths, first)
-    data = _seal(fronts, front_sizes, memoryview(sections.data), sizes, [seeds[segment] for segment in segments.tolist()])
+    place_seeds = [seeds[segment] for segment in segments.tolist()]
+    data = _seal(fronts, front_sizes, body=memoryview(sections.data), sizes=sizes, seeds=place_seeds)
     bases = head["base"].astype(np.int64)
     return Values(
         segments=segments,
@@ -130,7 +129,8 @@ def _fronts(head: npt.NDArray[np.void], sections: Sections, first: Ints) -> tupl
 def _places(at: Ints, value_of: Ints, counts: Ints, step: int = 1) -> Ints:
     """Return where the items of each value go: `at[v]`, `at[v] + step`, ..."""
     intra = np.arange(len(value_of)) - (np.cumsum(counts) - counts)[value_of]
-    return at[value_of] + intra * step
+    places: Ints = at[value_of] + intra * step
+    return places
 
 
 def _producer_rows(sections: Sections, first: Ints, value_of: Ints) -> npt.NDArray[np.uint32]:
@@ -151,16 +151,16 @@ def _put_outcomes(out: npt.NDArray[np.uint8], sections: Sections, value_of: Ints
         cursor[value] += len(outcome)
 
 
-def _seal(fronts: memoryview, front_sizes: Ints, data: memoryview, sizes: Ints, seeds: list[int]) -> list[bytes]:
+def _seal(fronts: memoryview, front_sizes: Ints, *, body: memoryview, sizes: Ints, seeds: list[int]) -> list[bytes]:
     """Return `checksum | front | sections` of each value."""
     front_ends = np.cumsum(front_sizes).tolist()
     ends = np.cumsum(sizes).tolist()
     sealed: list[bytes] = []
     front_low = low = 0
     for front_high, high, seed in zip(front_ends, ends, seeds, strict=True):
-        front, body = fronts[front_low + 4 : front_high], data[low:high]
-        checksum = crc32c(body, crc32c(front, seed)) if high > low else crc32c(front, seed)
-        sealed.append(b"".join((checksum.to_bytes(4, "little"), front, body)))
+        front, own = fronts[front_low + 4 : front_high], body[low:high]
+        checksum = crc32c(own, crc32c(front, seed)) if high > low else crc32c(front, seed)
+        sealed.append(b"".join((checksum.to_bytes(4, "little"), front, own)))
         front_low, low = front_high, high
     return sealed
 

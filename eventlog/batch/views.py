@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,7 @@ class Strings:
         """Return every item as bytes."""
         data = bytes(self.data)
         ends = self.offsets.tolist()
-        return [data[low:high] for low, high in zip(ends, ends[1:], strict=False)]
+        return [data[low:high] for low, high in pairwise(ends)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,8 @@ def render(metrics: Iterable[Metric], bounded: Iterable[Bounded]) -> str:
     for thing in bounded:
         label = f'thing="{thing.name}"'
         rows.append(Metric(name="eventlog_used", help="What is used of a bounded thing.", kind="gauge", value=thing.used, labels=label))
-        rows.append(Metric(name="eventlog_limit", help="The limit of a bounded thing, 0 for none.", kind="gauge", value=thing.limit, labels=label))
+        limit_help = "The limit of a bounded thing, 0 for none."
+        rows.append(Metric(name="eventlog_limit", help=limit_help, kind="gauge", value=thing.limit, labels=label))
         rows.append(Metric(name="eventlog_peak", help="The most that was used since start.", kind="gauge", value=thing.peak, labels=label))
     by_name: dict[str, list[Metric]] = {}
     for row in rows:

@@ -8,6 +8,7 @@ Results are kept by frame, as the arrays that answered it, so that a frame of 25
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -97,13 +98,13 @@ class ProducerTable:
         """
         verdict = Verdict()
         submitted = share.submitted
-        for low, high in zip(bounds, bounds[1:], strict=False):
+        for low, high in pairwise(bounds):
             number = submitted.producers.item(low)
             if number == 0:
                 continue
             producer = self._producers.get(number)
-            if producer is None:
-                producer = self._enter(number, submitted.segments[low:high], submitted.sequences[low:high])
+            if producer is None and not submitted.sequences[low:high].any():
+                producer = self._enter(number)
             if producer is None:
                 for block in range(low, high):
                     share.refuse(block, ProducerUnknown(producer=number, segment=submitted.segments.item(block)))
@@ -116,10 +117,8 @@ class ProducerTable:
                 self._sort_block(share, block, producer=producer, verdict=verdict)
         return verdict
 
-    def _enter(self, number: int, segments: Ints, sequences: Ints) -> _Producer | None:
-        """Return a new producer, unless its blocks say that it has a past here that was forgotten."""
-        if sequences.any():
-            return None
+    def _enter(self, number: int) -> _Producer:
+        """Return a new producer: its first blocks have sequence 0, or it has a past here that was forgotten."""
         producer = _Producer(
             last=np.full(self._segments, -1, np.int64), last_ids=np.zeros(self._segments, np.int64), dirty=np.zeros(self._segments, bool)
         )
@@ -172,8 +171,7 @@ class ProducerTable:
                 own_kinds = np.frombuffer(row.outcomes, np.uint8)
                 ids = np.zeros(len(own_kinds), np.int64)
                 ids[(own_kinds != ABSENT) & (own_kinds != REFUSED)] = made
-            producer = self._producers.get(row.producer) or self._enter(row.producer, segment, np.zeros(1, np.int64))
-            assert producer is not None, "sequence 0 always enters"
+            producer = self._producers.get(row.producer) or self._enter(row.producer)
             producer.last[value.segment] = row.sequence
             frame = FrameResult(
                 segments=segment,
@@ -198,7 +196,8 @@ class ProducerTable:
                     ids, kinds = frame.block(index)
                     results[frame.segments.item(index)].append((frame.sequences.item(index), ids.tobytes(), kinds.tobytes()))
             for segment, rows in results.items():
-                stored = _Stored(last=producer.last.item(segment), last_id=producer.last_ids.item(segment), results=rows[-PRODUCER_RESULTS_KEPT:])
+                last, last_id = producer.last.item(segment), producer.last_ids.item(segment)
+                stored = _Stored(last=last, last_id=last_id, results=rows[-PRODUCER_RESULTS_KEPT:])
                 yield segment, number, msgspec.msgpack.encode(stored)
             producer.dirty[:] = False
 
@@ -214,8 +213,7 @@ class ProducerTable:
             except msgspec.MsgspecError as error:
                 raise CorruptData(where=f"segment {segment}, producer {number}", why=str(error)) from error
             at = np.array([segment])
-            producer = self._producers.get(number) or self._enter(number, at, np.zeros(1, np.int64))
-            assert producer is not None, "sequence 0 always enters"
+            producer = self._producers.get(number) or self._enter(number)
             producer.last[segment], producer.last_ids[segment] = stored.last, stored.last_id
             for sequence, ids, kinds in stored.results:
                 producer.frames.append(

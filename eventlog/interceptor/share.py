@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from eventlog.batch.check import Blocks, slices
 from eventlog.batch.entries import Entry
-from eventlog.batch.views import decode_block
+from eventlog.batch.views import Block, decode_block
 from eventlog.errors import EventLogError
 from eventlog.interceptor.key_table import Hashes, KeyTable
 
@@ -106,8 +106,8 @@ class Share:
         return np.concatenate([np.zeros(b.count, np.int64) if b.expiry is None else b.expiry for b in self._decoded])
 
     @cached_property
-    def _decoded(self) -> list:  # type: ignore[type-arg]
-        data = memoryview(self.blocks.data)
+    def _decoded(self) -> list[Block]:
+        data = self.blocks.data.data
         ends = (self.blocks.starts + self.blocks.lengths).tolist()
         return [decode_block(data[low:high]) for low, high in zip(self.blocks.starts.tolist(), ends, strict=True)]
 

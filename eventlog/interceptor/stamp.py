@@ -41,7 +41,10 @@ def lay_out(share: Share) -> Stamped:
 
 def _has_producer(share: Share) -> npt.NDArray[np.bool_]:
     """Blocks refused here leave their refusal in the log, so that a retry is answered alike; blocks answered before are not here."""
-    return (share.submitted.producers != 0) & np.isin(np.arange(len(share.live)), list(share.refusals))
+    refused = np.zeros(len(share.live), bool)
+    refused[list(share.refusals)] = True
+    left: npt.NDArray[np.bool_] = refused & (share.submitted.producers != 0)
+    return left
 
 
 def _verbatim(share: Share, block_order: Ints) -> Stamped:
@@ -54,7 +57,7 @@ def _verbatim(share: Share, block_order: Ints) -> Stamped:
         _overwrite_expiry(share, data)
     counts = blocks.counts
     in_order = bool((np.diff(block_order) == 1).all())
-    view = memoryview(data)
+    view = data.data
     if in_order:
         joined: bytes | bytearray | memoryview = view
     else:
@@ -65,7 +68,14 @@ def _verbatim(share: Share, block_order: Ints) -> Stamped:
     rows[rank] = np.arange(len(rank))
     bits = np.bitwise_or.reduceat(np.left_shift(1, share.kinds.astype(np.int64)), np.cumsum(counts) - counts)
     nothing = np.zeros(0, np.int64)
-    sections = _sections(share, block_order, joined, blocks.lengths[block_order], counts[block_order], blocks.bitmaps[block_order], bits[block_order])
+    shape = _Shape(
+        data=joined,
+        lengths=blocks.lengths[block_order],
+        counts=counts[block_order],
+        bitmaps=blocks.bitmaps[block_order],
+        kind_bits=bits[block_order],
+    )
+    sections = _sections(share, block_order, shape)
     return Stamped(sections=sections, events=len(rank), rank=rank, rows=rows, expired_rows=nothing, expired_rank=nothing)
 
 
@@ -99,7 +109,8 @@ def _rebuilt(share: Share, block_order: Ints, effective: npt.NDArray[np.bool_]) 
     copies = effective.astype(np.int64)
     if share.expired is not None:
         copies += share.expired & share.live_rows
-    ordered_rows = np.concatenate([np.arange(first_row[b], first_row[b] + counts[b]) for b in block_order.tolist()] or [np.zeros(0, np.int64)])
+    whole = [np.arange(first_row[block], first_row[block] + counts[block]) for block in block_order.tolist()]
+    ordered_rows = np.concatenate([np.zeros(0, np.int64), *whole])
     source = np.repeat(ordered_rows, copies[ordered_rows])
     is_expired = np.zeros(len(source), bool)
     if share.expired is not None:
@@ -107,13 +118,9 @@ def _rebuilt(share: Share, block_order: Ints, effective: npt.NDArray[np.bool_]) 
         is_expired = first_copy & share.expired[source]
     sizes = np.array([int(copies[first_row[b] : first_row[b] + counts[b]].sum()) for b in block_order.tolist()], np.int64)
     columns = _columns(share, source, is_expired)
-    joined, lengths = build_blocks(columns, sizes)
-    lengths = np.where(sizes > 0, lengths, 0)
-    if (sizes == 0).any():
-        joined, lengths = build_blocks(columns, sizes[sizes > 0])
-        full = np.zeros(len(sizes), np.int64)
-        full[sizes > 0] = lengths
-        lengths = full
+    joined, own_lengths = build_blocks(columns, sizes[sizes > 0])
+    lengths = np.zeros(len(sizes), np.int64)
+    lengths[sizes > 0] = own_lengths
     owner = np.repeat(np.arange(len(sizes)), sizes)
     bits = np.zeros(len(sizes), np.int64)
     np.bitwise_or.at(bits, owner, np.left_shift(1, columns.kinds.astype(np.int64)))
@@ -121,7 +128,7 @@ def _rebuilt(share: Share, block_order: Ints, effective: npt.NDArray[np.bool_]) 
     rank = np.full(len(share.kinds), -1, np.int64)
     places = np.arange(len(source))
     rank[source[~is_expired]] = places[~is_expired]
-    sections = _sections(share, block_order, joined, lengths, sizes, bitmaps, bits)
+    sections = _sections(share, block_order, _Shape(data=joined, lengths=lengths, counts=sizes, bitmaps=bitmaps, kind_bits=bits))
     return Stamped(
         sections=sections,
         events=len(source),
@@ -161,9 +168,19 @@ def _expired_image(share: Share, row: int) -> bytes:
     return entry.value if entry is not None else b""
 
 
-def _sections(
-    share: Share, order: Ints, data: bytes | bytearray | memoryview, lengths: Ints, counts: Ints, bitmaps: Ints, bits: Ints
-) -> Sections:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """The blocks as they will be stored, in order: see `Sections`."""
+
+    data: bytes | bytearray | memoryview
+    lengths: Ints
+    counts: Ints
+    bitmaps: Ints
+    kind_bits: Ints
+
+
+def _sections(share: Share, order: Ints, shape: _Shape) -> Sections:
+    lengths, counts, bitmaps, bits = shape.lengths, shape.counts, shape.bitmaps, shape.kind_bits
     submitted = share.submitted
     outcomes: dict[int, bytes] = {}
     changed = np.flatnonzero((submitted.counts[order] != counts) & (submitted.producers[order] != 0))
@@ -179,7 +196,7 @@ def _sections(
         outcomes = {int(places[place]): outcome for place, outcome in outcomes.items()}
         order, lengths, counts, bitmaps, bits = order[keep], lengths[keep], counts[keep], bitmaps[keep], bits[keep]
     return Sections(
-        data=data,
+        data=shape.data,
         segments=submitted.segments[order],
         lengths=lengths,
         counts=counts,

@@ -11,7 +11,16 @@ import numpy.typing as npt
 
 from eventlog.errors import CorruptData
 from eventlog.node.caches import CacheState
-from eventlog.segment.keys import MARKS_PER_PAGE, TAG_PRODUCER, applied_keys, decode_marks, encode_marks, parse_state_key, producer_key, tag_range
+from eventlog.segment.keys import (
+    MARKS_PER_PAGE,
+    TAG_PRODUCER,
+    applied_keys,
+    decode_marks,
+    encode_marks,
+    parse_state_key,
+    producer_key,
+    tag_range,
+)
 from eventlog.segment.port import Store
 
 Ints = npt.NDArray[np.int64]

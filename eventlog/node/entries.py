@@ -81,7 +81,9 @@ class EntryReader:
             found.update(zip(missing, stored, strict=True))
         return [visible(found[key], now=now, cache=cache) for key in keys]
 
-    async def page(self, cache: CacheState, segment: int, *, after: bytes | None, prefix: bytes, now: int) -> tuple[list[tuple[bytes, Entry]], bytes | None]:
+    async def page(
+        self, cache: CacheState, segment: int, *, after: bytes | None, prefix: bytes, now: int
+    ) -> tuple[list[tuple[bytes, Entry]], bytes | None]:
         """Return the next entries of a segment in key order, and the key to go on after, or None at the segment's end.
 
         `after` is the last key seen. An entry committed while pages are read is seen if its key lies ahead.

@@ -1,6 +1,9 @@
 """The answers of a group, frame by frame, and what idempotence remembers of them. Pure."""
 
+from itertools import pairwise
+
 import numpy as np
+import numpy.typing as npt
 
 from eventlog.batch.layout import REFUSED
 from eventlog.batch.stored import Values
@@ -10,9 +13,13 @@ from eventlog.interceptor.producers import FrameResult, Verdict
 from eventlog.node.caches import CacheState
 from eventlog.node.groups import Joined, WriteResult
 
+Ints = npt.NDArray[np.int64]
 
-def answer_frames(joined: Joined, share: Share, stamped: Stamped, values: Values | None, verdict: Verdict) -> None:
-    """Tell every frame what became of it; `values` is None where nothing was logged."""
+
+def answer_frames(  # noqa: PLR0917 -- the five things that a part of a group is
+    joined: Joined, share: Share, stamped: Stamped, values: Values | None, verdict: Verdict, *, skip: frozenset[int] = frozenset()
+) -> None:
+    """Tell every frame, but those at the places `skip`, what became of it; `values` is None where nothing was logged."""
     ids = np.zeros(len(share.kinds), np.int64) if values is None else values.ids(stamped.rank)
     kinds = share.kinds
     if verdict.answered or share.refusals:
@@ -24,6 +31,8 @@ def answer_frames(joined: Joined, share: Share, stamped: Stamped, values: Values
             rows = slice(int(starts[block]), int(starts[block] + share.blocks.counts[block]))
             ids[rows], kinds[rows] = known_ids, known_kinds
     for index, pending in enumerate(joined.frames):
+        if index in skip:
+            continue
         low, high = joined.rows[index], joined.rows[index + 1]
         refusals = {}
         if share.refusals:
@@ -53,42 +62,25 @@ def record_producers(cache: CacheState, joined: Joined, share: Share, stamped: S
     last_ids = np.zeros(share.rules.segments, np.int64)
     last_ids[values.segments] = values.last_ids
     everything = bool(logged.all())
-    for low, high in zip(joined.blocks, joined.blocks[1:], strict=False):
+    for low, high in pairwise(joined.blocks):
         number = producers.item(low)
         if number == 0:
             continue
-        blocks = slice(low, high) if everything else low + np.flatnonzero(logged[low:high])
-        for frame in _frames(joined, row_starts, ids, kinds, blocks, whole=everything):
+        if everything:
+            ranges = [(low, high)]
+        else:
+            ranges = [(block, block + 1) for block in range(low, high) if logged[block]]
+        for first, end in ranges:
+            frame = _result(joined, row_starts, first, end, ids=ids, kinds=kinds)
             cache.producers.record(number, frame, last_ids=last_ids[frame.segments])
 
 
-def _frames(  # noqa: PLR0917 -- five columns of one frame
-    joined: Joined, row_starts: np.ndarray, ids: np.ndarray, kinds: np.ndarray, blocks: "slice | np.ndarray", *, whole: bool
-) -> list[FrameResult]:
-    submitted = joined.submitted
-    if whole:
-        assert isinstance(blocks, slice)
-        low, high = int(row_starts[blocks.start]), int(row_starts[blocks.stop])
-        return [
-            FrameResult(
-                segments=submitted.segments[blocks],
-                sequences=submitted.sequences[blocks],
-                starts=row_starts[blocks.start : blocks.stop + 1] - low,
-                ids=ids[low:high],
-                kinds=kinds[low:high],
-            )
-        ]
-    found = []
-    assert not isinstance(blocks, slice)
-    for block in blocks.tolist():
-        low, high = int(row_starts[block]), int(row_starts[block + 1])
-        found.append(
-            FrameResult(
-                segments=submitted.segments[block : block + 1],
-                sequences=submitted.sequences[block : block + 1],
-                starts=np.array([0, high - low]),
-                ids=ids[low:high],
-                kinds=kinds[low:high],
-            )
-        )
-    return found
+def _result(joined: Joined, row_starts: Ints, first: int, end: int, *, ids: Ints, kinds: npt.NDArray[np.uint8]) -> FrameResult:
+    low, high = int(row_starts[first]), int(row_starts[end])
+    return FrameResult(
+        segments=joined.submitted.segments[first:end],
+        sequences=joined.submitted.sequences[first:end],
+        starts=row_starts[first : end + 1] - low,
+        ids=ids[low:high],
+        kinds=kinds[low:high],
+    )

@@ -74,7 +74,7 @@ class StorageThread:
                 error = self._fence(fenced)
             except EventLogError as known:
                 error = known if future is not None else self._fence(StoreFenced(why=str(known)))
-            except Exception as unknown:  # the edge of the thread: whatever it is, the waiter must hear of it
+            except Exception as unknown:  # noqa: BLE001 -- the edge of the thread: whatever it is, the waiter must hear of it
                 error = unknown if future is not None else self._fence(StoreFenced(why=repr(unknown)))
         if future is not None:
             done.append((future, result, error))

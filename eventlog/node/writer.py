@@ -8,15 +8,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from eventlog.batch.check import BadBlocks
 from eventlog.batch.entries import decode_entry
 from eventlog.batch.stored import Values, ids_needed, make_values
 from eventlog.consume.groups import CacheValues, CommittedGroup
 from eventlog.errors import BadBlock, ClockAhead, EventLogError, MetadataUnavailable, OutcomeUnknown, SequenceGap
-from eventlog.ids import EPOCH_MS, FlakeClock
+from eventlog.ids import EPOCH_MS, ID_STEP, FlakeClock
 from eventlog.interceptor import INTERCEPTORS, Share, Stamped, admit, lay_out, plan_reads
 from eventlog.interceptor.producers import Verdict
 from eventlog.limits import OVERLAY_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
@@ -29,6 +31,7 @@ from eventlog.replication import PrimaryCore
 from eventlog.segment.keys import encode_step, entry_key, log_keys
 from eventlog.segment.port import LogEnds, Pair, Store
 
+Ints = npt.NDArray[np.int64]
 _WAIT_MS = 20
 
 
@@ -40,17 +43,21 @@ class _Part:
     share: Share
     stamped: Stamped
     verdict: Verdict
+    postponed: frozenset[int]
     values: Values | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterHooks:
-    """Whom the writer tells. `stamped` and `settled` frame the time in which a group is in flight; `steps` indexes it by id."""
+    """Whom the writer tells, each in the same step as what it tells: ids stamped for segments, segments committed, the group.
+
+    `steps` indexes a group by id and returns the rows to keep, (cache, last id, events, bytes).
+    """
 
     steps: Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
-    stamped: Callable[[int, int], None]
-    committed: Callable[[CommittedGroup], None]
-    applied: Callable[[list[tuple[bytes, bytes | None]]], None]
+    stamped: Callable[[Ints, int, int], None]
+    committed: Callable[[Ints, Ints], None]
+    visible: Callable[[CommittedGroup], None]
 
 
 class Writer:
@@ -68,6 +75,7 @@ class Writer:
         self._hooks = hooks
         self._wake = asyncio.Event()
         self._applying: asyncio.Future[None] | None = None
+        self._busy = False
         self.groups = 0
         self.events = 0
 
@@ -83,7 +91,9 @@ class Writer:
                 self._wake.clear()
                 await self._wake.wait()
                 await asyncio.sleep(0)  # what else arrived in this tick belongs to the same group
+            self._busy = True
             await self.write_group(self.queue.take())
+            self._busy = False
 
     async def write_group(self, frames: list[Pending]) -> None:
         """Write frames as one group and answer them."""
@@ -104,6 +114,13 @@ class Writer:
             return
         await self._append(parts)
 
+    async def drain(self) -> None:
+        """Wait until nothing is queued or in flight, and what was committed is in the store."""
+        while self.queue or self._busy:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
+            await asyncio.sleep(0.001)
+        if self._applying is not None:
+            await self._applying
+
     async def _prepare(self, frames: list[Pending], *, now: int) -> _Part | None:
         """Run admission and the interceptors over the frames of one cache; None when nothing of them is left."""
         cache = frames[0].cache
@@ -111,12 +128,28 @@ class Writer:
         if joined is None or share is None:
             return None
         verdict = cache.producers.sort_out(share, joined.blocks)
+        postponed = self._postpone(joined, share, verdict) if verdict.deferred else frozenset()
         wanted = plan_reads(share)
         if wanted:
             await self._read_entries(share, wanted)
         for intercept in INTERCEPTORS:
             intercept(share)
-        return _Part(joined=joined, share=share, verdict=verdict, stamped=lay_out(share))
+        return _Part(joined=joined, share=share, verdict=verdict, postponed=postponed, stamped=lay_out(share))
+
+    def _postpone(self, joined: Joined, share: Share, verdict: Verdict) -> frozenset[int]:
+        """Put frames that repeat a frame of this very group in front of the queue; the next group answers them."""
+        postponed = set()
+        for index, (low, high) in enumerate(pairwise(joined.blocks)):
+            late = verdict.deferred & set(range(low, high))
+            if late and not share.live[low:high].any():
+                postponed.add(index)
+                continue
+            for block in late:
+                segment, sequence = int(joined.submitted.segments[block]), int(joined.submitted.sequences[block])
+                producer = int(joined.submitted.producers[block])
+                share.refuse(block, SequenceGap(producer=producer, segment=segment, found=sequence, last=sequence))
+        self.queue.put_back(joined.frames[index] for index in sorted(postponed))
+        return frozenset(postponed)
 
     def _admit(self, frames: list[Pending], *, now: int) -> tuple[Joined | None, Share | None]:
         """Check all blocks in one pass; frames with bad ones are refused and the rest is checked again."""
@@ -142,19 +175,10 @@ class Writer:
             share.entries[key] = None if data is None else decode_entry(data, where=f"cache {cache_id}")
 
     def _answered_at_once(self, part: _Part) -> bool:
-        """Answer what leaves nothing in the log: repeated frames, refused ones, removals of nothing; put back what came too early."""
-        deferred = part.verdict.deferred
-        if deferred:
-            for block in deferred:
-                part.share.refusals[block] = SequenceGap(
-                    producer=int(part.joined.submitted.producers[block]),
-                    segment=int(part.joined.submitted.segments[block]),
-                    found=int(part.joined.submitted.sequences[block]),
-                    last=int(part.joined.submitted.sequences[block]),
-                )
+        """Answer what leaves nothing in the log: repeated frames, refused ones, removals of nothing."""
         if len(part.stamped.sections.segments):
             return False
-        answer_frames(part.joined, part.share, part.stamped, None, part.verdict)
+        answer_frames(part.joined, part.share, part.stamped, None, part.verdict, skip=part.postponed)
         return True
 
     async def _ids(self, count: int) -> int:
@@ -168,16 +192,15 @@ class Writer:
 
     def _stamp(self, parts: list[_Part], base: int) -> None:
         """Give ids and register the group as in flight, in one step."""
-        start = base
         for part in parts:
             cache = part.joined.frames[0].cache
             values = make_values(
                 part.stamped.sections, base=base, epochs=self._core.epochs, next_offsets=cache.next_offsets, seeds=cache.seeds
             )
             self._core.append(values.segments, values.last_ids)
+            self._hooks.stamped(values.segments, base, values.last_id)
             part.values = values
-            base = values.last_id + (1 << 10)
-        self._hooks.stamped(start, base - (1 << 10))
+            base = values.last_id + ID_STEP
 
     async def _append(self, parts: list[_Part]) -> None:
         log: list[Pair] = []
@@ -186,7 +209,8 @@ class Writer:
             values, cache = part.values, part.joined.frames[0].cache
             assert values is not None, "stamped"
             log += zip(log_keys(values.segments.tolist(), cache.cache_id, values.bases.tolist()), values.data, strict=True)
-            meta += [encode_step(*row) for row in self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)]
+            rows = self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)
+            meta += [encode_step(*row) for row in rows]
         ends = LogEnds(ids=self._core.ends.copy(), epochs=self._core.epochs.copy())
         written = self._storage.run(partial(_write, self._store, log, meta, ends))
         changes = [changes_of(part.share, part.stamped, part.values) for part in parts if part.values is not None]
@@ -209,6 +233,7 @@ class Writer:
             values, cache = part.values, part.joined.frames[0].cache
             assert values is not None, "stamped"
             self._core.acknowledged(0, values.segments, values.last_ids)
+            self._hooks.committed(values.segments, values.last_ids)
             change.commit(cache, values)
             record_producers(cache, part.joined, part.share, part.stamped, values)
             if change.layer:
@@ -227,9 +252,9 @@ class Writer:
         first, last = parts[0].values, parts[-1].values
         assert first is not None
         assert last is not None
-        self._hooks.committed(CommittedGroup(first_id=int(first.bases[0]), last_id=last.last_id, caches=tuple(caches)))
+        self._hooks.visible(CommittedGroup(first_id=int(first.bases[0]), last_id=last.last_id, caches=tuple(caches)))
         for part in parts:
-            answer_frames(part.joined, part.share, part.stamped, part.values, part.verdict)
+            answer_frames(part.joined, part.share, part.stamped, part.values, part.verdict, skip=part.postponed)
         self._apply([change for change in changes if change.layer])
 
     def _apply(self, changes: list[Change]) -> None:
@@ -238,7 +263,6 @@ class Writer:
         for change in changes:
             puts += change.layer.items()
             puts += change.expiries
-        self._hooks.applied(puts)
         if not puts:
             return
         self._applying = self._storage.run(partial(self._store.apply, puts))

@@ -1,6 +1,7 @@
 """Requests that read the current state: get, get many, keys, size."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +14,9 @@ from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.caches import CacheState
-from eventlog.segment.keys import entry_key
 from eventlog.node.entries import visible
-from eventlog.transport.server import Exchange
+from eventlog.segment.keys import entry_key
+from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _read_keys(body: memoryview, count: int) -> list[bytes]:
     if offsets[0] != 0 or offsets[-1] != len(data) or (count and int(np.diff(offsets).min()) < 0):
         raise BadMessage(why="offsets of keys do not rise from 0 to the body's end")
     ends = offsets.tolist()
-    return [data[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(ends)]
 
 
 async def keys(node: "Node", exchange: Exchange) -> None:

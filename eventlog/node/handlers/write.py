@@ -13,9 +13,10 @@ from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
 from eventlog.limits import CLEAR_PER_GROUP_MAX
 from eventlog.node.groups import Pending, WriteResult
-from eventlog.transport.server import Exchange
-from eventlog.wire.eventlog_pb2 import Message, Write
-from eventlog.wire.faults import describe_error
+from eventlog.transport.exchange import Exchange
+from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
+from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.kinds import error_message
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -45,7 +46,7 @@ def write(node: "Node", exchange: Exchange) -> None:
     )
 
 
-def _condition(condition: "Write.Condition", blocks: int) -> Condition:  # type: ignore[name-defined]
+def _condition(condition: ConditionMessage, blocks: int) -> Condition:
     if condition.block >= blocks:
         raise BadMessage(why=f"condition on block {condition.block} of {blocks}")
     expected = condition.WhichOneof("expected")
@@ -69,7 +70,7 @@ def _answer(exchange: Exchange, result: WriteResult | EventLogError) -> None:
     for block, error in result.refusals.items():
         refusal = answer.refusals.add()
         refusal.block = block
-        refusal.error.CopyFrom(describe_error(error))
+        refusal.error.CopyFrom(error_message(error).error)
     if len(result.ids) == 1:
         answer.id, answer.kind = result.ids.item(0), result.kinds.item(0)
         exchange.answer(message)

@@ -1,0 +1,282 @@
+"""Joining stored values for readers: the columns of all their sections as one block, and a table of their runs of ids.
+
+A log written by many clients has a few events a section, thousands of sections an answer. So nothing here is done per section
+but cutting its bytes out: headers, section lengths, kinds and offsets of all values are gathered by one index each.
+Values are taken as they are: whoever read them from a disk has checked them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, RUN, SCHEMA_ID, VALUE_HEAD_BYTES
+from eventlog.ids import ID_STEP, NODE_BITS
+
+Ints = npt.NDArray[np.int64]
+_OPTIONAL = (EXPIRY, BEFORE, HEADERS, SCHEMA_ID)
+_BITS = np.array([bitmap.bit_count() for bitmap in range(16)], np.int64)
+_PADS = tuple(bytes(n) for n in range(8))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Joined:
+    """Events of many values: `runs` (rows of layout.RUN, by segment, then id) and one block, as buffers to send one after the other."""
+
+    runs: npt.NDArray[np.void]
+    block: list[bytes]
+    events: int
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of runs and block in bytes, a multiple of 8."""
+        return self.runs.nbytes + sum(map(len, self.block))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Packed:
+    """Stored values back to back in `data`, one number a value in the arrays, any order; values of a segment in order of their ids."""
+
+    segments: Ints
+    lengths: Ints
+    data: bytes
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Return where each value begins in `data`."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    @cached_property
+    def words(self) -> npt.NDArray[np.uint32]:
+        """Return `data` as words: every value is a multiple of 8."""
+        return np.frombuffer(self.data, "<u4")
+
+    @cached_property
+    def bases(self) -> Ints:
+        """Return the base id of each value."""
+        numbers: Ints = self.words.view("<i8")
+        return numbers[(self.starts >> 3) + 3]
+
+    @cached_property
+    def counts(self) -> Ints:
+        """Return the number of events of each value."""
+        words = self.words
+        return words[(self.starts >> 2) + 3].astype(np.int64)
+
+    def take(self, rows: Ints) -> "Packed":
+        """Return some of the values, uncopied where they are neighbours."""
+        starts, ends = self.starts[rows], (self.starts + self.lengths)[rows]
+        if len(rows) and bool((starts[1:] == ends[:-1]).all()):
+            data = self.data[starts[0] : ends[-1]]
+        else:
+            data = b"".join(cut_out(self.data, starts, ends))
+        return Packed(segments=self.segments[rows], lengths=self.lengths[rows], data=data)
+
+
+def pack(segments: Sequence[int] | Ints, data: Sequence[bytes]) -> Packed:
+    """Return stored values packed; a single one is not copied."""
+    return Packed(
+        segments=np.asarray(segments, np.int64),
+        lengths=np.fromiter(map(len, data), np.int64, len(data)),
+        data=data[0] if len(data) == 1 else b"".join(data),
+    )
+
+
+def join(segments: Sequence[int] | Ints, data: Sequence[bytes], *, after: int | Ints, until: int) -> Joined:
+    """Return the events with ids in `(after, until]` of stored values; `after` is one id, or one for each value.
+
+    Values of a segment are given in order of their ids.
+    """
+    return join_packed(pack(segments, data), after=after, until=until)
+
+
+def indexes_within(bases: Ints, counts: Ints, *, after: int | Ints, until: int) -> tuple[Ints, Ints]:
+    """Return of each run of ids the indexes `[low, high)` of its events in `(after, until]`; `low >= high` where there is none."""
+    lows = np.maximum(((after - bases) >> NODE_BITS) + 1, 0)
+    highs = np.minimum(((until - bases) >> NODE_BITS) + 1, counts)
+    return lows, highs
+
+
+def join_packed(values: Packed, *, after: int | Ints, until: int) -> Joined:
+    """Return `join` of packed values."""
+    lows, highs = indexes_within(values.bases, values.counts, after=after, until=until)
+    rows = np.flatnonzero(highs > lows)
+    segments = values.segments[rows]
+    if bool((segments[1:] < segments[:-1]).any()):
+        order = np.argsort(segments, kind="stable")
+        rows, segments = rows[order], segments[order]
+    lows, highs = lows[rows], highs[rows]
+    sections = _find_sections(values, rows, lows=lows, highs=highs)
+    return Joined(
+        runs=_runs(values, rows, segments=segments, lows=lows, counts=highs - lows),
+        block=_Gather(values.words, values.data, sections).block(),
+        events=int(sections.counts.sum()),
+    )
+
+
+def _runs(values: Packed, rows: Ints, *, segments: Ints, lows: Ints, counts: Ints) -> npt.NDArray[np.void]:
+    """Return the table of runs, neighbours merged where ids, offsets and epoch go on."""
+    at = values.starts[rows]
+    bases = values.bases[rows] + lows * ID_STEP
+    offsets = values.words.view("<i8")[(at >> 3) + 4] + lows
+    epochs = values.words[(at >> 2) + 2]
+    goes_on = (
+        (segments[1:] == segments[:-1])
+        & (bases[1:] == (bases + counts * ID_STEP)[:-1])
+        & (offsets[1:] == (offsets + counts)[:-1])
+        & (epochs[1:] == epochs[:-1])
+    )
+    first = np.flatnonzero(np.concatenate((np.ones(min(len(rows), 1), bool), ~goes_on)))
+    runs = np.zeros(len(first), RUN)
+    runs["segment"], runs["base"], runs["first_offset"], runs["epoch"] = segments[first], bases[first], offsets[first], epochs[first]
+    runs["count"] = np.add.reduceat(counts, first) if len(first) else 0
+    return runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Sections:
+    """Sections with wanted events, in the order of the answer: events `[lows, lows + counts)` of each; positions are bytes.
+
+    `sizes` is how many events the section holds in all.
+    """
+
+    starts: Ints
+    sizes: Ints
+    bitmaps: Ints
+    key_bytes: Ints
+    value_bytes: Ints
+    lows: Ints
+    counts: Ints
+
+
+def _find_sections(values: Packed, rows: Ints, *, lows: Ints, highs: Ints) -> _Sections:
+    words = values.words
+    at = values.starts[rows]
+    in_value = (words[(at >> 2) + 1] >> 16).astype(np.int64)
+    value_of = np.repeat(np.arange(len(rows)), in_value)
+    first = np.cumsum(in_value) - in_value
+    lengths = words[((at + VALUE_HEAD_BYTES) >> 2)[value_of] + np.arange(len(value_of)) - first[value_of]].astype(np.int64)
+    # sections end where their value ends; what stands before them (lengths, producers) need not be looked at
+    running = np.cumsum(lengths)
+    totals = running[first + in_value - 1] if len(rows) else running
+    starts = running - lengths + (at + values.lengths[rows] - totals)[value_of]
+    heads = words[(starts >> 2)[:, None] + np.arange(4)].astype(np.int64)
+    sizes = heads[:, 0]
+    ends = np.cumsum(sizes)
+    before = ends - sizes - (ends - sizes)[first][value_of]
+    section_lows = np.maximum(lows[value_of] - before, 0)
+    counts = np.minimum(highs[value_of] - before, sizes) - section_lows
+    table = np.stack((starts, sizes, heads[:, 1], heads[:, 2], heads[:, 3], section_lows, counts))
+    if not bool((counts > 0).all()):
+        table = table[:, counts > 0]
+    return _Sections(
+        starts=table[0], sizes=table[1], bitmaps=table[2], key_bytes=table[3], value_bytes=table[4], lows=table[5], counts=table[6]
+    )
+
+
+class _Gather:
+    """Takes the columns of sections together into one block."""
+
+    __slots__ = ("_data", "_ends", "_events", "_places", "_sections", "_words")
+
+    def __init__(self, words: npt.NDArray[np.uint32], data: bytes, sections: _Sections) -> None:
+        self._words = words
+        self._data = data
+        self._sections = sections
+        self._ends = np.cumsum(sections.counts)
+        self._events = int(self._ends[-1]) if len(self._ends) else 0
+        self._places = np.arange(self._events) - np.repeat(self._ends - sections.counts - sections.lows, sections.counts)
+
+    def block(self) -> list[bytes]:
+        """Return the buffers of the block."""
+        of = self._sections
+        bitmap = int(np.bitwise_or.reduce(of.bitmaps)) if len(of.bitmaps) else 0
+        kinds_at = of.starts + BLOCK_HEAD_BYTES + _pad8(4 * _BITS[of.bitmaps])
+        key_offsets_at = kinds_at + _pad8(of.sizes)
+        offsets_room = _pad8(4 * (of.sizes + 1))
+        keys_at = key_offsets_at + offsets_room
+        value_offsets_at = keys_at + _pad8(of.key_bytes)
+        values_at = value_offsets_at + offsets_room
+        key_offsets, keys = self._strings(key_offsets_at, keys_at, None)
+        value_offsets, values = self._strings(value_offsets_at, values_at, None)
+        sizes, optional = self._optional(bitmap, values_at + _pad8(of.value_bytes))
+        head = np.array([self._events, bitmap, len(keys), len(values), *sizes], "<u4").tobytes()
+        kinds = self._words.view(np.uint8)[self._spread(kinds_at)].tobytes()
+        return [
+            b"".join((head, _pad(head), kinds, _pad(kinds), key_offsets, _pad(key_offsets))),
+            keys,
+            b"".join((_pad(keys), value_offsets, _pad(value_offsets))),
+            values,
+            b"".join((_pad(values), *optional)),
+        ]
+
+    def _spread(self, at: Ints) -> Ints:
+        """Return `at + i` of every wanted event, i its index in its section."""
+        return np.repeat(at, self._sections.counts) + self._places
+
+    def _strings(self, offsets_at: Ints, bytes_at: Ints, has: npt.NDArray[np.bool_] | None) -> tuple[bytes, bytes]:
+        """Return offsets and bytes of a column; where `has` is False the section lacks it, and its events get nothing."""
+        of, words = self._sections, self._words
+        low = offsets_at >> 2
+        if has is not None:
+            low = np.where(has, low, 0)
+        begins = words[low + of.lows].astype(np.int64)
+        sizes = words[low + of.lows + of.counts] - begins
+        ends = words[self._spread(low) + 1].astype(np.int64)
+        shift = np.cumsum(sizes) - sizes - begins
+        if has is not None:
+            sizes = np.where(has, sizes, 0)
+            before = np.cumsum(sizes) - sizes
+            ends = np.where(np.repeat(has, of.counts), ends, 0)
+            shift = np.where(has, before - begins, before)
+        offsets = np.zeros(self._events + 1, "<i4")
+        offsets[1:] = ends + np.repeat(shift, of.counts)
+        starts = bytes_at + begins
+        if has is not None:
+            starts, sizes = starts[has], sizes[has]
+        return offsets.tobytes(), b"".join(cut_out(self._data, starts, starts + sizes))
+
+    def _optional(self, bitmap: int, at: Ints) -> tuple[list[int], list[bytes]]:
+        """Return the lengths of the optional columns and their padded bytes."""
+        of, words = self._sections, self._words
+        sizes: list[int] = []
+        columns: list[bytes] = []
+        rank = (of.starts + BLOCK_HEAD_BYTES) >> 2
+        for bit in _OPTIONAL:
+            if not bitmap & bit:
+                continue
+            has = of.bitmaps & bit != 0
+            length = np.where(has, words[np.where(has, rank, 0)], 0).astype(np.int64)
+            if bit in {EXPIRY, SCHEMA_ID}:
+                column = self._numbers("<i8" if bit == EXPIRY else "<u4", at, has)
+                sizes.append(len(column))
+            else:
+                offsets, data = self._strings(at, at + _pad8(4 * (of.sizes + 1)), has)
+                columns += [offsets, _pad(offsets)]
+                sizes.append(len(offsets) + len(_pad(offsets)) + len(data))
+                column = data
+            columns += [column, _pad(column)]
+            rank = rank + has
+            at = at + _pad8(length)
+        return sizes, columns
+
+    def _numbers(self, kind: str, at: Ints, has: npt.NDArray[np.bool_]) -> bytes:
+        numbers = self._words.view(kind)
+        shift = 3 if numbers.itemsize == 8 else 2
+        found = numbers[self._spread(np.where(has, at >> shift, 0))]
+        return np.where(np.repeat(has, self._sections.counts), found, 0).astype(kind).tobytes()
+
+
+def cut_out(data: bytes, starts: Ints, ends: Ints) -> list[bytes]:
+    """Return the pieces `data[start:end]`."""
+    return [data[low:high] for low, high in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _pad8(sizes: Ints) -> Ints:
+    return (sizes + 7) & ~7
+
+
+def _pad(data: bytes) -> bytes:
+    return _PADS[-len(data) & 7]

@@ -1,0 +1,22 @@
+"""Watching the free space: below the reserve writes are refused, before the engine itself runs out of room."""
+
+from eventlog.errors import DiskFull
+from eventlog.segment.port import Store
+
+
+class DiskWatch:
+    """`check` raises while less than the reserve is free; `look` is called every quarter of a second and after large groups."""
+
+    def __init__(self, store: Store, *, reserve_bytes: int) -> None:
+        self._store = store
+        self.reserve_bytes = reserve_bytes
+        self.free_bytes = store.free_bytes()
+
+    def look(self) -> None:
+        """Read how much is free now."""
+        self.free_bytes = self._store.free_bytes()
+
+    def check(self) -> None:
+        """Raise DiskFull while the reserve is touched."""
+        if self.free_bytes < self.reserve_bytes:
+            raise DiskFull(free_bytes=self.free_bytes, reserve_bytes=self.reserve_bytes)

@@ -1,0 +1,55 @@
+"""One table: request kind -> who handles it, what right it needs, and whether it may be repeated without harm.
+
+A handler is a plain function that may keep the exchange and answer later, or a coroutine function, which the node runs in a task
+that it owns. Whatever error of ours it raises becomes the answer.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from eventlog.node.handlers import admin, entries, events, write
+
+Right = Literal["none", "read", "write", "admin"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """How one kind of request is served. `repeatable`: doing it twice is doing it once."""
+
+    function: Callable[..., Any]
+    right: Right
+    repeatable: bool
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it needs a task."""
+        return inspect.iscoroutinefunction(self.function)
+
+
+def _row(function: Callable[..., Any], right: Right, *, repeatable: bool = True) -> Handler:
+    return Handler(function=function, right=right, repeatable=repeatable)
+
+
+TABLE: dict[str, Handler] = {
+    "ping": _row(admin.ping, "none"),
+    "write": _row(write.write, "write", repeatable=False),
+    "clear": _row(write.clear, "write"),
+    "get": _row(entries.get, "read"),
+    "get_many": _row(entries.get_many, "read"),
+    "keys": _row(entries.keys, "read"),
+    "size": _row(entries.size, "read"),
+    "poll": _row(events.poll, "read"),
+    "watch": _row(events.watch, "read"),
+    "log_ends": _row(events.log_ends, "read"),
+    "create_cache": _row(admin.create_cache, "admin", repeatable=False),
+    "describe_cache": _row(admin.describe_cache, "read"),
+    "alter_cache": _row(admin.alter_cache, "admin"),
+    "drop_cache": _row(admin.drop_cache, "admin", repeatable=False),
+    "list_caches": _row(admin.list_caches, "read"),
+    "status": _row(admin.status, "read"),
+    "list_segments": _row(admin.list_segments, "read"),
+    "run_retention": _row(admin.run_retention, "admin"),
+    "check_data": _row(admin.check_data, "admin"),
+}

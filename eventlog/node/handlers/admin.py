@@ -1,0 +1,134 @@
+"""Requests of operators: caches, status, segments, retention, checks."""
+
+from typing import TYPE_CHECKING
+
+from eventlog.control.records import CacheOptions
+from eventlog.errors import BadMessage
+from eventlog.node.caches import CacheState
+from eventlog.transport.exchange import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+_FORMATS = {pb.JSON: "json", pb.BYTES: "bytes", pb.AVRO: "avro"}
+_NUMBERS = {name: number for number, name in _FORMATS.items()}
+
+
+def ping(_: "Node", exchange: Exchange) -> None:
+    """Answer."""
+    message = Message()
+    message.done.SetInParent()
+    exchange.answer(message)
+
+
+def given_options(options: pb.CacheOptions) -> dict[str, object]:
+    """Return the options that a request names, as keyword arguments of CacheOptions."""
+    given: dict[str, object] = {field.name: value for field, value in options.ListFields()}
+    if "format" in given:
+        if options.format not in _FORMATS:
+            raise BadMessage(why=f"cache format {options.format} is unknown")
+        given["format"] = _FORMATS[options.format]
+    return given
+
+
+def describe(cache: CacheState) -> pb.CacheDescription:
+    """Return a cache as the wire shows it, every option set."""
+    found = pb.CacheDescription(name=cache.name, id=cache.cache_id, from_id=cache.from_id)
+    for name in CacheOptions.__struct_fields__:
+        value = getattr(cache.options, name)
+        setattr(found.options, name, _NUMBERS[value] if name == "format" else "" if value is None else value)
+    return found
+
+
+async def create_cache(node: "Node", exchange: Exchange) -> None:
+    """Create a cache, or with `use_existing` answer with the one of that name."""
+    request = exchange.message.create_cache
+    cache, created = await node.create_cache(request.name, given_options(request.options), use_existing=request.use_existing)
+    message = Message()
+    message.cache_answer.cache.CopyFrom(describe(cache))
+    message.cache_answer.created = created
+    exchange.answer(message)
+
+
+def describe_cache(node: "Node", exchange: Exchange) -> None:
+    """Answer with a cache's options."""
+    message = Message()
+    message.cache_answer.cache.CopyFrom(describe(node.caches.named(exchange.message.describe_cache.name)))
+    exchange.answer(message)
+
+
+async def alter_cache(node: "Node", exchange: Exchange) -> None:
+    """Change the options that the request names."""
+    request = exchange.message.alter_cache
+    cache = await node.alter_cache(request.name, given_options(request.options))
+    message = Message()
+    message.cache_answer.cache.CopyFrom(describe(cache))
+    exchange.answer(message)
+
+
+async def drop_cache(node: "Node", exchange: Exchange) -> None:
+    """Drop a cache with all its events."""
+    await node.drop_cache(exchange.message.drop_cache.name)
+    message = Message()
+    message.done.SetInParent()
+    exchange.answer(message)
+
+
+def list_caches(node: "Node", exchange: Exchange) -> None:
+    """Answer with all caches, by name."""
+    message = Message()
+    message.list_caches_answer.SetInParent()
+    for cache in sorted(node.caches, key=lambda cache: cache.name):
+        message.list_caches_answer.caches.append(describe(cache))
+    exchange.answer(message)
+
+
+def status(node: "Node", exchange: Exchange) -> None:
+    """Answer with the health of the cluster as this node sees it."""
+    message = Message()
+    message.status_answer.CopyFrom(node.status())
+    exchange.answer(message)
+
+
+async def list_segments(node: "Node", exchange: Exchange) -> None:
+    """Answer with every segment, for one cache or all."""
+    name = exchange.message.list_segments.cache
+    caches = [node.caches.named(name)] if name else list(node.caches)
+    message = Message()
+    answer = message.list_segments_answer
+    figures = await node.segment_figures(caches)
+    for segment in range(node.segments):
+        kept = sum(int(cache.next_offsets[segment] - cache.trimmed_offsets[segment] - 1) for cache in caches)
+        first_id, nbytes = figures[segment]
+        answer.segments.append(
+            pb.SegmentDescription(
+                segment=segment,
+                primary=node.name,
+                owners=[node.name],
+                in_sync=[node.name],
+                epoch=int(node.core.epochs[segment]),
+                first_id=first_id,
+                last_id=int(node.core.ends[segment]),
+                high_watermark=int(node.core.watermark[segment]),
+                events=kept,
+                bytes=nbytes,
+            )
+        )
+    exchange.answer(message)
+
+
+async def run_retention(node: "Node", exchange: Exchange) -> None:
+    """Apply a cache's retention now, or say what it would remove."""
+    request = exchange.message.run_retention
+    message = Message()
+    message.run_retention_answer.CopyFrom(await node.run_retention(node.caches.named(request.cache), dry_run=request.dry_run))
+    exchange.answer(message)
+
+
+async def check_data(node: "Node", exchange: Exchange) -> None:
+    """Read everything stored and say what is damaged."""
+    message = Message()
+    message.check_data_answer.CopyFrom(await node.check_data())
+    exchange.answer(message)

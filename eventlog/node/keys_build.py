@@ -1,0 +1,45 @@
+"""Building the key table of a cache from its state, beside the writes: what they change meanwhile is noted and applied at the end."""
+
+import asyncio
+
+import numpy as np
+
+from eventlog.hashing import hash_keys
+from eventlog.interceptor.existence import update_table
+from eventlog.interceptor.key_table import KeyTable
+from eventlog.node.caches import CacheState
+from eventlog.segment.keys import TAG_ENTRY, entry_prefix, tag_range
+from eventlog.segment.port import Store
+
+_PAGE = 4_000
+
+
+async def build_key_table(store: Store, cache: CacheState, *, keys_max: int) -> None:
+    """Give the cache a key table; a cache with more than `keys_max` entries goes on without one."""
+    if int(cache.live.sum()) > keys_max:
+        return
+    cache.building = []
+    hashes = await asyncio.to_thread(_scan, store, cache)
+    table = KeyTable(len(hashes))
+    table.add(hashes)
+    for changed, kinds, rows in cache.building:
+        update_table(table, hashes=changed, kinds=kinds, rows=rows)
+    cache.building = None
+    cache.keys = table
+
+
+def _scan(store: Store, cache: CacheState) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    """Return the hashes of all keys in the state, each once."""
+    found: list[np.ndarray[tuple[int], np.dtype[np.uint64]]] = [np.zeros(0, np.uint64)]
+    for segment in range(cache.segments):
+        if cache.dropped:
+            break
+        lower, upper = tag_range(segment, cache.cache_id, TAG_ENTRY)
+        size = len(entry_prefix(segment, cache.cache_id))
+        while True:
+            page = store.read_state(lower, upper, limit=_PAGE)
+            found.append(np.array(hash_keys([key[size:] for key, _ in page]), np.uint64))
+            if len(page) < _PAGE:
+                break
+            lower = page[-1][0] + b"\0"
+    return np.unique(np.concatenate(found))

@@ -1,0 +1,170 @@
+"""A node put together: what its handlers and its periodic work reach for. How it starts stands in `start.py`."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog.batch.build import WriteFrame
+from eventlog.batch.check import read_table
+from eventlog.consume.groups import CommittedGroup
+from eventlog.consume.steps import StepIndex
+from eventlog.consume.watermark import LowWatermark, Promises, hear_own
+from eventlog.errors import EventLogError, Stopping
+from eventlog.ids import EPOCH_MS, FlakeClock
+from eventlog.node.caches import Caches, CacheState
+from eventlog.node.config import NodeConfig
+from eventlog.node.disk import DiskWatch
+from eventlog.node.entries import EntryReader
+from eventlog.node.groups import Pending, WriteResult
+from eventlog.node.overlay import Overlay
+from eventlog.node.storage import StorageThread
+from eventlog.node.tail import Tail
+from eventlog.node.writer import Ints, Writer, WriterHooks
+from eventlog.replication import PrimaryCore
+from eventlog.segment.port import Store
+from eventlog.transport.exchange import Exchange
+
+log = logging.getLogger("eventlog.node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What a start has opened and recovered, ready to be served from."""
+
+    config: NodeConfig
+    cluster: str
+    name: str
+    store: Store
+    clock: FlakeClock
+    core: PrimaryCore
+    caches: Caches
+    steps: StepIndex
+    promises: Promises
+    low: LowWatermark
+
+
+class Node:
+    """The parts of a running node. Attributes are what handlers use; everything happens on one event loop."""
+
+    def __init__(self, opened: Opened, *, on_fatal: Callable[[EventLogError], None]) -> None:
+        self.config = opened.config
+        self.cluster = opened.cluster
+        self.name = opened.name
+        self.store = opened.store
+        self.clock = opened.clock
+        self.core = opened.core
+        self.caches = opened.caches
+        self.steps = opened.steps
+        self.promises = opened.promises
+        self.low = opened.low
+        self.segments = opened.store.segments
+        self.overlay = Overlay()
+        self.tail = Tail()
+        self.disk = DiskWatch(opened.store, reserve_bytes=opened.config.disk_reserve_bytes)
+        self.storage = StorageThread(on_fenced=on_fatal)
+        self.entries = EntryReader(opened.store, self.overlay)
+        self.writer = Writer(
+            store=opened.store,
+            storage=self.storage,
+            core=opened.core,
+            clock=opened.clock,
+            overlay=self.overlay,
+            hooks=WriterHooks(steps=self.steps.add, stamped=self._stamped, committed=self._committed, visible=self._visible),
+        )
+        self.is_stopping = False
+        self._on_fatal = on_fatal
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # ------------------------------------------------------------ requests
+
+    def now_2020(self) -> int:
+        """Return physical time in milliseconds since 2020, by which lifespans end."""
+        return self.clock.physical_ms() - EPOCH_MS
+
+    def check_writable(self) -> None:
+        """Raise where a write would be refused whatever it is."""
+        if self.is_stopping:
+            raise Stopping
+        self.disk.check()
+
+    def own(self, task: "asyncio.Task[Any]") -> None:
+        """Keep a task until it ends; an error that escapes it stops the node."""
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("task_failed name=%s error=%r", task.get_name(), error)
+            self._on_fatal(error if isinstance(error, EventLogError) else EventLogError(why=repr(error)))
+
+    async def end_tasks(self) -> None:
+        """Cancel every owned task and wait for it."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def write(self, cache: CacheState, frame: WriteFrame) -> WriteResult:
+        """Write a frame of the node's own making; raises what refused it whole."""
+        done: asyncio.Future[WriteResult] = asyncio.get_running_loop().create_future()
+
+        def finish(result: WriteResult | EventLogError) -> None:
+            if done.done():
+                return
+            if isinstance(result, EventLogError):
+                done.set_exception(result)
+            else:
+                done.set_result(result)
+
+        table, blocks = read_table(memoryview(b"".join(frame.buffers)), len(frame.table))
+        self.writer.submit(
+            Pending(cache=cache, table=table, blocks=blocks, producer=0, conditions=(), previous=False, internal=False, done=finish)
+        )
+        return await done
+
+    # ------------------------------------------------------------ what the writer tells
+
+    def _stamped(self, segments: Ints, first_id: int, last_id: int) -> None:
+        self.promises.begin(segments, first_id=first_id, last_id=last_id)
+
+    def _committed(self, segments: Ints, last_ids: Ints) -> None:
+        self.promises.commit(segments, last_ids)
+        self.promises.settle(segments, upto=int(last_ids[-1]))
+
+    def _visible(self, group: CommittedGroup) -> None:
+        self.tail.append(group)
+        self.close_up()
+
+    def close_up(self) -> int:
+        """Promise as much as the clock allows, hear it, and return the low watermark."""
+        hear_own(self.low, self.promises, self.clock.close_up())
+        return self.low.limit()
+
+
+def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
+    """Return what the server calls once a request: a plain handler runs at once, a coroutine in a task that the node owns."""
+    loop = asyncio.get_running_loop()
+    plain = {kind: handler.function for kind, handler in table.items() if not handler.is_async}
+
+    def dispatch(exchange: Exchange) -> None:
+        function = plain.get(exchange.kind)
+        if function is not None:
+            function(node, exchange)
+            return
+        node.own(loop.create_task(_run(node, table[exchange.kind].function, exchange), name=exchange.kind))
+
+    return dispatch
+
+
+async def _run(node: Node, function: Callable[..., Any], exchange: Exchange) -> None:
+    try:
+        await function(node, exchange)
+    except EventLogError as error:
+        exchange.fail(error)
+    except ValueError as error:  # a handler that meets nonsense in a request; the node lives on
+        log.exception("handler_failed kind=%s", exchange.kind)
+        exchange.fail(EventLogError(why=str(error)))

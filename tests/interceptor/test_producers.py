@@ -1,0 +1,173 @@
+"""Idempotent producers: first results again, gaps refused, the same table from the log alone."""
+
+import numpy as np
+import pytest
+
+from eventlog.batch.build import Columns, build_write
+from eventlog.batch.layout import ABSENT
+from eventlog.batch.stored import make_values
+from eventlog.batch.views import decode_value
+from eventlog.errors import CorruptData, ProducerUnknown, SequenceGap
+from eventlog.interceptor import INTERCEPTORS, CacheRules, Share, Submitted, admit, lay_out
+from eventlog.interceptor.key_table import KeyTable
+from eventlog.interceptor.producers import FrameResult, ProducerTable
+from eventlog.limits import PRODUCER_RESULTS_KEPT
+
+RULES = CacheRules(cache_id=3, name="c", state=True, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=4)
+PRODUCER = 77
+
+
+def share_of(frames: list[tuple[list[bytes], int]], *, kind: int = 0, table: KeyTable | None = None) -> tuple[Share, list[int]]:
+    """Return a share of frames (keys, sequence of every block) of one producer, and the bounds of the frames."""
+    bodies = []
+    for keys, sequence in frames:
+        columns = Columns(kinds=np.full(len(keys), kind, np.uint8), keys=keys, values=[b"v" if kind == 0 else b""] * len(keys))
+        frame = build_write(columns, segments=4)
+        frame.table["sequence"] = sequence
+        bodies.append(frame)
+    tables = np.concatenate([frame.table for frame in bodies])
+    submitted = Submitted(
+        data=np.frombuffer(b"".join(frame.blocks for frame in bodies), np.uint8),
+        segments=tables["segment"].astype(np.int64),
+        lengths=tables["length"].astype(np.int64),
+        counts=tables["count"].astype(np.int64),
+        producers=np.full(len(tables), PRODUCER, np.uint64),
+        sequences=tables["sequence"].astype(np.int64),
+    )
+    bounds = [0, *np.cumsum([len(frame.table) for frame in bodies]).tolist()]
+    return admit(submitted, rules=RULES, table=table if table is not None else KeyTable()), bounds
+
+
+def log(table: ProducerTable, share: Share, bounds: list[int], base: int) -> list[tuple[int, bytes]]:
+    """Run the share through to stored values, record it, and return (segment, value)."""
+    for intercept in INTERCEPTORS:
+        intercept(share)
+    stamped = lay_out(share)
+    values = make_values(
+        stamped.sections, base=base, epochs=np.ones(4, np.uint32), next_offsets=np.zeros(4, np.int64), seeds=_seeds()
+    )
+    ids = values.ids(stamped.rank)
+    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(share.blocks.counts)))
+    for low, high in zip(bounds, bounds[1:], strict=False):
+        rows = slice(int(starts[low]), int(starts[high]))
+        table.record(
+            PRODUCER,
+            FrameResult(
+                segments=share.submitted.segments[low:high],
+                sequences=share.submitted.sequences[low:high],
+                starts=starts[low : high + 1] - starts[low],
+                ids=ids[rows],
+                kinds=share.kinds[rows],
+            ),
+            last_ids=np.full(high - low, values.last_id),
+        )
+    return list(zip(values.segments.tolist(), values.data, strict=True))
+
+
+def _seeds() -> list[int]:
+    from eventlog.batch.layout import place_seed  # noqa: PLC0415 -- one use
+
+    return [place_seed(segment, 3) for segment in range(4)]
+
+
+def first_result() -> tuple[ProducerTable, np.ndarray, list[tuple[int, bytes]]]:
+    table = ProducerTable(4)
+    share, bounds = share_of([([b"a", b"b", b"c"], 0)])
+    assert not table.sort_out(share, bounds).answered
+    values = log(table, share, bounds, 1 << 40)
+    return table, share.submitted.segments, values
+
+
+def test_a_repeated_frame_is_answered_with_its_first_ids_and_not_written():
+    table, _, values = first_result()
+    share, bounds = share_of([([b"a", b"b", b"c"], 0)])
+    verdict = table.sort_out(share, bounds)
+    assert not share.live.any()
+    assert not share.refusals
+    known = {id_ for ids, _ in verdict.answered.values() for id_ in ids.tolist()}
+    assert known == {id_ for segment, data in values for id_ in decode_value(segment, 3, data).ids.tolist()}
+
+
+def test_a_gap_is_refused_and_the_next_block_is_not():
+    table, segments, _ = first_result()
+    share, bounds = share_of([([b"a", b"b", b"c"], 2)])
+    table.sort_out(share, bounds)
+    assert {type(error) for error in share.refusals.values()} == {SequenceGap}
+    share, bounds = share_of([([b"a", b"b", b"c"], 1)])
+    table.sort_out(share, bounds)
+    assert share.live.all()
+    assert len(segments) == len(share.live)
+
+
+def test_who_was_forgotten_is_told_so():
+    share, bounds = share_of([([b"a"], 5)])
+    ProducerTable(4).sort_out(share, bounds)
+    assert isinstance(share.refusals[0], ProducerUnknown)
+
+
+def test_a_frame_sent_twice_within_one_group_waits_for_its_own_first_copy():
+    table = ProducerTable(4)
+    share, bounds = share_of([([b"a"], 0), ([b"a"], 0)])
+    verdict = table.sort_out(share, bounds)
+    assert verdict.deferred == {1}
+    assert share.live.tolist() == [True, False]
+
+
+def test_older_results_than_are_kept_are_gaps():
+    table = ProducerTable(4)
+    for sequence in range(PRODUCER_RESULTS_KEPT + 3):
+        share, bounds = share_of([([b"a"], sequence)])
+        table.sort_out(share, bounds)
+        log(table, share, bounds, (sequence + 1) << 40)
+    share, bounds = share_of([([b"a"], 3)])
+    assert list(table.sort_out(share, bounds).answered) == [0]
+    share, bounds = share_of([([b"a"], 2)])
+    assert not table.sort_out(share, bounds).answered
+    assert isinstance(share.refusals[0], SequenceGap)
+
+
+def test_the_log_alone_gives_the_same_answers():
+    _, _, values = first_result()
+    learned = ProducerTable(4)
+    for segment, data in values:
+        learned.learn(decode_value(segment, 3, data))
+    share, bounds = share_of([([b"a", b"b", b"c"], 0)])
+    verdict = learned.sort_out(share, bounds)
+    assert len(verdict.answered) == len(share.live)
+
+
+def test_a_removal_of_nothing_is_remembered_through_log_and_state():
+    table = ProducerTable(4)
+    share, bounds = share_of([([b"a"], 0)], kind=2)
+    table.sort_out(share, bounds)
+    values = log(table, share, bounds, 1 << 40)
+    assert decode_value(*(values[0][0], 3, values[0][1])).head.count == 0
+    learned = ProducerTable(4)
+    for segment, data in values:
+        learned.learn(decode_value(segment, 3, data))
+    loaded = ProducerTable(4)
+    loaded.load((segment, producer, data) for segment, producer, data in learned.take_dirty() if data is not None)
+    for known in (table, learned, loaded):
+        again, bounds = share_of([([b"a"], 0)], kind=2)
+        ids, kinds = known.sort_out(again, bounds).answered[0]
+        assert (ids.tolist(), kinds.tolist()) == ([0], [ABSENT])
+
+
+def test_what_was_stored_and_damaged_is_refused():
+    with pytest.raises(CorruptData):
+        ProducerTable(4).load([(0, 1, b"\xc1")])
+
+
+def test_the_longest_silent_are_forgotten(monkeypatch):
+    monkeypatch.setattr("eventlog.interceptor.producers.PRODUCERS_PER_SEGMENT_MAX", 2)
+    table = ProducerTable(4)
+    for producer in (1, 2, 3):
+        share, bounds = share_of([([b"a"], 0)])
+        object.__setattr__(share.submitted, "producers", np.full(1, producer, np.uint64))
+        table.sort_out(share, bounds)
+        frame = FrameResult(
+            segments=share.submitted.segments, sequences=np.zeros(1, np.int64), starts=np.array([0, 1]), ids=np.array([9]), kinds=np.zeros(1, np.uint8)
+        )
+        table.record(producer, frame, last_ids=np.array([producer << 40]))
+    assert len(table) == 2
+    assert (1, None) in {(producer, data) for _, producer, data in table.take_dirty()}

@@ -56,14 +56,14 @@ class Packed:
     @cached_property
     def bases(self) -> Ints:
         """Return the base id of each value."""
-        numbers: Ints = self.words.view("<i8")
-        return numbers[(self.starts >> 3) + 3]
+        found: Ints = self.words.view("<i8")[(self.starts >> 3) + 3]
+        return found
 
     @cached_property
     def counts(self) -> Ints:
         """Return the number of events of each value."""
-        words = self.words
-        return words[(self.starts >> 2) + 3].astype(np.int64)
+        found: Ints = self.words[(self.starts >> 2) + 3].astype(np.int64)
+        return found
 
     def take(self, rows: Ints) -> "Packed":
         """Return some of the values, uncopied where they are neighbours."""

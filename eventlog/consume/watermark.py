@@ -1,0 +1,138 @@
+"""How far a reader may see: what primaries promise about ids to come, and the limit that follows for some segments.
+
+A promise (w, [(segment, epoch, last id)]) says: no event of these segments with an id at or below w will be committed any more,
+and what is committed up to w ends with `last id`. A replica serves such a segment up to w once its committed prefix holds that
+last event. One node is no special case: it makes promises for the segments that it leads and hears them like those of others.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+_NONE = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Promise:
+    """Nothing with an id at or below `id` will be committed any more in `segments`; one number a segment in the arrays."""
+
+    id: int
+    segments: Ints
+    epochs: Ints
+    last_ids: Ints
+
+
+class Promises:
+    """The primary's side: which segments may be promised, and what is in flight in each.
+
+    Invariants: an event in flight has an id at or above `_first` of its segment; nothing is begun at or below `_made`.
+    """
+
+    def __init__(self, segments: int) -> None:
+        self._epochs = np.zeros(segments, np.int64)
+        self._leads = np.zeros(segments, bool)
+        self._last_ids = np.zeros(segments, np.int64)
+        self._first = np.full(segments, _NONE)
+        self._last = np.zeros(segments, np.int64)
+        self._made = 0
+
+    def lead(self, segments: Ints, *, epochs: Ints, last_ids: Ints) -> None:
+        """Promise for `segments` from now on: they are led and adopted under `epochs`; `last_ids` are their last committed events."""
+        self._leads[segments] = True
+        self._epochs[segments] = epochs
+        self._last_ids[segments] = last_ids
+        self._first[segments] = _NONE
+
+    def resign(self, segments: Ints) -> None:
+        """Promise nothing for `segments` any more."""
+        self._leads[segments] = False
+
+    def begin(self, segments: Ints | slice, *, first_id: int, last_id: int) -> None:
+        """Register events with ids in `[first_id, last_id]` as in flight in `segments`; in the same step as they are stamped."""
+        assert first_id > self._made, f"id {first_id} was stamped at or below the promise {self._made}"
+        self._first[segments] = np.minimum(self._first[segments], first_id)
+        self._last[segments] = last_id
+
+    def commit(self, segments: Ints | slice, last_ids: Ints | int) -> None:
+        """Note the last committed events of `segments`; `settle` follows in the same step."""
+        self._last_ids[segments] = last_ids
+
+    def settle(self, segments: Ints | slice, *, upto: int) -> None:
+        """Note that nothing with an id at or below `upto` is in flight in `segments` any more: committed, or given up for good."""
+        first = self._first[segments]
+        self._first[segments] = np.where(self._last[segments] <= upto, _NONE, np.where(first <= upto, upto + 1, first))
+
+    def make(self, now_id: int) -> list[Promise]:
+        """Return what can be promised when nothing at or below `now_id` will be stamped any more.
+
+        Two promises at most: one up to `now_id` for what has nothing in flight there, one below everything in flight for the rest.
+        """
+        busy = self._first <= now_id
+        free = self._leads & ~busy
+        found = [self._promise(now_id, np.flatnonzero(free))] if free.any() else []
+        busy &= self._leads
+        if busy.any():
+            found.append(self._promise(int(self._first[busy].min()) - 1, np.flatnonzero(busy)))
+        self._made = max([self._made, *(promise.id for promise in found)])
+        return found
+
+    def _promise(self, id_: int, segments: Ints) -> Promise:
+        return Promise(id=id_, segments=segments, epochs=self._epochs[segments], last_ids=self._last_ids[segments])
+
+
+class LowWatermark:
+    """The reader's side: promises heard and the committed prefix held, segment by segment, as one limit each.
+
+    Invariant: `limits` never falls; every event of a segment at or below its limit is committed and held here.
+    """
+
+    def __init__(self, segments: int) -> None:
+        self._closed = np.zeros(segments, np.int64)
+        self._epochs = np.zeros(segments, np.int64)
+        self._named = np.zeros(segments, np.int64)
+        self._held = np.zeros(segments, np.int64)
+        self.limits = np.zeros(segments, np.int64)
+
+    def hear(self, promise: Promise) -> None:
+        """Take a promise in, from whomever it comes; one of an earlier epoch adds nothing."""
+        of = promise.segments
+        newer = (promise.id > self._closed[of]) & (promise.epochs >= self._epochs[of])
+        if not newer.all():
+            of = of[newer]
+            self._named[of], self._epochs[of] = promise.last_ids[newer], promise.epochs[newer]
+        else:
+            self._named[of], self._epochs[of] = promise.last_ids, promise.epochs
+        self._closed[of] = promise.id
+        self._raise(of)
+
+    def hold(self, segments: Ints | slice, last_ids: Ints | int) -> None:
+        """Note that this node holds the committed prefix of `segments` up to `last_ids`."""
+        self._held[segments] = np.maximum(self._held[segments], last_ids)
+        self._raise(segments)
+
+    def _raise(self, of: Ints | slice) -> None:
+        """Move limits. Without the event that a promise names, a segment is served as far as its prefix reaches.
+
+        That much is safe without any promise: ids of a segment rise, so nothing comes below the end of a committed prefix.
+        """
+        closed, held = self._closed[of], self._held[of]
+        reach = np.where(held >= self._named[of], np.maximum(closed, held), held)
+        self.limits[of] = np.maximum(self.limits[of], reach)
+
+    def limit(self, asked: Ints | None = None) -> int:
+        """Return the id up to which a reader of `asked` (None: all segments) may see."""
+        return int((self.limits if asked is None else self.limits[asked]).min())
+
+    def holders(self, asked: Ints | None, *, below: int) -> Ints:
+        """Return the asked segments whose limit lies below the id `below`: they are why a reader stands still."""
+        found = np.flatnonzero(self.limits < below)
+        return found if asked is None else np.intersect1d(found, asked, assume_unique=True)
+
+
+def hear_own(low: LowWatermark, promises: Promises, now_id: int) -> None:
+    """Promise up to `now_id` and hear it at once: a primary holds the committed prefix of what it leads."""
+    for promise in promises.make(now_id):
+        low.hold(promise.segments, promise.last_ids)
+        low.hear(promise)

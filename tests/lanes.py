@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,28 +40,45 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One test of a lane; `result` is passed, failed or skipped."""
+
+    name: str
+    result: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of a lane. `why` says what went wrong, and is empty exactly where `failed` is 0."""
+
+    passed: int
+    failed: int
+    skipped: tuple[Case, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a lane. `skipped` holds (test, reason) pairs; `why` is empty where the lane passed."""
+    """A lane that has ended, its verdict and its whole output."""
 
     lane: Lane
     seconds: float
-    passed: int
-    failed: int
-    skipped: tuple[tuple[str, str], ...]
-    why: str
-    note: str
+    verdict: Verdict
+    output: str
 
 
 def lanes() -> dict[str, Lane]:
     """Return the lanes by name, the longest first."""
+    report = {name: f"--junitxml={LOGS / name}.xml" for name in ("process", "unit", "wheel")}
     tool = {name: str(BIN / name) for name in ("pytest", "ruff", "mypy", "lint-imports")}
     covered = ("--cov", "--cov-report=term")
     known = (
-        Lane(name="process", commands=((tool["pytest"], "-m", "process", _report("process")),), runs_tests=True),
-        Lane(name="unit", commands=((tool["pytest"], "-m", "not process", "-n", "2", *covered, _report("unit")),), runs_tests=True),
+        Lane(name="process", commands=((tool["pytest"], "-m", "process", report["process"]),), runs_tests=True),
+        Lane(name="unit", commands=((tool["pytest"], "-m", "not process", "-n", "2", *covered, report["unit"]),), runs_tests=True),
         Lane(
             name="wheel",
-            commands=((str(TOP / ".ci" / "wheel"), "-m", "not source and (smoke or not process)", "-n", "2", _report("wheel")),),
+            commands=((str(TOP / ".ci" / "wheel"), "-m", "not source and (smoke or not process)", "-n", "2", report["wheel"]),),
             runs_tests=True,
         ),
         Lane(name="types", commands=((tool["mypy"],),)),
@@ -88,16 +105,18 @@ def main(names: list[str]) -> int:
         for done in as_completed([pool.submit(run, known[name]) for name in names]):
             outcomes.append(done.result())
             show(outcomes[-1])
-    return conclude(outcomes)
+    return conclude({outcome.lane.name: outcome.verdict for outcome in outcomes}, is_root=os.geteuid() == 0)
 
 
 def run(lane: Lane) -> Outcome:
     """Run one lane to its end and judge it."""
     started = time.monotonic()
-    _report_path(lane.name).unlink(missing_ok=True)
-    with _log_path(lane.name).open("wb") as log:
-        why = "; ".join(filter(None, [_run_command(command, log) for command in lane.commands]))
-    return judge(lane, seconds=time.monotonic() - started, why=why)
+    report, log = LOGS / f"{lane.name}.xml", LOGS / f"{lane.name}.log"
+    report.unlink(missing_ok=True)
+    with log.open("wb") as out:
+        why = "; ".join(filter(None, [_run_command(command, out) for command in lane.commands]))
+    verdict = judge(lane, cases=read_report(report), why=why, in_ci=bool(os.environ.get("CI")))
+    return Outcome(lane=lane, seconds=time.monotonic() - started, verdict=verdict, output=log.read_text(errors="replace"))
 
 
 def _run_command(command: tuple[str, ...], log: IO[bytes]) -> str:
@@ -122,83 +141,64 @@ def _environment() -> dict[str, str]:
     return kept | {"NO_COLOR": "1", "COLUMNS": "140"}
 
 
-def judge(lane: Lane, *, seconds: float, why: str) -> Outcome:
+def judge(lane: Lane, *, cases: list[Case], why: str, in_ci: bool) -> Verdict:
     """Turn what a lane left behind into counts; a lane of tests without a test, and in CI any skip, is a failure."""
     if not lane.runs_tests:
-        return Outcome(lane=lane, seconds=seconds, passed=int(not why), failed=int(bool(why)), skipped=(), why=why, note="")
-    cases = list(_cases(_report_path(lane.name)))
-    failed = sum(1 for _, kind, _ in cases if kind == "failed")
-    skipped = tuple((name, reason) for name, kind, reason in cases if kind == "skipped")
-    passed = len(cases) - failed - len(skipped)
-    refused = [name for name, reason in skipped if not reason.startswith(UNTRIED)] if os.environ.get("CI") else []
+        return Verdict(passed=int(not why), failed=int(bool(why)), skipped=(), why=why)
+    counts = Counter(case.result for case in cases)
+    skipped = tuple(case for case in cases if case.result == "skipped")
+    refused = [case for case in skipped if not case.reason.startswith(UNTRIED)] if in_ci else []
     if not cases:
         why = why or "no test was collected"
     elif refused:
         why = why or f"{len(refused)} skipped, which CI does not allow"
     # A lane that broke outside its tests must not end with "0 failed".
-    failed = max(failed + len(refused), int(bool(why)))
-    note = f"{passed} tests" + _coverage(lane)
-    return Outcome(lane=lane, seconds=seconds, passed=passed, failed=failed, skipped=skipped, why=why, note=note)
+    failed = max(counts["failed"] + len(refused), int(bool(why)))
+    return Verdict(passed=counts["passed"], failed=failed, skipped=skipped, why=why or ("tests failed" if failed else ""))
 
 
-def _cases(report: Path) -> Iterator[tuple[str, str, str]]:
+def read_report(report: Path) -> list[Case]:
+    """Return the tests of a JUnit report, none where there is no report."""
     if not report.exists():
-        return
-    for case in ET.parse(report).getroot().iter("testcase"):
-        name = f"{case.get('classname')}::{case.get('name')}"
-        skip = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
-            yield name, "failed", ""
-        elif skip is not None:
-            yield name, "skipped", skip.get("message") or "no reason given"
-        else:
-            yield name, "passed", ""
+        return []
+    return [_case(element) for element in ET.parse(report).getroot().iter("testcase")]
 
 
-def _coverage(lane: Lane) -> str:
-    total = re.search(r"^TOTAL\s.*\s(\d+)%$", _log_path(lane.name).read_text(errors="replace"), re.MULTILINE)
+def _case(element: ET.Element) -> Case:
+    name = f"{element.get('classname')}::{element.get('name')}"
+    if element.find("failure") is not None or element.find("error") is not None:
+        return Case(name=name, result="failed")
+    skip = element.find("skipped")
+    if skip is not None:
+        return Case(name=name, result="skipped", reason=skip.get("message") or "no reason given")
+    return Case(name=name, result="passed")
+
+
+def _coverage(log: str) -> str:
+    total = re.search(r"^TOTAL\s.*\s(\d+)%$", log, re.MULTILINE)
     return f", coverage {total[1]} %" if total else ""
 
 
 def show(outcome: Outcome) -> None:
     """Print one line for a lane, and its whole output where it failed."""
-    verdict = "FAILED" if outcome.why else "ok"
-    print(f"  {outcome.lane.name:<10} {verdict:<7} {outcome.seconds:6.1f} s  {outcome.note}", flush=True)
-    if outcome.why:
-        print(f"---- {outcome.lane.name}: {outcome.why}; its output:", flush=True)
-        print(_log_path(outcome.lane.name).read_text(errors="replace"), end="", flush=True)
-        print(f"---- end of {outcome.lane.name}", flush=True)
+    name, verdict = outcome.lane.name, outcome.verdict
+    note = f"{verdict.passed} tests{_coverage(outcome.output)}" if outcome.lane.runs_tests else ""
+    print(f"  {name:<10} {'FAILED' if verdict.failed else 'ok':<7} {outcome.seconds:6.1f} s  {note}".rstrip(), flush=True)
+    if verdict.failed:
+        print(f"---- {name}: {verdict.why}; its output:\n{outcome.output}\n---- end of {name}", flush=True)
 
 
-def conclude(outcomes: list[Outcome]) -> int:
+def conclude(verdicts: dict[str, Verdict], *, is_root: bool) -> int:
     """Print what was skipped and what was left untried, then the counts; return the exit code."""
-    for outcome in outcomes:
-        for name, reason in outcome.skipped:
-            if not reason.startswith(UNTRIED):
-                print(f"skipped in {outcome.lane.name}: {name}: {reason}")
-    print(_who_ran([skip for outcome in outcomes for skip in outcome.skipped]))
-    passed, failed = sum(outcome.passed for outcome in outcomes), sum(outcome.failed for outcome in outcomes)
-    skipped = sum(len(outcome.skipped) for outcome in outcomes)
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""), flush=True)
+    skipped = [(lane, case) for lane, verdict in verdicts.items() for case in verdict.skipped]
+    for lane, case in skipped:
+        if not case.reason.startswith(UNTRIED):
+            print(f"skipped in {lane}: {case.name}: {case.reason}")
+    untried = {f"{case.name} ({case.reason.removeprefix(UNTRIED)})" for _, case in skipped if case.reason.startswith(UNTRIED)}
+    print(f"ran {'as root' if is_root else 'without root'}; left untried because of it: {', '.join(sorted(untried)) or 'nothing'}")
+    passed, failed = (sum(getattr(verdict, name) for verdict in verdicts.values()) for name in ("passed", "failed"))
+    print(f"{passed} passed, {failed} failed" + (f", {len(skipped)} skipped" if skipped else ""), flush=True)
     return int(failed > 0)
-
-
-def _who_ran(skipped: list[tuple[str, str]]) -> str:
-    untried = {f"{name} ({reason.removeprefix(UNTRIED)})" for name, reason in skipped if reason.startswith(UNTRIED)}
-    who = "as root" if os.geteuid() == 0 else "without root"
-    return f"ran {who}; left untried because of it: {', '.join(sorted(untried)) or 'nothing'}"
-
-
-def _log_path(name: str) -> Path:
-    return LOGS / f"{name}.log"
-
-
-def _report_path(name: str) -> Path:
-    return LOGS / f"{name}.xml"
-
-
-def _report(name: str) -> str:
-    return f"--junitxml={_report_path(name)}"
 
 
 def _stop(_number: int, _frame: object) -> None:

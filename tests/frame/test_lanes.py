@@ -1,0 +1,145 @@
+"""The lane runner: nothing that did not run, or that ran nothing, may look as if it had passed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.lanes import UNTRIED, Case, Lane, Verdict, conclude, judge, main, read_report
+
+TOP = Path(__file__).resolve().parents[2]
+TESTS = Lane(name="unit", commands=(), runs_tests=True)
+TOOL = Lane(name="lint", commands=())
+PASSED = Case(name="a::test_one", result="passed")
+SKIPPED = Case(name="a::test_two", result="skipped", reason="no such machine")
+ROOT_ONLY = Case(name="a::test_three", result="skipped", reason=f"{UNTRIED}mounts a disk")
+FAILED = Case(name="a::test_four", result="failed")
+
+SAMPLE = """
+import pytest
+def test_passes(): pass
+def test_fails(): assert False
+@pytest.mark.skip(reason="not today")
+def test_is_skipped(): pass
+@pytest.fixture
+def broken(): raise OSError("no disk")
+def test_has_no_fixture(broken): pass
+@pytest.mark.xfail
+def test_is_expected_to_fail(): assert False
+"""
+
+
+def pytest_report(folder: Path, *options: str) -> list[Case]:
+    report = folder / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options]
+    subprocess.run(command, cwd=folder, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    return read_report(report)
+
+
+def test_a_tool_counts_as_one() -> None:
+    assert judge(TOOL, cases=[], why="", in_ci=True) == Verdict(passed=1, failed=0, skipped=(), why="")
+    assert judge(TOOL, cases=[], why="ruff exited with 1", in_ci=True) == Verdict(passed=0, failed=1, skipped=(), why="ruff exited with 1")
+
+
+def test_a_lane_without_a_test_fails_although_its_command_passed() -> None:
+    assert judge(TESTS, cases=[], why="", in_ci=False) == Verdict(passed=0, failed=1, skipped=(), why="no test was collected")
+
+
+def test_a_lane_that_broke_outside_its_tests_fails_although_they_passed() -> None:
+    assert judge(TESTS, cases=[PASSED], why="pytest exited with 3", in_ci=False).failed == 1
+
+
+def test_a_failed_test_fails_the_lane_whatever_the_command_said() -> None:
+    verdict = judge(TESTS, cases=[PASSED, FAILED], why="", in_ci=False)
+    assert (verdict.passed, verdict.failed) == (1, 1)
+    assert verdict.why
+
+
+def test_a_skip_fails_in_ci_only() -> None:
+    assert judge(TESTS, cases=[PASSED, SKIPPED], why="", in_ci=False) == Verdict(passed=1, failed=0, skipped=(SKIPPED,), why="")
+    assert judge(TESTS, cases=[PASSED, SKIPPED], why="", in_ci=True).failed == 1
+
+
+def test_what_only_root_can_try_does_not_fail_in_ci() -> None:
+    assert judge(TESTS, cases=[PASSED, ROOT_ONLY], why="", in_ci=True) == Verdict(passed=1, failed=0, skipped=(ROOT_ONLY,), why="")
+
+
+def test_the_last_line_has_the_counts_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    verdicts = {
+        "unit": judge(TESTS, cases=[PASSED, SKIPPED, ROOT_ONLY], why="", in_ci=False),
+        "lint": judge(TOOL, cases=[], why="", in_ci=False),
+    }
+    assert conclude(verdicts, is_root=False) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "skipped in unit: a::test_two: no such machine",
+        "ran without root; left untried because of it: a::test_three (mounts a disk)",
+        "2 passed, 0 failed, 2 skipped",
+    ]
+
+
+def test_one_failure_makes_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert conclude({"unit": judge(TESTS, cases=[PASSED, FAILED], why="", in_ci=False)}, is_root=True) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed"
+
+
+def test_an_unknown_lane_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["unit", "unti"]) == 2
+    assert "process unit wheel types lint contracts" in capsys.readouterr().err
+
+
+def test_a_report_of_pytest_is_read_with_reasons(tmp_path: Path) -> None:
+    (tmp_path / "test_sample.py").write_text(SAMPLE)
+    cases = {case.name.removeprefix("test_sample::"): (case.result, case.reason) for case in pytest_report(tmp_path)}
+    assert cases == {
+        "test_passes": ("passed", ""),
+        "test_fails": ("failed", ""),
+        "test_is_skipped": ("skipped", "not today"),
+        "test_has_no_fixture": ("failed", ""),
+        "test_is_expected_to_fail": ("skipped", "no reason given"),
+    }
+
+
+def test_a_module_that_cannot_be_imported_counts_as_failed(tmp_path: Path) -> None:
+    (tmp_path / "test_sample.py").write_text("import nothing_of_that_name")
+    assert [case.result for case in pytest_report(tmp_path)] == ["failed"]
+
+
+def test_a_report_that_was_never_written_holds_no_test(tmp_path: Path) -> None:
+    assert read_report(tmp_path / "absent.xml") == []
+
+
+@pytest.fixture
+def small_tree(tmp_path: Path) -> Path:
+    """A tree with our conftest.py and settings, and nothing else."""
+    (tmp_path / "tests" / "process").mkdir(parents=True)
+    shutil.copy(TOP / "pyproject.toml", tmp_path)
+    for name in ("__init__.py", "conftest.py", "lanes.py"):
+        shutil.copy(TOP / "tests" / name, tmp_path / "tests")
+    return tmp_path
+
+
+def test_what_needs_root_or_must_not_be_root_is_left_untried_with_its_reason(small_tree: Path) -> None:
+    (small_tree / "tests" / "test_rights.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.needs_root('mounts a disk')\ndef test_root(): pass\n"
+        "@pytest.mark.needs_user('root may write everywhere')\ndef test_user(): pass\n"
+    )
+    left, tried, reason = ("user", "root", "root may write everywhere") if os.geteuid() == 0 else ("root", "user", "mounts a disk")
+    cases = {case.name.rpartition("_")[2]: case for case in pytest_report(small_tree)}
+    assert cases[left].reason == UNTRIED + reason
+    assert cases[tried].result == "passed"
+
+
+def test_the_folder_of_process_tests_gives_the_mark(small_tree: Path) -> None:
+    (small_tree / "tests" / "process" / "test_far.py").write_text("def test_far(): pass")
+    (small_tree / "tests" / "test_near.py").write_text("def test_near(): pass")
+    assert [case.name.rpartition(":")[2] for case in pytest_report(small_tree, "-m", "process")] == ["test_far"]
+    assert [case.name.rpartition(":")[2] for case in pytest_report(small_tree, "-m", "not process")] == ["test_near"]
+
+
+def test_a_warning_fails_a_test(small_tree: Path) -> None:
+    (small_tree / "tests" / "test_warns.py").write_text("import warnings\ndef test_warns(): warnings.warn('old', DeprecationWarning)")
+    assert [case.result for case in pytest_report(small_tree)] == ["failed"]

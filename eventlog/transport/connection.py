@@ -37,7 +37,6 @@ class Connection(Link):
         self._timeouts = Timeouts(session.outgoing)
         self._timer: asyncio.TimerHandle | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
-            Incoming: self._on_incoming,
             Answered: self._on_answered,
             Item: self._on_item,
             Failed: self._on_failed,
@@ -111,10 +110,13 @@ class Connection(Link):
     # ------------------------------------------------------------ events of the session
 
     def handle(self, event: Event) -> None:
-        self._handlers[type(event)](event)
+        if type(event) is Incoming:
+            self._on_incoming(event)
+        else:
+            self._handlers[type(event)](event)
 
     def _on_incoming(self, incoming: Incoming) -> None:
-        self.budget.take(incoming.size + REQUEST_WEIGHT_BYTES)
+        self.budget.used += incoming.size + REQUEST_WEIGHT_BYTES
         exchange = incoming.token = Exchange(self, incoming)
         try:
             self._dispatch(exchange)
@@ -172,8 +174,7 @@ class Connection(Link):
         for incoming in list(self.session.incoming.values()):
             exchange = incoming.token
             if incoming.credit is not None and exchange is not None:
-                exchange.fail(error)
-                exchange.wake(has_ended=True)
+                exchange.cut(error)
 
     def on_lost(self, error: EventLogError, outgoing: list[Outgoing], incoming: list[Incoming]) -> None:
         if self._timer is not None:

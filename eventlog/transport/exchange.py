@@ -23,7 +23,7 @@ class Exchange:
     `on_end`, if set, is called once when nobody waits for more: the reader of the stream ended it, or the connection is gone.
     """
 
-    __slots__ = ("_incoming", "_waiter", "body", "connection", "kind", "message", "on_end")
+    __slots__ = ("_incoming", "_is_cut", "_waiter", "body", "connection", "kind", "message", "on_end")
 
     def __init__(self, connection: "Connection", incoming: Incoming) -> None:
         self.connection = connection
@@ -32,6 +32,7 @@ class Exchange:
         self.body = incoming.body
         self.on_end: Callable[[], None] | None = None
         self._incoming = incoming
+        self._is_cut = False
         self._waiter: asyncio.Future[None] | None = None
 
     @property
@@ -72,15 +73,15 @@ class Exchange:
         connection, incoming = self.connection, self._incoming
         if connection.is_closed:
             return
-        frame = connection.session.answer(incoming, message, buffers)
-        connection.write_frame(frame)
-        self._release()
+        connection.write_frame(connection.session.answer(incoming, message, buffers))
+        incoming.token = None  # no cycle for the collector to find
+        connection.release(incoming.size + REQUEST_WEIGHT_BYTES)
         if incoming.kind == "hello":
             connection.on_welcomed(message)
 
     def fail(self, error: EventLogError) -> None:
         """Refuse the request; a stream is ended with it."""
-        if self.connection.is_closed:
+        if self.connection.is_closed or self._is_cut:
             return
         frame = self.connection.session.fail(self._incoming, error)
         self.connection.write(frame)
@@ -90,13 +91,13 @@ class Exchange:
         """Wait until the reader takes a further item.
 
         Raises:
-            ClientClosed: the reader ended the stream. `stream_end` is still due.
+            ClientClosed: the reader ended the stream, or we are stopping. `stream_end` is still due, and harmless if not.
             ConnectionLost: the connection is gone.
         """
         credit = self._incoming.credit
         assert credit is not None, "credit is a stream's"
         while True:
-            if self._incoming.phase is Phase.OVER:
+            if self.connection.is_closed:
                 raise self.connection.lost()
             if self._incoming.phase is not Phase.STREAMING:
                 raise ClientClosed(what="stream")
@@ -110,7 +111,7 @@ class Exchange:
 
     def stream_send(self, message: Message | bytes, *buffers: object) -> int:
         """Send one item; return the bytes it took of the credit. Raises TooLarge."""
-        if self.connection.is_closed:
+        if self.connection.is_closed or self._is_cut:
             return 0
         frame = self.connection.session.item(self._incoming, message, buffers)
         self.connection.write_frame(frame)
@@ -118,11 +119,17 @@ class Exchange:
 
     def stream_end(self) -> None:
         """End the stream."""
-        if self.connection.is_closed:
+        if self.connection.is_closed or self._is_cut:
             return
         frame = self.connection.session.end(self._incoming)
         self.connection.write(frame)
         self._release()
+
+    def cut(self, error: EventLogError) -> None:
+        """Refuse the request on behalf of whoever works on it, who may go on as if nothing had happened."""
+        self.fail(error)
+        self._is_cut = True
+        self.wake(has_ended=True)
 
     def wake(self, *, has_ended: bool = False) -> None:
         """Called by the connection: there is credit again, or nobody waits for more."""
@@ -134,5 +141,5 @@ class Exchange:
             on_end()
 
     def _release(self) -> None:
-        self._incoming.token = None  # no cycle for the collector to find
+        self._incoming.token = None
         self.connection.release(self._incoming.size + REQUEST_WEIGHT_BYTES)

@@ -9,9 +9,9 @@ import logging
 import socket
 from typing import Final, cast
 
-from eventlog.errors import ConnectionLost, EventLogError, Overloaded, PeerViolation
+from eventlog.errors import ConnectionLost, EventLogError, PeerViolation
 from eventlog.limits import KIB
-from eventlog.wire.exchanges import Event, Incoming, Outgoing, Stage
+from eventlog.wire.exchanges import Event, Incoming, Outgoing
 from eventlog.wire.flow import ByteBudget
 from eventlog.wire.frames import Buffers
 from eventlog.wire.reader import Reader
@@ -34,6 +34,7 @@ class Link(asyncio.BufferedProtocol):
     def __init__(self, session: Session, reader: Reader, budget: ByteBudget) -> None:
         self.session = session
         self.peer = ""
+        self.is_closed = True  # nothing goes out: not yet, or not any more
         self.is_reading = True
         self.is_heard = False  # something came; whoever watches for idleness sets it back
         self.budget = budget
@@ -63,11 +64,6 @@ class Link(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     # ------------------------------------------------------------ state
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing goes out any more."""
-        return self._transport is None or self.session.stage is Stage.CLOSED
 
     @property
     def is_between_frames(self) -> bool:
@@ -107,6 +103,8 @@ class Link(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
         self.peer = _name_of(transport)
+        self.is_closed = False
+        self.budget.open()
         _keep_alive(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # asyncio's signature
@@ -135,6 +133,7 @@ class Link(asyncio.BufferedProtocol):
         finally:
             self._is_pumping = False
             self.reader.keep()
+            self.budget.settle()
             if self._out:
                 self._flush()
         if is_done is not self.is_reading:
@@ -142,7 +141,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> bool:
         """Return whether everything whole was taken, so that more may be read."""
-        reader, session, budget = self.reader, self.session, self.budget
+        reader, session, budget, handle = self.reader, self.session, self.budget, self.handle
         for _ in range(FRAMES_PER_TURN_MAX):
             if budget.is_full:
                 budget.process.wait(self.pump_soon)
@@ -157,7 +156,7 @@ class Link(asyncio.BufferedProtocol):
                 for answer in session.take_outgoing():
                     self.write(answer)
             else:
-                self.handle(event)
+                handle(event)
             if self._out_bytes > JOINED_BYTES_MAX:
                 self._flush()
         self.pump_soon()
@@ -171,8 +170,15 @@ class Link(asyncio.BufferedProtocol):
 
     def release(self, size: int) -> None:
         """Give `size` bytes back to the budget; go on reading if it was full."""
-        self.budget.give(size)
-        if not self.is_reading and not self._is_pumping:
+        self.budget.used -= size
+        if not self._is_pumping:
+            self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        """Tell the process with the next flush, which an answer has made due; pump if that was what it waited for."""
+        if not self._is_flush_due:
+            self.budget.settle()
+        if not self.is_reading:
             self.pump_soon()
 
     def _switch_reading(self, *, on: bool) -> None:
@@ -206,7 +212,8 @@ class Link(asyncio.BufferedProtocol):
             self._loop.call_soon(self._flush)
 
     def _charge(self, size: int) -> None:
-        self.budget.take(size)
+        self.budget.used += size
+        self.budget.settle()
         self._charged += size
         if self._charged > UNSENT_LIMITS_MAX * self.budget.limit:
             log.warning("peer_cut_off", extra={"peer": self.peer, "unsent_bytes": self._charged})
@@ -214,6 +221,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._is_flush_due = False
+        self.budget.settle()
         if self._out and not self.is_congested and self._transport is not None:
             self._flush_to(self._transport)
 
@@ -248,11 +256,9 @@ class Link(asyncio.BufferedProtocol):
 
     def give_up(self, error: EventLogError) -> None:
         """Say why and close: after what is already sent, if the peer reads."""
-        if self._transport is None or self.session.stage is Stage.CLOSED:
-            return
-        farewell = self.session.farewell(error)
-        self.write(farewell)
-        self._end(error)
+        if not self.is_closed:
+            self.write(self.session.farewell(error))
+            self._end(error)
 
     def close(self) -> None:
         """Close after what is already sent. Requests in flight fail at once."""
@@ -260,7 +266,9 @@ class Link(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once; nothing more is sent."""
-        self._end(Overloaded(what="unread answers of this connection", limit=UNSENT_LIMITS_MAX * self.budget.limit), is_graceful=False)
+        self._finish(ConnectionLost(address=self.peer, why="it was cut off here"))
+        if self._transport is not None:
+            self._transport.abort()
 
     async def wait_closed(self) -> None:
         """Wait until the socket is gone."""
@@ -276,28 +284,23 @@ class Link(asyncio.BufferedProtocol):
         if not self._closed.done():
             self._closed.set_result(None)
 
-    def _end(self, error: EventLogError, *, is_graceful: bool = True) -> None:
+    def _end(self, error: EventLogError) -> None:
         transport = self._transport
-        if transport is None:
+        if self.is_closed or transport is None:
             return
-        if is_graceful:
-            if self._out and not self.is_congested:
-                self._flush()
-            elif self._out:
-                transport.writelines(self._out)
-                self._out, self._out_bytes = [], 0
+        if self._out:
+            transport.writelines(self._out)
+            self._out, self._out_bytes = [], 0
         self._finish(error)
-        if is_graceful:
-            transport.close()
-            self._linger = self._loop.call_later(LINGER_MS_MAX / 1000, transport.abort)
-        else:
-            transport.abort()
+        transport.close()
+        self._linger = self._loop.call_later(LINGER_MS_MAX / 1000, transport.abort)
 
     def _finish(self, error: EventLogError) -> None:
         """End the session, once: what follows is only the socket's."""
-        if self.session.stage is Stage.CLOSED:
+        if self.is_closed:
             return
         self._why_closed = error.why if isinstance(error, ConnectionLost) else str(error)
+        self.is_closed = True
         outgoing, incoming = self.session.close()
         self.reader.close()
         self._charged = 0

@@ -29,6 +29,8 @@ class Server:
         self._arena = Arena()
         self._connections: dict[Connection, _Watch] = {}
         self._connections_peak = 0
+        self._requests_peak = 0
+        self._streams_peak = 0
         self._is_stopping = False
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -78,16 +80,23 @@ class Server:
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of everything bounded here."""
         options = self._options
-        streams = sum(connection.session.streams for connection in self._connections)
-        requests = sum(len(connection.session.incoming) for connection in self._connections)
+        requests, streams = self._count()
         per_connection = options.session
         return {
             "connections": (len(self._connections), options.connections_max, self._connections_peak),
             "bytes_in_flight": (self._budget.used, self._budget.limit, self._budget.peak),
             "bytes_arriving": (self._claims.used, self._claims.limit, self._claims.peak),
-            "requests_in_flight": (requests, options.connections_max * per_connection.requests_max, requests),
-            "streams": (streams, options.connections_max * per_connection.streams_max, streams),
+            "requests_in_flight": (requests, options.connections_max * per_connection.requests_max, self._requests_peak),
+            "streams": (streams, options.connections_max * per_connection.streams_max, self._streams_peak),
         }
+
+    def _count(self) -> tuple[int, int]:
+        """Return how many requests and streams are in flight, and keep their peaks: as seen once a sweep, not in between."""
+        requests = sum(len(connection.session.incoming) for connection in self._connections)
+        streams = sum(connection.session.streams for connection in self._connections)
+        self._requests_peak = max(self._requests_peak, requests)
+        self._streams_peak = max(self._streams_peak, streams)
+        return requests, streams
 
     # ------------------------------------------------------------ connections
 
@@ -125,6 +134,7 @@ class Server:
 
     def _sweep_all(self) -> None:
         now = asyncio.get_running_loop().time()
+        self._count()
         for connection, watch in list(self._connections.items()):
             self._check(connection, watch, now)
         self._next_sweep()

@@ -55,39 +55,42 @@ class ProcessBudget:
 
 
 class ByteBudget:
-    """Bytes in flight of one connection, counted in the process too."""
+    """Bytes in flight of one connection, counted in the process too.
 
-    __slots__ = ("limit", "process", "used")
+    `used` may be changed by whoever holds the budget; `settle`, once after a run of changes, tells the process of their sum.
+    """
+
+    __slots__ = ("_settled", "limit", "process", "used")
 
     def __init__(self, limit: int, process: ProcessBudget) -> None:
         self.limit = limit
         self.process = process
         self.used = 0
-        process.holders += 1
+        self._settled = 0  # the part of the process's `used` that is ours
 
-    def take(self, size: int) -> None:
-        """Count `size` bytes as in flight; never refuses, so one message may go over."""
-        process = self.process
-        self.used += size
-        process.used += size
-        process.peak = max(process.peak, process.used)
-
-    def give(self, size: int) -> None:
-        """Count `size` bytes as done."""
-        assert size <= self.used, "more given back than taken"
-        self.used -= size
-        self.process.give(size)
-
-    def close(self) -> None:
-        """Give everything back and leave the process's count of holders. Once."""
-        self.process.holders -= 1
-        self.give(self.used)
+    def open(self) -> None:
+        """Join the process's count of holders. Once, before anything is taken."""
+        self.process.holders += 1
 
     @property
     def is_full(self) -> bool:
         """Whether the connection must not start anything more."""
         process = self.process
         return self.used > self.limit or (process.used > process.limit and self.used > process.share)
+
+    def settle(self) -> None:
+        """Count in the process what was taken and given since the last time."""
+        change, self._settled = self.used - self._settled, self.used
+        if change > 0:
+            self.process.take(change)
+        elif change < 0:
+            self.process.give(-change)
+
+    def close(self) -> None:
+        """Give everything back and leave the process's count of holders. Once."""
+        self.process.holders -= 1
+        self.used = 0
+        self.settle()
 
 
 class Credit:

@@ -45,15 +45,19 @@ JOINED_BODY_BYTES_MAX: Final = 16 << 10  # smaller bodies are copied next to the
 _FIELDS = struct.Struct("<BIBIBB")  # body_length, opaque and version, with their tags
 _BODY_LENGTH_TAG, _OPAQUE_TAG, _VERSION_TAG, _TIMEOUT_TAG = 0x0D, 0x15, 0x18, b"\x20"
 _BODY_LENGTH = struct.Struct("<BI")
+_BODY_LENGTH_NONE = _BODY_LENGTH.pack(_BODY_LENGTH_TAG, 0)
 _PADDING_TAG, _BODY_TAG = b"\xf2\x7f", b"\xfa\x7f"  # fields 2046 and 2047, length-delimited
 _PADDINGS = tuple(_PADDING_TAG + bytes((size,)) + bytes(size) for size in range(ALIGNMENT))
-_NO_BODY = memoryview(b"")
+NO_BODY: Final = memoryview(b"")
 
 
 def encode(opaque: int, message: Message | bytes, *, version: int, timeout_ms: int = 0) -> bytes:
     """Return a frame without body. `message` has the kind set and none of the fields that frames add; bytes are its serialization."""
-    payload = _header_part(opaque, message, 0, version=version, timeout_ms=timeout_ms)
-    return HEADER.pack(len(payload), ENCODING_PROTOBUF) + payload
+    content = message if type(message) is bytes else message.SerializeToString()  # type: ignore[union-attr]  # narrowed by type()
+    if timeout_ms:
+        content = _TIMEOUT_TAG + _varint(timeout_ms) + content
+    fields = _FIELDS.pack(_BODY_LENGTH_TAG, 0, _OPAQUE_TAG, opaque, _VERSION_TAG, version)
+    return HEADER.pack(_FIELDS.size + len(content), ENCODING_PROTOBUF) + fields + content
 
 
 def encode_with_body(
@@ -99,15 +103,21 @@ def decode(flags: int, payload: bytes | memoryview, *, bytes_max: int, header_by
         BadFrame: the payload is not what its flags say, breaks the layout or a bound, or is no message.
     """
     codec = flags & CODEC_BITS
+    if not codec and payload[: _BODY_LENGTH.size] == _BODY_LENGTH_NONE and len(payload) <= header_bytes_max:
+        return _parse(payload), NO_BODY
     if codec and not flags & BODY_ONLY:
         payload = codecs.decompress(Codec(codec), payload, bytes_max=bytes_max)
         codec = 0
     header, body = split(payload, header_bytes_max=header_bytes_max)
+    message = _parse(header)
+    return message, codecs.decompress(Codec(codec), body, bytes_max=bytes_max) if codec else body
+
+
+def _parse(header: bytes | memoryview) -> Message:
     try:
-        message = Message.FromString(header)  # type: ignore[arg-type]  # takes any buffer, typed as bytes
+        return Message.FromString(header)  # type: ignore[arg-type]  # takes any buffer, typed as bytes
     except DecodeError as error:
         raise BadFrame(why=f"no protobuf message ({error})") from None
-    return message, codecs.decompress(Codec(codec), body, bytes_max=bytes_max) if codec else body
 
 
 def split(payload: bytes | memoryview, *, header_bytes_max: int) -> tuple[bytes | memoryview, memoryview]:
@@ -121,9 +131,9 @@ def split(payload: bytes | memoryview, *, header_bytes_max: int) -> tuple[bytes 
     if tag != _BODY_LENGTH_TAG or body_bytes == 0:
         if size > header_bytes_max:
             raise BadFrame(why=f"a header of {size} bytes, the limit is {header_bytes_max}")
-        return payload, _NO_BODY
+        return payload, NO_BODY
     start = size - body_bytes
-    prologue = _BODY_TAG + _varint(body_bytes)
+    prologue = _body_start(body_bytes)
     end = start - len(prologue)
     if end < _BODY_LENGTH.size or payload[end:start] != prologue:
         raise BadFrame(why=f"a payload of {size} bytes does not end with a body of {body_bytes}")
@@ -173,7 +183,7 @@ def _header_part(opaque: int, message: Message | bytes, body_bytes: int, *, vers
 
 
 def _with_body_start(header: bytes, body_bytes: int) -> bytes:
-    start = _BODY_TAG + _varint(body_bytes)
+    start = _body_start(body_bytes)
     if (len(header) + len(start)) % ALIGNMENT == 0:
         return header + start
     return header + _PADDINGS[-(len(header) + len(_PADDINGS[0]) + len(start)) % ALIGNMENT] + start
@@ -193,6 +203,10 @@ def _finish(parts: Buffers, flags: int) -> Buffers:
             checksum = crc32c(part, checksum)
         parts.append(TRAILER.pack(checksum))
     return parts
+
+
+def _body_start(body_bytes: int) -> bytes:
+    return _BODY_TAG + _varint(body_bytes)
 
 
 def _varint(number: int) -> bytes:

@@ -115,6 +115,11 @@ class Session:
         shape = SHAPES.get(kind, Shape.UNKNOWN)
         if self.stage is not Stage.OPEN:
             return self._greet(kind, message, len(payload))
+        if shape is Shape.REQUEST and message.version == self.version and kind != "hello":
+            incoming = Incoming(kind, message, body, len(payload))
+            if incoming.opaque not in self.incoming and len(self.incoming) < options.requests_max:
+                self.incoming[incoming.opaque] = incoming
+                return incoming
         if shape <= Shape.STREAM or shape is Shape.PING:
             return self._asked(kind, shape, Incoming(kind or "", message, body, len(payload)))
         if shape is Shape.CREDIT or shape is Shape.END_STREAM:
@@ -284,11 +289,12 @@ class Session:
         Raises:
             TooLarge: the frame is above what may be sent; the request is still unanswered.
         """
-        self._allowed(incoming, Step.ANSWER)
+        phase = self._allowed(incoming, Step.ANSWER)
         if incoming.kind == "hello":
             self._fill_welcome(message)
         frame = self._encode(incoming.opaque, message, buffers, 0)
-        self._advance(incoming, Step.ANSWER)
+        incoming.phase = phase
+        del self.incoming[incoming.opaque]
         if incoming.kind == "hello":
             self._open()
         return frame

@@ -5,8 +5,9 @@
 # make bench   the benchmarks, each with its baseline
 # make format  put the code into its one layout
 # make proto   generate the protobuf code from schemas/
+# make pin     write requirements/*.txt anew from pyproject.toml (needs uv)
 # make clean   remove everything that the above made
-.PHONY: help setup demo test check bench format proto clean
+.PHONY: help setup demo test check bench format proto pin clean
 PYTHON_ENV := .venv/bin/python
 
 help:
@@ -36,6 +37,9 @@ format: setup
 proto:
 	@.ci/setup dev
 	@.ci/proto
+
+pin:
+	@.ci/pin
 
 clean:
 	rm -rf .venv .build dist

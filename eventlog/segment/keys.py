@@ -256,4 +256,4 @@ def _prefixed(prefix: bytes) -> Range:
 
 def _check(pair: Pair, key_bytes: int, value_bytes: int) -> None:
     if len(pair[0]) != key_bytes or len(pair[1]) != value_bytes:
-        raise CorruptData(where="meta", why=f"row {pair[0].hex()} has {len(pair[0])} and {len(pair[1])} bytes, not {key_bytes} and {value_bytes}")
+        raise CorruptData(where="meta", why=f"row {pair[0].hex()} has {len(pair[1])} bytes instead of {value_bytes}, or a bad key")

@@ -139,7 +139,7 @@ class Store(Protocol):
         meta: Sequence[Pair] = (),
         ends: LogEnds | None = None,
     ) -> None:
-        """Delete ranges of all families, put `meta`; durable for log and meta when it returns.
+        """Delete ranges of all families, put `meta`; durable for log and meta when it returns, for state with `flush_state`.
 
         `ends` is for a log that gets shorter: it is written and synced beside the log before anything is deleted.
         """

@@ -1,0 +1,142 @@
+"""The log ends beside the log: what RocksDB must still have when it opens again.
+
+RocksDB can open empty or shortened after damage without an error. This file says how far each segment's log had come at some
+sync: never further than what was durable then, so the log can only be longer. It is written without a sync of its own, because
+an older copy only weakens the check. Two slots take turns, so a torn write leaves the one before:
+
+    magic 4s | format u16 | 0 u16 | segments u32 | 0 u32 | generation u64 | token u64 | id i64[segments] | epoch u32[segments] | crc32c u32
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from struct import Struct
+
+import numpy as np
+from crc32c import crc32c
+
+from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
+from eventlog.segment.port import LogEnds
+
+FORMAT = 1
+_MAGIC = b"ends"
+_HEAD = Struct("<4sHHIIQQ")
+_SLOT_ALIGN = 4096  # the slots share no block of the disk
+
+
+def slot_bytes(segments: int) -> int:
+    """Return how far the second slot is from the first."""
+    return -(-(_HEAD.size + 12 * segments + 4) // _SLOT_ALIGN) * _SLOT_ALIGN
+
+
+def encode_slot(ends: LogEnds, *, token: int) -> bytes:
+    """Return one slot."""
+    body = b"".join(
+        (
+            _HEAD.pack(_MAGIC, FORMAT, 0, len(ends.ids), 0, ends.generation, token),
+            ends.ids.astype("<i8", copy=False).tobytes(),
+            ends.epochs.astype("<u4", copy=False).tobytes(),
+        )
+    )
+    return body + int(crc32c(body)).to_bytes(4, "little")
+
+
+def decode_slot(data: bytes, *, segments: int, token: int, where: str) -> LogEnds:
+    """Return what a slot says.
+
+    Raises:
+        CorruptData: damaged, or written for another directory.
+        UnsupportedFormat: undamaged and of another format.
+    """
+    size = _HEAD.size + 12 * segments
+    if len(data) < size + 4 or crc32c(data[:size]) != int.from_bytes(data[size : size + 4], "little"):
+        raise CorruptData(where=where, why="the checksum is wrong")
+    magic, form, _, found, _, generation, owner = _HEAD.unpack_from(data)
+    if magic != _MAGIC or found != segments:
+        raise CorruptData(where=where, why="these are no log ends of this store")
+    if form != FORMAT:
+        raise UnsupportedFormat(what=where, found=form, known=str(FORMAT))
+    if owner != token:
+        raise CorruptData(where=where, why="it was written for another data directory")
+    ids = np.frombuffer(data, "<i8", segments, _HEAD.size).astype(np.int64)
+    epochs = np.frombuffer(data, "<u4", segments, _HEAD.size + 8 * segments).astype(np.uint32)
+    return LogEnds(ids=ids, epochs=epochs, generation=generation)
+
+
+class EndsFile:
+    """The open side file. Only the writing thread writes it."""
+
+    __slots__ = ("_generation", "_handle", "_slot_bytes", "_token")
+
+    def __init__(self, handle: int, *, segments: int, token: int, generation: int) -> None:
+        self._handle = handle
+        self._slot_bytes = slot_bytes(segments)
+        self._token = token
+        self._generation = generation
+
+    def write(self, ends: LogEnds) -> None:
+        """Put `ends` into the slot that holds the older copy; not synced.
+
+        Raises:
+            OSError: what the disk said.
+        """
+        self._generation += 1
+        data = encode_slot(replace(ends, generation=self._generation), token=self._token)
+        done = os.pwrite(self._handle, data, (self._generation & 1) * self._slot_bytes)
+        if done != len(data):
+            raise OSError(f"{done} of {len(data)} bytes of the log ends were written")
+
+    def write_both(self, ends: LogEnds) -> None:
+        """Put `ends` into both slots and sync: afterwards nothing says that the log was longer.
+
+        Raises:
+            OSError: what the disk said.
+        """
+        self.write(ends)
+        os.fsync(self._handle)
+        self.write(ends)
+        os.fsync(self._handle)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._handle)
+
+
+def create_ends(path: Path, *, segments: int, token: int) -> None:
+    """Make the side file of an empty store."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    file = EndsFile(handle, segments=segments, token=token, generation=0)
+    try:
+        file.write_both(LogEnds.empty(segments))
+    finally:
+        file.close()
+
+
+def open_ends(path: Path, *, segments: int, token: int) -> tuple[EndsFile, LogEnds]:
+    """Return the open file and the newest ends in it.
+
+    Raises:
+        LostDisk: the file is missing or both slots are damaged: nobody knows how long the log was.
+        UnsupportedFormat: written by another version.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        raise LostDisk(where=str(path), why="the log ends are missing") from None
+    data = os.pread(handle, 2 * slot_bytes(segments), 0)
+    slots: list[LogEnds] = []
+    why: list[str] = []
+    for slot in range(2):
+        own = data[slot * slot_bytes(segments) :][: slot_bytes(segments)]
+        try:
+            slots.append(decode_slot(own, segments=segments, token=token, where=f"{path}, slot {slot}"))
+        except CorruptData as error:
+            why.append(f"slot {slot}: {error.why}")
+        except UnsupportedFormat:
+            os.close(handle)
+            raise
+    if not slots:
+        os.close(handle)
+        raise LostDisk(where=str(path), why="; ".join(why))
+    ends = max(slots, key=lambda slot: slot.generation)
+    return EndsFile(handle, segments=segments, token=token, generation=ends.generation), ends

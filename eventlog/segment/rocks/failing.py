@@ -1,0 +1,55 @@
+"""What the failures of rocksdict mean. It raises `Exception` with RocksDB's text, so the text is all there is to go by."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from eventlog.errors import ClientClosed, CorruptData, DirectoryInUse, DiskFull, EventLogError, Outcome, StoreFenced
+
+T = TypeVar("T")
+
+STALL = "Write stall"
+_NO_SPACE = "No space left"
+_LOCKED = ("lock hold by current process", "LOCK: Resource temporarily unavailable")
+_CLOSED = "DbClosedError"
+
+
+def calling(call: Callable[[], T], judge: Callable[[str], EventLogError]) -> T:
+    """Return what `call` returns; where it fails, raise what `judge` makes of the text.
+
+    The new error knows nothing of the old one: a traceback would keep the iterators of its frames, and they the database's LOCK.
+    """
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - rocksdict raises nothing narrower
+        why = f"{type(error).__name__}: {error}" if type(error) is not Exception else str(error)
+    raise judge(why)
+
+
+def opening_error(where: str) -> Callable[[str], EventLogError]:
+    """Judge a refusal to open."""
+
+    def judge(why: str) -> EventLogError:
+        if _NO_SPACE in why:
+            return DiskFull(free_bytes=0, reserve_bytes=0)
+        if any(text in why for text in _LOCKED):
+            return DirectoryInUse(path=where)
+        return CorruptData(where=where, why=why)
+
+    return judge
+
+
+def reading_error(where: str) -> Callable[[str], EventLogError]:
+    """Judge a failed read."""
+
+    def judge(why: str) -> EventLogError:
+        return ClientClosed(what="store") if _CLOSED in why else CorruptData(where=where, why=why)
+
+    return judge
+
+
+def writing_error(why: str, *, free_bytes: int, outcome_unknown: bool) -> EventLogError:
+    """Judge a failed write, sync or flush."""
+    outcome: Outcome = "unknown" if outcome_unknown else "none"
+    if _NO_SPACE in why:
+        return DiskFull(free_bytes=free_bytes, reserve_bytes=0, outcome=outcome)
+    return StoreFenced(why=why, outcome=outcome)

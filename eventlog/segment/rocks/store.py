@@ -1,0 +1,317 @@
+"""The port on RocksDB. What a caller may rely on stands in `segment/port.py`; here is how it is kept.
+
+- `write` of rocksdict holds the GIL even while it syncs, `flush_wal` does not: so groups are written without a sync, and the sync
+  is a call of its own.
+- A WriteBatch is consumed by `write`, by a failed one too: waiting for a stalled engine rebuilds it.
+- After a failed write or sync nobody knows what the journal holds. The store refuses to write until it is opened again, and
+  RocksDB does the same; it is never tried again in place.
+"""
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import starmap
+from typing import TypeVar
+
+from rocksdict import Rdict, WriteBatch, WriteOptions
+
+from eventlog.errors import ClientClosed, EventLogError, LostDisk, Misuse, Overloaded, WrongCluster
+from eventlog.segment import keys
+from eventlog.segment.directory import Directory, Label, check_owner, decode_label, describe
+from eventlog.segment.port import Identity, LogEnds, Pair, Range, StoreOptions
+from eventlog.segment.rocks.ends import EndsFile, create_ends, open_ends
+from eventlog.segment.rocks.failing import STALL, calling, writing_error
+from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
+from eventlog.segment.rocks.reading import get_values, last_pair, read_pairs, read_values
+
+T = TypeVar("T")
+
+_STALL_WAIT_FIRST = 0.001
+_STALL_WAIT_MAX = 0.050
+
+
+class RocksStore:
+    """See `port.Store`. Made by `open_store`."""
+
+    def __init__(self, directory: Directory, *, label: Label, database: Database, ends_file: EndsFile, options: StoreOptions) -> None:
+        self._directory = directory
+        self._label = label
+        self._database: Database | None = database
+        self._ends_file = ends_file
+        self._options = options
+        self._journalled = _write_options(journalled=True)
+        self._unjournalled = _write_options(journalled=False)
+        self._log_handle = database.root.get_column_family_handle("log")
+        self._state_handle = database.root.get_column_family_handle("state")
+        self._meta_handle = database.root.get_column_family_handle("meta")
+        self._failure: str | None = None
+        self.ends = LogEnds.empty(label.segments)
+        self.stopped_cleanly = False
+
+    @property
+    def segments(self) -> int:
+        return self._label.segments
+
+    @property
+    def identity(self) -> Identity | None:
+        return self._label.owner
+
+    # ------------------------------------------------------------ writing
+
+    def append(self, log: Sequence[Pair], meta: Sequence[Pair]) -> None:
+        def build() -> WriteBatch:
+            batch = WriteBatch(raw_mode=True)
+            batch.set_default_column_family(self._log_handle)
+            deque(starmap(batch.put, log), 0)
+            if meta:
+                batch.set_default_column_family(self._meta_handle)
+                deque(starmap(batch.put, meta), 0)
+            return batch
+
+        self._write(build, self._journalled)
+
+    def sync(self, ends: LogEnds) -> None:
+        self._check_ends(ends)
+        self._sync_journal()
+        self._calling(lambda: self._ends_file.write(ends))
+
+    def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
+        def build() -> WriteBatch:
+            batch = WriteBatch(raw_mode=True)
+            batch.set_default_column_family(self._state_handle)
+            put, delete = batch.put, batch.delete
+            for key, value in puts:
+                if value is None:
+                    delete(key)
+                else:
+                    put(key, value)
+            return batch
+
+        self._write(build, self._unjournalled)
+
+    def flush_state(self) -> None:
+        database = self._writable()
+        self._calling(lambda: database.state.flush(wait=True))
+
+    def trim(self, ranges: Sequence[Range], meta: Sequence[Pair]) -> None:
+        self._write(lambda: self._deletion(ranges, (), meta), self._journalled)
+
+    def drop(
+        self,
+        log_ranges: Sequence[Range],
+        state_ranges: Sequence[Range],
+        meta_ranges: Sequence[Range],
+        *,
+        meta: Sequence[Pair] = (),
+        ends: LogEnds | None = None,
+    ) -> None:
+        if ends is not None:
+            self._check_ends(ends)
+            self._writable()
+            self._calling(lambda: self._ends_file.write_both(ends))
+        self._write(lambda: self._deletion(log_ranges, meta_ranges, meta), self._journalled)
+        self._sync_journal()
+        self._write(lambda: self._state_deletion(state_ranges), self._unjournalled)
+
+    def compact(self, ranges: Sequence[Range]) -> None:
+        log = self._open().log
+        for lower, upper in ranges:
+            log.compact_range(lower, upper)
+
+    # ------------------------------------------------------------ reading
+
+    def read_log(self, lower: bytes, upper: bytes, *, bytes_max: int) -> list[Pair]:
+        return read_values(self._open().log, ((lower, upper),), bytes_max=bytes_max, where=self._where("log"))
+
+    def read_logs(self, ranges: Sequence[Range], *, bytes_max: int) -> list[Pair]:
+        return read_values(self._open().log, ranges, bytes_max=bytes_max, where=self._where("log"))
+
+    def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
+        return last_pair(self._open().log, (lower, upper), where=self._where("log"))
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        return get_values(self._open().state, keys, where=self._where("state"))
+
+    def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
+        return read_pairs(self._open().state, (lower, upper), limit=limit, where=self._where("state"))
+
+    def read_meta(self, lower: bytes, upper: bytes) -> list[Pair]:
+        return read_pairs(self._open().meta, (lower, upper), limit=None, where=self._where("meta"))
+
+    # ------------------------------------------------------------ the rest
+
+    def free_bytes(self) -> int:
+        disk = os.statvfs(self._directory.path)
+        return disk.f_bavail * disk.f_frsize
+
+    def figures(self) -> dict[str, tuple[int, int]]:
+        database, options = self._open(), self._options
+        journals = sum(file.stat().st_size for file in self._directory.database.glob("*.log"))
+
+        def total(name: str) -> int:
+            return sum(family.property_int_value(name) or 0 for family in (database.log, database.state, database.meta))
+
+        return {
+            "buffers_bytes": (total("rocksdb.cur-size-all-mem-tables"), options.buffers_bytes_max),
+            "log_cache_bytes": (database.log_cache.get_usage(), options.cache_bytes // 4),
+            "state_cache_bytes": (database.state_cache.get_usage(), options.cache_bytes - options.cache_bytes // 4),
+            "journal_bytes": (journals, options.journal_bytes_max),
+            "table_bytes": (total("rocksdb.total-sst-files-size"), 0),
+            "unmerged_log_files": (int(database.log.property_value("rocksdb.num-files-at-level0") or 0), 1_000),
+        }
+
+    def close(self) -> None:
+        if self._database is None:
+            return
+        database, self._database = self._database, None
+        del self._log_handle, self._state_handle, self._meta_handle
+        close_database(database)
+        del database
+        self._ends_file.close()
+        if self._failure is None:
+            self._directory.mark_clean()
+        self._directory.unlock()
+
+    # ------------------------------------------------------------ inside
+
+    def _open(self) -> Database:
+        if self._database is None:
+            raise ClientClosed(what="store")
+        return self._database
+
+    def _writable(self) -> Database:
+        if self._failure is not None:
+            raise writing_error(self._failure, free_bytes=self.free_bytes(), outcome_unknown=False)
+        return self._open()
+
+    def _where(self, family: str) -> str:
+        return f"{family} in {self._directory.database}"
+
+    def _write(self, build: Callable[[], WriteBatch], options: WriteOptions) -> None:
+        """Write a batch; while the engine stalls, wait and build it anew."""
+        root = self._writable().root
+        wait, stalled_since = _STALL_WAIT_FIRST, 0.0
+        while not self._calling(lambda: _is_written(root, build(), options)):
+            now = time.monotonic()
+            stalled_since = stalled_since or now
+            if (now - stalled_since) * 1_000 >= self._options.stall_ms_max:
+                raise Overloaded(what="storage engine", limit=self._options.stall_ms_max)
+            time.sleep(wait)
+            wait = min(2 * wait, _STALL_WAIT_MAX)
+
+    def _sync_journal(self) -> None:
+        database = self._writable()
+        self._calling(lambda: database.root.flush_wal(sync=True))
+
+    def _calling(self, call: Callable[[], T]) -> T:
+        """Return what a writing call returns; where it fails, fence the store."""
+        return calling(call, self._fence)
+
+    def _check_ends(self, ends: LogEnds) -> None:
+        if len(ends.ids) != self.segments or len(ends.epochs) != self.segments:
+            raise Misuse(why=f"ends of {len(ends.ids)} segments, the store has {self.segments}")
+
+    def _fence(self, why: str) -> EventLogError:
+        """Refuse to write from now on; return the error of the call that failed, whose outcome nobody knows."""
+        if self._failure is None:
+            self._failure = why
+        return writing_error(why, free_bytes=self.free_bytes(), outcome_unknown=True)
+
+    def _deletion(self, log: Sequence[Range], meta: Sequence[Range], rows: Sequence[Pair]) -> WriteBatch:
+        batch = WriteBatch(raw_mode=True)
+        for lower, upper in log:
+            batch.delete_range(lower, upper, self._log_handle)  # the batch's default family does not count here
+        for lower, upper in meta:
+            batch.delete_range(lower, upper, self._meta_handle)
+        for key, value in rows:
+            batch.put(key, value, self._meta_handle)
+        return batch
+
+    def _state_deletion(self, ranges: Sequence[Range]) -> WriteBatch:
+        batch = WriteBatch(raw_mode=True)
+        for lower, upper in ranges:
+            batch.delete_range(lower, upper, self._state_handle)
+        return batch
+
+
+def open_store(path: str | os.PathLike[str], *, segments: int, options: StoreOptions | None = None) -> RocksStore:
+    """Open the data directory `path`, making it if there is none.
+
+    Opening replays the journal and holds the GIL meanwhile, seconds after a crash.
+
+    Raises:
+        DirectoryInUse: another process has it.
+        WrongCluster: it belongs to another cluster, node or incarnation, or has another number of segments.
+        UnsupportedFormat: written by another version.
+        CorruptData: something is damaged or missing; says what.
+        LostDisk: it cannot be said how long the log was.
+    """
+    options = options or StoreOptions()
+    directory = Directory(path)
+    directory.lock()
+    try:
+        label = directory.label()
+        if label is None:
+            label = _create(directory, Label.new(options.identity, segments))
+        check_owner(label, owner=options.identity, segments=segments, where=str(directory.path))
+        return _open(directory, label, options)
+    except BaseException:
+        directory.unlock()
+        raise
+
+
+def _create(directory: Directory, label: Label) -> Label:
+    building = directory.begin_creation()
+    create_database(building.database, [(keys.IDENTITY_KEY, label.encode())])
+    create_ends(building.ends_file, segments=label.segments, token=label.token)
+    directory.finish_creation(building, label)
+    return label
+
+
+def _open(directory: Directory, label: Label, options: StoreOptions) -> RocksStore:
+    ends_file, ends = open_ends(directory.ends_file, segments=label.segments, token=label.token)
+    try:
+        stopped_cleanly = directory.take_clean_mark()
+        database = open_database(directory.database, options)
+    except BaseException:
+        ends_file.close()
+        raise
+    try:
+        _check_own(database, label, str(directory.database))
+    except BaseException:
+        close_database(database)
+        ends_file.close()
+        raise
+    store = RocksStore(directory, label=label, database=database, ends_file=ends_file, options=options)
+    store.ends = ends
+    store.stopped_cleanly = stopped_cleanly
+    return store
+
+
+def _check_own(database: Database, label: Label, where: str) -> None:
+    """Refuse a database that is empty, or another's, in a directory whose label is right."""
+    found = get_values(database.meta, [keys.IDENTITY_KEY], where=where)[0]
+    if found is None:
+        raise LostDisk(where=where, why="it opened empty")
+    theirs = decode_label(found, where=f"{where}, identity")
+    if theirs != label:
+        raise WrongCluster(where=where, theirs=describe(theirs), ours=describe(label))
+
+
+def _is_written(root: Rdict, batch: WriteBatch, options: WriteOptions) -> bool:
+    """Write a batch; return False where the engine stalls and nothing was written."""
+    try:
+        root.write(batch, options)
+    except Exception as error:
+        if STALL in str(error):
+            return False
+        raise
+    return True
+
+
+def _write_options(*, journalled: bool) -> WriteOptions:
+    options = WriteOptions()
+    options.no_slowdown = True
+    options.disable_wal = not journalled  # type: ignore[assignment, method-assign]  # an attribute; the stub says method
+    return options

@@ -11,6 +11,7 @@ from eventlog.events import Kind
 from eventlog.interceptor import Share, Stamped
 from eventlog.interceptor.existence import update_table
 from eventlog.node.caches import CacheState
+from eventlog.node.results import Part
 from eventlog.segment.keys import entry_prefix, expiry_key
 
 Ints = npt.NDArray[np.int64]
@@ -50,9 +51,9 @@ class Change:
             cache.building.append((share.hashes, share.kinds, arrival))
 
 
-def changes_of(share: Share, stamped: Stamped, values: Values | None) -> Change:
-    """Return what the stamped events of a share do to the state."""
-    assert values is not None, "stamped"
+def changes_of(part: Part) -> Change:
+    """Return what the stamped events of a part do to the state."""
+    share, stamped, values = part.share, part.stamped, part.stored
     if not share.rules.state:
         return Change(layer={}, expiries=[], nbytes=0, share=share, stamped=stamped)
     rows = stamped.rows

@@ -16,7 +16,12 @@ class DiskWatch:
         """Read how much is free now."""
         self.free_bytes = self._store.free_bytes()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the reserve is touched."""
+        return self.free_bytes < self.reserve_bytes
+
     def check(self) -> None:
         """Raise DiskFull while the reserve is touched."""
-        if self.free_bytes < self.reserve_bytes:
+        if self.is_full:
             raise DiskFull(free_bytes=self.free_bytes, reserve_bytes=self.reserve_bytes)

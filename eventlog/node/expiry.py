@@ -61,8 +61,9 @@ class Expirer:
             if entry is not None and 0 < entry.expiry <= now
         ]
         results = await asyncio.gather(*expiring)
-        if not any(isinstance(result, EventLogError) for result in results):
-            await self._delete_rows([row.row for row in due])
+        if any(isinstance(result, EventLogError) for result in results):
+            return 0  # not now: the next turn finds them again
+        await self._delete_rows([row.row for row in due])
         return len(due)
 
     def _due(self, cache: CacheState, now: int) -> list[Due]:

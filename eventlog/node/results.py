@@ -1,5 +1,6 @@
 """The answers of a group, frame by frame, and what idempotence remembers of them. Pure."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy.typing as npt
 from eventlog.batch.layout import REFUSED
 from eventlog.batch.stored import Values
 from eventlog.interceptor import Share, Stamped
+from eventlog.interceptor.conditions import refused_before
 from eventlog.interceptor.images import image_of
 from eventlog.interceptor.producers import FrameResult, Verdict
 from eventlog.node.caches import CacheState
@@ -16,10 +18,32 @@ from eventlog.node.groups import Joined, WriteResult
 Ints = npt.NDArray[np.int64]
 
 
-def answer_frames(  # noqa: PLR0917 -- the five things that a part of a group is
-    joined: Joined, share: Share, stamped: Stamped, values: Values | None, verdict: Verdict, *, skip: frozenset[int] = frozenset()
-) -> None:
-    """Tell every frame, but those at the places `skip`, what became of it; `values` is None where nothing was logged."""
+@dataclass(slots=True, kw_only=True)
+class Part:
+    """One cache's part of a group on its way: the frames at `postponed` wait for the next group. `values` come with the stamp."""
+
+    joined: Joined
+    share: Share
+    verdict: Verdict
+    postponed: frozenset[int]
+    stamped: Stamped
+    values: Values | None = None
+
+    @property
+    def cache(self) -> CacheState:
+        """Return the cache that the part writes to."""
+        return self.joined.frames[0].cache
+
+    @property
+    def stored(self) -> Values:
+        """Return the values of a stamped part."""
+        assert self.values is not None, "stamped"
+        return self.values
+
+
+def answer_frames(part: Part) -> None:
+    """Tell every frame what became of it; a part without values left nothing in the log."""
+    joined, share, stamped, values, verdict = part.joined, part.share, part.stamped, part.values, part.verdict
     ids = np.zeros(len(share.kinds), np.int64) if values is None else values.ids(stamped.rank)
     kinds = share.kinds
     if verdict.answered or share.refusals:
@@ -30,8 +54,10 @@ def answer_frames(  # noqa: PLR0917 -- the five things that a part of a group is
         for block, (known_ids, known_kinds) in verdict.answered.items():
             rows = slice(int(starts[block]), int(starts[block] + share.blocks.counts[block]))
             ids[rows], kinds[rows] = known_ids, known_kinds
+            if REFUSED in known_kinds:
+                share.refusals[block] = refused_before(share, block)
     for index, pending in enumerate(joined.frames):
-        if index in skip:
+        if index in part.postponed:
             continue
         low, high = joined.rows[index], joined.rows[index + 1]
         refusals = {}
@@ -45,19 +71,20 @@ def answer_frames(  # noqa: PLR0917 -- the five things that a part of a group is
         pending.done(WriteResult(ids=ids[low:high], kinds=kinds[low:high], refusals=refusals, previous=previous))
 
 
-def record_producers(cache: CacheState, joined: Joined, share: Share, stamped: Stamped, values: Values) -> None:
+def record_producers(part: Part) -> None:
     """Remember the results of the frames of idempotent producers, so that a repeated block gets its first answer."""
+    joined, share, values = part.joined, part.share, part.stored
     producers = joined.submitted.producers
     if not producers.any():
         return
-    ids = values.ids(stamped.rank)
+    ids = values.ids(part.stamped.rank)
     kinds = share.kinds
     logged = share.live
-    if share.refusals:
+    if share.conflicts:
         kinds = kinds.copy()
         kinds[~share.live_rows] = REFUSED
         logged = share.live.copy()
-        logged[list(share.refusals)] = True
+        logged[list(share.conflicts)] = True
     row_starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(share.blocks.counts)))
     last_ids = np.zeros(share.rules.segments, np.int64)
     last_ids[values.segments] = values.last_ids
@@ -66,16 +93,14 @@ def record_producers(cache: CacheState, joined: Joined, share: Share, stamped: S
         number = producers.item(low)
         if number == 0:
             continue
-        if everything:
-            ranges = [(low, high)]
-        else:
-            ranges = [(block, block + 1) for block in range(low, high) if logged[block]]
-        for first, end in ranges:
-            frame = _result(joined, row_starts, first, end, ids=ids, kinds=kinds)
-            cache.producers.record(number, frame, last_ids=last_ids[frame.segments])
+        ranges = [(low, high)] if everything else [(block, block + 1) for block in range(low, high) if logged[block]]
+        for bounds in ranges:
+            frame = _result(joined, row_starts, bounds, ids=ids, kinds=kinds)
+            part.cache.producers.record(number, frame, last_ids=last_ids[frame.segments])
 
 
-def _result(joined: Joined, row_starts: Ints, first: int, end: int, *, ids: Ints, kinds: npt.NDArray[np.uint8]) -> FrameResult:
+def _result(joined: Joined, row_starts: Ints, bounds: tuple[int, int], *, ids: Ints, kinds: npt.NDArray[np.uint8]) -> FrameResult:
+    first, end = bounds
     low, high = int(row_starts[first]), int(row_starts[end])
     return FrameResult(
         segments=joined.submitted.segments[first:end],

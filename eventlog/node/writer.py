@@ -15,17 +15,17 @@ import numpy.typing as npt
 
 from eventlog.batch.check import BadBlocks
 from eventlog.batch.entries import decode_entry
-from eventlog.batch.stored import Values, ids_needed, make_values
+from eventlog.batch.stored import ids_needed, make_values
 from eventlog.consume.groups import CacheValues, CommittedGroup
-from eventlog.errors import BadBlock, ClockAhead, EventLogError, MetadataUnavailable, OutcomeUnknown, SequenceGap
+from eventlog.errors import BadBlock, CacheDropped, ClockAhead, EventLogError, MetadataUnavailable, OutcomeUnknown, SequenceGap
 from eventlog.ids import EPOCH_MS, ID_STEP, FlakeClock
-from eventlog.interceptor import INTERCEPTORS, Share, Stamped, admit, lay_out, plan_reads
+from eventlog.interceptor import INTERCEPTORS, Share, admit, lay_out, plan_reads
 from eventlog.interceptor.producers import Verdict
 from eventlog.limits import OVERLAY_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.apply import Change, changes_of
 from eventlog.node.groups import Joined, Pending, Queue, WriteResult, join_frames
 from eventlog.node.overlay import Overlay
-from eventlog.node.results import answer_frames, record_producers
+from eventlog.node.results import Part, answer_frames, record_producers
 from eventlog.node.storage import StorageThread
 from eventlog.replication import PrimaryCore
 from eventlog.segment.keys import encode_step, entry_key, log_keys
@@ -33,18 +33,6 @@ from eventlog.segment.port import LogEnds, Pair, Store
 
 Ints = npt.NDArray[np.int64]
 _WAIT_MS = 20
-
-
-@dataclass(slots=True, kw_only=True)
-class _Part:
-    """One cache's part of a group on its way."""
-
-    joined: Joined
-    share: Share
-    stamped: Stamped
-    verdict: Verdict
-    postponed: frozenset[int]
-    values: Values | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +95,11 @@ class Writer:
             return
         try:
             base = await self._ids(sum(ids_needed(part.stamped.sections) for part in parts))
-            self._stamp(parts, base)
         except EventLogError as error:
             for part in parts:
-                _refuse(part.joined.frames, error)
+                self._refuse_share(part.joined, part.share, error)
             return
+        self._stamp(parts, base)
         await self._append(parts)
 
     async def drain(self) -> None:
@@ -121,20 +109,31 @@ class Writer:
         if self._applying is not None:
             await self._applying
 
-    async def _prepare(self, frames: list[Pending], *, now: int) -> _Part | None:
+    async def _prepare(self, frames: list[Pending], *, now: int) -> Part | None:
         """Run admission and the interceptors over the frames of one cache; None when nothing of them is left."""
         cache = frames[0].cache
+        if cache.dropped:
+            _refuse(frames, CacheDropped(cache=cache.name))
+            return None
         joined, share = self._admit(frames, now=now)
         if joined is None or share is None:
             return None
         verdict = cache.producers.sort_out(share, joined.blocks)
-        postponed = self._postpone(joined, share, verdict) if verdict.deferred else frozenset()
         wanted = plan_reads(share)
-        if wanted:
-            await self._read_entries(share, wanted)
+        try:
+            if wanted:
+                await self._read_entries(share, wanted)
+        except EventLogError as error:  # a damaged entry: nothing can be said about its key, the node serves the others
+            self._refuse_share(joined, share, error)
+            return None
+        postponed = self._postpone(joined, share, verdict) if verdict.deferred else frozenset()
         for intercept in INTERCEPTORS:
             intercept(share)
-        return _Part(joined=joined, share=share, verdict=verdict, postponed=postponed, stamped=lay_out(share))
+        return Part(joined=joined, share=share, verdict=verdict, postponed=postponed, stamped=lay_out(share))
+
+    def _refuse_share(self, joined: Joined, share: Share, error: EventLogError) -> None:
+        joined.frames[0].cache.producers.give_back(share)
+        _refuse(joined.frames, error)
 
     def _postpone(self, joined: Joined, share: Share, verdict: Verdict) -> frozenset[int]:
         """Put frames that repeat a frame of this very group in front of the queue; the next group answers them."""
@@ -174,11 +173,11 @@ class Writer:
             data = found[state_key]
             share.entries[key] = None if data is None else decode_entry(data, where=f"cache {cache_id}")
 
-    def _answered_at_once(self, part: _Part) -> bool:
+    def _answered_at_once(self, part: Part) -> bool:
         """Answer what leaves nothing in the log: repeated frames, refused ones, removals of nothing."""
         if len(part.stamped.sections.segments):
             return False
-        answer_frames(part.joined, part.share, part.stamped, None, part.verdict, skip=part.postponed)
+        answer_frames(part)
         return True
 
     async def _ids(self, count: int) -> int:
@@ -190,10 +189,10 @@ class Writer:
                 await asyncio.sleep(_WAIT_MS / 1000)
         return self._clock.next(count)
 
-    def _stamp(self, parts: list[_Part], base: int) -> None:
+    def _stamp(self, parts: list[Part], base: int) -> None:
         """Give ids and register the group as in flight, in one step."""
         for part in parts:
-            cache = part.joined.frames[0].cache
+            cache = part.cache
             values = make_values(
                 part.stamped.sections, base=base, epochs=self._core.epochs, next_offsets=cache.next_offsets, seeds=cache.seeds
             )
@@ -202,18 +201,17 @@ class Writer:
             part.values = values
             base = values.last_id + ID_STEP
 
-    async def _append(self, parts: list[_Part]) -> None:
+    async def _append(self, parts: list[Part]) -> None:
         log: list[Pair] = []
         meta: list[Pair] = []
         for part in parts:
-            values, cache = part.values, part.joined.frames[0].cache
-            assert values is not None, "stamped"
+            values, cache = part.stored, part.cache
             log += zip(log_keys(values.segments.tolist(), cache.cache_id, values.bases.tolist()), values.data, strict=True)
             rows = self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)
             meta += [encode_step(*row) for row in rows]
         ends = LogEnds(ids=self._core.ends.copy(), epochs=self._core.epochs.copy())
         written = self._storage.run(partial(_write, self._store, log, meta, ends))
-        changes = [changes_of(part.share, part.stamped, part.values) for part in parts if part.values is not None]
+        changes = [changes_of(part) for part in parts]
         try:
             await written
         except EventLogError as error:
@@ -227,15 +225,14 @@ class Writer:
         while self._overlay.nbytes > OVERLAY_BYTES_MAX and self._applying is not None:
             await self._applying
 
-    def _commit(self, parts: list[_Part], changes: list[Change]) -> None:
+    def _commit(self, parts: list[Part], changes: list[Change]) -> None:
         caches = []
         for part, change in zip(parts, changes, strict=True):
-            values, cache = part.values, part.joined.frames[0].cache
-            assert values is not None, "stamped"
+            values, cache = part.stored, part.cache
             self._core.acknowledged(0, values.segments, values.last_ids)
             self._hooks.committed(values.segments, values.last_ids)
             change.commit(cache, values)
-            record_producers(cache, part.joined, part.share, part.stamped, values)
+            record_producers(part)
             if change.layer:
                 self._overlay.push(change.layer, change.nbytes)
             caches.append(
@@ -249,12 +246,10 @@ class Writer:
             )
             self.events += part.stamped.events
         self.groups += 1
-        first, last = parts[0].values, parts[-1].values
-        assert first is not None
-        assert last is not None
-        self._hooks.visible(CommittedGroup(first_id=int(first.bases[0]), last_id=last.last_id, caches=tuple(caches)))
+        first_id, last_id = int(parts[0].stored.bases[0]), parts[-1].stored.last_id
+        self._hooks.visible(CommittedGroup(first_id=first_id, last_id=last_id, caches=tuple(caches)))
         for part in parts:
-            answer_frames(part.joined, part.share, part.stamped, part.values, part.verdict, skip=part.postponed)
+            answer_frames(part)
         self._apply([change for change in changes if change.layer])
 
     def _apply(self, changes: list[Change]) -> None:

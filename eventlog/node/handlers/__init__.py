@@ -33,6 +33,7 @@ def _row(function: Callable[..., Any], right: Right, *, repeatable: bool = True)
 
 
 TABLE: dict[str, Handler] = {
+    "hello": _row(admin.hello, "none"),
     "ping": _row(admin.ping, "none"),
     "write": _row(write.write, "write", repeatable=False),
     "clear": _row(write.clear, "write"),

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from eventlog.control.records import CacheOptions
+from eventlog.node.provisional import CacheOptions
 from eventlog.errors import BadMessage
+from eventlog.limits import FRAME_BYTES_MAX
 from eventlog.node.caches import CacheState
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -14,6 +15,20 @@ if TYPE_CHECKING:
 
 _FORMATS = {pb.JSON: "json", pb.BYTES: "bytes", pb.AVRO: "avro"}
 _NUMBERS = {name: number for number, name in _FORMATS.items()}
+
+
+def hello(node: "Node", exchange: Exchange) -> None:
+    """Greet: who we are, how many segments there are, and, if asked for, a producer id that nobody had before."""
+    request = exchange.message.hello
+    message = Message()
+    answer = message.hello_answer
+    answer.cluster, answer.node, answer.segments = node.cluster, node.name, node.segments
+    answer.topology_epoch = 1
+    answer.frame_bytes_max = FRAME_BYTES_MAX
+    answer.now_id = node.clock.last
+    if request.producer or request.producer_id:
+        answer.producer_id = request.producer_id or node.clock.next(1)
+    exchange.answer(message)
 
 
 def ping(_: "Node", exchange: Exchange) -> None:

@@ -1,0 +1,93 @@
+"""What a node does by the clock: the id lease, checkpoints of the state, lifespans, the free space, retention."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+
+from eventlog.errors import EventLogError
+from eventlog.limits import EXPIRE_PER_TURN_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
+from eventlog.node.checkpoint import Puts, checkpoint_rows
+from eventlog.node.expiry import Expirer
+from eventlog.node.node import Node
+
+log = logging.getLogger("eventlog.node")
+_CHECKPOINT_MS = 1_000
+_EXPIRY_MS = 1_000
+_DISK_MS = 250
+_CLOSE_UP_MS = 500
+
+
+async def every(interval_ms: int, act: Callable[[], Awaitable[None]], *, name: str) -> None:
+    """Call `act` again and again; an error of ours is logged and the next time tried again."""
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        try:
+            await act()
+        except EventLogError as error:
+            log.warning("periodic_failed name=%s error=%s", name, error)
+
+
+class Periodic:
+    """The periodic work of a node; `start` gives each piece a task that the node owns."""
+
+    def __init__(self, node: Node, *, renew_lease: Callable[[], Awaitable[None]], retain: Callable[[], Awaitable[None]]) -> None:
+        self._node = node
+        self._renew_lease = renew_lease
+        self._retain = retain
+        self._written = node.core.watermark.copy()
+        self._written[:] = 0
+        self._expirer = Expirer(store=node.store, entries=node.entries, submit=node.writer.submit, delete_rows=self._delete_rows)
+        self.loop_delay_ms_peak = 0
+
+    def start(self) -> None:
+        """Begin."""
+        works = {
+            "lease": (LEASE_RENEW_MS, self._renew_lease),
+            "checkpoint": (_CHECKPOINT_MS, self.checkpoint),
+            "expiry": (_EXPIRY_MS, self._expire),
+            "disk": (_DISK_MS, self._look_at_disk),
+            "close_up": (_CLOSE_UP_MS, self._close_up),
+            "retention": (self._node.config.retention_interval_ms, self._retain),
+        }
+        for name, (interval_ms, act) in works.items():
+            self._node.own(asyncio.create_task(every(interval_ms, act, name=name), name=name))
+
+    async def checkpoint(self) -> None:
+        """Write how far the state has come; everything committed before this call is in the storage thread's queue already."""
+        marks = self._node.core.watermark.copy()
+        rows = checkpoint_rows(self._node.caches, marks=marks, epochs=self._node.core.epochs, written=self._written)
+        if rows:
+            self._written = marks
+            await self._node.storage.run(partial(self._node.store.apply, rows))
+
+    async def _expire(self) -> None:
+        now = self._node.now_2020()
+        for cache in list(self._node.caches):
+            while cache.may_expire and not cache.dropped and not self._node.is_stopping:
+                if await self._expirer.turn(cache, now=now) < EXPIRE_PER_TURN_MAX:
+                    break
+
+    async def _delete_rows(self, rows: list[bytes]) -> None:
+        puts: Puts = [(row, None) for row in rows]
+        await self._node.storage.run(partial(self._node.store.apply, puts))
+
+    async def _look_at_disk(self) -> None:
+        was_full = self._node.disk.is_full
+        self._node.disk.look()
+        if self._node.disk.is_full != was_full:
+            log.warning("disk_%s free_bytes=%d", "resumed" if was_full else "full", self._node.disk.free_bytes)
+
+    async def _close_up(self) -> None:
+        """Promise idle time away, so that readers' positions move on without writes; watch how late the loop is."""
+        self._node.close_up()
+        asked = time.monotonic()
+        await asyncio.sleep(0)
+        delay_ms = int((time.monotonic() - asked) * 1000)
+        self.loop_delay_ms_peak = max(self.loop_delay_ms_peak, delay_ms)
+        if delay_ms > LOOP_DELAY_WARN_MS:
+            log.warning("loop_delayed ms=%d", delay_ms)
+
+

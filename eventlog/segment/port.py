@@ -7,7 +7,8 @@ The engine knows nothing of caches, ids or events; `keys.py` makes the keys. Wha
 2. `apply` is atomic and has no journal: a crash keeps some prefix of the `apply` calls that holds everything up to the last
    `flush_state`. The state family is one unit; no two parts of it come back from different moments.
 3. After a failed `sync` the store is fenced: every later writing call raises `StoreFenced`, reading goes on.
-4. Damage is raised (`CorruptData`, `LostDisk`), never skipped and never read as emptiness.
+4. A full disk fences nothing: writing calls raise `DiskFull` until there is space.
+5. Damage is raised (`CorruptData`, `LostDisk`), never skipped and never read as emptiness.
 
 The writing methods (`append`, `sync`, `apply`, `trim`, `drop`) belong to one thread. Everything else may be called from any
 thread at any time between opening and `close`. Ranges are `[lower, upper)`.
@@ -97,8 +98,8 @@ class Store(Protocol):
 
         Raises:
             Overloaded: the engine stalls; nothing was written.
-            DiskFull: no space; outcome `unknown`, and no later write succeeds until the store is opened again.
-            StoreFenced: this write or an earlier one failed; outcome `unknown` for this one.
+            DiskFull: no space. Later writes succeed again when there is some; this one will not appear by itself.
+            StoreFenced: this write or an earlier sync failed; outcome `unknown` if it was this write.
         """
         ...
 
@@ -188,6 +189,9 @@ class Store(Protocol):
     def close(self) -> None:
         """Write out what is buffered, leave the clean-stop mark, release the directory. Closing twice is nothing.
 
-        Closing a fenced store leaves no mark.
+        Nothing else may be running on the store. Closing a fenced store leaves no mark and raises nothing.
+
+        Raises:
+            StoreFenced: something buffered could not be written; the directory is free, the next start replays.
         """
         ...

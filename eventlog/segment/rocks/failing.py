@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from eventlog.errors import ClientClosed, CorruptData, DirectoryInUse, DiskFull, EventLogError, Outcome, StoreFenced
+from eventlog.errors import ClientClosed, CorruptData, DirectoryInUse, DiskFull, EventLogError
 
 T = TypeVar("T")
 
 STALL = "Write stall"
-_NO_SPACE = "No space left"
+NO_SPACE = "No space left"
 _LOCKED = ("lock hold by current process", "LOCK: Resource temporarily unavailable")
 _CLOSED = "DbClosedError"
 
@@ -29,7 +29,7 @@ def opening_error(where: str) -> Callable[[str], EventLogError]:
     """Judge a refusal to open."""
 
     def judge(why: str) -> EventLogError:
-        if _NO_SPACE in why:
+        if NO_SPACE in why:
             return DiskFull(free_bytes=0, reserve_bytes=0)
         if any(text in why for text in _LOCKED):
             return DirectoryInUse(path=where)
@@ -45,11 +45,3 @@ def reading_error(where: str) -> Callable[[str], EventLogError]:
         return ClientClosed(what="store") if _CLOSED in why else CorruptData(where=where, why=why)
 
     return judge
-
-
-def writing_error(why: str, *, free_bytes: int, outcome_unknown: bool) -> EventLogError:
-    """Judge a failed write, sync or flush."""
-    outcome: Outcome = "unknown" if outcome_unknown else "none"
-    if _NO_SPACE in why:
-        return DiskFull(free_bytes=free_bytes, reserve_bytes=0, outcome=outcome)
-    return StoreFenced(why=why, outcome=outcome)

@@ -129,10 +129,15 @@ def open_database(path: Path, options: StoreOptions) -> Database:
     return opened
 
 
-def close_database(database: Database) -> None:
-    """Write out what has no journal and let the files go."""
+def close_database(database: Database) -> str | None:
+    """Write out what has no journal and let the files go; return why not all of it was written, if so."""
+    failures: list[str] = []
     for handle in (database.log, database.state, database.meta, database.root):
-        handle.close()
+        try:
+            handle.close()
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing narrower
+            failures.append(str(error))
+    return failures[0] if failures else None
 
 
 def _check_config(path: Path) -> None:

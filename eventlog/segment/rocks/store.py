@@ -3,8 +3,10 @@
 - `write` of rocksdict holds the GIL even while it syncs, `flush_wal` does not: so groups are written without a sync, and the sync
   is a call of its own.
 - A WriteBatch is consumed by `write`, by a failed one too: waiting for a stalled engine rebuilds it.
-- After a failed write or sync nobody knows what the journal holds. The store refuses to write until it is opened again, and
-  RocksDB does the same; it is never tried again in place.
+- After a failed sync nobody knows what the disk holds: the store refuses to write until it is opened again, and so does RocksDB.
+  The sync is never tried again in place.
+- A write that finds no space leaves a torn record, which every replay drops; RocksDB refuses to write until it has found space
+  again, which it looks for itself every five seconds, and then goes on in a new journal file. So a full disk fences nothing.
 """
 
 import os
@@ -16,12 +18,21 @@ from typing import TypeVar
 
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
-from eventlog.errors import ClientClosed, EventLogError, LostDisk, Misuse, Overloaded, WrongCluster
+from eventlog.errors import (
+    ClientClosed,
+    DiskFull,
+    EventLogError,
+    LostDisk,
+    Misuse,
+    Overloaded,
+    StoreFenced,
+    WrongCluster,
+)
 from eventlog.segment import keys
 from eventlog.segment.directory import Directory, Label, check_owner, decode_label, describe
 from eventlog.segment.port import Identity, LogEnds, Pair, Range, StoreOptions
 from eventlog.segment.rocks.ends import EndsFile, create_ends, open_ends
-from eventlog.segment.rocks.failing import STALL, calling, writing_error
+from eventlog.segment.rocks.failing import NO_SPACE, STALL, calling
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
 from eventlog.segment.rocks.reading import get_values, last_pair, read_pairs, read_values
 
@@ -166,12 +177,14 @@ class RocksStore:
             return
         database, self._database = self._database, None
         del self._log_handle, self._state_handle, self._meta_handle
-        close_database(database)
+        why = close_database(database)
         del database
         self._ends_file.close()
-        if self._failure is None:
+        if why is None and self._failure is None:
             self._directory.mark_clean()
         self._directory.unlock()
+        if why is not None and self._failure is None:
+            raise StoreFenced(why=why)
 
     # ------------------------------------------------------------ inside
 
@@ -182,7 +195,7 @@ class RocksStore:
 
     def _writable(self) -> Database:
         if self._failure is not None:
-            raise writing_error(self._failure, free_bytes=self.free_bytes(), outcome_unknown=False)
+            raise StoreFenced(why=self._failure)
         return self._open()
 
     def _where(self, family: str) -> str:
@@ -202,21 +215,25 @@ class RocksStore:
 
     def _sync_journal(self) -> None:
         database = self._writable()
-        self._calling(lambda: database.root.flush_wal(sync=True))
+        calling(lambda: database.root.flush_wal(sync=True), self._fence)
 
     def _calling(self, call: Callable[[], T]) -> T:
-        """Return what a writing call returns; where it fails, fence the store."""
-        return calling(call, self._fence)
+        """Return what a writing call returns; where it fails for anything but space, fence the store."""
+        return calling(call, self._judge)
 
     def _check_ends(self, ends: LogEnds) -> None:
         if len(ends.ids) != self.segments or len(ends.epochs) != self.segments:
             raise Misuse(why=f"ends of {len(ends.ids)} segments, the store has {self.segments}")
 
+    def _judge(self, why: str) -> EventLogError:
+        if NO_SPACE in why:
+            return DiskFull(free_bytes=self.free_bytes(), reserve_bytes=0, outcome="unknown")
+        return self._fence(why)
+
     def _fence(self, why: str) -> EventLogError:
         """Refuse to write from now on; return the error of the call that failed, whose outcome nobody knows."""
-        if self._failure is None:
-            self._failure = why
-        return writing_error(why, free_bytes=self.free_bytes(), outcome_unknown=True)
+        self._failure = self._failure or why
+        return StoreFenced(why=why, outcome="unknown")
 
     def _deletion(self, log: Sequence[Range], meta: Sequence[Range], rows: Sequence[Pair]) -> WriteBatch:
         batch = WriteBatch(raw_mode=True)

@@ -85,10 +85,14 @@ def open_client() -> "Iterator[Client]":
 
     A callable given as the context's object takes the place of `eventlog.blocking.connect`.
     """
+    chosen = settings()
+    connect = click.get_current_context().obj or _real_connect()
+    with connect(*chosen.addresses, timeout_ms=chosen.timeout_ms) as client:
+        yield client
+
+
+def _real_connect() -> Callable[..., Any]:
     # not at the top: the client brings numpy, which `--help` of a command must not wait for
     from eventlog import blocking  # noqa: PLC0415
 
-    chosen = settings()
-    connect = click.get_current_context().obj or blocking.connect
-    with connect(*chosen.addresses, timeout_ms=chosen.timeout_ms) as client:
-        yield client
+    return blocking.connect

@@ -44,13 +44,39 @@ COMMANDS = _SHOWN | {
 }
 
 
+class ClosedPipe(Exception):
+    """Nobody reads stdout any more. Not an OSError, which click would turn into an exit code of its own."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C. Not a KeyboardInterrupt, to which click would add a line of its own."""
+
+
 class Root(LazyGroup):
     """The outermost group: turns every end of a command into an exit code and at most one line on stderr."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         """Run the command line and exit, as `click.Command.main` does."""
-        options.setdefault("prog_name", "eventlog")
-        sys.exit(exit_code(lambda: super(Root, self).main(args, *rest, **options | {"standalone_mode": False})))
+        fixed = {"prog_name": "eventlog", "standalone_mode": False}
+        sys.exit(exit_code(lambda: super(Root, self).main(args, *rest, **options | fixed)))
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        """Read the command line; `--help` prints here."""
+        try:
+            return super().make_context(*args, **options)
+        except BrokenPipeError as error:
+            raise ClosedPipe from error
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command named."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ClosedPipe from error
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
 
 
 def exit_code(action: Callable[[], object]) -> int:
@@ -58,10 +84,10 @@ def exit_code(action: Callable[[], object]) -> int:
     try:
         result = action()
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, ClosedPipe):
         _drop_stdout()
         return 0
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, Interrupted, click.Abort):
         return EXIT_INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -107,7 +133,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: Any) -> N
     ctx.exit()
 
 
-@click.group(cls=Root, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group("eventlog", cls=Root, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version and exit.")
 @common_options
 def main() -> None:

@@ -29,6 +29,11 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
+def note_interrupt(text: str) -> None:
+    """Print where to resume; a terminal has just shown `^C` and no newline."""
+    note(f"\n{text}" if sys.stderr.isatty() else text)
+
+
 def id_fields(**ids: int | None) -> dict[str, Any]:
     """Return each number under its name and, as a string, under `<name>_str`: readers with 53-bit numbers would round it."""
     fields: dict[str, Any] = {}

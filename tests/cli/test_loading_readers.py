@@ -347,6 +347,16 @@ def test_types_that_json_lacks_become_text() -> None:
     assert (first["list"], second["list"]) == ([1, 2], None)
 
 
+def test_a_row_that_python_cannot_hold_is_refused_alone() -> None:
+    text = pa.array([b"ok", b"\xff", b"ok"], pa.binary()).view(pa.string())
+    far = pa.array([0, 0, 10**18], pa.timestamp("s"))
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"k": ["a", "b", "c"], "text": text, "far": far}), sink)
+    batches = read("parquet", sink.getvalue(), KEYED)
+    assert [key for key, _ in items(batches)] == [b"a"]
+    assert [line for line, _ in refused(batches)] == [2, 3]
+
+
 def test_avro_records_that_are_no_objects_are_refused() -> None:
     sink = io.BytesIO()
     fastavro.writer(sink, {"type": "array", "items": "int"}, [[1], [2]])

@@ -39,8 +39,10 @@ class Parquet:
 
     def _convert(self, table: pa.RecordBatch, first: int) -> Iterator[Batch]:
         batch, held = Batch(), 0
-        for line, row in enumerate(table.to_pylist(), first):
+        for line, row in enumerate(_to_rows(table), first):
             try:
+                if isinstance(row, RowRefused):
+                    raise row
                 self._shape.add(row, batch)
                 held += len(batch.values[-1])
             except RowRefused as error:
@@ -51,6 +53,17 @@ class Parquet:
                 batch, held = Batch(), 0
         if batch.lines:
             yield batch
+
+
+def _to_rows(table: pa.RecordBatch) -> list[dict[str, Any] | RowRefused]:
+    """Return the rows; one that Python cannot hold (text that is no UTF-8, a year beyond 9999) is refused alone."""
+    try:
+        rows: list[dict[str, Any] | RowRefused] = table.to_pylist()
+    except (ValueError, OverflowError) as error:
+        if table.num_rows == 1:
+            return [RowRefused(f"a field cannot be read: {error}")]
+        return [row for at in range(table.num_rows) for row in _to_rows(table.slice(at, 1))]
+    return rows
 
 
 def _last(line: int, why: str) -> Batch:

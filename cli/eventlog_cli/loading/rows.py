@@ -37,8 +37,13 @@ class Batch:
 
     def before(self, rejection: Rejection) -> "Batch":
         """Return the rows that stand before one of the rejected ones."""
-        rows = rejection.before
-        return Batch(keys=self.keys[:rows], values=self.values[:rows], removals=self.removals[:rows], last_line=rejection.line - 1)
+        found = self.first(rejection.before)
+        found.last_line = rejection.line - 1
+        return found
+
+    def first(self, rows: int) -> "Batch":
+        """Return the first rows, without rejections."""
+        return Batch(keys=self.keys[:rows], values=self.values[:rows], removals=self.removals[:rows], last_line=self.last_line)
 
     def reject(self, line: int, why: str, *, is_last: bool = False) -> None:
         """Note that the next row is refused."""

@@ -1,0 +1,5 @@
+"""`python -m eventlog_cli` is the `eventlog` command."""
+
+from eventlog_cli.main import main
+
+main()

@@ -1,0 +1,249 @@
+"""`eventlog admin`: the cluster, its nodes and segments, retention, stored data."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eventlog.errors import Unavailable
+from eventlog_cli.cache import as_row
+from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.lazy import SynonymGroup
+from eventlog_cli.output import id_fields, print_row, print_text, table
+from eventlog_cli.parameters import COUNT, DURATION, SIZE
+from eventlog_cli.quantities import format_duration, format_size
+
+if TYPE_CHECKING:
+    from eventlog.client.values import Status
+
+_ASK_EVERY_SECONDS = 0.25
+EXIT_NOT_OK = 1
+
+
+@click.group("admin", cls=SynonymGroup, synonyms={"node": "nodes", "segment": "segments"})
+@common_options
+def command() -> None:
+    """Look after nodes, segments and retention."""
+
+
+# ------------------------------------------------------------------ status
+
+
+@command.command("status")
+@click.option("--check", is_flag=True, help="Exit with 1 unless health is ok.")
+@click.option("--wait", "wait_ms", type=DURATION, help="Wait until health is ok, at most this long.")
+@common_options
+def status(*, check: bool, wait_ms: int | None) -> None:
+    """Say how the cluster is; exit with 0 if the node answers."""
+    found = _status() if wait_ms is None else _wait_until_ok(wait_ms)
+    if settings().is_json:
+        print_row(_status_row(found))
+    else:
+        _print_status(found)
+    if found.health != "ok" and (check or wait_ms is not None):
+        click.get_current_context().exit(EXIT_NOT_OK)
+
+
+def _status() -> "Status":
+    with open_client() as client:
+        return client.status()
+
+
+def _wait_until_ok(wait_ms: int) -> "Status":
+    """Ask until health is ok or time is up; a node that does not answer yet is waited for too."""
+    deadline = time.monotonic() + wait_ms / 1_000
+    while True:
+        is_late = time.monotonic() >= deadline
+        try:
+            found = _status()
+        except Unavailable:
+            if is_late:
+                raise
+        else:
+            if found.health == "ok" or is_late:
+                return found
+        time.sleep(_ASK_EVERY_SECONDS)
+
+
+def _status_row(found: "Status") -> dict[str, Any]:
+    return {
+        "cluster": found.cluster,
+        "health": found.health,
+        "controller": found.controller,
+        "metastore": found.metastore,
+        "nodes": found.nodes,
+        "nodes_live": found.nodes_live,
+        "segments": found.segments,
+        "without_primary": found.without_primary,
+        "under_replicated": found.under_replicated,
+        **id_fields(low_watermark=found.low_watermark),
+        "low_watermark_age_ms": found.low_watermark_age_ms,
+        "held_by": found.held_by or None,
+        "rebalance": found.rebalance,
+    }
+
+
+def _print_status(found: "Status") -> None:
+    lines = (
+        ("cluster", found.cluster),
+        ("health", found.health),
+        ("nodes", f"{found.nodes_live} live of {found.nodes}"),
+        ("segments", f"{found.segments}, {found.without_primary} without primary, {found.under_replicated} under-replicated"),
+        ("low watermark", f"{found.low_watermark}, {found.low_watermark_age_ms} ms old" + (f", held by {found.held_by}" if found.held_by else "")),
+        ("controller", found.controller),
+        ("metastore", found.metastore),
+        ("rebalance", found.rebalance),
+    )
+    for name, value in lines:
+        print_text(f"{name:<14} {value}")
+    for advice in found.advice or ("nothing to do",):
+        print_text(f"next: {advice}")
+
+
+# ------------------------------------------------------------------ nodes and segments
+
+
+@command.command("nodes")
+@common_options
+def nodes() -> None:
+    """List the nodes."""
+    with open_client() as client:
+        found = client.segments()
+    # a cluster of this version is the one node that answers; its segments say its name
+    name = found[0].primary or found[0].owners[0]
+    row = {
+        "name": name,
+        "address": settings().addresses[0],
+        "state": "live",
+        "primaries": sum(segment.primary == name for segment in found),
+        "segments": sum(name in segment.owners for segment in found),
+    }
+    if settings().is_json:
+        print_row(row)
+    else:
+        print_text(table(tuple(row), [tuple(row.values())]))
+
+
+@command.command("segments")
+@click.option("--cache", "cache_name", default="", help="Only events of this cache.")
+@click.option("--under-replicated", is_flag=True, help="Only segments with fewer in-sync replicas than owners.")
+@click.option("--without-primary", is_flag=True, help="Only segments that nobody serves.")
+@common_options
+def segments(cache_name: str, *, under_replicated: bool, without_primary: bool) -> None:
+    """List the segments."""
+    with open_client() as client:
+        found = client.segments(cache_name or None)
+    if under_replicated:
+        found = [segment for segment in found if len(segment.in_sync) < len(segment.owners)]
+    if without_primary:
+        found = [segment for segment in found if not segment.primary]
+    if settings().is_json:
+        for segment in found:
+            print_row(
+                {
+                    "segment": segment.segment,
+                    "primary": segment.primary or None,
+                    "owners": list(segment.owners),
+                    "in_sync": list(segment.in_sync),
+                    "epoch": segment.epoch,
+                    **id_fields(first_id=segment.first_id, last_id=segment.last_id, high_watermark=segment.high_watermark),
+                    "events": segment.events,
+                    "bytes": segment.bytes,
+                }
+            )
+        return
+    rows = [
+        (segment.segment, segment.primary or None, ",".join(segment.in_sync), segment.epoch, segment.first_id, segment.last_id, segment.events, segment.bytes)
+        for segment in found
+    ]
+    print_text(table(("segment", "primary", "in sync", "epoch", "first id", "last id", "events", "bytes"), rows))
+
+
+# ------------------------------------------------------------------ retention
+
+
+@command.group("retention")
+@common_options
+def retention() -> None:
+    """Show, set and run retention."""
+
+
+@retention.command("show")
+@click.argument("cache_name", metavar="CACHE")
+@common_options
+def retention_show(cache_name: str) -> None:
+    """Say how long events of CACHE are kept, and which are."""
+    with open_client() as client:
+        cache = client.cache(cache_name)
+        info, ends = cache.info, cache.log_ends()
+    if settings().is_json:
+        kept = {**id_fields(first_id=ends.first_id, last_id=ends.last_id), "kept": ends.events}
+        names = ("cache", "retain_time", "retain_time_ms", "retain_bytes", "retain_events")
+        print_row({name: as_row(info)[name] for name in names} | kept)
+        return
+    limits = (
+        ("time", None if info.retain_time_ms is None else format_duration(info.retain_time_ms)),
+        ("bytes", None if info.retain_bytes is None else format_size(info.retain_bytes)),
+        ("events", None if info.retain_events is None else f"{info.retain_events:,}"),
+    )
+    for name, value in limits:
+        print_text(f"{name:<8} {value or 'no limit'}")
+    print_text(f"{'kept':<8} {ends.events:,} events" + (f", from id {ends.first_id}" if ends.first_id else ""))
+
+
+@retention.command("set")
+@click.argument("cache_name", metavar="CACHE")
+@click.option("--retain-time", "retain_time_ms", type=DURATION, help="Keep events this long; 0 for ever.")
+@click.option("--retain-bytes", type=SIZE, help="Keep at most this much; 0 for no limit.")
+@click.option("--retain-events", type=COUNT, help="Keep at most this many events; 0 for no limit.")
+@common_options
+def retention_set(cache_name: str, **options: int | None) -> None:
+    """Change how long events of CACHE are kept."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        raise click.UsageError("name at least one limit")
+    with open_client() as client:
+        info = client.alter_cache(cache_name, **given)
+    if settings().is_json:
+        print_row(as_row(info))
+    else:
+        print_text(f"set; takes effect with the next run: eventlog admin retention run {cache_name}")
+
+
+@retention.command("run")
+@click.argument("cache_name", metavar="CACHE")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@common_options
+def retention_run(cache_name: str, *, dry_run: bool) -> None:
+    """Remove what CACHE need not keep, now."""
+    with open_client() as client:
+        found = client.run_retention(cache_name, dry_run=dry_run)
+    if settings().is_json:
+        for row in found.rows:
+            print_row({"cache": row.cache, "segment": row.segment, "removed": row.removed, **id_fields(first_id=row.first_id)})
+        print_row({"cache": cache_name, "removed": found.removed})
+        return
+    rows = [(row.segment, row.removed, row.first_id) for row in found.rows if row.removed]
+    if rows:
+        print_text(table(("segment", "removed", "first id"), rows))
+    print_text(f"{'would remove' if dry_run else 'removed'} {found.removed:,} events of {cache_name}")
+
+
+# ------------------------------------------------------------------ check
+
+
+@command.command("check")
+@click.option("--cache", "cache_name", default="", help="Only this cache.")
+@common_options
+def check(cache_name: str) -> None:
+    """Read all stored data and verify its checksums and order; exit with 1 on damage."""
+    with open_client() as client:
+        report = client.check(cache_name or None)
+    if settings().is_json:
+        print_row({"values": report.values, "events": report.events, "problems": list(report.problems)})
+    else:
+        for problem in report.problems:
+            print_text(f"damaged: {problem}")
+        print_text(f"read {report.values:,} stored values with {report.events:,} events: {'damaged' if report.problems else 'all sound'}")
+    if report.problems:
+        click.get_current_context().exit(EXIT_NOT_OK)

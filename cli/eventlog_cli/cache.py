@@ -1,0 +1,160 @@
+"""`eventlog cache`: caches and their options."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.lazy import SynonymGroup
+from eventlog_cli.output import id_fields, print_row, print_text, table
+from eventlog_cli.parameters import COUNT, DURATION, SIZE
+from eventlog_cli.quantities import format_duration, format_size
+
+if TYPE_CHECKING:
+    from eventlog.client.values import CacheInfo
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+NAME = click.argument("name")
+
+
+@click.group("cache", cls=SynonymGroup, synonyms={"delete": "drop", "remove": "drop", "show": "describe", "ls": "list"})
+@common_options
+def command() -> None:
+    """Create, list, describe, alter and drop caches."""
+
+
+def _alterable(function: Function) -> Function:
+    """Give a command the options that may change during a cache's life."""
+    options = (
+        click.option("--schema", type=click.Path(exists=True, dir_okay=False), help="Avro schema of the values."),
+        click.option("--events/--no-events", default=None, help="Keep events to be read.  [default: keep]"),
+        click.option(
+            "--before/--no-before", default=None, help="Keep the value before each change.  [default: keep for json and avro with state]"
+        ),
+        click.option("--retain-time", "retain_time_ms", type=DURATION, help="Keep events this long; 0 for ever.  [default: 7d]"),
+        click.option("--retain-bytes", type=SIZE, help="Keep at most this much; 0 for no limit.  [default: 10GiB]"),
+        click.option("--retain-events", type=COUNT, help="Keep at most this many events; 0 for no limit.  [default: 0]"),
+        click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let entries expire after this time; 0 for never.  [default: 0]"),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@command.command("create")
+@NAME
+@click.option("--format", type=click.Choice(["json", "bytes", "avro"]), default="json", show_default=True, help="What values are.")
+@click.option("--state/--no-state", default=None, help="Keep current entries; without, events alone.  [default: keep]")
+@click.option("--key-format", type=click.Choice(["utf8", "bytes"]), help="What keys are.  [default: utf8]")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if there is such a cache.")
+@_alterable
+@common_options
+def create(name: str, *, if_not_exists: bool, **options: Any) -> None:
+    """Create the cache NAME."""
+    with open_client() as client:
+        cache = client.create_cache(name, if_exists="use" if if_not_exists else "error", **_given(options))
+        _tell(cache.info)
+
+
+@command.command("list")
+@common_options
+def list_caches() -> None:
+    """List all caches."""
+    with open_client() as client:
+        caches = client.caches()
+    if settings().is_json:
+        for info in caches:
+            print_row(as_row(info))
+        return
+    rows = [(info.name, info.format, info.events, info.state, info.before, *_limits(info)) for info in caches]
+    print_text(table(("cache", "format", "events", "state", "before", "retain time", "retain bytes", "retain events"), rows))
+
+
+@command.command("describe")
+@NAME
+@common_options
+def describe(name: str) -> None:
+    """Print the options of the cache NAME."""
+    with open_client() as client:
+        _tell(client.describe_cache(name))
+
+
+@command.command("alter")
+@NAME
+@_alterable
+@common_options
+def alter(name: str, **options: Any) -> None:
+    """Change options of the cache NAME; format, state and keys are fixed."""
+    given = _given(options)
+    if not given:
+        raise click.UsageError("name at least one option to change")
+    with open_client() as client:
+        _tell(client.alter_cache(name, **given))
+
+
+@command.command("drop")
+@NAME
+@click.option("--yes", is_flag=True, help="Do it.")
+@common_options
+def drop(name: str, *, yes: bool) -> None:
+    """Drop the cache NAME with all its entries and events."""
+    if not yes:
+        raise click.UsageError(f"this drops {name} with all its entries and events; say --yes to do it")
+    with open_client() as client:
+        client.drop_cache(name)
+    if settings().is_json:
+        print_row({"cache": name, "dropped": True})
+    else:
+        print_text(f"dropped {name}")
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    found = {name: value for name, value in options.items() if value is not None}
+    if "schema" in found:
+        found["schema"] = Path(found["schema"]).read_text()
+    return found
+
+
+def as_row(info: "CacheInfo") -> dict[str, Any]:
+    """Return a cache as one JSON object; null where there is no limit."""
+    return {
+        "cache": info.name,
+        "format": info.format,
+        "key_format": info.key_format,
+        "events": info.events,
+        "state": info.state,
+        "before": info.before,
+        "retain_time": None if info.retain_time_ms is None else format_duration(info.retain_time_ms),
+        "retain_time_ms": info.retain_time_ms,
+        "retain_bytes": info.retain_bytes,
+        "retain_events": info.retain_events,
+        "lifespan_ms": info.lifespan_ms,
+        "cache_id": info.id,
+        **id_fields(from_id=info.from_id),
+    }
+
+
+def _limits(info: "CacheInfo") -> tuple[str | None, str | None, int | None]:
+    time = None if info.retain_time_ms is None else format_duration(info.retain_time_ms)
+    return time, None if info.retain_bytes is None else format_size(info.retain_bytes), info.retain_events
+
+
+def _tell(info: "CacheInfo") -> None:
+    if settings().is_json:
+        print_row(as_row(info))
+        return
+    time, size, events = _limits(info)
+    lines = (
+        ("cache", info.name),
+        ("format", info.format),
+        ("keys", info.key_format),
+        ("events", "kept" if info.events else "not kept"),
+        ("state", "kept" if info.state else "not kept: events alone"),
+        ("before-images", "kept" if info.before else "not kept"),
+        ("retention", ", ".join(text for text in (time, size, f"{events:,} events" if events else None) if text) or "for ever"),
+        ("lifespan", "none" if info.lifespan_ms is None else format_duration(info.lifespan_ms)),
+    )
+    for name, value in lines:
+        print_text(f"{name:<14} {value}")

@@ -1,0 +1,76 @@
+"""Writers that go on through a kill of the node, and remember what they were told."""
+
+import threading
+import time
+
+import orjson
+
+from eventlog import blocking
+from eventlog.errors import EventLogError
+from eventlog_cli.demo.checks import Write
+
+KEYS_PER_WRITER = 25
+TIMEOUT_MS = 20_000  # longer than a restart: the client sends again what was not answered, under the same numbers
+
+
+class Writers:
+    """Several writers, each a thread with its own connection, putting one value after the other into a few keys of its own."""
+
+    def __init__(self, address: str, cache: str, *, count: int) -> None:
+        self._stop = threading.Event()
+        self._writers = [_Writer(number, address, cache, self._stop) for number in range(1, count + 1)]
+
+    @property
+    def acknowledged(self) -> int:
+        """Return how many writes were acknowledged so far."""
+        return sum(writer.acknowledged for writer in self._writers)
+
+    def start(self) -> None:
+        """Begin to write."""
+        for writer in self._writers:
+            writer.start()
+
+    def wait_for_each(self, more: int, *, seconds_max: float) -> bool:
+        """Wait until every writer has `more` further acknowledgements; return whether that came true in time."""
+        goals = [(writer, writer.acknowledged + more) for writer in self._writers]
+        deadline = time.monotonic() + seconds_max
+        while any(writer.acknowledged < goal and writer.is_alive() for writer, goal in goals):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        return all(writer.acknowledged >= goal for writer, goal in goals)
+
+    def stop(self) -> list[Write]:
+        """End writing and return everything that was tried, each writer's in its order."""
+        self._stop.set()
+        for writer in self._writers:
+            writer.join()
+        return [write for writer in self._writers for write in writer.writes]
+
+
+class _Writer(threading.Thread):
+    def __init__(self, number: int, address: str, cache: str, stop: threading.Event) -> None:
+        super().__init__(name=f"writer-{number}", daemon=True)
+        self.writes: list[Write] = []
+        self.acknowledged = 0
+        self._number = number
+        self._address = address
+        self._cache = cache
+        self._stop_asked = stop
+
+    def run(self) -> None:
+        with blocking.connect(self._address, timeout_ms=TIMEOUT_MS) as client:
+            cache = client.cache(self._cache)
+            turn = 0
+            while not self._stop_asked.is_set():
+                turn += 1
+                key = f"writer-{self._number}/{turn % KEYS_PER_WRITER}"
+                value = {"writer": self._number, "turn": turn}
+                try:
+                    event_id = cache.put(key, value).id
+                    self.acknowledged += 1
+                except EventLogError as error:
+                    if error.outcome == "none":
+                        continue  # it says that nothing was written, so there is nothing to look for
+                    event_id = None
+                self.writes.append(Write(writer=self._number, key=key.encode(), value=orjson.dumps(value), id=event_id))

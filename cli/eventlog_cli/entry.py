@@ -1,0 +1,160 @@
+"""`eventlog put`, `get`, `remove`, `keys`, `size`, `clear`: single entries and all of them."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from eventlog.errors import BadValue, InvalidArgument
+from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.output import id_fields, note, print_row, print_text, stdout
+from eventlog_cli.parameters import DURATION, ID, POSITIVE
+from eventlog_cli.progress import Progress
+from eventlog_cli.render import json_of, readable
+
+if TYPE_CHECKING:
+    from eventlog.blocking import Cache
+    from eventlog.client.values import Stored
+
+CACHE = click.argument("cache_name", metavar="CACHE")
+KEY = click.argument("key")
+EXIT_NONE = 1
+
+
+@click.command("put")
+@CACHE
+@KEY
+@click.argument("value")
+@click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let the entry expire after this time.")
+@click.option("--if-version", type=ID, metavar="ID", help="Write only if the entry has this version.")
+@click.option("--if-absent", is_flag=True, help="Write only if there is no entry.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=TEXT", help="Header of the event; may be given again.")
+@common_options
+def put(cache_name: str, key: str, value: str, **options: Any) -> None:
+    """Write VALUE, or stdin for -, under KEY: JSON, or anything where CACHE holds bytes."""
+    headers = _headers(options.pop("headers"))
+    data = click.get_binary_stream("stdin").read() if value == "-" else value.encode(errors="surrogateescape")
+    with open_client() as client:
+        cache = client.cache(cache_name)
+        content = _json(key, data) if cache.info.format == "json" else data
+        _tell(cache.put(_key(cache, key), content, headers=headers, **options))
+
+
+@click.command("remove")
+@CACHE
+@KEY
+@click.option("--if-version", type=ID, metavar="ID", help="Remove only if the entry has this version.")
+@common_options
+def remove(cache_name: str, key: str, **options: Any) -> None:
+    """Remove KEY."""
+    with open_client() as client:
+        cache = client.cache(cache_name)
+        _tell(cache.remove(_key(cache, key), **options))
+
+
+@click.command("get")
+@CACHE
+@KEY
+@click.option("--consistency", type=click.Choice(["primary", "linear", "any"]), default="primary", show_default=True, help="How fresh.")
+@common_options
+def get(cache_name: str, key: str, consistency: str) -> None:
+    """Print the value of KEY, its bytes alone; exit with 1 when there is none."""
+    with open_client() as client:
+        cache = client.cache(cache_name)
+        entry = cache.get(_key(cache, key), consistency=consistency)
+        if entry is None:
+            note(f"{key}: no entry")
+            click.get_current_context().exit(EXIT_NONE)
+        is_json = cache.info.format == "json"
+        if settings().is_json:
+            print_row({"key": key, "value": json_of(entry.value_bytes, json_values=is_json), **id_fields(version=entry.version)})
+            return
+    out = stdout()
+    out.write(entry.value_bytes)
+    if sys.stdout.isatty():
+        out.write(b"\n")
+
+
+@click.command("keys")
+@CACHE
+@click.option("--prefix", default="", help="Only keys that begin with this.")
+@click.option("--max", "keys_max", type=POSITIVE, metavar="N", help="End after N keys.")
+@common_options
+def keys(cache_name: str, prefix: str, keys_max: int | None) -> None:
+    """Print the keys of CACHE, segment by segment."""
+    is_json = settings().is_json
+    with open_client() as client:
+        cache = client.cache(cache_name)
+        out = stdout()
+        for key in cache.keys(prefix=_key(cache, prefix), limit=keys_max):
+            found = key.encode() if isinstance(key, str) else key
+            if is_json:
+                print_row({"key": readable(found)})
+            else:
+                out.write(found + b"\n")
+
+
+@click.command("size")
+@CACHE
+@common_options
+def size(cache_name: str) -> None:
+    """Print how many entries CACHE has."""
+    with open_client() as client:
+        found = client.cache(cache_name).size()
+    if settings().is_json:
+        print_row({"size": found})
+    else:
+        print_text(str(found))
+
+
+@click.command("clear")
+@CACHE
+@click.option("--yes", is_flag=True, help="Do it.")
+@common_options
+def clear(cache_name: str, *, yes: bool) -> None:
+    """Remove every entry of CACHE, each with an event; what was done when interrupted stays done."""
+    if not yes:
+        raise click.UsageError(f"this removes every entry of {cache_name}; say --yes to do it")
+    with open_client() as client, Progress(f"clear {cache_name}", noun="entries"):
+        removed = client.cache(cache_name).clear()
+    if settings().is_json:
+        print_row({"removed": removed})
+    else:
+        print_text(f"removed {removed}")
+
+
+def _key(cache: "Cache", text: str) -> str | bytes:
+    """Return a key as the cache takes it; bytes of the command line that are no UTF-8 pass through."""
+    return text if cache.info.key_format == "utf8" else text.encode(errors="surrogateescape")
+
+
+def _json(key: str, data: bytes) -> msgspec.Raw:
+    """Return JSON that is ready, without the blanks around it.
+
+    Raises:
+        BadValue: it is none.
+    """
+    try:
+        data.decode()
+        msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadValue(key=key, why=f"not JSON ({error}); text needs quotes of its own, as in '\"text\"'") from error
+    return msgspec.Raw(data.strip(b" \t\r\n"))
+
+
+def _headers(words: tuple[str, ...]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise InvalidArgument(why=f"header {word!r} is not NAME=TEXT")
+        found[name] = value.encode(errors="surrogateescape")
+    return found
+
+
+def _tell(stored: "Stored") -> None:
+    if settings().is_json:
+        print_row({**id_fields(id=stored.id), **({} if stored.kind is None else {"kind": stored.kind})})
+    else:
+        print_text("nothing to remove" if stored.id is None else f"{stored.kind} {stored.id}")

@@ -1,0 +1,107 @@
+"""`eventlog load`: the rows of a file as writes."""
+
+import time
+from typing import Any
+
+import click
+
+from eventlog.errors import BadRow
+from eventlog.limits import VALUE_BYTES_MAX
+from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
+from eventlog_cli.loading.loader import Loader, Summary
+from eventlog_cli.loading.rows import Reader, Rejection, Shape
+from eventlog_cli.loading.source import Source, open_source
+from eventlog_cli.loading.target import CacheTarget
+from eventlog_cli.output import id_fields, note, note_interrupt, print_row, print_text
+from eventlog_cli.parameters import COUNT, SIZE
+from eventlog_cli.progress import Progress
+from eventlog_cli.quantities import format_seconds
+
+REJECTIONS_SHOWN_MAX = 20
+
+
+@click.command("load")
+@click.argument("cache_name", metavar="CACHE")
+@click.argument("path", metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--key", required=True, metavar="FIELD", help="Field that is the key.")
+@click.option("--create", is_flag=True, help="Create the cache if there is none.")
+@click.option("--op", "operation", metavar="FIELD", help="Field that says what a row does; it is not part of the value.")
+@click.option("--delete-value", "removal_words", multiple=True, metavar="D", help="Rows with this in --op remove their key; may be given again.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="What the file is.  [default: told by content and name]")
+@click.option("--batch", type=click.IntRange(1, 20_000), default=1_000, show_default=True, metavar="N", help="Rows sent together.")
+@click.option("--max-errors", type=COUNT, default=0, show_default=True, metavar="N", help="Rejected rows to go on after.")
+@click.option("--max-value", type=SIZE, default=VALUE_BYTES_MAX, metavar="SIZE", help="Largest value sent; the node has its own limit.  [default: 1MiB]")
+@common_options
+def command(cache_name: str, path: str, **options: Any) -> None:
+    """Write every row of a file into CACHE, in its order: the row is the value.
+
+    Reads jsonl, csv, parquet and avro, plain or packed with gzip, xz or zstd; - is stdin. A row that cannot be written is reported
+    with its line, or its number in parquet and avro; what comes before it is written.
+    """
+    if bool(options["operation"]) != bool(options["removal_words"]):
+        raise click.UsageError("--op and --delete-value need each other")
+    if options["operation"] == options["key"]:
+        raise click.UsageError("--op and --key name the same field")
+    with open_source(path) as source:
+        shape = Shape(
+            key=options["key"],
+            operation=options["operation"],
+            removal_words=frozenset(options["removal_words"]),
+            value_bytes_max=options["max_value"],
+        )
+        reader = reader_of(source, shape, format_name=options["format_name"] or format_of(source), rows=options["batch"])
+        with open_client() as client:
+            cache = client.create_cache(cache_name, if_exists="use") if options["create"] else client.cache(cache_name)
+            stop = _load(source, reader, CacheTarget(cache), errors_max=options["max_errors"])
+    if stop is not None:
+        raise BadRow(source=source.name, line=stop.line, why=stop.why)
+
+
+def _load(source: Source, reader: Reader, target: CacheTarget, *, errors_max: int) -> Rejection | None:
+    """Load and say what was loaded, however it ends; return the row that stopped it."""
+    began = time.monotonic()
+    with Progress(f"load {source.name}") as progress:
+
+        def show(rows: int) -> None:
+            progress.update(rows, part=source.position() / source.size if source.size else None)
+
+        told = 0
+
+        def tell(rejection: Rejection) -> None:
+            nonlocal told
+            told += 1
+            progress.clear()
+            if told <= REJECTIONS_SHOWN_MAX:
+                note(f"rejected: {source.name} line {rejection.line}: {rejection.why}")
+            elif told == REJECTIONS_SHOWN_MAX + 1:
+                note("rejected: more rows, which are counted only")
+
+        loader = Loader(target, errors_max=errors_max, on_rejection=tell, on_progress=show)
+        try:
+            return loader.run(reader)
+        except KeyboardInterrupt:
+            progress.clear()
+            note_interrupt(f"interrupted; rows up to line {loader.summary.last_line} are written, go on after it")
+            raise
+        finally:
+            progress.clear()
+            _tell(loader.summary, time.monotonic() - began)
+
+
+def _tell(summary: Summary, seconds: float) -> None:
+    if settings().is_json:
+        print_row(
+            {
+                "loaded": summary.loaded,
+                "events": summary.events,
+                "rejected": summary.rejected,
+                **id_fields(first_id=summary.first_id, last_id=summary.last_id),
+                "seconds": round(seconds, 3),
+            }
+        )
+        return
+    ids = "" if summary.first_id is None else f", ids {summary.first_id} to {summary.last_id}"
+    rate = f"{summary.loaded / max(seconds, 1e-3):,.0f} rows/s"
+    rejected = f", {summary.rejected:,} rejected" if summary.rejected else ""
+    print_text(f"loaded {summary.loaded:,} rows as {summary.events:,} events{rejected} in {format_seconds(seconds)} ({rate}){ids}")

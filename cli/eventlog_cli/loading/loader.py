@@ -1,0 +1,123 @@
+"""From a reader's batches to a cache: a few writes on their way at once, in order, counted, and stopped at the right row."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from eventlog.errors import EventLogError
+
+from eventlog_cli.loading.rows import Batch, Reader, Rejection
+
+WRITES_IN_FLIGHT_MAX = 4  # a node remembers the results of five blocks of a producer and segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What one write made: `events`, fewer than rows where a removal found nothing, and their lowest and highest id."""
+
+    events: int
+    first_id: int | None
+    last_id: int | None
+
+
+class Pending(Protocol):
+    """A write on its way."""
+
+    def result(self) -> Written:
+        """Wait for the answer and return it, or raise its error."""
+        ...
+
+
+class Target(Protocol):
+    """Takes batches in order."""
+
+    def write(self, batch: Batch) -> Pending:
+        """Send a batch; rows of one key take effect in the order in which they were sent."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Summary:
+    """What was loaded so far. Every row up to `last_line`, inclusive, is written or was rejected."""
+
+    loaded: int = 0
+    events: int = 0
+    rejected: int = 0
+    first_id: int | None = None
+    last_id: int | None = None
+    last_line: int = 0
+
+    def add(self, batch: Batch, written: Written, *, has_gap: bool) -> None:
+        """Count an answered batch; with a gap, one before it failed."""
+        self.loaded += len(batch.keys)
+        self.events += written.events
+        if not has_gap:
+            self.last_line = batch.last_line
+        ids = [found for found in (self.first_id, self.last_id, written.first_id, written.last_id) if found is not None]
+        self.first_id, self.last_id = min(ids, default=None), max(ids, default=None)
+
+
+class Loader:
+    """Loads one source. After an error or an interrupt `summary` still says what was written."""
+
+    def __init__(
+        self, target: Target, *, errors_max: int, on_rejection: Callable[[Rejection], None], on_progress: Callable[[int], None]
+    ) -> None:
+        self._target = target
+        self._errors_max = errors_max
+        self._on_rejection = on_rejection
+        self._on_progress = on_progress
+        self._pending: deque[tuple[Batch, Pending]] = deque()
+        self._has_gap = False
+        self.summary = Summary()
+
+    def run(self, reader: Reader) -> Rejection | None:
+        """Write all rows; return the rejected row at which loading stopped, None if it went through to the end."""
+        try:
+            return self._write_all(reader)
+        finally:
+            self._settle_all()
+
+    def _write_all(self, reader: Reader) -> Rejection | None:
+        for batch in reader.batches():
+            stop = self._first_beyond_limit(batch)
+            accepted = batch if stop is None else batch.before(stop)
+            for rejection in batch.rejections:
+                if stop is None or rejection.line < stop.line:
+                    self._on_rejection(rejection)
+            if accepted.keys:
+                self._pending.append((accepted, self._target.write(accepted)))
+            if stop is not None:
+                return stop
+            while len(self._pending) >= WRITES_IN_FLIGHT_MAX:
+                self._settle_oldest()
+            self._on_progress(self.summary.loaded)
+        return None
+
+    def _first_beyond_limit(self, batch: Batch) -> Rejection | None:
+        for rejection in batch.rejections:
+            self.summary.rejected += 1
+            if rejection.is_last or self.summary.rejected > self._errors_max:
+                return rejection
+        return None
+
+    def _settle_oldest(self) -> None:
+        batch, pending = self._pending.popleft()
+        try:
+            written = pending.result()
+        except EventLogError:
+            self._has_gap = True
+            raise
+        self.summary.add(batch, written, has_gap=self._has_gap)
+
+    def _settle_all(self) -> None:
+        """Wait for what is on its way. The first error wins; writes after it are waited for, and counted if they succeeded."""
+        first_error: EventLogError | None = None
+        while self._pending:
+            try:
+                self._settle_oldest()
+            except EventLogError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error

@@ -1,0 +1,37 @@
+"""A file that remembers where a consumer is: one line with a position token, replaced as a whole."""
+
+import os
+from pathlib import Path
+
+from eventlog.errors import InvalidArgument
+
+
+class PositionFile:
+    """The file at `path`. Its directory must exist; the file need not."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._draft = self._path.with_name(self._path.name + ".new")
+
+    def read(self) -> str | None:
+        """Return the token, None if there is no file yet.
+
+        Raises:
+            InvalidArgument: the file holds anything but one word.
+            OSError: it cannot be read.
+        """
+        try:
+            words = self._path.read_bytes().split()
+        except FileNotFoundError:
+            return None
+        if len(words) != 1 or not words[0].isascii():
+            raise InvalidArgument(why=f"{self._path} holds no position; remove it to begin anew")
+        return words[0].decode()
+
+    def write(self, token: str) -> None:
+        """Replace the file: whoever reads it, also after a crash of this process, finds the old token or the new one."""
+        with self._draft.open("w") as draft:
+            draft.write(token + "\n")
+            draft.flush()
+            os.fsync(draft.fileno())
+        self._draft.replace(self._path)

@@ -1,0 +1,36 @@
+"""`eventlog serve`: options into a configuration, the configuration into a running node."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from eventlog_cli.conventions import common_options
+
+
+@click.command("serve")
+@click.option("--data", type=click.Path(file_okay=False), help="Data directory.  [default: ./eventlog-data]")
+@click.option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 takes a free one.  [default: 127.0.0.1:7400]")
+@click.option("--http", metavar="HOST:PORT", help="Health and metrics.  [default: 127.0.0.1:7480]")
+@click.option("--advertise", metavar="HOST:PORT", help="Address told to clients.  [default: that of --listen]")
+@click.option("--node-name", metavar="NAME", help="Name of this node.  [default: HOST-PORT]")
+@click.option("--segments", type=int, help="Segments of a new cluster, a power of two.  [default: 256]")
+@click.option("--durability", type=click.Choice(["fsync", "replicated"]), help="What a write waits for.  [default: fsync]")
+@click.option("--meta", metavar="sqlite:PATH", help="Metadata file.  [default: DATA.meta/meta.db]")
+@click.option("--disk-reserve", "disk_reserve_bytes", metavar="SIZE", help="Free space below which writes are refused.  [default: 256MiB]")
+@click.option("--value-max", "value_bytes_max", metavar="SIZE", help="Largest value taken.  [default: 1MiB]")
+@click.option("--connections-max", metavar="N", help="Most connections at once.  [default: 4096]")
+@click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without TLS and users.")
+@click.option("--ready-file", type=click.Path(dir_okay=False), help="File to write when the node is ready: its addresses as JSON.")
+@click.option("--config", "config_file", type=click.Path(), help="TOML file with these options; those given here win.")
+@common_options
+def command(config_file: str | None, **options: Any) -> None:
+    """Run a node until SIGTERM or Ctrl-C.
+
+    Options are also read from the environment (EVENTLOG_NODE_DATA, EVENTLOG_NODE_LISTEN, ...) and from a TOML file.
+    """
+    # not at the top: `serve --help` and completion need no node
+    from eventlog.assemble import serve  # noqa: PLC0415
+    from eventlog.node.config import load_config  # noqa: PLC0415
+
+    serve(load_config(options, file=Path(config_file) if config_file else None))

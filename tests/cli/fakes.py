@@ -1,0 +1,86 @@
+"""A client in memory, as much of it as the commands' output needs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from eventlog.events import Event, EventSource, Kind
+
+
+@dataclass(frozen=True)
+class Source:
+    """As `EventSource`, with positions that can be read."""
+
+    cache: str = "c"
+    cache_id: int = 1
+    cluster: str = "x"
+    text_keys: bool = True
+    json_values: bool = True
+
+    def position_at(self, event_id: int) -> str:
+        return f"token-{event_id}"
+
+
+@dataclass
+class Batch:
+    """Some events, as `EventBatch`."""
+
+    found: list[Event]
+    last_id: int
+    source: Any = Source()
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def events(self) -> Iterator[Event]:
+        return iter(self.found)
+
+
+def event(number: int, *, key: bytes = b"k", value: bytes | None = None, source: EventSource | None = None) -> Event:
+    given: Any = source or Source()
+    return Event(
+        id=number,
+        kind_number=Kind.CREATED,
+        key_bytes=key,
+        value_bytes=b'{"n":%d}' % number if value is None else value,
+        segment=0,
+        offset=number,
+        source=given,
+    )
+
+
+@dataclass
+class Cache:
+    """A cache whose answers were given beforehand; `asked` has what was asked."""
+
+    batches: list[Batch | BaseException] = field(default_factory=list)
+    asked: dict[str, Any] = field(default_factory=dict)
+
+    def event_batches(self, **asked: Any) -> Iterator[Batch]:
+        self.asked = asked
+        for batch in self.batches:
+            if isinstance(batch, BaseException):
+                raise batch
+            yield batch
+
+
+@dataclass
+class Client:
+    """A client of one cache."""
+
+    the_cache: Any
+    connected_with: tuple[Any, ...] = ()
+
+    def connect(self, *addresses: str, **options: Any) -> Self:
+        self.connected_with = (addresses, options)
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def cache(self, name: str) -> Any:
+        assert name == "c"
+        return self.the_cache

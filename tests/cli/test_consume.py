@@ -1,0 +1,148 @@
+"""`eventlog consume`, its reading given: what it asks for, what it prints, what it remembers."""
+
+import signal
+from pathlib import Path
+
+import orjson
+import pytest
+from click.testing import CliRunner
+
+from eventlog.errors import EventsTrimmed
+from eventlog.ids import id_before
+from eventlog_cli.consume import Printer
+from eventlog_cli.main import main
+from eventlog_cli.render import renderer
+from tests.cli.fakes import Batch, Cache, Client, event
+
+BATCHES = [Batch([event(10), event(11)], 12), Batch([event(20)], 25)]
+
+
+def run(cache: Cache, *words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, ["consume", "c", *words], obj=Client(cache).connect)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def printed_ids(stdout: str) -> list[int]:
+    return [orjson.loads(line)["id"] for line in stdout.splitlines()]
+
+
+def test_events_are_printed_from_earliest_to_the_end_as_json() -> None:
+    cache = Cache([*BATCHES])
+    code, stdout, stderr = run(cache)
+    assert (code, stderr) == (0, "")
+    assert printed_ids(stdout) == [10, 11, 20]
+    assert cache.asked["from_id"] == "earliest"
+    assert cache.asked["follow"] is False
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        (["--from-id", "7"], {"from_id": 7}),
+        (["--from-id", "earliest"], {"from_id": "earliest"}),
+        (["--from-id", "latest"], {"from_id": "latest", "follow": True}),
+        (["--from-id", "AbC_token"], {"from_id": "AbC_token"}),
+        (["--from-time", "2026-11-20T10:00:00Z"], {"from_id": id_before(1_795_168_800_000)}),
+        (["--until-id", "9"], {"until_id": 9}),
+        (["--follow", "--poll-interval", "2s"], {"follow": True, "poll_interval_ms": 2_000}),
+        (["--segments", "0,3-5"], {"segments": [0, 3, 4, 5]}),
+        (["--on-trimmed", "earliest"], {"on_trimmed": "earliest"}),
+    ],
+)
+def test_options_are_what_the_client_is_asked(words: list[str], asked: dict[str, object]) -> None:
+    cache = Cache()
+    assert run(cache, *words)[0] == 0
+    assert {name: cache.asked[name] for name in asked} == asked
+
+
+def test_max_ends_in_the_middle_of_a_batch() -> None:
+    assert printed_ids(run(Cache([*BATCHES]), "--max", "1")[1]) == [10]
+    assert printed_ids(run(Cache([*BATCHES]), "--max", "2")[1]) == [10, 11]
+    assert printed_ids(run(Cache([*BATCHES]), "--max", "3")[1]) == [10, 11, 20]
+
+
+def test_the_position_file_follows_what_was_printed(tmp_path: Path) -> None:
+    file = tmp_path / "position"
+    run(Cache([*BATCHES]), "--position-file", str(file))
+    assert file.read_text() == "token-25\n"
+    cache = Cache([*BATCHES])
+    run(cache, "--position-file", str(file), "--max", "1", "--from-id", "3")
+    assert cache.asked["from_id"] == "token-25"
+    assert file.read_text() == "token-10\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["position"]
+
+
+def test_without_a_position_file_yet_the_option_says_where_to_begin(tmp_path: Path) -> None:
+    cache = Cache()
+    run(cache, "--position-file", str(tmp_path / "position"), "--from-id", "3")
+    assert cache.asked["from_id"] == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"two words", b"\xff"])
+def test_a_position_file_that_holds_something_else_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "position"
+    file.write_bytes(content)
+    code, stdout, stderr = run(Cache([*BATCHES]), "--position-file", str(file))
+    assert (code, stdout) == (1, "")
+    assert stderr.startswith("error: INVALID_ARGUMENT: ")
+    assert file.read_bytes() == content
+
+
+def test_an_interrupt_says_where_to_resume() -> None:
+    code, stdout, stderr = run(Cache([BATCHES[0], KeyboardInterrupt()]), "--follow")
+    assert code == 130
+    assert printed_ids(stdout) == [10, 11]
+    assert stderr == "interrupted; resume with: --from-id 12\n"
+
+
+def test_an_interrupt_before_anything_was_printed_resumes_where_it_began(tmp_path: Path) -> None:
+    assert run(Cache([KeyboardInterrupt()]), "--from-id", "7")[2] == "interrupted; resume with: --from-id 7\n"
+    file = str(tmp_path / "p")
+    assert run(Cache([KeyboardInterrupt()]), "--position-file", file)[2] == f"interrupted; resume with: --position-file {file}\n"
+
+
+def test_an_interrupt_while_a_batch_is_printed_waits_for_it() -> None:
+    render = renderer("json")
+
+    def interrupted(events: object) -> bytes:
+        signal.raise_signal(signal.SIGINT)
+        return render(events)  # type: ignore[arg-type]  # as given
+
+    printer = Printer(interrupted, file=None, events_max=None)
+    with pytest.raises(KeyboardInterrupt):
+        printer.run(iter(BATCHES))  # type: ignore[arg-type]  # fakes
+    assert printer.last_id == 12
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_interrupt_does_not_wait() -> None:
+    def interrupted(_events: object) -> bytes:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the second one ends it here")
+
+    printer = Printer(interrupted, file=None, events_max=None)
+    with pytest.raises(KeyboardInterrupt):
+        printer.run(iter(BATCHES))  # type: ignore[arg-type]  # fakes
+    assert printer.last_id is None
+
+
+def test_trimmed_history_is_an_error_with_the_first_id_kept() -> None:
+    code, _, stderr = run(Cache([EventsTrimmed(first_id=9, lost=3)]))
+    assert code == 1
+    assert stderr.startswith("error: EVENTS_TRIMMED: retention removed 3 events")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--from-id", "1", "--from-time", "1h"], ["--json", "--format", "csv"], ["--from-id", str(1 << 63)], ["--max", "0"], ["--segments", "x"]],
+)
+def test_options_at_odds_are_a_usage_error(words: list[str]) -> None:
+    code, stdout, stderr = run(Cache(), *words)
+    assert (code, stdout) == (2, "")
+    assert stderr.startswith("error: USAGE: ")
+
+
+def test_other_formats() -> None:
+    assert run(Cache([*BATCHES]), "--format", "raw")[1] == '{"n":10}\n{"n":11}\n{"n":20}\n'
+    assert run(Cache([*BATCHES]), "--format", "csv")[1].count("\n") == 4

@@ -1,0 +1,89 @@
+"""The demo's checks: each finds the one fault it is there for."""
+
+from dataclasses import replace
+
+import pytest
+
+from eventlog_cli.demo.checks import Check, Seen, Write, check_log, check_rest, check_state, replay
+
+WRITES = [
+    Write(writer=1, key=b"a", value=b"1", id=10),
+    Write(writer=2, key=b"b", value=b"1", id=11),
+    Write(writer=1, key=b"a", value=b"2", id=12),
+    Write(writer=2, key=b"b", value=b"2", id=None),
+    Write(writer=2, key=b"b", value=None, id=14),
+]
+LOG = [
+    Seen(id=10, key=b"a", value=b"1"),
+    Seen(id=11, key=b"b", value=b"1"),
+    Seen(id=12, key=b"a", value=b"2"),
+    Seen(id=13, key=b"b", value=b"2"),
+    Seen(id=14, key=b"b", value=None),
+]
+
+
+def broken(checks: list[Check]) -> list[int]:
+    return [index for index, check in enumerate(checks) if not check.is_kept]
+
+
+def test_a_log_with_all_writes_keeps_every_promise_whatever_became_of_the_unknown_one() -> None:
+    assert broken(check_log(WRITES, LOG)) == []
+    assert broken(check_log(WRITES, [seen for seen in LOG if seen.id != 13])) == []
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (LOG[:2] + LOG[3:], [0]),  # lost
+        ([*LOG, replace(LOG[0], id=15)], [1]),  # twice
+        ([*LOG, Seen(id=15, key=b"c", value=b"9")], [2]),  # from nowhere
+        ([LOG[1], LOG[0], *LOG[2:]], [3]),  # ids fall
+        ([replace(LOG[0], value=b"7"), *LOG[1:]], [0, 2]),  # another value under the id
+        ([replace(LOG[0], id=9), *LOG[1:]], [0]),  # another id
+    ],
+)
+def test_each_fault_of_a_log_breaks_the_promise_about_it(log: list[Seen], expected: list[int]) -> None:
+    assert broken(check_log(WRITES, log)) == expected
+
+
+def test_a_writer_whose_later_write_has_a_lower_id_breaks_a_promise() -> None:
+    writes = [replace(WRITES[0], id=12), WRITES[1], replace(WRITES[2], id=10), *WRITES[3:]]
+    log = [replace(LOG[2], id=10), LOG[1], replace(LOG[0], id=12), *LOG[3:]]
+    assert broken(check_log(writes, log)) == [4]
+
+
+def test_what_was_written_twice_may_be_there_twice() -> None:
+    writes = [*WRITES, replace(WRITES[0], id=15)]
+    log = [*LOG, replace(LOG[0], id=15)]
+    assert broken(check_log(writes, log)) == []
+    assert broken(check_log(writes, [*log, replace(LOG[0], id=16)])) == [1]
+
+
+def test_a_check_on_nothing_is_not_kept() -> None:
+    assert not Check(promise="p", checked=0, problems=()).is_kept
+    assert broken(check_log([], [])) == [0, 1, 2, 3, 4]
+
+
+def test_a_replay_keeps_the_last_value_and_drops_what_was_removed() -> None:
+    assert replay(LOG) == {b"a": (b"2", 12)}
+
+
+@pytest.mark.parametrize(
+    ("entries", "kept"),
+    [
+        ({b"a": (b"2", 12)}, True),
+        ({b"a": (b"2", 10)}, False),
+        ({b"a": (b"1", 12)}, False),
+        ({}, False),
+        ({b"a": (b"2", 12), b"b": (b"2", 13)}, False),
+    ],
+)
+def test_entries_must_equal_the_replay_in_keys_values_and_versions(entries: dict[bytes, tuple[bytes, int]], kept: bool) -> None:
+    assert check_state("c", LOG, entries).is_kept is kept
+
+
+def test_the_rest_is_what_lies_above_the_id_in_its_order() -> None:
+    assert check_rest(11, LOG, LOG[2:]).is_kept
+    assert not check_rest(11, LOG, LOG[1:]).is_kept
+    assert not check_rest(11, LOG, LOG[3:]).is_kept
+    assert not check_rest(11, LOG, [LOG[3], LOG[2], LOG[4]]).is_kept

@@ -1,0 +1,159 @@
+"""The loader: order, counting, and the row at which it stops."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from eventlog.errors import DiskFull
+from eventlog_cli.loading.loader import WRITES_IN_FLIGHT_MAX, Loader, Written
+from eventlog_cli.loading.rows import Batch, Rejection
+
+FULL = DiskFull(free_bytes=1, reserve_bytes=2)
+
+
+class Memory:
+    """A cache in memory that answers when asked, and fails at the writes it was told to."""
+
+    def __init__(self, *, fails_at: set[int] | None = None) -> None:
+        self.rows: list[tuple[bytes, bytes]] = []
+        self.in_flight = self.in_flight_peak = self.writes = 0
+        self._fails_at = fails_at or set()
+
+    def write(self, batch: Batch) -> "Answer":
+        self.writes += 1
+        self.in_flight += 1
+        self.in_flight_peak = max(self.in_flight_peak, self.in_flight)
+        if self.writes in self._fails_at:
+            return Answer(self, None)
+        first = len(self.rows) + 1
+        self.rows += zip(batch.keys, batch.values, strict=True)
+        removed_nothing = sum(batch.removals)
+        return Answer(self, Written(events=len(batch.keys) - removed_nothing, first_id=first, last_id=len(self.rows)))
+
+
+class Answer:
+    def __init__(self, memory: Memory, written: Written | None) -> None:
+        self._memory = memory
+        self._written = written
+
+    def result(self) -> Written:
+        self._memory.in_flight -= 1
+        if self._written is None:
+            raise FULL
+        return self._written
+
+
+class Rows:
+    """A reader of one line after another: text is a row, None a bad one."""
+
+    def __init__(self, lines: list[str | None], size: int) -> None:
+        self._lines = lines
+        self._size = size
+
+    def batches(self) -> Iterator[Batch]:
+        for low in range(0, len(self._lines), self._size):
+            batch = Batch()
+            for number, line in enumerate(self._lines[low : low + self._size], low + 1):
+                if line is None:
+                    batch.reject(number, "bad")
+                else:
+                    batch.keys.append(line.encode())
+                    batch.values.append(b"{}")
+                batch.last_line = number
+            yield batch
+
+
+def load(memory: Memory, lines: list[str | None], *, errors_max: int = 0, size: int = 3) -> tuple[Loader, Rejection | None, list[int]]:
+    told: list[int] = []
+    loader = Loader(memory, errors_max=errors_max, on_rejection=lambda rejection: told.append(rejection.line), on_progress=lambda _: None)
+    return loader, loader.run(Rows(lines, size)), told
+
+
+def test_rows_arrive_in_order_with_a_few_writes_on_their_way() -> None:
+    memory = Memory()
+    loader, stop, told = load(memory, [str(number) for number in range(100)])
+    assert stop is None
+    assert told == []
+    assert [key for key, _ in memory.rows] == [b"%d" % number for number in range(100)]
+    assert memory.in_flight == 0
+    assert memory.in_flight_peak == WRITES_IN_FLIGHT_MAX
+    assert (loader.summary.loaded, loader.summary.events, loader.summary.rejected) == (100, 100, 0)
+    assert (loader.summary.first_id, loader.summary.last_id, loader.summary.last_line) == (1, 100, 100)
+
+
+@pytest.mark.parametrize("bad", [1, 2, 3, 4, 7, 9])
+def test_the_first_bad_row_stops_it_and_nothing_before_it_is_lost_nor_anything_after_it_written(bad: int) -> None:
+    memory = Memory()
+    lines = [None if number == bad else str(number) for number in range(1, 10)]
+    loader, stop, told = load(memory, lines)
+    assert stop is not None
+    assert stop.line == bad
+    assert told == []
+    assert [int(key) for key, _ in memory.rows] == list(range(1, bad))
+    assert (loader.summary.loaded, loader.summary.rejected) == (bad - 1, 1)
+
+
+def test_bad_rows_up_to_the_limit_are_told_and_skipped_and_the_next_one_stops_it() -> None:
+    memory = Memory()
+    lines = ["1", None, "3", None, "5", None, "7"]
+    loader, stop, told = load(memory, lines, errors_max=2)
+    assert stop is not None
+    assert stop.line == 6
+    assert told == [2, 4]
+    assert [key for key, _ in memory.rows] == [b"1", b"3", b"5"]
+    memory = Memory()
+    loader, stop, told = load(memory, lines, errors_max=3)
+    assert stop is None
+    assert told == [2, 4, 6]
+    assert loader.summary.rejected == 3
+    assert loader.summary.last_line == 7
+
+
+def test_damage_stops_it_whatever_the_limit() -> None:
+    class Cut:
+        def batches(self) -> Iterator[Batch]:
+            batch = Batch(keys=[b"a"], values=[b"{}"], last_line=1)
+            batch.reject(2, "cut short", is_last=True)
+            yield batch
+
+    memory = Memory()
+    loader = Loader(memory, errors_max=100, on_rejection=lambda _: None, on_progress=lambda _: None)
+    stop = loader.run(Cut())
+    assert stop is not None
+    assert stop.line == 2
+    assert len(memory.rows) == 1
+
+
+def test_after_a_failed_write_the_others_are_waited_for_and_counted() -> None:
+    memory = Memory(fails_at={2})
+    loader = Loader(memory, errors_max=0, on_rejection=lambda _: None, on_progress=lambda _: None)
+    with pytest.raises(DiskFull):
+        loader.run(Rows([str(number) for number in range(30)], 3))
+    assert memory.in_flight == 0
+    assert loader.summary.loaded == len(memory.rows)
+    assert loader.summary.loaded > 3
+    assert loader.summary.last_line == 3
+    assert memory.writes < 10
+
+
+def test_an_interrupt_waits_for_what_is_on_its_way() -> None:
+    class Interrupted(Rows):
+        def batches(self) -> Iterator[Batch]:
+            yield from super().batches()
+            raise KeyboardInterrupt
+
+    memory = Memory()
+    loader = Loader(memory, errors_max=0, on_rejection=lambda _: None, on_progress=lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        loader.run(Interrupted(["1", "2", "3", "4"], 3))
+    assert (loader.summary.loaded, loader.summary.last_line, memory.in_flight) == (4, 4, 0)
+
+
+def test_a_removal_of_nothing_is_a_row_and_no_event() -> None:
+    class Removal:
+        def batches(self) -> Iterator[Batch]:
+            yield Batch(keys=[b"a", b"b"], values=[b"{}", b""], removals=[False, True], last_line=2)
+
+    loader = Loader(Memory(), errors_max=0, on_rejection=lambda _: None, on_progress=lambda _: None)
+    loader.run(Removal())
+    assert (loader.summary.loaded, loader.summary.events) == (2, 1)

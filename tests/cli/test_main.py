@@ -1,0 +1,139 @@
+"""The command itself: its table, options anywhere on the line, ends of every kind."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from eventlog.errors import CacheNotFound, TimedOut
+from eventlog_cli.conventions import SERVER_DEFAULT, common_options, settings
+from eventlog_cli.main import COMMANDS, exit_code, main
+
+
+def run(*words: str, **environment: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, words, env=environment)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_help_imports_neither_numpy_nor_pyarrow_nor_asyncio() -> None:
+    code = (
+        "import sys\nfrom eventlog_cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numpy', 'pyarrow', 'asyncio', 'msgspec', 'eventlog.client'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("\n[]\n")
+    assert "Watch the main job" in result.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_takes_the_common_options(name: str) -> None:
+    code, stdout, stderr = run(name, "--help")
+    assert (code, stderr) == (0, "")
+    for option in ("--server", "--json", "--timeout"):
+        assert option in stdout
+
+
+def test_synonyms_are_hidden_and_lead_to_the_command_shown() -> None:
+    _, stdout, _ = run("--help")
+    assert " delete" not in stdout
+    assert run("caches", "--help")[1].splitlines()[2:] == run("cache", "--help")[1].splitlines()[2:]
+
+
+def test_an_unknown_command_is_a_usage_error_in_one_line() -> None:
+    code, stdout, stderr = run("fly")
+    assert (code, stdout) == (2, "")
+    assert stderr.startswith("error: USAGE: No such command 'fly'")
+    assert stderr.count("\n") == 1
+
+
+def test_without_a_command_the_help_is_printed_and_the_exit_code_is_that_of_wrong_usage() -> None:
+    code, _, stderr = run()
+    assert code == 2
+    assert "Usage: eventlog" in stderr
+
+
+def test_the_version_is_printed() -> None:
+    code, stdout, _ = run("--version")
+    assert code == 0
+    assert stdout.startswith("eventlog ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
+    code, stdout, _ = run("completion", shell)
+    assert code == 0
+    assert f"_EVENTLOG_COMPLETE={shell}_complete" in stdout
+
+
+def test_completion_knows_commands_and_options() -> None:
+    environment = {"_EVENTLOG_COMPLETE": "bash_complete", "COMP_WORDS": "eventlog con", "COMP_CWORD": "1"}
+    assert run(**environment)[1].split() == ["plain,consume"]
+    environment = {"_EVENTLOG_COMPLETE": "bash_complete", "COMP_WORDS": "eventlog id decode --js", "COMP_CWORD": "3"}
+    assert run(**environment)[1].split() == ["plain,--json"]
+
+
+@click.group()
+@common_options
+def group() -> None:
+    pass
+
+
+@group.command()
+@common_options
+def show() -> None:
+    chosen = settings()
+    click.echo(f"{' '.join(chosen.addresses)} {chosen.is_json} {chosen.timeout_ms}")
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "expected"),
+    [
+        (["show"], None, f"{SERVER_DEFAULT} False 10000"),
+        (["show"], "a:1 b:2", "a:1 b:2 False 10000"),
+        (["show"], "a:1,b:2", "a:1 b:2 False 10000"),
+        (["show", "--server", "c:3", "--server", "d:4"], "a:1", "c:3 d:4 False 10000"),
+        (["--server", "c:3", "--json", "--timeout", "2s", "show"], None, "c:3 True 2000"),
+        (["--server", "c:3", "show", "--server", "d:4"], None, "d:4 False 10000"),
+    ],
+)
+def test_common_options_count_wherever_they_stand(words: list[str], environment: str | None, expected: str) -> None:
+    result = CliRunner().invoke(group, words, env={"EVENTLOG_SERVER": environment})
+    assert result.output.strip() == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (CacheNotFound(cache="c"), 1, "error: CACHE_NOT_FOUND: there is no cache 'c'; create it with: eventlog cache create c"),
+        (TimedOut(what="get", timeout_ms=5), 3, "error: TIMEOUT: no answer to get within 5 ms; try again"),
+        (FileNotFoundError(2, "No such file or directory", "x.csv"), 1, "error: IO_ERROR: x.csv: No such file or directory"),
+        (click.UsageError("too\nmany words."), 2, "error: USAGE: too many words; see: eventlog --help"),
+    ],
+)
+def test_an_error_is_one_line_and_its_exit_code(error: Exception, code: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise error
+
+    assert exit_code(fail) == code
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", line + "\n")
+
+
+def test_an_interrupt_ends_with_130() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    assert exit_code(interrupt) == 130
+
+
+def test_a_pipe_that_nobody_reads_ends_with_0_and_silence() -> None:
+    program = "from eventlog_cli.main import main\nmain(['--help'])"
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.close()
+    _, stderr = child.communicate()
+    assert (child.returncode, stderr) == (0, b"")

@@ -1,0 +1,102 @@
+"""Events as lines."""
+
+import csv
+import io
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.events import Event, EventSource, Kind, encode_headers
+from eventlog_cli.render import CSV_COLUMNS, EventRows, readable, renderer
+
+JSON = EventSource(cache="c", cache_id=1, cluster="x", text_keys=True, json_values=True)
+BYTES = EventSource(cache="c", cache_id=1, cluster="x", text_keys=False, json_values=False)
+ID = ((1_795_168_800_123 - 1_577_836_800_000) << 22) + (5 << 10) + 1
+
+
+def event(value: bytes = b'{"a":1}', *, source: EventSource = JSON, key: bytes = b"k", kind: Kind = Kind.MODIFIED, **more: Any) -> Event:
+    return Event(id=ID, kind_number=kind, key_bytes=key, value_bytes=value, segment=17, offset=42, source=source, **more)
+
+
+def one(found: Event) -> dict[str, Any]:
+    line = EventRows().lines([found])
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    parsed: dict[str, Any] = orjson.loads(line)
+    return parsed
+
+
+def test_an_event_has_the_fields_that_are_fixed_in_their_order() -> None:
+    found = one(event(before_bytes=b'{"a":0}', header_bytes=encode_headers({"trace": b"t", "raw": b"\xff"})))
+    assert list(found.items()) == [
+        ("id", ID),
+        ("id_str", str(ID)),
+        ("time", "2026-11-20T10:00:00.123Z"),
+        ("segment", 17),
+        ("offset", 42),
+        ("kind", "MODIFIED"),
+        ("key", "k"),
+        ("value", {"a": 1}),
+        ("before", {"a": 0}),
+        ("headers", {"trace": "t", "raw": {"base64": "/w=="}}),
+    ]
+
+
+def test_before_and_headers_are_left_out_where_there_are_none() -> None:
+    assert list(one(event()))[-1] == "value"
+
+
+@pytest.mark.parametrize("kind", [Kind.REMOVED, Kind.EXPIRED])
+def test_a_removal_has_a_null_value_and_its_before_image(kind: Kind) -> None:
+    found = one(event(b"", kind=kind, before_bytes=b'{"a":0}'))
+    assert (found["value"], found["before"], found["kind"]) == (None, {"a": 0}, kind.name)
+
+
+def test_json_values_keep_digits_that_parsing_would_round() -> None:
+    assert b'"value":{"n":123456789012345678901234567890,"f":1.50}' in EventRows().lines(
+        [event(b'{"n":123456789012345678901234567890,"f":1.50}')]
+    )
+
+
+def test_a_json_value_with_newlines_stays_on_one_line() -> None:
+    assert one(event(b'{\n  "a": "x\\ny"\n}'))["value"] == {"a": "x\ny"}
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b'{"a":1}}', b"[1,]", b"nul", b"[" * 5_000])
+def test_a_value_that_is_no_json_appears_as_text(value: bytes) -> None:
+    assert one(event(value))["value"] == value.decode()
+
+
+def test_keys_and_values_that_are_not_utf8_appear_as_base64() -> None:
+    found = one(event(b"\xff\x00", source=BYTES, key=b"\xfe"))
+    assert (found["key"], found["value"]) == ({"base64": "/g=="}, {"base64": "/wA="})
+    assert one(event(b'{"a":"\xff"}'))["value"] == {"base64": "eyJhIjoi/yJ9"}
+
+
+def test_bytes_that_are_text_appear_as_text_even_if_they_look_like_json() -> None:
+    assert one(event(b'{"a":1}', source=BYTES))["value"] == '{"a":1}'
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40), st.booleans())
+def test_any_bytes_make_one_line_of_json(key: bytes, value: bytes, is_json: bool) -> None:
+    found = one(event(value, source=JSON if is_json else BYTES, key=key))
+    assert found["key"] == readable(key)
+
+
+def test_raw_is_the_value_and_a_newline() -> None:
+    assert renderer("raw")([event(), event(b"", kind=Kind.REMOVED), event(b"\xff", source=BYTES)]) == b'{"a":1}\n\n\xff\n'
+
+
+def test_csv_names_its_columns_once_and_quotes_what_needs_it() -> None:
+    render = renderer("csv")
+    text = (render([event(b'{"a":"x,y"}')]) + render([event(b"", kind=Kind.REMOVED), event(b"a\nb", source=BYTES)])).decode()
+    records = list(csv.reader(io.StringIO(text)))
+    assert records == [
+        list(CSV_COLUMNS),
+        [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "MODIFIED", "k", '{"a":"x,y"}'],
+        [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "REMOVED", "k", ""],
+        [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "MODIFIED", "k", "a\nb"],
+    ]

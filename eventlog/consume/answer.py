@@ -1,0 +1,152 @@
+"""One answer to a reader, out of stored values: which events, up to which id, in which parts. The same bytes for every such reader.
+
+Large stored values that are wanted whole go out as they are, everything else is joined. Parts follow each other by segment and,
+within one, by id.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.join import indexes_within, join
+from eventlog.batch.layout import read_head
+from eventlog.consume.cursor import Cursor, SegmentEnds
+from eventlog.consume.cut import Limits, Spans, choose_cut
+from eventlog.consume.groups import CacheValues
+from eventlog.ids import ID_STEP
+from eventlog.limits import STORED_VALUE_VERBATIM_BYTES_MIN
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StoredValues:
+    """Stored values of one cache, one row each; those of a segment in order of their ids."""
+
+    segments: Ints
+    bases: Ints
+    counts: Ints
+    data: Sequence[bytes]
+
+    @property
+    def sizes(self) -> Ints:
+        """Return the bytes of each value."""
+        return np.fromiter(map(len, self.data), np.int64, len(self.data))
+
+
+def values_of(groups: Iterable[CacheValues]) -> StoredValues:
+    """Return the values of groups that follow each other."""
+    segments: list[int] = []
+    bases: list[int] = []
+    counts: list[int] = []
+    data: list[bytes] = []
+    for group in groups:
+        segments += group.segments
+        bases += group.bases
+        counts += group.counts
+        data += group.data
+    return StoredValues(
+        segments=np.array(segments, np.int64), bases=np.array(bases, np.int64), counts=np.array(counts, np.int64), data=data
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A stored value as it is (`runs` 0), or joined events: a table of `runs` rows, then one block."""
+
+    length: int
+    runs: int
+    segment: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """Everything wanted up to the id `upto`. `first_id` and `last_id` are those of its events, 0 when there are none."""
+
+    upto: int
+    events: int
+    first_id: int
+    last_id: int
+    parts: tuple[Part, ...]
+    body: tuple[bytes, ...]
+    ends: SegmentEnds | None
+    nbytes: int
+
+
+def empty_answer(upto: int) -> Answer:
+    """Return the answer that holds nothing up to `upto`."""
+    return Answer(upto=upto, events=0, first_id=0, last_id=0, parts=(), body=(), ends=None, nbytes=0)
+
+
+def build_answer(values: StoredValues, *, cursor: Cursor, top: int, limits: Limits) -> Answer:
+    """Return what follows `cursor` among `values`, no further than `top` and within `limits`.
+
+    `values` hold every event of the asked segments between the cursor and `top`.
+    """
+    after, asked = cursor.after(values.segments)
+    lows, highs = indexes_within(values.bases, values.counts, after=after, until=top)
+    wanted = highs > lows if asked is None else (highs > lows) & asked
+    rows = np.flatnonzero(wanted)
+    if not len(rows):
+        return empty_answer(top)
+    sizes = values.sizes
+    cut = choose_cut(_spans(values, rows, lows=lows, highs=highs, sizes=sizes), top=top, limits=limits)
+    if cut < top:
+        _, highs = indexes_within(values.bases, values.counts, after=after, until=cut)
+        rows = rows[highs[rows] > lows[rows]]
+    rows = rows[np.argsort(values.segments[rows], kind="stable")]
+    whole = (lows[rows] == 0) & (highs[rows] == values.counts[rows])
+    verbatim = whole & ((sizes[rows] >= STORED_VALUE_VERBATIM_BYTES_MIN) | (len(rows) == 1))
+    parts, body = _lay_out(values, rows, verbatim, after=after, cut=cut)
+    return Answer(
+        upto=cut,
+        events=int((highs - lows)[rows].sum()),
+        first_id=int((values.bases + lows * ID_STEP)[rows].min()),
+        last_id=int((values.bases + (highs - 1) * ID_STEP)[rows].max()),
+        parts=tuple(parts),
+        body=tuple(body),
+        ends=None if cursor.asked is None else _ends(values, rows, highs),
+        nbytes=sum(map(len, body)),
+    )
+
+
+def _spans(values: StoredValues, rows: Ints, *, lows: Ints, highs: Ints, sizes: Ints) -> Spans:
+    counts = (highs - lows)[rows]
+    return Spans(firsts=(values.bases + lows * ID_STEP)[rows], counts=counts, nbytes=sizes[rows] * counts // values.counts[rows])
+
+
+def _lay_out(
+    values: StoredValues, rows: Ints, verbatim: npt.NDArray[np.bool_], *, after: int | Ints, cut: int
+) -> tuple[list[Part], list[bytes]]:
+    """Return parts and body: whole values one by one, what lies between two of them joined."""
+    parts: list[Part] = []
+    body: list[bytes] = []
+    changes = (np.flatnonzero(verbatim[1:] | verbatim[:-1]) + 1).tolist()
+    for low, high in pairwise([0, *changes, len(rows)]):
+        own = rows[low:high]
+        if verbatim[low]:
+            row = int(own[0])
+            data = values.data[row]
+            parts.append(Part(length=len(data), runs=0, segment=int(values.segments[row]), events=int(values.counts[row])))
+            body.append(data)
+            continue
+        picked = values.data if len(own) == len(values.data) and low == 0 else None
+        if picked is None or not bool((own[1:] > own[:-1]).all()):
+            picked = [values.data[row] for row in own.tolist()]
+        joined = join(values.segments[own], picked, after=after if isinstance(after, int) else after[own], until=cut)
+        parts.append(Part(length=joined.nbytes, runs=len(joined.runs), segment=0, events=joined.events))
+        body += [joined.runs.tobytes(), *joined.block]
+    return parts, body
+
+
+def _ends(values: StoredValues, rows: Ints, highs: Ints) -> SegmentEnds:
+    """Return where the last value of each segment was left; `rows` are sorted by segment."""
+    segments = values.segments[rows]
+    last = rows[np.flatnonzero(np.concatenate((segments[1:] != segments[:-1], [True])))]
+    heads = [read_head(values.data[row], where="answer") for row in last.tolist()]
+    offsets = [head.first_offset + high for head, high in zip(heads, highs[last].tolist(), strict=True)]
+    return SegmentEnds(values.segments[last].tolist(), offsets, [head.epoch for head in heads])

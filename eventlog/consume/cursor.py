@@ -1,0 +1,109 @@
+"""A reader's place while it is being served: which segments it asked for, and how far it has read."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
+
+Ints = npt.NDArray[np.int64]
+
+
+class SegmentEnds:
+    """Where an answer left each segment it had events of: offset after the last one, and that one's epoch."""
+
+    __slots__ = ("epochs", "next_offsets", "segments")
+
+    def __init__(self, segments: Sequence[int], next_offsets: Sequence[int], epochs: Sequence[int]) -> None:
+        self.segments = segments
+        self.next_offsets = next_offsets
+        self.epochs = epochs
+
+
+class Cursor:
+    """Everything up to here is read: one id, or one for each asked segment. Moves forward only.
+
+    `asked` is None for all segments. With places per segment it is never None, and ids, offsets and epochs follow its order.
+    """
+
+    __slots__ = ("_epochs", "_ids", "_key", "_offsets", "_scalar", "asked", "segments")
+
+    def __init__(self, segments: int, at: int | SegmentPositions) -> None:
+        self.segments = segments
+        self._key: tuple[bytes, int] | None = None
+        self._scalar = 0
+        if isinstance(at, SegmentPositions):
+            self.asked: Ints | None = at.of
+            self._ids, self._offsets, self._epochs = at.ids.copy(), at.offsets.copy(), at.epochs.copy()
+        else:
+            self.asked = None
+            self._scalar = at
+            self._ids = self._offsets = self._epochs = np.zeros(0, np.int64)
+
+    @classmethod
+    def at_id(cls, segments: int, id_: int, *, asked: Ints | None) -> Self:
+        """Return a cursor that has read everything up to `id_`, of some segments place by place."""
+        if asked is None:
+            return cls(segments, id_)
+        count = len(asked)
+        at = SegmentPositions(
+            of=asked, ids=np.full(count, id_), offsets=np.full(count, OFFSET_UNKNOWN, np.int64), epochs=np.zeros(count, np.int64)
+        )
+        return cls(segments, at)
+
+    @property
+    def at(self) -> int | SegmentPositions:
+        """Return the place as a position holds it."""
+        if self.asked is None:
+            return self._scalar
+        return SegmentPositions(of=self.asked, ids=self._ids, offsets=self._offsets, epochs=self._epochs)
+
+    @property
+    def lowest(self) -> int:
+        """Return the least id among the places."""
+        return self._scalar if self.asked is None else int(self._ids.min())
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """Return what two cursors at the same place share."""
+        if self._key is None:
+            places = b"" if self.asked is None else np.concatenate((self.asked, self._ids, self._offsets, self._epochs)).tobytes()
+            self._key = (places, self._scalar)
+        return self._key
+
+    @property
+    def share(self) -> int:
+        """Return how many segments there are for each one asked for."""
+        return 1 if self.asked is None else self.segments // len(self.asked)
+
+    def after(self, segments: Ints) -> tuple[int | Ints, npt.NDArray[np.bool_] | None]:
+        """Return the id read last in each of `segments`, and which of them are asked for (None: all)."""
+        if self.asked is None:
+            return self._scalar, None
+        ids, wanted = np.zeros(self.segments, np.int64), np.zeros(self.segments, bool)
+        ids[self.asked] = self._ids
+        wanted[self.asked] = True
+        return ids[segments], wanted[segments]
+
+    def advance(self, upto: int, ends: SegmentEnds | None = None) -> None:
+        """Note that everything up to `upto` is read; `ends` where events were among it."""
+        self._key = None
+        if self.asked is None:
+            self._scalar = max(self._scalar, upto)
+            return
+        self._ids = np.maximum(self._ids, upto)
+        if ends is not None and len(ends.segments):
+            rows = np.searchsorted(self.asked, np.asarray(ends.segments, np.int64))
+            self._offsets = self._offsets.copy()
+            self._epochs = self._epochs.copy()
+            self._offsets[rows], self._epochs[rows] = ends.next_offsets, ends.epochs
+
+    def copy(self) -> "Cursor":
+        """Return a cursor at the same place that moves by itself."""
+        return Cursor(self.segments, self.at)
+
+    def position(self, *, cluster: str, cache_id: int) -> Position:
+        """Return the place as a position to go on from."""
+        return Position(cluster=cluster, cache_id=cache_id, segments=self.segments, at=self.at)

@@ -5,16 +5,13 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 try:
-    import uvloop
+    from uvloop import new_event_loop
 except ImportError:  # Windows
-    uvloop = None  # type: ignore[assignment]  # a module or None
+    from asyncio import new_event_loop  # type: ignore[assignment]  # a loop all the same
+
+__all__ = ["new_event_loop", "run"]
 
 T = TypeVar("T")
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return a new loop, for `asyncio.Runner(loop_factory=...)` or a thread of its own."""
-    return uvloop.new_event_loop() if uvloop is not None else asyncio.new_event_loop()
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

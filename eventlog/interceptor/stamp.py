@@ -26,6 +26,11 @@ class Stamped:
     expired_rows: Ints
     expired_rank: Ints
 
+    @property
+    def changed_rows(self) -> Ints:
+        """Return the rows that changed whether their key exists, in order of arrival: those with an event of either sort."""
+        return np.union1d(self.rows, self.expired_rows)
+
 
 def lay_out(share: Share) -> Stamped:
     """Return the share in the order of the log: segment by segment, in order of arrival within each."""
@@ -42,7 +47,7 @@ def lay_out(share: Share) -> Stamped:
 def _has_producer(share: Share) -> npt.NDArray[np.bool_]:
     """Blocks refused here leave their refusal in the log, so that a retry is answered alike; blocks answered before are not here."""
     refused = np.zeros(len(share.live), bool)
-    refused[list(share.refusals)] = True
+    refused[list(share.conflicts)] = True
     left: npt.NDArray[np.bool_] = refused & (share.submitted.producers != 0)
     return left
 
@@ -189,7 +194,7 @@ def _sections(share: Share, order: Ints, shape: _Shape) -> Sections:
         for place in changed.tolist():
             block = int(order[place])
             own = share.kinds[first_row[block] : first_row[block] + submitted.counts[block]]
-            outcomes[place] = bytes([REFUSED]) * len(own) if block in share.refusals else own.tobytes()
+            outcomes[place] = bytes([REFUSED]) * len(own) if block in share.conflicts else own.tobytes()
     keep = (lengths > 0) | (submitted.producers[order] != 0)
     if not keep.all():
         places = np.cumsum(keep) - 1

@@ -44,7 +44,7 @@ class Change:
         np.add.at(cache.live, segments[rows], delta)
         if len(self.stamped.expired_rows):
             np.subtract.at(cache.live, segments[self.stamped.expired_rows], 1)
-        arrival = np.sort(rows)
+        arrival = self.stamped.changed_rows
         if cache.keys is not None:
             update_table(cache.keys, hashes=share.hashes, kinds=share.kinds, rows=arrival)
         elif cache.building is not None:

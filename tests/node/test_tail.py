@@ -18,7 +18,9 @@ def group(first, *caches, size=100):
             bases.append(at)
             at += max(count, 1) * ID_STEP
         found.append(
-            CacheValues(cache_id=cache_id, segments=list(range(len(counts))), bases=bases, counts=list(counts), data=[bytes(size)] * len(counts))
+            CacheValues(
+                cache_id=cache_id, segments=list(range(len(counts))), bases=bases, counts=list(counts), data=[bytes(size)] * len(counts)
+            )
         )
     return CommittedGroup(first_id=first, last_id=at - ID_STEP, caches=tuple(found))
 

@@ -58,7 +58,12 @@ ANSWER_BYTES_MAX = 8 * MIB
 STORED_VALUE_VERBATIM_BYTES_MIN = 64 * KIB  # larger stored values go out as they are
 STEP_BYTES = 1 * MIB  # how finely the log is indexed by id
 STEP_EVENTS = 8_192
+HISTORY_READ_BYTES = 4 * MIB  # read ahead of one reader of history; many at once share HISTORY_CACHE_BYTES_MAX
+HISTORY_CACHE_BYTES_MAX = 16 * MIB
+ANSWER_CACHE_BYTES_MAX = 16 * MIB  # answers kept for readers that ask the same
+ANSWER_CACHE_ENTRIES_MAX = 1_024
 POLL_WAIT_MS_MAX = 60_000
+STALLED_MS = 2_000  # standing still for so long is said, with what holds it
 LOOP_DELAY_WARN_MS = 50
 
 # disk
@@ -72,5 +77,6 @@ assert FRAME_BYTES_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX <= PROCESS_BYTES_IN_FLI
 assert FRAME_HEADER_BYTES_MAX <= FRAME_BYTES_BEFORE_HELLO_MAX, "before Hello a frame is a header alone"
 assert LEASE_RENEW_MS * 2 < LEASE_MS < CLOCK_AHEAD_MS_MAX, "a lease survives a missed renewal"
 assert STEP_BYTES <= ANSWER_BYTES_MAX, "an answer holds at least one step"
+assert STEP_BYTES <= HISTORY_READ_BYTES <= HISTORY_CACHE_BYTES_MAX, "reading ahead holds a step and fits where it is kept"
 assert GROUP_BYTES_MAX <= OVERLAY_BYTES_MAX, "one group fits the overlay"
 assert ANSWER_BYTES_MAX <= STREAM_CREDIT_BYTES_DEFAULT <= CONNECTION_BYTES_IN_FLIGHT_MAX, "one answer fits a stream's credit"

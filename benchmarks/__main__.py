@@ -1,0 +1,44 @@
+"""Runs benchmarks one after the other and prints a table each."""
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks import machine
+from benchmarks.figures import Row, Scale, render, write_json
+
+NAMES = ("append", "puts", "keyed", "latency", "columns", "objects", "load", "memory", "start", "flat")
+
+
+def main() -> int:
+    """Return 0 when everything ran, whatever was reached."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(NAMES)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the sizes: shows that it runs, the figures are rough")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here, too")
+    chosen = parser.parse_args()
+    if unknown := set(chosen.names) - set(NAMES):
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    about = machine.describe()
+    print(f"{about}\n{'QUICK RUN: the sizes are too small for the figures to count' if chosen.quick else ''}".rstrip(), flush=True)
+    results: list[tuple[str, str, list[Row]]] = []
+    for name in chosen.names or NAMES:
+        module = import_module(f"benchmarks.{name}")
+        print(f"\n{name}: {module.__doc__}", flush=True)
+        watch = machine.Watch.start()
+        rows: list[Row] = []
+        for row in module.run(Scale(quick=chosen.quick)):
+            rows.append(row)
+            print(f"  ... {row.case}: {row.measured}", file=sys.stderr, flush=True)
+        results.append((name, watch.remark(), rows))
+        print(f"{render(rows)}\n({results[-1][1]})", flush=True)
+    if chosen.json is not None:
+        write_json(chosen.json, about, results)
+    missed = [f"{name}: {row.case}" for name, _, rows in results for row in rows if row.reached is False]
+    print("\nall targets reached" if not missed else "\nmissed: " + "; ".join(missed))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

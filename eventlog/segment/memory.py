@@ -147,10 +147,12 @@ class MemoryStore:
         self._check_writable()
         self.disk.state.keep()
 
-    def trim(self, ranges: Sequence[Range], meta: Sequence[Pair]) -> None:
+    def trim(self, ranges: Sequence[Range], meta: Sequence[Pair], *, meta_ranges: Sequence[Range] = ()) -> None:
         self._check_writable()
         for lower, upper in ranges:
             self.disk.log.delete_range(lower, upper)
+        for lower, upper in meta_ranges:
+            self.disk.meta.delete_range(lower, upper)
         for key, value in meta:
             self.disk.meta.put(key, value)
 
@@ -166,9 +168,7 @@ class MemoryStore:
         self._check_writable()
         if ends is not None:
             self._put_ends(ends)
-        for lower, upper in meta_ranges:
-            self.disk.meta.delete_range(lower, upper)
-        self.trim(log_ranges, meta)
+        self.trim(log_ranges, meta, meta_ranges=meta_ranges)
         self.disk.log.keep()
         self.disk.meta.keep()
         for lower, upper in state_ranges:

@@ -127,8 +127,8 @@ class Store(Protocol):
         """
         ...
 
-    def trim(self, ranges: Sequence[Range], meta: Sequence[Pair]) -> None:
-        """Delete log ranges and put meta rows in one atomic write, not synced. Space comes back with `compact`."""
+    def trim(self, ranges: Sequence[Range], meta: Sequence[Pair], *, meta_ranges: Sequence[Range] = ()) -> None:
+        """Delete log ranges, then meta ranges, and put meta rows, in one atomic write, not synced. Space comes back with `compact`."""
         ...
 
     def drop(

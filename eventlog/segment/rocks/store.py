@@ -105,8 +105,8 @@ class RocksStore:
         database = self._writable()
         self._calling(lambda: database.state.flush(wait=True))
 
-    def trim(self, ranges: Sequence[Range], meta: Sequence[Pair]) -> None:
-        self._write(lambda: self._deletion(ranges, (), meta), self._journalled)
+    def trim(self, ranges: Sequence[Range], meta: Sequence[Pair], *, meta_ranges: Sequence[Range] = ()) -> None:
+        self._write(lambda: self._deletion(ranges, meta_ranges, meta), self._journalled)
 
     def drop(
         self,

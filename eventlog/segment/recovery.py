@@ -1,0 +1,274 @@
+"""What a store holds when it opens, and whether that is all it must hold.
+
+`read_found` asks the store: one seek for each cache that has values in a segment, no scan. `plan_recovery` decides from the answers
+alone. A store that lost something is never opened as if it had not: each loss is a refusal that names the segment and the ids.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import ValueHead, checked_head
+from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
+from eventlog.segment import keys
+from eventlog.segment.port import LogEnds, Store
+
+Ints = npt.NDArray[np.int64]
+Refusal = CorruptData | LostDisk | UnsupportedFormat
+
+
+class LastValue(NamedTuple):
+    """The last stored value of a cache in a segment."""
+
+    segment: int
+    cache: int
+    head: ValueHead
+
+
+class TrimRow(NamedTuple):
+    """Id and offset of the last event that retention removed; offset -1 where only empty values went."""
+
+    segment: int
+    cache: int
+    id: int
+    offset: int
+
+
+class EpochRow(NamedTuple):
+    """An epoch of a segment and the first id in it."""
+
+    segment: int
+    epoch: int
+    first_id: int
+
+
+class KeptEnd(NamedTuple):
+    """The log end of a segment at the time when its last value was dropped with its cache."""
+
+    segment: int
+    id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The answers of a store that was just opened."""
+
+    segments: int
+    last_values: Sequence[LastValue] = ()
+    trims: Sequence[TrimRow] = ()
+    epochs: Sequence[EpochRow] = ()
+    kept_ends: Sequence[KeptEnd] = ()
+    beside: LogEnds
+    marks: Ints
+    mark_epochs: npt.NDArray[np.uint32]
+    damage: Sequence[Refusal] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CacheTail:
+    """Where a cache stands, by segment. `ends`: last id, trimmed or not, 0 for none. `trimmed_offsets`: -1 for none."""
+
+    ends: Ints
+    next_offsets: Ints
+    trimmed_ids: Ints
+    trimmed_offsets: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Recovery:
+    """What to begin with. Nothing of it may be used while there are refusals.
+
+    `marks` say up to which id each segment's state is whole: what lies above, up to its end, is to be replayed. A mark stands at
+    the end of a stored value. `epochs` is the history of each segment, rising. `caches` has every cache that left a trace in the
+    log, dropped ones whose ranges are still there included.
+    """
+
+    ends: LogEnds
+    caches: dict[int, CacheTail]
+    epochs: tuple[tuple[EpochRow, ...], ...]
+    marks: Ints
+    mark_epochs: npt.NDArray[np.uint32]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def segments_to_replay(self) -> list[int]:
+        """Return the segments whose log goes on above their mark."""
+        return [int(segment) for segment in np.flatnonzero(self.ends.ids > self.marks)]
+
+    @property
+    def last_id(self) -> int:
+        """Return the highest id in any log."""
+        return int(self.ends.ids.max(initial=0))
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_found(store: Store) -> Found:
+    """Ask the store for all that `plan_recovery` needs.
+
+    Raises:
+        CorruptData: the engine met a damaged file, or a row that cannot be read at all.
+    """
+    damage: list[Refusal] = []
+    last_values: list[LastValue] = []
+    for segment in range(store.segments):
+        last_values += _last_values(store, segment, damage)
+    marks, mark_epochs = keys.decode_marks(store.get_many(keys.applied_keys(store.segments)), store.segments)
+    trims = (keys.decode_trim(pair) for pair in store.read_meta(*keys.trim_range()))
+    return Found(
+        segments=store.segments,
+        last_values=last_values,
+        trims=[TrimRow(segment, cache, id_, offset) for cache, segment, id_, offset in trims],
+        epochs=[EpochRow(*keys.decode_epoch(pair)) for pair in store.read_meta(*keys.epoch_range())],
+        kept_ends=[KeptEnd(*keys.decode_end(pair)) for pair in store.read_meta(*keys.end_range())],
+        beside=store.ends,
+        marks=marks,
+        mark_epochs=mark_epochs,
+        damage=damage,
+    )
+
+
+def _last_values(store: Store, segment: int, damage: list[Refusal]) -> list[LastValue]:
+    """Return the last value of each cache in a segment, from the last cache down: each seek ends where the next begins."""
+    found: list[LastValue] = []
+    lower, upper = keys.segment_range(segment)
+    while (pair := store.last_log(lower, upper)) is not None:
+        _, cache, base = keys.parse_log_key(pair[0])
+        upper, _ = keys.cache_range(segment, cache)
+        try:
+            head = checked_head(pair[1], segment=segment, cache=cache)
+        except (CorruptData, UnsupportedFormat) as error:
+            damage.append(error)
+            continue
+        if head.base != base:
+            damage.append(CorruptData(where=f"segment {segment}, cache {cache}", why=f"the value of id {head.base} lies at {base}"))
+            continue
+        found.append(LastValue(segment, cache, head))
+    return found
+
+
+# ---------------------------------------------------------------- deciding
+
+
+def recover(store: Store, *, keyed: Collection[int], acknowledged: int = 0) -> Recovery:
+    """Return `plan_recovery` of what the store answers."""
+    return plan_recovery(read_found(store), keyed=keyed, acknowledged=acknowledged)
+
+
+def plan_recovery(found: Found, *, keyed: Collection[int], acknowledged: int = 0) -> Recovery:
+    """Return where every segment and cache stands, and what speaks against going on.
+
+    `keyed` are the caches with state. `acknowledged` is an id that somebody outside this directory knows to
+    have been durable in it, such as the node's record in the metadata: it finds a whole directory swapped for an older copy,
+    which nothing inside can.
+    """
+    caches = _cache_tails(found)
+    epochs = _histories(found)
+    ends = _log_ends(found, caches, epochs)
+    refusals = [
+        *found.damage,
+        *_shorter_than_beside(ends, found.beside),
+        *_state_ahead(ends, found.marks),
+        *_state_behind(found, keyed),
+        *_epochs_missing(found, epochs),
+        *_older_copy(ends, acknowledged),
+    ]
+    return Recovery(ends=ends, caches=caches, epochs=epochs, marks=found.marks, mark_epochs=found.mark_epochs, refusals=tuple(refusals))
+
+
+def _cache_tails(found: Found) -> dict[int, CacheTail]:
+    tails: dict[int, CacheTail] = {}
+
+    def tail(cache: int) -> CacheTail:
+        if cache not in tails:
+            ends, offsets, ids = (np.zeros(found.segments, np.int64) for _ in range(3))
+            removed = np.full(found.segments, keys.NO_OFFSET, np.int64)
+            tails[cache] = CacheTail(ends=ends, next_offsets=offsets, trimmed_ids=ids, trimmed_offsets=removed)
+        return tails[cache]
+
+    for row in found.trims:
+        own = tail(row.cache)
+        own.trimmed_ids[row.segment] = own.ends[row.segment] = row.id
+        own.trimmed_offsets[row.segment] = row.offset
+        own.next_offsets[row.segment] = row.offset + 1
+    for last in found.last_values:
+        own = tail(last.cache)
+        own.ends[last.segment] = max(last.head.last_id, int(own.ends[last.segment]))
+        own.next_offsets[last.segment] = last.head.first_offset + last.head.count
+    return tails
+
+
+def _histories(found: Found) -> tuple[tuple[EpochRow, ...], ...]:
+    rows: list[list[EpochRow]] = [[] for _ in range(found.segments)]
+    for row in sorted(found.epochs):
+        rows[row.segment].append(row)
+    return tuple(map(tuple, rows))
+
+
+def _log_ends(found: Found, caches: dict[int, CacheTail], epochs: tuple[tuple[EpochRow, ...], ...]) -> LogEnds:
+    """The end of a segment's log is the highest id that was ever in it and not cut: trimming and dropping do not lower it."""
+    ids = np.zeros(found.segments, np.int64)
+    for tail in caches.values():
+        np.maximum(ids, tail.ends, out=ids)
+    of_end: dict[int, int] = {}
+    for last in found.last_values:
+        if last.head.last_id == ids[last.segment]:
+            of_end[last.segment] = last.head.epoch
+    for kept in found.kept_ends:
+        if kept.id > ids[kept.segment]:
+            ids[kept.segment] = kept.id
+            of_end[kept.segment] = kept.epoch
+    numbers = np.zeros(found.segments, np.uint32)
+    for segment, history in enumerate(epochs):
+        begun = [row.epoch for row in history if row.first_id <= ids[segment]]
+        numbers[segment] = of_end.get(segment, begun[-1] if begun else 0)
+    return LogEnds(ids=ids, epochs=numbers, generation=found.beside.generation)
+
+
+def _shorter_than_beside(ends: LogEnds, beside: LogEnds) -> list[Refusal]:
+    refusals: list[Refusal] = []
+    for segment in np.flatnonzero((ends.ids < beside.ids) | (ends.epochs < beside.epochs)).tolist():
+        has = f"id {ends.ids[segment]} of epoch {ends.epochs[segment]}"
+        had = f"id {beside.ids[segment]} of epoch {beside.epochs[segment]}"
+        refusals.append(LostDisk(where=f"segment {segment}", why=f"its log ends at {has}, and it had reached {had}"))
+    return refusals
+
+
+def _state_ahead(ends: LogEnds, marks: Ints) -> list[Refusal]:
+    return [
+        LostDisk(where=f"segment {segment}", why=f"its state has events up to id {marks[segment]}, its log ends at {ends.ids[segment]}")
+        for segment in np.flatnonzero(marks > ends.ids).tolist()
+    ]
+
+
+def _state_behind(found: Found, keyed: Collection[int]) -> list[Refusal]:
+    """Events between the mark and the trimmed id are in neither the state nor the log."""
+    return [
+        LostDisk(
+            where=f"segment {row.segment}, cache {row.cache}",
+            why=f"its state has events up to id {found.marks[row.segment]}, its log begins after {row.id}",
+        )
+        for row in found.trims
+        if row.cache in keyed and row.id > found.marks[row.segment]
+    ]
+
+
+def _epochs_missing(found: Found, epochs: tuple[tuple[EpochRow, ...], ...]) -> list[Refusal]:
+    """An epoch's row is written with its first value: a value of an epoch without a row tells of lost meta rows."""
+    return [
+        CorruptData(where=f"segment {last.segment}", why=f"epoch {last.head.epoch} of id {last.head.base} is not in its history")
+        for last in found.last_values
+        if all(row.epoch != last.head.epoch for row in epochs[last.segment])
+    ]
+
+
+def _older_copy(ends: LogEnds, acknowledged: int) -> list[Refusal]:
+    reached = int(ends.ids.max(initial=0))
+    if reached >= acknowledged:
+        return []
+    return [LostDisk(where="data directory", why=f"it ends at id {reached}, and id {acknowledged} was acknowledged: this is an older copy")]

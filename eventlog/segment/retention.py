@@ -1,0 +1,195 @@
+"""Retention: one cut id per cache, at or below which whole stored values go. Pure; `trimming.py` carries it out.
+
+Planning is two steps because the log is known by steps only, about 1 MiB apart: `plan_retention` chooses among the steps, and names
+the window above its cut where a finer one lies if the limit asks for it; `refine` chooses among the stored values of that window.
+
+What is kept:
+- everything above the ceiling, whatever the limits say: what the state on disk does not have yet, and what somebody holds back;
+- with a limit on events, at least the newest N, and at most a tenth and one stored value a segment more;
+- with a limit on bytes, the same of bytes; with a limit on time, everything younger.
+Of several limits the one that removes most decides.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.ids import id_before, time_of
+
+Ints = npt.NDArray[np.int64]
+_SLACK = 10  # a tenth more than the limit may stay, so that the window is not read again for every group
+
+
+class Step(Protocol):
+    """Up to and including `id`, a cache had `events` events of `nbytes` bytes over all its life."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def events(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+
+class Mark(NamedTuple):
+    """A `Step` of our own."""
+
+    id: int
+    events: int
+    nbytes: int
+
+
+class Head(NamedTuple):
+    """What a stored value's header and size say."""
+
+    last_id: int
+    events: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a cache keeps; 0 is no limit. `nothing`: no events at all, the log is only there to redo the state."""
+
+    time_ms: int = 0
+    nbytes: int = 0
+    events: int = 0
+    nothing: bool = False
+
+    @property
+    def are_none(self) -> bool:
+        """Return whether everything is kept."""
+        return not (self.time_ms or self.nbytes or self.events or self.nothing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheLog:
+    """The log of a cache over all segments. `trimmed`: what retention removed so far; `steps` rise; `now`: the last id and all so far."""
+
+    trimmed: Step
+    steps: Sequence[Step]
+    now: Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What may go: a value at or below `ceiling` that is old enough, or that enough came after. -1 where nothing may."""
+
+    ceiling: int
+    id_max: int
+    events_max: int
+    nbytes_max: int
+
+    def lets_go(self, step: Step) -> bool:
+        """Return whether what lies up to and including `step` may go."""
+        return step.id <= self.ceiling and (step.id <= self.id_max or step.events <= self.events_max or step.nbytes <= self.nbytes_max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Remove what lies at or below `cut.id`, which is `trimmed.id` or less where nothing is to be done.
+
+    `window` is `(above, upto]`: a better cut lies in there, `refine` finds it; None where this one will do.
+    """
+
+    cache: int
+    rule: Rule
+    trimmed: Step
+    cut: Step
+    now: Step
+    window: tuple[int, int] | None = None
+    top: Step
+
+    @property
+    def removes(self) -> bool:
+        """Return whether anything goes."""
+        return self.cut.id > self.trimmed.id
+
+    @property
+    def events(self) -> int:
+        """Events that go."""
+        return self.cut.events - self.trimmed.events if self.removes else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that go."""
+        return self.cut.nbytes - self.trimmed.nbytes if self.removes else 0
+
+    def __str__(self) -> str:
+        left = max(self.cut, self.trimmed, key=attrgetter("id"))
+        kept = f"{self.now.events - left.events} events ({self.now.nbytes - left.nbytes} bytes) stay"
+        if not self.removes:
+            return f"cache {self.cache}: nothing to remove, {kept}"
+        finer = ", a little more when read closely" if self.window else ""
+        return f"cache {self.cache}: remove {self.events} events ({self.nbytes} bytes) up to id {self.cut.id}{finer}; {kept}"
+
+
+def plan_retention(cache: int, log: CacheLog, limits: Limits, *, physical_ms: int, ceiling: int) -> Plan:
+    """Return the coarse plan. `ceiling`: the highest id that may go at all, see `flushed_ceiling`; holds lower it further."""
+    rule = Rule(
+        ceiling=ceiling,
+        id_max=log.now.id if limits.nothing else id_before(physical_ms - limits.time_ms) if limits.time_ms else -1,
+        events_max=log.now.events - limits.events if limits.events else -1,
+        nbytes_max=log.now.nbytes - limits.nbytes if limits.nbytes else -1,
+    )
+    if rule.lets_go(log.now):
+        return Plan(cache=cache, rule=rule, trimmed=log.trimmed, cut=log.now, now=log.now, top=log.now)
+    cut, top = _around(log, rule)
+    plan = Plan(cache=cache, rule=rule, trimmed=log.trimmed, cut=cut, now=log.now, top=top)
+    low = max(cut.id, log.trimmed.id)
+    if low < top.id and low < ceiling and _leaves_too_much(plan, limits, physical_ms=physical_ms):
+        return replace(plan, window=(low, min(top.id, ceiling)))
+    return plan
+
+
+def refine(plan: Plan, heads: Iterable[Head]) -> Plan:
+    """Return the plan with the best cut among the stored values above the coarse one.
+
+    `heads` are those of all values in `(plan.window[0], plan.top.id]`, in any order.
+    """
+    events, nbytes = plan.top.events, plan.top.nbytes
+    for head in sorted(heads, reverse=True):
+        value = Mark(head.last_id, events, nbytes)
+        if plan.rule.lets_go(value):
+            return replace(plan, cut=value, window=None)
+        events -= head.events
+        nbytes -= head.nbytes
+    return replace(plan, window=None)
+
+
+def flushed_ceiling(marks: Ints, ends: Ints) -> int:
+    """Return the highest id at or below which every segment's state is on disk; `marks` as the flush made them durable.
+
+    A segment whose mark stands at the end of its log holds nothing back.
+    """
+    behind = marks < ends
+    return int(marks[behind].min()) if behind.any() else int(ends.max(initial=0))
+
+
+def _around(log: CacheLog, rule: Rule) -> tuple[Step, Step]:
+    """Return the last step that may go, and the one after it. What may go is a prefix, so each bound is a search."""
+    steps = log.steps
+    reach = max(
+        bisect_right(steps, rule.id_max, key=attrgetter("id")),
+        bisect_right(steps, rule.events_max, key=attrgetter("events")),
+        bisect_right(steps, rule.nbytes_max, key=attrgetter("nbytes")),
+    )
+    reach = min(reach, bisect_right(steps, rule.ceiling, key=attrgetter("id")))
+    cut: Step = steps[reach - 1] if reach else Mark(0, 0, 0)
+    return cut, steps[reach] if reach < len(steps) else log.now
+
+
+def _leaves_too_much(plan: Plan, limits: Limits, *, physical_ms: int) -> bool:
+    left = max(plan.cut, plan.trimmed, key=attrgetter("id"))
+    if limits.nothing:
+        return True
+    if limits.events and (plan.now.events - left.events) * _SLACK > limits.events * (_SLACK + 1):
+        return True
+    if limits.nbytes and (plan.now.nbytes - left.nbytes) * _SLACK > limits.nbytes * (_SLACK + 1):
+        return True
+    return bool(limits.time_ms) and (physical_ms - time_of(left.id)) * _SLACK > limits.time_ms * (_SLACK + 1)

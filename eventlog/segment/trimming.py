@@ -1,0 +1,96 @@
+"""Carrying retention out, over the port.
+
+    marks = flush_marks(store)                                  # any thread but the writing one: flushes the state, seconds
+    plan = plan_retention(..., ceiling=flushed_ceiling(marks, ends))
+    if plan.window: plan = refine(plan, read_heads(store, plan))
+    if plan.removes: trims = find_trims(store, plan, trimmed_ids)
+    store.trim(*trim_write(trims), meta_ranges=...)             # the writing thread
+    store.compact(trim_ranges(trims))                           # any other
+
+Nothing may be removed above what `flush_marks` returned: those events would be in neither the log nor the state after a crash.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import read_head
+from eventlog.limits import MIB
+from eventlog.segment import keys
+from eventlog.segment.port import Pair, Range, Store
+from eventlog.segment.retention import Head, Plan
+
+Ints = npt.NDArray[np.int64]
+_READ_BYTES = 4 * MIB
+
+
+class Trim(NamedTuple):
+    """What goes of a cache in one segment: everything up to and including `last_id`; `offset` as in `keys.encode_trim`."""
+
+    segment: int
+    cache: int
+    last_id: int
+    offset: int
+
+
+def flush_marks(store: Store) -> Ints:
+    """Return marks that are durable: those that were applied when the flush began."""
+    marks, _ = keys.decode_marks(store.get_many(keys.applied_keys(store.segments)), store.segments)
+    store.flush_state()
+    return marks
+
+
+def read_heads(store: Store, plan: Plan) -> list[Head]:
+    """Return the heads of the values in the plan's window and on to its top."""
+    if plan.window is None:
+        return []
+    low, _ = plan.window
+    heads: list[Head] = []
+    ranges = [keys.log_range(segment, plan.cache, after=low, upto=plan.top.id) for segment in range(store.segments)]
+    while ranges:
+        pairs = store.read_logs(ranges, bytes_max=_READ_BYTES)
+        for key, value in pairs:
+            head = read_head(value, where=f"log, key {key.hex()}")
+            heads.append(Head(head.last_id, head.count, len(value)))
+        ranges = _after(ranges, pairs)
+    return heads
+
+
+def find_trims(store: Store, plan: Plan, trimmed_ids: Ints) -> list[Trim]:
+    """Return what the plan's cut removes in each segment, none where it removes nothing new. One seek a segment."""
+    trims: list[Trim] = []
+    for segment in range(store.segments):
+        lower, _ = keys.cache_range(segment, plan.cache)
+        _, upper = keys.log_range(segment, plan.cache, after=0, upto=plan.cut.id)
+        pair = store.last_log(lower, upper)
+        while pair is not None:
+            head = read_head(pair[1], where=f"log, key {pair[0].hex()}")
+            if head.last_id <= plan.cut.id:
+                if head.last_id > trimmed_ids[segment]:
+                    trims.append(Trim(segment, plan.cache, head.last_id, head.first_offset + head.count - 1))
+                break
+            pair = store.last_log(lower, pair[0])  # a value on both sides of the cut stays
+    return trims
+
+
+def trim_write(trims: Sequence[Trim]) -> tuple[list[Range], list[Pair]]:
+    """Return the log ranges to delete and the rows that say so, for one `Store.trim`."""
+    return trim_ranges(trims), [keys.encode_trim(trim.cache, trim.segment, trim.last_id, trim.offset) for trim in trims]
+
+
+def trim_ranges(trims: Sequence[Trim]) -> list[Range]:
+    """Return the log ranges of `trims`."""
+    return [
+        (keys.cache_range(trim.segment, trim.cache)[0], keys.log_range(trim.segment, trim.cache, after=0, upto=trim.last_id)[1])
+        for trim in trims
+    ]
+
+
+def _after(ranges: list[Range], pairs: list[Pair]) -> list[Range]:
+    """Return what is left of `ranges` once `pairs` were read; nothing when they ended by themselves."""
+    if sum(len(value) for _, value in pairs) < _READ_BYTES:
+        return []
+    last = pairs[-1][0]
+    return [(max(lower, last + b"\0"), upper) for lower, upper in ranges if upper > last]

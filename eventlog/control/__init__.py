@@ -1,0 +1,11 @@
+"""Who the cluster is: identity, members and their id leases, owners of segments, caches. Kept in a metadata store behind a port.
+
+A node calls `cluster.ClusterRecords` when it starts and once a second; that reads records, lets the pure modules plan, and commits
+what they planned, all or nothing, against the revisions they saw. A conflict means: read again, plan again.
+
+    metastore.py     the port                       metastores/     its adapters, and what resolves unknown outcomes
+    records.py       what is stored, as JSON        view.py         the records of members and segments as read
+    membership.py    node numbers                   leases.py       the space of ids that a node may issue
+    appointment.py   primaries and their floors     caches.py       create, alter, drop
+    cluster.py       the driver over all of them
+"""

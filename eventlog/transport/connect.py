@@ -41,8 +41,10 @@ async def _open(host: str, port: int, options: ConnectOptions, dispatch: Dispatc
         return Connection(session, Reader(frame_bytes_max=session.frame_bytes_in_max, claims=claims), budget, dispatch=dispatch)
 
     loop = asyncio.get_running_loop()
-    name = host if options.ssl is not None else None
-    _, connection = await loop.create_connection(make, host, port, ssl=options.ssl, server_hostname=name)
+    tls_name = host if options.ssl is not None else None
+    _, connection = await loop.create_connection(make, host, port, ssl=options.ssl, server_hostname=tls_name)
+    if connection.ended_by is not None:  # the peer gave up before it heard anything
+        raise connection.ended_by
     own = connection.session.options
     hello = Hello(
         version_min=own.version_min,

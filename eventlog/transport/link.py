@@ -49,7 +49,7 @@ class Link(asyncio.BufferedProtocol):
         self._is_pump_due = False
         self.is_congested = False  # the peer does not take what is sent
         self._room_waiters: list[asyncio.Future[None]] = []
-        self._why_closed = ""
+        self._ended_by: EventLogError | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] = self._loop.create_future()
 
@@ -93,9 +93,15 @@ class Link(asyncio.BufferedProtocol):
         if self.is_closed:
             raise self.lost()
 
+    @property
+    def ended_by(self) -> EventLogError | None:
+        """What ended the connection, in the words of whoever did."""
+        return self._ended_by
+
     def lost(self) -> ConnectionLost:
         """Return the error for whoever still wants something of a connection that is closed."""
-        return ConnectionLost(address=self.peer, why=self._why_closed or "it is not open")
+        error = self._ended_by
+        return ConnectionLost(address=self.peer, why=error.why if isinstance(error, ConnectionLost) else str(error or "it is not open"))
 
     # ------------------------------------------------------------ asyncio's calls: receiving
 
@@ -170,9 +176,10 @@ class Link(asyncio.BufferedProtocol):
 
     def release(self, size: int) -> None:
         """Give `size` bytes back to the budget; go on reading if it was full."""
-        self.budget.used -= size
-        if not self._is_pumping:
-            self._settle_soon()
+        if not self.is_closed:  # the end gave everything back
+            self.budget.used -= size
+            if not self._is_pumping:
+                self._settle_soon()
 
     def _settle_soon(self) -> None:
         """Tell the process with the next flush, which an answer has made due; pump if that was what it waited for."""
@@ -299,7 +306,7 @@ class Link(asyncio.BufferedProtocol):
         """End the session, once: what follows is only the socket's."""
         if self.is_closed:
             return
-        self._why_closed = error.why if isinstance(error, ConnectionLost) else str(error)
+        self._ended_by = error
         self.is_closed = True
         outgoing, incoming = self.session.close()
         self.reader.close()

@@ -1,14 +1,14 @@
 """Memory that is reserved by a claim, and pooled."""
 
 import resource
+from pathlib import Path
 
 from eventlog.limits import KIB, MIB
 from eventlog.wire.memory import POOLED_BYTES_MAX, Arena, reserve
 
 
 def resident_bytes():
-    with open("/proc/self/statm") as figures:
-        return int(figures.read().split()[1]) * resource.getpagesize()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def test_reserving_costs_no_memory_until_it_is_written():

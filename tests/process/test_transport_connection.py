@@ -1,0 +1,562 @@
+"""Asking over real sockets: answers, errors, timeouts, cancellation, loss, streams."""
+
+import asyncio
+import gc
+import random
+import weakref
+
+import pytest
+
+from eventlog.errors import BadFrame, ClientClosed, ConnectionLost, EventLogError, KeyExists, Misuse, Stopping, TimedOut, UnsupportedVersion
+from eventlog.transport.connect import connect
+from eventlog.transport.options import ConnectOptions
+from eventlog.wire.codecs import Codec
+from eventlog.wire.eventlog_pb2 import Clear, Get, GetAnswer, Keys, LogEnds, Message, Ping, Poll, Size, Write
+from eventlog.wire.session import SessionOptions
+from tests.process.transport_ends import LOOPS, Answers, connected, item, poll_answer, run, serving, until
+
+each_loop = pytest.mark.parametrize("loop", LOOPS)
+
+
+def get(key):
+    return Message(get=Get(key=key))
+
+
+@each_loop
+def test_requests_of_every_size_get_their_own_answers(loop):
+    async def main():
+        chance = random.Random(1)
+        sizes = [1, 8, 1000, 60_000, 131_000, 131_072, 200_000, 1 << 20, 3 << 20]
+        bodies = [chance.randbytes(size) for size in sizes * 3]
+        async with serving() as (_, port), connected(port) as connection:
+            futures = [connection.send(Message(write=Write(cache_id=n)), body[:5], body[5:]) for n, body in enumerate(bodies)]
+            for n, (future, body) in enumerate(zip(futures, bodies, strict=True)):
+                reply = await future
+                assert reply.message.write_answer.id == n
+                assert reply.body == body
+                assert reply.body.readonly
+
+    run(main, loop)
+
+
+@each_loop
+def test_many_small_requests_are_answered_in_any_order_of_asking(loop):
+    async def main():
+        async with serving() as (_, port), connected(port) as connection:
+            futures = [connection.send(get(b"%d" % n)) for n in range(5000)]
+            assert [(await future).message.get_answer.value for future in futures] == [b"%d" % n for n in range(5000)]
+
+    run(main, loop)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_bodies_travel_compressed_both_ways(codec):
+    async def main():
+        options = SessionOptions(codec=codec, codec_bytes_min=100)
+        async with serving(session=options) as (_, port), connected(port, session=options) as connection:
+            for body in (b"abcdefgh" * 1000, bytes(2 << 20), random.Random(2).randbytes(1000)):
+                assert (await connection.request(Message(write=Write()), body)).body == body
+
+    run(main)
+
+
+def test_the_handshake_tells_who_is_there():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port, producer=True, client="test 1") as connection:
+            assert (connection.hello.cluster, connection.hello.segments, connection.producer_id) == ("test", 8, 42)
+            assert answers.greeted[0].producer_id == 42
+            assert connection.peer == f"127.0.0.1:{port}"
+
+    run(main)
+
+
+def test_an_error_of_the_server_is_raised_here_as_it_was():
+    async def main():
+        async with serving() as (_, port), connected(port) as connection:
+            with pytest.raises(KeyExists) as found:
+                await connection.request(Message(size=Size(cache_id=7)))
+            assert found.value.facts() == {"key": "k", "version": 7}
+
+    run(main)
+
+
+def test_a_bug_in_the_server_is_an_answer_and_a_line_in_its_log(caplog):
+    async def main():
+        async with serving() as (_, port), connected(port) as connection:
+            with pytest.raises(EventLogError, match="bug in the server"):
+                await connection.request(Message(clear=Clear()))
+            assert (await connection.request(get(b"k"))).message.get_answer.found
+
+    run(main)
+    assert "dispatch_failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_ping_is_answered_without_a_handler():
+    async def main():
+        async with serving() as (_, port), connected(port) as connection:
+            assert (await connection.request(Message(ping=Ping()))).message.WhichOneof("kind") == "done"
+
+    run(main)
+
+
+def test_a_request_without_answer_times_out_alone_and_its_late_answer_is_nobodys():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            late = connection.send(Message(poll=Poll()), timeout_ms=20)
+            patient = connection.send(Message(poll=Poll()), timeout_ms=20_000)
+            with pytest.raises(TimedOut, match="poll within 20 ms"):
+                await late
+            assert not patient.done()
+            assert answers.held[0].message.timeout_ms == 20
+            assert len(connection.session.outgoing) == 2  # the opaque is not free before its answer
+            for exchange in answers.held:
+                exchange.answer(poll_answer(5))
+            assert (await patient).message.poll_answer.last_id == 5
+            assert connection.session.outgoing == {}
+
+    run(main)
+
+
+def test_a_write_that_times_out_or_is_lost_has_an_unknown_outcome_and_a_read_has_not():
+    class Silent(Answers):
+        def write(self, exchange):
+            self.held.append(exchange)
+
+    async def main():
+        answers = Silent()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            for message, outcome in ((Message(write=Write()), "unknown"), (Message(poll=Poll()), "none")):
+                with pytest.raises(TimedOut) as timed_out:
+                    await connection.request(message, timeout_ms=10)
+                future = connection.send(message)
+                await until(lambda: len(answers.held) % 2 == 0 and answers.held)
+                assert timed_out.value.outcome == outcome
+                future.cancel()
+            futures = [connection.send(Message(write=Write())), connection.send(Message(poll=Poll()))]
+            await until(lambda: len(answers.held) == 6)
+            answers.greeted[0].abort()
+            for future, outcome in zip(futures, ("unknown", "none"), strict=True):
+                with pytest.raises(ConnectionLost) as lost:
+                    await future
+                assert lost.value.outcome == outcome
+
+    run(main)
+
+
+def test_timeouts_are_kept_by_one_timer_in_the_order_of_their_ends():
+    async def main():
+        async with serving() as (_, port), connected(port) as connection:
+            ended = []
+            futures = []
+            for timeout_ms in (90, 30, 60, 5_000):
+                future = connection.send(Message(poll=Poll()), timeout_ms=timeout_ms)
+                future.add_done_callback(lambda _, timeout_ms=timeout_ms: ended.append(timeout_ms))
+                futures.append(future)
+            await asyncio.gather(*futures[:3], return_exceptions=True)
+            assert ended == [30, 60, 90]
+
+    run(main)
+
+
+def test_cancelling_leaves_nothing_behind_once_the_answer_is_there():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            task = asyncio.create_task(connection.request(Message(poll=Poll()), bytes(1 << 20)))
+            await until(lambda: answers.held)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            future = connection.send(Message(poll=Poll()))
+            kept = weakref.ref(future)
+            future.cancel()
+            del future
+            await until(lambda: len(answers.held) == 2)
+            for exchange in answers.held:
+                exchange.answer(poll_answer())
+            answers.held.clear()
+            del exchange
+            await until(lambda: not connection.session.outgoing)
+            gc.collect()
+            assert kept() is None
+            [there] = answers.greeted
+            assert there.session.incoming == {}
+            assert there.budget.used == 0
+
+    run(main)
+
+
+@each_loop
+def test_losing_the_connection_fails_everything_in_flight(loop):
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            futures = [connection.send(Message(poll=Poll())) for _ in range(3)]
+            stream = connection.stream(Message(keys=Keys()))
+            await until(lambda: len(answers.held) == 3 and answers.streams)
+            answers.greeted[0].abort()
+            for future in futures:
+                with pytest.raises(ConnectionLost, match=f"127.0.0.1:{port}"):
+                    await future
+            with pytest.raises(ConnectionLost):
+                await anext(stream)
+            await stream.end()
+            for ask in (lambda: connection.send(get(b"k")), lambda: connection.stream(Message(keys=Keys()))):
+                with pytest.raises(ConnectionLost):
+                    ask()
+            with pytest.raises(ConnectionLost):
+                await connection.request(get(b"k"))
+            for exchange in answers.held:  # nobody is there any more, and nobody minds
+                exchange.answer(poll_answer())
+            assert all(exchange.is_over for exchange in answers.held)
+
+    run(main, loop)
+
+
+def test_a_dropped_future_of_a_lost_connection_complains_to_nobody():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            connection.send(Message(poll=Poll()))
+            await until(lambda: answers.held)
+            answers.greeted[0].abort()
+            await connection.wait_closed()
+            gc.collect()
+            await asyncio.sleep(0)
+
+    run(main)
+
+
+def test_nobody_listening_is_a_lost_connection():
+    async def main():
+        async with serving() as (_, port):
+            pass
+        with pytest.raises(ConnectionLost, match=f"127.0.0.1:{port}"):
+            await connect("127.0.0.1", port)
+
+    run(main)
+
+
+def test_a_server_that_does_not_answer_hello_times_out():
+    class Mute(Answers):
+        def hello(self, exchange):
+            pass
+
+    async def main():
+        async with serving(Mute()) as (server, port):
+            with pytest.raises(TimedOut, match="Hello at 127"):
+                await connect("127.0.0.1", port, options=ConnectOptions(connect_timeout_ms=50))
+            await until(lambda: not server.connections)
+
+    run(main)
+
+
+def test_a_server_of_another_version_is_named():
+    async def main():
+        async with serving(session=SessionOptions(version_min=2, version_max=3)) as (_, port):
+            with pytest.raises(UnsupportedVersion, match="2 to 3"):
+                await connect("127.0.0.1", port)
+
+    run(main)
+
+
+def test_bytes_that_are_no_frame_end_the_connection_with_the_reason():
+    async def main():
+        is_over = asyncio.Event()
+
+        async def talk(reader, writer):
+            await reader.read(6)
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n")
+            await reader.read()
+            writer.close()
+            is_over.set()
+
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        with pytest.raises(BadFrame, match="flags"):
+            await connect("127.0.0.1", server.sockets[0].getsockname()[1])
+        await is_over.wait()
+        server.close()
+        await server.wait_closed()
+
+    run(main)
+
+
+@each_loop
+def test_both_sides_ask_on_one_connection(loop):
+    async def main():
+        answers = Answers()
+        asked = []
+
+        def here(exchange):
+            asked.append(exchange.kind)
+            exchange.answer(Message(get_answer=GetAnswer(value=b"from the client")))
+
+        async with serving(answers) as (_, port):
+            connection = await connect("127.0.0.1", port, dispatch=here)
+            [there] = answers.greeted
+            reply = await there.request(get(b"k"))
+            assert reply.message.get_answer.value == b"from the client"
+            assert (await connection.request(get(b"k"))).message.get_answer.value == b"k"
+            assert asked == ["get"]
+            connection.close()
+            await connection.wait_closed()
+
+    run(main, loop)
+
+
+def test_a_client_that_answers_nothing_says_so():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port):
+            with pytest.raises(Misuse, match="answers no requests"):
+                await answers.greeted[0].request(get(b"k"))
+
+    run(main)
+
+
+# ---------------------------------------------------------------- streams
+
+
+async def feed(exchange, sizes):
+    """Send items of these sizes, each as soon as there is credit, then the end."""
+    for size in sizes:
+        await exchange.credit()
+        exchange.stream_send(item(), bytes(size))
+    exchange.stream_end()
+
+
+@each_loop
+def test_a_stream_brings_every_item_and_ends(loop):
+    async def main():
+        answers = Answers()
+        sizes = [1, 100, 70_000, 300_000, 1 << 20] * 4
+        async with serving(answers) as (_, port), connected(port) as connection:
+            stream = connection.stream(Message(keys=Keys()), credit_bytes=200_000)
+            await until(lambda: answers.streams)
+            sending = asyncio.create_task(feed(answers.streams[0], sizes))
+            assert [len(reply.body) async for reply in stream] == sizes
+            await sending
+            assert connection.session.outgoing == {} == answers.greeted[0].session.incoming
+
+    run(main, loop)
+
+
+def test_a_stream_that_is_not_read_stops_at_its_credit():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            stream = connection.stream(Message(keys=Keys()), credit_bytes=10_000)
+            await until(lambda: answers.streams)
+            exchange = answers.streams[0]
+            sent = 0
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    while True:
+                        await exchange.credit()
+                        sent += exchange.stream_send(item(), bytes(1000))
+            assert 10_000 <= sent < 12_000
+            assert (await connection.request(get(b"k"))).message.get_answer.found  # others go on
+            for _ in range(8):
+                await anext(stream)
+            await exchange.credit()  # there is some again
+            exchange.stream_end()
+            assert len([reply async for reply in stream]) == 2
+
+    run(main)
+
+
+def test_an_error_ends_a_stream_after_what_came_before_it():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            stream = connection.stream(Message(keys=Keys()))
+            await until(lambda: answers.streams)
+            answers.streams[0].stream_send(item(1))
+            answers.streams[0].fail(KeyExists(key="k", version=1))
+            assert (await anext(stream)).message.stream_item.entries.count == 1
+            with pytest.raises(KeyExists):
+                await anext(stream)
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)
+
+    run(main)
+
+
+def test_ending_a_stream_wakes_who_sends_it_and_waits_for_the_end():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            stream = connection.stream(Message(keys=Keys()), credit_bytes=10)
+            await until(lambda: answers.streams)
+            exchange = answers.streams[0]
+            ended = []
+            exchange.on_end = lambda: ended.append(exchange.is_ending)
+            exchange.stream_send(item(), bytes(100))
+            waiting = asyncio.create_task(exchange.credit())
+            ending = asyncio.create_task(stream.end())
+            with pytest.raises(ClientClosed):
+                await waiting
+            assert ended == [True]
+            assert not ending.done()
+            exchange.stream_send(item(2))  # residue
+            exchange.stream_end()
+            await ending
+            await stream.end()  # again: nothing
+            assert [reply async for reply in stream] == []
+
+    run(main)
+
+
+def test_stopping_a_stream_brings_the_residue():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            stream = connection.stream(Message(keys=Keys()))
+            await until(lambda: answers.streams)
+            stream.stop()
+            await until(lambda: answers.streams[0].is_ending)
+            answers.streams[0].stream_send(item(7))
+            answers.streams[0].stream_end()
+            assert [reply.message.stream_item.entries.count async for reply in stream] == [7]
+
+    run(main)
+
+
+def test_leaving_a_stream_ends_it():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            async with connection.stream(Message(keys=Keys())) as stream:
+                await until(lambda: answers.streams)
+                [exchange] = answers.streams
+                exchange.on_end = exchange.stream_end
+            assert connection.session.outgoing == {}
+            assert [reply async for reply in stream] == []
+
+    run(main)
+
+
+def test_who_sends_a_stream_learns_that_the_connection_is_gone():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port):
+            connection = await connect("127.0.0.1", port)
+            connection.stream(Message(keys=Keys()), credit_bytes=10)
+            await until(lambda: answers.streams)
+            [exchange] = answers.streams
+            ended = []
+            exchange.on_end = lambda: ended.append(1)
+            exchange.stream_send(item(), bytes(100))
+            waiting = asyncio.create_task(exchange.credit())
+            await asyncio.sleep(0)
+            connection.close()
+            with pytest.raises(ConnectionLost):
+                await waiting
+            assert ended == [1]
+            assert exchange.stream_send(item()) == 0
+            exchange.stream_end()
+
+    run(main)
+
+
+def test_stopping_the_server_answers_what_is_in_flight_refuses_what_is_new_and_ends_streams():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (server, port):
+            connection = await connect("127.0.0.1", port)
+            in_flight = connection.send(Message(poll=Poll()))
+            stream = connection.stream(Message(keys=Keys()))
+            await until(lambda: answers.held and answers.streams)
+            stopping = asyncio.create_task(server.stop(grace_ms=5000))
+            with pytest.raises(Stopping):
+                await anext(stream)
+            answers.streams[0].stream_send(item())  # whoever works on it need not know
+            answers.streams[0].stream_end()
+            with pytest.raises(Stopping):
+                await connection.request(get(b"k"))
+            with pytest.raises(ConnectionLost):
+                await connect("127.0.0.1", port)
+            answers.held[0].answer(Message(poll_answer={}), bytes(3 << 20))
+            assert len((await in_flight).body) == 3 << 20
+            await stopping
+            await connection.wait_closed()
+            assert server.connections == []
+
+    run(main)
+
+
+def test_a_stop_does_not_wait_longer_than_its_grace():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (server, port):
+            connection = await connect("127.0.0.1", port)
+            future = connection.send(Message(poll=Poll()))
+            await until(lambda: answers.held)
+            await server.stop(grace_ms=50)
+            with pytest.raises(ConnectionLost):
+                await future
+
+    run(main)
+
+
+def test_closing_a_client_sends_what_was_asked_before():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port):
+            connection = await connect("127.0.0.1", port)
+            future = connection.send(Message(poll=Poll()), bytes(2 << 20))
+            connection.close()
+            connection.close()
+            with pytest.raises(ConnectionLost, match="closed here"):
+                await future
+            await until(lambda: answers.held)
+            assert len(answers.held[0].body) == 2 << 20
+            await connection.wait_closed()
+
+    run(main)
+
+
+def test_answers_of_one_turn_leave_in_one_write():
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (_, port), connected(port) as connection:
+            futures = [connection.send(Message(poll=Poll())) for _ in range(100)]
+            await until(lambda: len(answers.held) == 100)
+            [there] = answers.greeted
+            writes = []
+            write = there._transport.write
+            there._transport = _Counting(there._transport, writes, write)
+            for exchange in answers.held:
+                exchange.answer(poll_answer())
+            await asyncio.gather(*futures)
+            assert len(writes) == 1
+            gets = [connection.send(get(b"k")) for _ in range(50)]
+            await asyncio.gather(*gets)
+            assert len(writes) == 2
+
+    run(main)
+
+
+class _Counting:
+    def __init__(self, transport, writes, write):
+        self._transport, self._writes, self._write = transport, writes, write
+
+    def write(self, data):
+        self._writes.append(len(data))
+        self._write(data)
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+
+def test_large_answers_are_read_into_memory_of_their_own():
+    async def main():
+        async with serving() as (_, port), connected(port) as connection:
+            replies = [await connection.request(Message(log_ends=LogEnds())) for _ in range(20)]
+            assert {len(reply.body) for reply in replies} == {1 << 20}
+            assert all(isinstance(reply.body, memoryview) for reply in replies)
+
+    run(main)

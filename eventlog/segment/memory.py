@@ -8,7 +8,7 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from eventlog.errors import DirectoryInUse, DiskFull, Misuse, StoreFenced, WrongCluster
+from eventlog.errors import ClientClosed, DirectoryInUse, DiskFull, Misuse, StoreFenced, WrongCluster
 from eventlog.limits import GIB
 from eventlog.segment.port import Identity, LogEnds, Pair, Range, StoreOptions
 
@@ -109,6 +109,7 @@ class MemoryStore:
         self.stopped_cleanly = disk.stopped_cleanly
         disk.stopped_cleanly = False
         self._fenced: str | None = None
+        self._closed = False
 
     @property
     def segments(self) -> int:
@@ -127,6 +128,7 @@ class MemoryStore:
 
     def sync(self, ends: LogEnds) -> None:
         self._check_writable()
+        self._check_ends(ends)
         if self.disk.next_sync_fails:
             self._fenced = self.disk.next_sync_fails
             self.disk.next_sync_fails = None
@@ -167,6 +169,7 @@ class MemoryStore:
     ) -> None:
         self._check_writable()
         if ends is not None:
+            self._check_ends(ends)
             self._put_ends(ends)
         self.trim(log_ranges, meta, meta_ranges=meta_ranges)
         self.disk.log.keep()
@@ -181,6 +184,7 @@ class MemoryStore:
         return self.read_logs(((lower, upper),), bytes_max=bytes_max)
 
     def read_logs(self, ranges: Sequence[Range], *, bytes_max: int) -> list[Pair]:
+        self._check_open()
         found: list[Pair] = []
         taken = 0
         for lower, upper in ranges:
@@ -192,6 +196,7 @@ class MemoryStore:
         return found
 
     def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
+        self._check_open()
         log = self.disk.log
         at = log.at(upper) - 1
         if at < 0 or log.keys[at] < lower:
@@ -199,12 +204,15 @@ class MemoryStore:
         return log.keys[at], log.rows[log.keys[at]]
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        self._check_open()
         return list(map(self.disk.state.rows.get, keys))
 
     def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
+        self._check_open()
         return self.disk.state.pairs(lower, upper)[:limit]
 
     def read_meta(self, lower: bytes, upper: bytes) -> list[Pair]:
+        self._check_open()
         return self.disk.meta.pairs(lower, upper)
 
     def free_bytes(self) -> int:
@@ -214,8 +222,9 @@ class MemoryStore:
         return {"rows": (len(self.disk.log.rows) + len(self.disk.state.rows) + len(self.disk.meta.rows), 0)}
 
     def close(self) -> None:
-        if not self.disk.is_open:
+        if self._closed:
             return
+        self._closed = True
         if self._fenced is not None:
             self.disk.crash()
             return
@@ -224,12 +233,19 @@ class MemoryStore:
         self.disk.is_open = False
         self.disk.stopped_cleanly = True
 
-    def _put_ends(self, ends: LogEnds) -> None:
-        if len(ends.ids) != self.segments:
+    def _check_ends(self, ends: LogEnds) -> None:
+        if len(ends.ids) != self.segments or len(ends.epochs) != self.segments:
             raise Misuse(why=f"ends of {len(ends.ids)} segments, the store has {self.segments}")
+
+    def _put_ends(self, ends: LogEnds) -> None:
         self.disk.ends = replace(ends, ids=ends.ids.copy(), epochs=ends.epochs.copy(), generation=self.disk.ends.generation + 1)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed(what="store")
+
     def _check_writable(self, nbytes: int = 0) -> None:
+        self._check_open()
         if self._fenced is not None:
             raise StoreFenced(why=self._fenced)
         if nbytes > self.disk.bytes_free:

@@ -37,7 +37,7 @@ def get_values(family: Rdict, keys: list[bytes], *, where: str) -> list[bytes | 
 
 
 def _walk_ranges(family: Rdict, ranges: Sequence[Range], bytes_max: int) -> list[Pair]:
-    iterator = family.iter(_bounded(ranges[0][0], ranges[-1][1]))
+    iterator = family.iter(_below(ranges[-1][1]))
     found: list[Pair] = []
     for span in ranges:
         bytes_max -= _walk_range(iterator, span, bytes_max, found)
@@ -67,7 +67,7 @@ def _walk_range(iterator: RdictIter, span: Range, bytes_max: int, found: list[Pa
 
 
 def _walk_pairs(family: Rdict, span: Range, limit: int | None) -> list[Pair]:
-    iterator = family.iter(_bounded(*span))
+    iterator = family.iter(_below(span[1]))
     is_valid, key_of, value_of, step = iterator.valid, iterator.key, iterator.value, iterator.next
     found: list[Pair] = []
     iterator.seek(span[0])
@@ -79,16 +79,18 @@ def _walk_pairs(family: Rdict, span: Range, limit: int | None) -> list[Pair]:
 
 
 def _step_back(family: Rdict, span: Range) -> Pair | None:
-    iterator = family.iter(_bounded(*span))
+    lower, upper = span
+    iterator = family.iter(_below(upper))
     iterator.seek_to_last()
     if iterator.valid():
-        return iterator.key(), iterator.value()
+        key = iterator.key()
+        return (key, iterator.value()) if key >= lower else None
     iterator.status()
     return None
 
 
-def _bounded(lower: bytes, upper: bytes) -> ReadOptions:
+def _below(upper: bytes) -> ReadOptions:
+    """Return options with the upper bound alone: RocksDB does not hold `seek_to_last` to the lower one."""
     options = ReadOptions()
-    options.set_iterate_lower_bound(lower)
     options.set_iterate_upper_bound(upper)
     return options

@@ -1,0 +1,167 @@
+"""Creating, altering and dropping caches. Ids grow and are never given out again; a name may be used again after a drop."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from eventlog.control.metastore import VALUE_BYTES_MAX, Listing
+from eventlog.control.records import (
+    CACHE_NEXT_KEY,
+    CACHE_PREFIX,
+    CacheNext,
+    CacheOptions,
+    CacheRecord,
+    CommitPlan,
+    Versioned,
+    cache_key,
+    decode,
+    encode,
+)
+from eventlog.errors import BadName, CacheExists, CacheNotFound, InvalidArgument, Overloaded, TooLarge, Unalterable
+from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX
+
+UNALTERABLE = ("format", "state", "bytes_keys", "route_by_prefix")
+assert set(UNALTERABLE) <= set(CacheOptions.__struct_fields__)
+SCHEMA_BYTES_MAX = VALUE_BYTES_MAX // 2  # JSON escapes it once more
+FIRST_CACHE_ID = 1
+
+_NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{CACHE_NAME_BYTES_MAX - 1}}}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheBook:
+    """All caches by name, and the next id: an id below it that no cache has was dropped."""
+
+    caches: Mapping[str, Versioned[CacheRecord]]
+    next_id: int
+    next_revision: int
+
+    def find(self, name: str) -> Versioned[CacheRecord]:
+        """Return the cache of this name.
+
+        Raises:
+            CacheNotFound: there is none.
+        """
+        found = self.caches.get(name)
+        if found is None:
+            raise CacheNotFound(cache=name)
+        return found
+
+
+def read_book(listing: Listing) -> CacheBook:
+    """Return the caches in a listing of `CACHES_SCOPE`.
+
+    Raises:
+        CorruptData: a record is damaged.
+    """
+    caches = {}
+    counter = Versioned(CacheNext(id=FIRST_CACHE_ID), 0)
+    for item in listing.items:
+        if item.key.startswith(CACHE_PREFIX):
+            record = decode(item.value, CacheRecord, where=item.key)
+            caches[record.name] = Versioned(record, item.revision)
+        elif item.key == CACHE_NEXT_KEY:
+            counter = Versioned(decode(item.value, CacheNext, where=item.key), item.revision)
+    return CacheBook(caches=caches, next_id=counter.record.id, next_revision=counter.revision)
+
+
+def plan_create(book: CacheBook, name: str, given: Mapping[str, Any], *, from_id: int) -> tuple[CacheRecord, CommitPlan]:
+    """Return the new cache, and the commit that creates it; `given` are the options not left to their defaults.
+
+    Raises:
+        BadName, InvalidArgument, TooLarge: the name or an option cannot be used; says which.
+        CacheExists: there is one of this name.
+        Overloaded: there are `CACHES_MAX` caches.
+    """
+    check_name(name)
+    options = options_of(given)
+    if name in book.caches:
+        raise CacheExists(cache=name)
+    if len(book.caches) >= CACHES_MAX:
+        raise Overloaded(what="the number of caches", limit=CACHES_MAX)
+    record = CacheRecord(id=book.next_id, name=name, options=options, from_id=from_id)
+    expect = {cache_key(name): 0, CACHE_NEXT_KEY: book.next_revision}
+    puts = {cache_key(name): encode(record), CACHE_NEXT_KEY: encode(CacheNext(id=book.next_id + 1))}
+    return record, CommitPlan(expect=expect, puts=puts)
+
+
+def plan_alter(book: CacheBook, name: str, given: Mapping[str, Any], *, from_id: int) -> tuple[CacheRecord, CommitPlan | None]:
+    """Return the cache as it is after the alteration, and the commit, None where nothing changes.
+
+    Raises:
+        CacheNotFound: there is none of this name.
+        Unalterable: an option that is fixed at creation would change.
+        InvalidArgument, TooLarge: an option cannot be used; says which.
+    """
+    found = book.find(name)
+    old = found.record.options
+    options = _checked({**msgspec.structs.asdict(old), **_known(given)})
+    for option in UNALTERABLE:
+        if getattr(options, option) != getattr(old, option):
+            raise Unalterable(option=option)
+    if options == old:
+        return found.record, None
+    record = msgspec.structs.replace(found.record, options=options, from_id=from_id)
+    key = cache_key(name)
+    return record, CommitPlan(expect={key: found.revision}, puts={key: encode(record)})
+
+
+def plan_drop(book: CacheBook, name: str) -> tuple[CacheRecord, CommitPlan]:
+    """Return the cache and the commit that drops it.
+
+    Raises:
+        CacheNotFound: there is none of this name.
+    """
+    found = book.find(name)
+    key = cache_key(name)
+    return found.record, CommitPlan(expect={key: found.revision}, puts={}, deletes=(key,))
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot name a cache of a user's.
+
+    Raises:
+        BadName: says what can.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise BadName(name=name)
+
+
+def options_of(given: Mapping[str, Any]) -> CacheOptions:
+    """Return the options of a new cache. Before-images are kept for json and avro with state unless told otherwise.
+
+    Raises:
+        InvalidArgument, TooLarge: an option cannot be used; says which.
+    """
+    known = _known(given)
+    keeps_images = known.get("format", "json") != "bytes" and bool(known.get("state", True))
+    return _checked({"before": keeps_images, **known})
+
+
+def _known(given: Mapping[str, Any]) -> dict[str, Any]:
+    for name in given:
+        if name not in CacheOptions.__struct_fields__:
+            raise InvalidArgument(why=f"{name!r} is not an option of a cache")
+    return dict(given)
+
+
+def _checked(values: Mapping[str, Any]) -> CacheOptions:
+    try:
+        options = msgspec.convert(values, CacheOptions)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(why=f"cache option: {error}") from error
+    if len(options.schema.encode("utf-8", "surrogatepass")) > SCHEMA_BYTES_MAX:
+        raise TooLarge(what="the schema", size=len(options.schema), limit=SCHEMA_BYTES_MAX)
+    for condition, why in (
+        (not options.state and not options.events, "a cache without state and events keeps nothing"),
+        (options.before and not options.state, "before-images need state"),
+        (options.lifespan_ms and not options.state, "a lifespan needs state"),
+        (options.schema and options.format == "bytes", "a schema needs format json or avro"),
+        (options.format == "avro" and not options.schema, "format avro needs a schema"),
+    ):
+        if condition:
+            raise InvalidArgument(why=why)
+    return options

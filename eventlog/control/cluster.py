@@ -1,0 +1,244 @@
+"""The driver: reads records, lets the pure modules plan, commits, and on a conflict does so again.
+
+At start, in this order: `open_or_create`, `join`, `appoint`, `renew_lease`; then `renew_lease` every second, `release` at a clean
+stop. One task calls these. Caches are `cache_records.CacheRecords`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from eventlog.clock import Clock, Entropy
+from eventlog.control.appointment import next_appointments, segments_to_start
+from eventlog.control.leases import check_own, lost_segments, plan_ceiling
+from eventlog.control.membership import plan_join
+from eventlog.control.metastore import Listing, MetaStore
+from eventlog.control.records import (
+    IDENTITY_KEY,
+    NODE_PREFIX,
+    SEGMENT_PREFIX,
+    CommitPlan,
+    Identity,
+    NodeRecord,
+    Remembered,
+    SegmentRecord,
+    Versioned,
+    decode,
+    encode,
+    node_key,
+)
+from eventlog.control.view import ClusterView, read_nodes, read_segments
+from eventlog.errors import InvalidArgument, MetadataConflict, MetadataLost, WrongCluster
+from eventlog.ids import FlakeClock
+from eventlog.limits import SEGMENTS_MAX
+
+CONFLICTS_MAX = 32  # more nodes than that do not start in one moment
+TOKEN_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """This node as the cluster knows it. `clock` is its only source of ids, above all that its number ever issued."""
+
+    number: int
+    name: str
+    address: str
+    incarnation: str
+    clock: FlakeClock
+
+
+class ClusterRecords:
+    """What one node knows and changes of the cluster's records. `where` names the store in errors."""
+
+    def __init__(self, store: MetaStore, *, incarnation: str, entropy: Entropy, where: str) -> None:
+        self._store = store
+        self._incarnation = incarnation
+        self._entropy = entropy
+        self._where = where
+        self._identity: Identity | None = None
+        self._member: Member | None = None
+        self._own: Versioned[NodeRecord] | None = None  # the own record as last seen
+        self._led: dict[int, int] = {}  # segment -> epoch of the terms this process was appointed for
+        self._revision = 0
+
+    @property
+    def identity(self) -> Identity:
+        """Return the cluster's identity, known after `open_or_create`."""
+        assert self._identity is not None, "open_or_create comes first"
+        return self._identity
+
+    @property
+    def member(self) -> Member:
+        """Return this node, known after `join`."""
+        assert self._member is not None, "join comes first"
+        return self._member
+
+    def remember(self) -> Remembered:
+        """Return what the data directory should keep, to be passed to the next process's `open_or_create`."""
+        number = self._member.number if self._member else 0
+        return Remembered(cluster=self.identity.cluster, incarnation=self._incarnation, node=number, revision=self._revision)
+
+    # ------------------------------------------------------------ start
+
+    async def open_or_create(self, *, segments: int, now_ms: int, remembered: Remembered | None) -> Identity:
+        """Return the cluster's identity, which is made if there is none and the data directory remembers none.
+
+        `segments` and `now_ms` (since 1970) are used for a new cluster alone.
+
+        Raises:
+            MetadataLost: the store is empty, or older than what was remembered.
+            WrongCluster: the store is another cluster's.
+            InvalidArgument: `segments` is not a power of two up to `SEGMENTS_MAX`.
+        """
+        if not 0 < segments <= SEGMENTS_MAX or segments & (segments - 1):
+            raise InvalidArgument(why=f"segments {segments} is not a power of two from 1 to {SEGMENTS_MAX}")
+        identity = await self._read_identity()
+        if remembered is not None:
+            self._compare(identity, remembered)
+        for _ in range(CONFLICTS_MAX):
+            if identity is not None:
+                self._identity = identity
+                return identity
+            fresh = Identity(cluster=self._token(), segments=segments, created_ms=now_ms)
+            try:
+                await self._commit(CommitPlan(expect={IDENTITY_KEY: 0}, puts={IDENTITY_KEY: encode(fresh)}))
+                identity = fresh
+            except MetadataConflict:
+                identity = await self._read_identity()
+        raise MetadataConflict(key=IDENTITY_KEY)
+
+    async def _read_identity(self) -> Identity | None:
+        found = [item for item in (await self._list(IDENTITY_KEY)).items if item.key == IDENTITY_KEY]
+        return decode(found[0].value, Identity, where=IDENTITY_KEY) if found else None
+
+    def _compare(self, identity: Identity | None, remembered: Remembered) -> None:
+        if identity is None:
+            raise MetadataLost(where=self._where, why=f"it is empty, and this node belongs to cluster {remembered.cluster}")
+        if identity.cluster != remembered.cluster:
+            raise WrongCluster(where=f"metadata at {self._where}", theirs=identity.cluster, ours=remembered.cluster)
+        if self._revision < remembered.revision:
+            why = f"it is an older copy, at revision {self._revision}; this node has seen {remembered.revision}"
+            raise MetadataLost(where=self._where, why=why)
+
+    async def join(self, *, name: str, address: str, clock: Clock) -> Member:
+        """Become a member, or be one again; return it with its clock, above the ceiling of its number, and without a lease yet.
+
+        Raises:
+            BadConfig: the name cannot be used.
+            NodeNumbersExhausted: there are too many members.
+        """
+        for _ in range(CONFLICTS_MAX):
+            nodes = read_nodes(await self._list(NODE_PREFIX))
+            record, plan = plan_join(nodes, name=name, address=address, incarnation=self._incarnation)
+            try:
+                self._own = Versioned(record, await self._commit(plan))
+            except MetadataConflict:
+                continue
+            flake_clock = FlakeClock(clock, node=record.number)
+            flake_clock.start_above(record.ceiling)
+            self._member = Member(number=record.number, name=name, address=address, incarnation=self._incarnation, clock=flake_clock)
+            return self._member
+        raise MetadataConflict(key=NODE_PREFIX)
+
+    async def appoint(self) -> list[SegmentRecord]:
+        """Make this node primary of its segments, and of all that a new cluster has, each under a new epoch; return their records.
+
+        The clock is above their floors afterwards. What was committed before an error holds; call again.
+
+        Raises:
+            LostDisk: acknowledged events of its segments are in another data directory.
+        """
+        nonce = self._token()
+        for _ in range(CONFLICTS_MAX):
+            view = await self.view()
+            own = self._check_own(view.nodes.get(self.member.number))
+            chosen = segments_to_start(view, own.record, segments=self.identity.segments)
+            try:
+                while plan := next_appointments(view, own.record, segments=chosen, nonce=nonce):
+                    view = view.after(plan, await self._commit(plan))
+            except MetadataConflict:
+                continue
+            records = [view.segments[segment].record for segment in sorted(chosen)]
+            self._own = view.nodes[self.member.number]
+            self._led = {record.segment: record.epoch for record in records}
+            self.member.clock.raise_above(max((record.floor for record in records), default=0))
+            return records
+        raise MetadataConflict(key=SEGMENT_PREFIX)
+
+    # ------------------------------------------------------------ once a second, and at the end
+
+    async def renew_lease(self, *, on_lost: Callable[[Sequence[int]], None]) -> None:
+        """Raise the ceiling in the own record, then in the clock.
+
+        `on_lost` is called first with segments that this node does not lead any more, if any: when it returns, no id may be
+        stamped and no promise given for them.
+
+        Raises:
+            MemberReplaced: the record is another directory's now; stop.
+            MetadataUnavailable: the present ceiling stays; so long as it lasts, go on and try again.
+        """
+        clock = self.member.clock
+        for _ in range(CONFLICTS_MAX):
+            own = self._seen_own()
+            record, plan = plan_ceiling(own, max(own.record.ceiling, clock.ceiling_wanted()))
+            try:
+                self._own = Versioned(record, await self._commit(plan))
+            except MetadataConflict:
+                await self._read_again(on_lost)
+                continue
+            clock.set_ceiling(record.ceiling)
+            return
+        raise MetadataConflict(key=node_key(self.member.number))
+
+    async def _read_again(self, on_lost: Callable[[Sequence[int]], None]) -> None:
+        """Read the own record and after it all segments: a move later than the first makes the next commit conflict again."""
+        own = self._check_own(read_nodes(await self._list(NODE_PREFIX)).get(self.member.number))
+        segments = read_segments(await self._list(SEGMENT_PREFIX))
+        lost = lost_segments(self._led, segments, number=self.member.number)
+        if lost:
+            self._led = {segment: epoch for segment, epoch in self._led.items() if segment not in lost}
+            on_lost(lost)
+        self._own = own
+
+    async def release(self) -> None:
+        """Give back what is left of the lease: nothing is issued any more, and the next start begins right above what was.
+
+        Raises:
+            MemberReplaced, MetadataUnavailable: the ceiling stays as it is, which does no harm.
+        """
+        clock = self.member.clock
+        clock.set_ceiling(min(clock.ceiling, clock.last + 1))
+        for _ in range(CONFLICTS_MAX):
+            own = self._seen_own()
+            record, plan = plan_ceiling(own, min(own.record.ceiling, clock.last + 1))
+            try:
+                self._own = Versioned(record, await self._commit(plan))
+            except MetadataConflict:
+                self._own = self._check_own(read_nodes(await self._list(NODE_PREFIX)).get(self.member.number))
+                continue
+            return
+        raise MetadataConflict(key=node_key(self.member.number))
+
+    def _seen_own(self) -> Versioned[NodeRecord]:
+        assert self._own is not None, "join comes first"
+        return self._own
+
+    def _check_own(self, found: Versioned[NodeRecord] | None) -> Versioned[NodeRecord]:
+        return check_own(found, number=self.member.number, name=self.member.name, incarnation=self._incarnation)
+
+    async def view(self) -> ClusterView:
+        """Return members and segments; nodes are read first."""
+        nodes = read_nodes(await self._list(NODE_PREFIX))
+        return ClusterView(nodes=nodes, segments=read_segments(await self._list(SEGMENT_PREFIX)))
+
+    async def _list(self, prefix: str) -> Listing:
+        listing = await self._store.list(prefix)
+        self._revision = max(self._revision, listing.revision)
+        return listing
+
+    async def _commit(self, plan: CommitPlan) -> int:
+        revision = await self._store.commit(plan.expect, puts=plan.puts, deletes=plan.deletes)
+        self._revision = max(self._revision, revision)
+        return revision
+
+    def _token(self) -> str:
+        return self._entropy.token(TOKEN_BYTES).hex()

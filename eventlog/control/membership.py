@@ -1,0 +1,66 @@
+"""Node numbers: who holds which, and who gets which.
+
+A number belongs to a data directory, known by its incarnation token. Numbers never used go first, the smallest at once; then those
+of removed members, the longest removed first. A tombstone keeps its ceiling, and so does whoever gets the number after it: ids of
+the two never meet.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from eventlog.control.records import CommitPlan, NodeRecord, Versioned, encode, node_key
+from eventlog.errors import BadConfig, NodeNumbersExhausted
+from eventlog.limits import NODE_NUMBER_MAX
+
+NAME_CHARACTERS_MAX = 255
+
+
+def plan_join(nodes: Mapping[int, Versioned[NodeRecord]], *, name: str, address: str, incarnation: str) -> tuple[NodeRecord, CommitPlan]:
+    """Return this data directory's record as it is after joining, and the commit that makes it so.
+
+    The directory's own number is found again by `incarnation`, another directory under the same name takes over the member as a
+    new incarnation; else a free number is taken. The ceiling stays as it was: issue only above it.
+
+    Raises:
+        BadConfig: the name is empty, too long, or another member's, while this directory is a member already.
+        NodeNumbersExhausted: no number is free.
+    """
+    if not 0 < len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
+        raise BadConfig(option="node_name", why=f"{name!r} is not 1 to {NAME_CHARACTERS_MAX} printable characters")
+    number = _own_number(nodes, name=name, incarnation=incarnation) or free_number(nodes)
+    found = nodes.get(number)
+    ceiling = found.record.ceiling if found else 0
+    record = NodeRecord(number=number, name=name, address=address, incarnation=incarnation, ceiling=ceiling)
+    key = node_key(number)
+    return record, CommitPlan(expect={key: found.revision if found else 0}, puts={key: encode(record)})
+
+
+def _own_number(nodes: Mapping[int, Versioned[NodeRecord]], *, name: str, incarnation: str) -> int | None:
+    members = [node.record for node in nodes.values() if not node.record.removed_id]
+    same_directory = [record.number for record in members if record.incarnation == incarnation]
+    same_name = [record.number for record in members if record.name == name]
+    if same_directory and same_name not in ([], same_directory):
+        raise BadConfig(option="node_name", why=f"{name!r} is node {same_name[0]}; this data directory is node {same_directory[0]}")
+    return next(iter(same_directory + same_name), None)
+
+
+def free_number(nodes: Mapping[int, Versioned[NodeRecord]]) -> int:
+    """Return the number that a new member gets.
+
+    Raises:
+        NodeNumbersExhausted: all belong to members.
+    """
+    unused = next((number for number in range(1, NODE_NUMBER_MAX + 1) if number not in nodes), None)
+    if unused is not None:
+        return unused
+    tombstones = [node.record for node in nodes.values() if node.record.removed_id]
+    if not tombstones:
+        raise NodeNumbersExhausted(limit=NODE_NUMBER_MAX)
+    return min(tombstones, key=lambda record: (record.removed_id, record.number)).number
+
+
+def tombstone(record: NodeRecord, *, removed_id: int) -> NodeRecord:
+    """Return what is left of a member that an operator removed; `removed_id` > 0 is an id of now."""
+    assert removed_id > 0, "0 says that it is a member"
+    return msgspec.structs.replace(record, removed_id=removed_id)

@@ -284,6 +284,17 @@ class OutcomeUnknown(Unavailable):
     why: str
 
 
+class PartlyWritten(Unavailable):
+    """Of a call that writes many: indexes of the items that were written, that were not, and that nobody knows about."""
+
+    code = "PARTLY_WRITTEN"
+    sentence = "some of the items were written and some were not ({why}); .ok, .none and .unknown say which: write those of .none again"
+    why: str
+    ok: list[int]
+    none: list[int]
+    unknown: list[int]
+
+
 # ---------------------------------------------------------------- Refused
 
 
@@ -425,6 +436,13 @@ class Insecure(Refused):
     exit_code = 2
     sentence = "{address} is reachable from other hosts, and neither TLS nor users are configured; listen on loopback, or pass --insecure"
     address: str
+
+
+class MemberReplaced(Refused):
+    code = "MEMBER_REPLACED"
+    sentence = "node {number} ({name}) was removed, or started again on another data directory; give this one another --node-name to add it"
+    number: int
+    name: str
 
 
 class NodeNumbersExhausted(Refused):

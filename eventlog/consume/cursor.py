@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
+from eventlog.consume.trimmed import earliest_id, lost_events
 
 Ints = npt.NDArray[np.int64]
 
@@ -99,6 +100,21 @@ class Cursor:
             self._offsets = self._offsets.copy()
             self._epochs = self._epochs.copy()
             self._offsets[rows], self._epochs[rows] = ends.next_offsets, ends.epochs
+
+    def skip_trimmed(self, trimmed_ids: Ints, trimmed_offsets: Ints) -> None:
+        """Go on where something is kept: behind the last event that retention removed."""
+        self._key = None
+        if self.asked is None:
+            self._scalar = max(self._scalar, earliest_id(trimmed_ids, asked=None))
+            return
+        ids, offsets = trimmed_ids[self.asked], trimmed_offsets[self.asked] + 1
+        behind = (self._ids < ids) | (self._ids == 0)  # at 0 nothing was read, so the offset is known as well
+        self._ids = np.where(behind, ids, self._ids)
+        self._offsets = np.where(behind, offsets, self._offsets)
+
+    def lost(self, trimmed_ids: Ints, trimmed_offsets: Ints) -> int:
+        """Return how many events behind this place retention removed: see `trimmed.lost_events`."""
+        return lost_events(self.at, asked=None, trimmed_ids=trimmed_ids, trimmed_offsets=trimmed_offsets)
 
     def copy(self) -> "Cursor":
         """Return a cursor at the same place that moves by itself."""

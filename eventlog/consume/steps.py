@@ -1,6 +1,6 @@
 """A cache's log indexed by id, coarsely: how many events and bytes it had, over all its life, up to some ids.
 
-A step stands at the end of a group, once STEP_BYTES or STEP_EVENTS have come since the one before, so no stored value lies on both
+A step stands at the end of a group, once so many bytes or events have come since the one before, so no stored value lies on both
 sides of it. Readers choose by steps where one answer ends, retention up to where it removes. Rows are written with the group that
 makes them; encoding them is the node's business.
 """
@@ -48,7 +48,9 @@ class _CacheSteps:
 class StepIndex:
     """The steps of all caches of a node."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, step_events: int = STEP_EVENTS, step_bytes: int = STEP_BYTES) -> None:
+        self._step_events = step_events
+        self._step_bytes = step_bytes
         self._caches: dict[int, _CacheSteps] = {}
 
     # ------------------------------------------------------------ writing
@@ -59,7 +61,7 @@ class StepIndex:
         assert last_id > cache.ids[-1], "groups come in the order of their ids"
         cache.events_now += events
         cache.nbytes_now += nbytes
-        if cache.nbytes_now - cache.nbytes[-1] < STEP_BYTES and cache.events_now - cache.events[-1] < STEP_EVENTS:
+        if cache.nbytes_now - cache.nbytes[-1] < self._step_bytes and cache.events_now - cache.events[-1] < self._step_events:
             return []
         cache.append(last_id)
         return [(cache_id, last_id, cache.events_now, cache.nbytes_now)]

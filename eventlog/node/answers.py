@@ -1,0 +1,388 @@
+"""Answering readers: position -> how far they may see -> the tail or the store -> one encoded answer for all who ask the same.
+
+Everything here runs on the loop; what needs the store or more than a moment is made in the reader thread. A pull is in one of
+three places: being answered, being made in the thread, or waiting in `Rounds` for news of its cache.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.consume.answer import Answer, build_answer, values_of
+from eventlog.consume.cursor import Cursor
+from eventlog.consume.cut import NO_LIMIT, Limits
+from eventlog.consume.groups import CommittedGroup
+from eventlog.errors import CacheDropped, CorruptData, EventLogError, EventsTrimmed, Stopping
+from eventlog.ids import ID_MAX, TIME_SHIFT, time_of
+from eventlog.limits import (
+    CONNECTIONS_MAX,
+    HISTORY_CACHE_BYTES_MAX,
+    HISTORY_READ_BYTES,
+    REQUESTS_PER_CONNECTION_MAX,
+    STALLED_MS,
+)
+from eventlog.node.answer_cache import AnswerCache, Key
+from eventlog.node.caches import CacheState
+from eventlog.node.history import History, HistoryRead
+from eventlog.node.poll_messages import Shared, bare_message
+from eventlog.node.pulls import Delivered, Pull, ReadContext, begin
+from eventlog.node.reader import ReaderThread
+from eventlog.node.rounds import Rounds
+from eventlog.wire.eventlog_pb2 import Poll, Stalled
+
+Ints = npt.NDArray[np.int64]
+_INLINE_BYTES = 512 << 10  # joining more than this takes the loop longer than a millisecond
+_LIMIT_AGE_S = 0.02
+_STALLED_SEGMENTS_MAX = 64
+
+log = logging.getLogger("eventlog.node")
+
+
+class Reads:
+    """All readers of a node. Start it on the running loop; whoever commits tells it with `appended`."""
+
+    def __init__(self, context: ReadContext, *, history_bytes_max: int = HISTORY_CACHE_BYTES_MAX) -> None:
+        self._context = context
+        self._history_bytes_max = history_bytes_max
+        self._history = History(context.store, bytes_max=history_bytes_max)
+        self._thread = ReaderThread()
+        self._rounds = Rounds(self._look, begin=self._refresh)
+        self._answers = AnswerCache()
+        self._making: dict[Key, list[Pull]] = {}
+        self._limit = 0
+        self._limit_until = 0.0
+        self._stalled_timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Fail whoever waits with `Stopping`, end the thread."""
+        self._is_stopping = True
+        if self._stalled_timer is not None:
+            self._stalled_timer.cancel()
+        for pull in self._rounds.waiting():
+            self.fail(pull, Stopping())
+        self._rounds.stop()
+        await self._thread.stop()
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of everything bounded in reading."""
+        waiting = {"readers_waiting": (len(self._rounds), CONNECTIONS_MAX * REQUESTS_PER_CONNECTION_MAX, self._rounds.peak)}
+        return self._context.tail.figures() | self._history.figures() | self._answers.figures() | self._thread.figures() | waiting
+
+    # ------------------------------------------------------------ what the node tells
+
+    def appended(self, group: CommittedGroup) -> None:
+        """Take a committed group into the tail; its readers are woken in the next round."""
+        self._context.tail.append(group)
+        self._limit_until = 0.0
+        for values in group.caches:
+            self._rounds.mark(values.cache_id)
+
+    def watermark_rose(self) -> None:
+        """Look again at readers who wait for what was appended before they could see it."""
+        self._limit_until = 0.0
+        for cache_id in {pull.cache.cache_id for pull in self._rounds.waiting()}:
+            self._rounds.mark(cache_id)
+
+    def dropped(self, cache: CacheState) -> None:
+        """Fail whoever waits for a cache that is gone."""
+        self._context.tail.drop(cache.cache_id)
+        for pull in self._rounds.waiting(cache.cache_id):
+            self.fail(pull, CacheDropped(cache=cache.name))
+
+    def trimmed(self, cache: CacheState) -> None:
+        """Tell whoever waits at a place that retention has passed."""
+        for pull in self._rounds.waiting(cache.cache_id):
+            if pull.cursor.lost(cache.trimmed_ids, cache.trimmed_offsets) and self._rounds.remove(pull):
+                self._look(pull)
+
+    # ------------------------------------------------------------ how far
+
+    def limit(self, asked: Ints | None = None) -> int:
+        """Return the id up to which a reader of `asked` may see; covers everything that was acknowledged before the call."""
+        if asyncio.get_running_loop().time() >= self._limit_until:
+            self._refresh()
+        return self._limit if asked is None else self._context.low.limit(asked)
+
+    def _refresh(self) -> None:
+        self._context.close_up()
+        self._limit = self._context.low.limit()
+        self._limit_until = asyncio.get_running_loop().time() + _LIMIT_AGE_S
+
+    # ------------------------------------------------------------ pulls
+
+    def begin(self, poll: Poll) -> Pull:
+        """Return the pull of a request: see `pulls.begin`."""
+        return begin(self._context, poll, limit=self.limit)
+
+    def pull(self, pull: Pull) -> None:
+        """Answer a pull now, or when there is something."""
+        if self._is_stopping:
+            self.fail(pull, Stopping())
+            return
+        if pull.wait_ms:
+            pull.deadline = asyncio.get_running_loop().call_later(pull.wait_ms / 1000, self._expire, pull)
+        self._look(pull)
+
+    def cancel(self, pull: Pull) -> None:
+        """Forget a pull; `done` is not called any more."""
+        pull.is_over = True
+        self._rounds.remove(pull)
+        if pull.deadline is not None:
+            pull.deadline.cancel()
+
+    def fail(self, pull: Pull, error: EventLogError) -> None:
+        """End a pull with an error."""
+        if not pull.is_over:
+            self.cancel(pull)
+            pull.done(error)
+
+    def first_id(self, cache: CacheState, done: Callable[[int | EventLogError], None], *, owner: object) -> None:
+        """Pass the first id kept of a cache to `done`, 0 when nothing is kept."""
+        cursor = Cursor(self._context.segments, 0)
+        self._probe(cache, cursor, lambda found: done(found if isinstance(found, EventLogError) else found.first_id), owner=owner)
+
+    def _probe(self, cache: CacheState, cursor: Cursor, done: Callable[[Delivered | EventLogError], None], *, owner: object) -> None:
+        """Find the first event kept behind `cursor`."""
+        limits = Limits(events=1, nbytes=1)
+        self.pull(Pull(cache=cache, cursor=cursor, until=ID_MAX, limits=limits, owner=owner, done=done, skips_trimmed=True))
+
+    def _expire(self, pull: Pull) -> None:
+        """End the waiting: what there is now, or nothing, is the answer."""
+        pull.wait_ms = 0
+        if self._rounds.remove(pull):
+            self._look(pull)
+
+    def _look(self, pull: Pull, step: Callable[[Pull], None] | None = None) -> None:
+        """Go on with a pull: from its cursor, or with `step`. Whatever goes wrong ends this pull and no other."""
+        if pull.is_over:
+            return
+        try:
+            (step or self._advance)(pull)
+        except EventLogError as error:
+            self.fail(pull, error)
+        except Exception as error:  # the edge of a reader: one that meets a bug of ours hears of it, the others go on
+            log.exception("read_failed cache=%s", pull.cache.name)
+            self.fail(pull, EventLogError(why=repr(error)))
+
+    def _advance(self, pull: Pull) -> None:
+        """Take a pull as far as it comes: to its answer, into the thread, or to waiting."""
+        cache, cursor, tail = pull.cache, pull.cursor, self._context.tail
+        if cache.dropped:
+            raise CacheDropped(cache=cache.name)
+        if self._is_trimmed(pull):
+            return
+        limit = self.limit(cursor.asked)
+        top = min(limit, pull.until)
+        lowest = cursor.lowest
+        floor = tail.floor(cache.cache_id)
+        if lowest >= floor and tail.last_id(cache.cache_id) <= lowest:
+            cursor.advance(top)  # nothing there, whatever the limit is
+        elif lowest < top:
+            self._find(pull, top=top, floor=floor)
+            return
+        self._idle(pull, limit)
+
+    def _is_trimmed(self, pull: Pull) -> bool:
+        """Return whether retention has passed the cursor, and begin to say so; who asked for it is moved on instead."""
+        cache, cursor = pull.cache, pull.cursor
+        if pull.skips_trimmed:
+            cursor.skip_trimmed(cache.trimmed_ids, cache.trimmed_offsets)
+            return False
+        lost = cursor.lost(cache.trimmed_ids, cache.trimmed_offsets)
+        if not lost:
+            return False
+
+        def say(found: Delivered | EventLogError) -> None:
+            error = found if isinstance(found, EventLogError) else EventsTrimmed(first_id=found.first_id, lost=lost)
+            self.fail(pull, error)
+
+        self._probe(cache, cursor.copy(), say, owner=pull.owner)
+        return True
+
+    def _idle(self, pull: Pull, limit: int) -> None:
+        """Nothing to read: end here, or wait."""
+        if pull.wait_ms == 0 or limit >= pull.until:
+            self._deliver_nothing(pull, limit, stalled=self._stalled(pull))
+            return
+        self._rounds.add(pull)
+        if self._context.tail.last_id(pull.cache.cache_id) > limit:
+            self._rounds.mark_again(pull.cache.cache_id)
+        if pull.says_stalled and self._stalled_timer is None:
+            self._watch_for_stalls()
+
+    # ------------------------------------------------------------ finding
+
+    def _find(self, pull: Pull, *, top: int, floor: int) -> None:
+        """Deliver what lies between cursor and `top`, from where it is cheapest to get."""
+        cursor, limits = pull.cursor, pull.limits
+        read: HistoryRead | None = None
+        if cursor.lowest < floor:
+            read = self._history_read(pull, top=top, floor=floor)
+            top = read.top
+        key = (pull.cache.cache_id, cursor.key, top, limits.events, limits.nbytes)
+        shared = self._answers.get(key)
+        if shared is not None:
+            self._take(pull, shared)
+        elif key in self._making:
+            self._making[key].append(pull)
+        elif read is not None:
+            self._make(key, pull, partial(self._history.read, read))
+        else:
+            self._find_in_tail(key, pull, top=top)
+
+    def _find_in_tail(self, key: Key, pull: Pull, *, top: int) -> None:
+        cursor, limits = pull.cursor, pull.limits
+        found = self._context.tail.read(
+            pull.cache.cache_id,
+            after=cursor.lowest,
+            upto=top,
+            nbytes_max=limits.nbytes * cursor.share,
+            events_max=limits.events if cursor.asked is None else NO_LIMIT,
+        )
+        own = cursor.copy()
+
+        def build() -> Answer:
+            return build_answer(values_of(found.groups), cursor=own, top=found.upto, limits=limits)
+
+        if found.nbytes > _INLINE_BYTES:
+            self._make(key, pull, build)
+        else:
+            self._take(pull, self._answers.put(key, build()))
+
+    def _history_read(self, pull: Pull, *, top: int, floor: int) -> HistoryRead:
+        """Return what to read for a cursor below the tail, and decide where its answer ends at the latest."""
+        cache, cursor, steps = pull.cache, pull.cursor, self._context.steps
+        lowest = cursor.lowest
+
+        def cut(nbytes: int) -> int:
+            chosen = steps.choose_cut(cache.cache_id, after=lowest, nbytes_max=nbytes * cursor.share)
+            return floor if chosen is None else min(chosen, floor)
+
+        ahead = max(min(HISTORY_READ_BYTES, self._history_bytes_max // (2 * self._thread.readers)), pull.limits.nbytes)
+        start, end = steps.at_or_below(cache.cache_id, lowest), cut(ahead)
+        chunk_after = min(start.id, lowest)
+        between = steps.between(cache.cache_id, after=lowest, upto=end)
+        is_known = cursor.asked is None and bool(between) and between[-1].id == end and cache.last_trimmed_id <= chunk_after == start.id
+        return HistoryRead(
+            cache_id=cache.cache_id,
+            cursor=cursor.copy(),
+            top=min(top, cut(pull.limits.nbytes)),
+            limits=pull.limits,
+            chunk_after=chunk_after,
+            cuts=tuple(sorted({step.id for step in between} | {end})),
+            nbytes_max=4 * HISTORY_READ_BYTES,
+            events=between[-1].events - start.events if is_known else None,
+        )
+
+    def _make(self, key: Key, pull: Pull, job: Callable[[], Answer]) -> None:
+        """Have an answer made in the reader thread, for this pull and all who ask the same until it is there."""
+        self._making[key] = [pull]
+        self._thread.run(pull.owner, job).add_done_callback(partial(self._made, key))
+
+    def _made(self, key: Key, done: "asyncio.Future[Answer]") -> None:
+        pulls = self._making.pop(key)
+        error = Stopping() if done.cancelled() else done.exception()
+        if error is None:
+            shared = self._answers.put(key, done.result())
+            for pull in pulls:
+                self._look(pull, partial(self._take, shared=shared))
+            return
+        for pull in pulls:
+            self._look(pull, partial(self._not_made, error=error))
+
+    def _not_made(self, pull: Pull, error: BaseException) -> None:
+        """Say why there is no answer; where retention or a drop explains what was found missing, say that instead."""
+        cache = pull.cache
+        if isinstance(error, CorruptData) and (cache.dropped or cache.last_trimmed_id > pull.trimmed_before):
+            pull.trimmed_before = cache.last_trimmed_id
+            self._advance(pull)
+            return
+        raise error
+
+    # ------------------------------------------------------------ delivering
+
+    def _take(self, pull: Pull, shared: Shared) -> None:
+        """Deliver an answer; one without events only moves the cursor, and the search goes on."""
+        answer, cursor, cache = shared.answer, pull.cursor, pull.cache
+        if cache.dropped:
+            self.fail(pull, CacheDropped(cache=cache.name))
+            return
+        if self._is_trimmed(pull):
+            return
+        if not answer.events:
+            cursor.advance(answer.upto)
+            asyncio.get_running_loop().call_soon(self._look, pull)  # not at once: a narrow reader may meet many such answers
+            return
+        limit = self.limit(cursor.asked)
+        if pull.is_notify:
+            self._deliver_nothing(pull, limit, stalled=())
+            return
+        cursor.advance(answer.upto, answer.ends)
+        is_end = answer.upto >= min(limit, pull.until)
+        message = shared.message(
+            cursor=cursor,
+            place=(self._context.cluster, cache.cache_id),
+            is_stream=pull.is_stream,
+            is_end=is_end,
+            low_watermark=limit,
+        )
+        body = tuple(filter(None, answer.body))
+        self._finish(
+            pull,
+            Delivered(message=message, body=body, events=answer.events, first_id=answer.first_id, upto=answer.upto, is_end=is_end),
+        )
+
+    def _deliver_nothing(self, pull: Pull, limit: int, *, stalled: Sequence[Stalled]) -> None:
+        """Deliver an answer without events: the bare notification, or that there is nothing."""
+        cursor = pull.cursor
+        upto = limit if pull.is_notify else cursor.lowest
+        is_end = cursor.lowest >= min(limit, pull.until)
+        message = bare_message(
+            cursor=cursor,
+            place=(self._context.cluster, pull.cache.cache_id),
+            is_stream=pull.is_stream,
+            is_end=is_end,
+            low_watermark=limit,
+            last_id=upto,
+            stalled=stalled,
+        )
+        self._finish(pull, Delivered(message=message, body=(), events=0, first_id=0, upto=upto, is_end=is_end))
+
+    def _finish(self, pull: Pull, delivered: Delivered) -> None:
+        self.cancel(pull)
+        pull.done(delivered)
+
+    # ------------------------------------------------------------ standing still
+
+    def _stalled(self, pull: Pull) -> list[Stalled]:
+        """Return which asked segments have held the reader for a while."""
+        context = self._context
+        below = context.now_2020() - STALLED_MS << TIME_SHIFT
+        held = context.low.holders(pull.cursor.asked, below=below)[:_STALLED_SEGMENTS_MAX].tolist()
+        limits = context.low.limits
+        return [Stalled(segment=segment, node=context.leader_of(segment), since_ms=time_of(int(limits[segment]))) for segment in held]
+
+    def _watch_for_stalls(self) -> None:
+        self._stalled_timer = asyncio.get_running_loop().call_later(STALLED_MS / 1000, self._say_stalled)
+
+    def _say_stalled(self) -> None:
+        """Tell followers who stand still what holds them; one timer for all, none when nobody waits."""
+        self._stalled_timer = None
+        waiting = [pull for pull in self._rounds.waiting() if pull.says_stalled]
+        if not waiting:
+            return
+        self._refresh()
+        for pull in waiting:
+            stalled = self._stalled(pull)
+            if stalled and self._rounds.remove(pull):
+                self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=stalled)
+        self._watch_for_stalls()

@@ -1,0 +1,87 @@
+"""Requests about events: poll, watch, and where a log begins and ends."""
+
+import asyncio
+from functools import partial
+from typing import Any, Protocol
+
+from eventlog.errors import EventLogError, NoEvents
+from eventlog.node.answers import Reads
+from eventlog.node.pulls import Delivered, ReadContext
+from eventlog.node.watches import serve_watch
+from eventlog.transport.exchange import Exchange
+from eventlog.wire.eventlog_pb2 import LogEndsAnswer, Message
+
+
+class ReadingNode(ReadContext, Protocol):
+    """What these handlers need of a node."""
+
+    @property
+    def reads(self) -> Reads: ...
+
+    def own(self, task: "asyncio.Task[Any]") -> None:
+        """Keep a task until it ends."""
+        ...
+
+
+def poll(node: ReadingNode, exchange: Exchange) -> None:
+    """Answer with what follows a position, at once or when there is something."""
+    if exchange.has_room:
+        _poll(node, exchange)
+    else:
+        node.own(asyncio.get_running_loop().create_task(_poll_when_room(node, exchange), name="poll"))
+
+
+def _poll(node: ReadingNode, exchange: Exchange) -> None:
+    try:
+        pull = node.reads.begin(exchange.message.poll)
+    except EventLogError as error:
+        exchange.fail(error)
+        return
+    pull.owner = exchange.connection
+    pull.done = partial(_answer, exchange)
+    exchange.on_end = partial(node.reads.cancel, pull)
+    node.reads.pull(pull)
+
+
+async def _poll_when_room(node: ReadingNode, exchange: Exchange) -> None:
+    """Make an answer only when the connection can take it: who does not read costs nothing more."""
+    try:
+        await exchange.room()
+    except EventLogError:
+        return  # the connection is gone
+    _poll(node, exchange)
+
+
+def _answer(exchange: Exchange, found: Delivered | EventLogError) -> None:
+    if exchange.is_over:
+        return
+    if isinstance(found, EventLogError):
+        exchange.fail(found)
+        return
+    try:
+        exchange.answer(found.message, *found.body)
+    except EventLogError as error:  # too large for a frame
+        exchange.fail(error)
+
+
+async def watch(node: ReadingNode, exchange: Exchange) -> None:
+    """Stream what follows a position, as fast as credits allow."""
+    await serve_watch(node.reads, exchange)
+
+
+def log_ends(node: ReadingNode, exchange: Exchange) -> None:
+    """Answer with the first id kept, the id up to which everything is there, and how many events are kept."""
+    cache = node.caches.find(exchange.message.log_ends.cache_id)
+    if not cache.options.events:
+        raise NoEvents(cache=cache.name)
+
+    def say(first_id: int | EventLogError) -> None:
+        if exchange.is_over:
+            return
+        if isinstance(first_id, EventLogError):
+            exchange.fail(first_id)
+            return
+        answer = LogEndsAnswer(first_id=first_id, last_id=node.reads.limit(), events=cache.events_kept)
+        exchange.answer(Message(log_ends_answer=answer))
+
+    node.reads.first_id(cache, say, owner=exchange.connection)

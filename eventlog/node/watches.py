@@ -1,0 +1,86 @@
+"""A watch: the same pull again and again on one stream, as fast as the reader gives credit.
+
+A follower who stops reading costs its cursor: the next item is made when there is credit, and not before.
+"""
+
+import asyncio
+from functools import partial
+
+from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
+from eventlog.ids import ID_MAX
+from eventlog.node.answers import Reads
+from eventlog.node.pulls import Delivered, Pull
+from eventlog.transport.exchange import Exchange
+from eventlog.wire.eventlog_pb2 import Watch
+
+
+async def serve_watch(reads: Reads, exchange: Exchange) -> None:
+    """Send what a watch asks for until its end, or until nobody reads any more.
+
+    Raises:
+        EventsTrimmed: retention overtook the reader.
+        CacheDropped, CorruptData, ...: as a poll; the stream is still to be failed with it.
+    """
+    watch: Watch = exchange.message.watch
+    pull = reads.begin(watch.poll)
+    pull.owner = exchange.connection
+    pull.is_stream = True
+    pull.says_stalled = True
+    wait_ms = pull.wait_ms or None
+    if not watch.follow:
+        # what is committed by now is the end; a log that goes on growing is left at that id
+        pull.until = min(pull.until, reads.limit(pull.cursor.asked))
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    exchange.on_end = partial(_end, ended)
+    try:
+        await _send_all(reads, exchange, pull, ended, wait_ms=wait_ms)
+        exchange.stream_end()
+    except ClientClosed:
+        exchange.stream_end()
+    except ConnectionLost:
+        return
+    finally:
+        reads.cancel(pull)
+
+
+async def _send_all(reads: Reads, exchange: Exchange, pull: Pull, ended: "asyncio.Future[None]", *, wait_ms: int | None) -> None:
+    while True:
+        await exchange.credit()
+        pull.wait_ms = wait_ms
+        delivered = await _next(reads, pull, ended)
+        exchange.stream_send(delivered.message, *delivered.body)
+        pull.skips_trimmed = False  # only the beginning may skip; whoever is overtaken later hears of it
+        if pull.until < ID_MAX and delivered.upto >= pull.until:
+            return
+
+
+async def _next(reads: Reads, pull: Pull, ended: "asyncio.Future[None]") -> Delivered:
+    """Return what follows the pull's cursor.
+
+    Raises:
+        ClientClosed: the reader left while there was nothing to send.
+    """
+    result: asyncio.Future[Delivered] = asyncio.get_running_loop().create_future()
+    pull.is_over = False
+    pull.done = partial(_settle, result)
+    reads.pull(pull)
+    if not result.done():
+        await asyncio.wait((result, ended), return_when=asyncio.FIRST_COMPLETED)
+    if not result.done():
+        reads.cancel(pull)
+        raise ClientClosed(what="stream")
+    return result.result()
+
+
+def _settle(result: "asyncio.Future[Delivered]", found: Delivered | EventLogError) -> None:
+    if result.done():
+        return
+    if isinstance(found, EventLogError):
+        result.set_exception(found)
+    else:
+        result.set_result(found)
+
+
+def _end(ended: "asyncio.Future[None]") -> None:
+    if not ended.done():
+        ended.set_result(None)

@@ -1,5 +1,6 @@
 """What an event is: its kinds, and the object that an application sees."""
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -27,6 +28,7 @@ class EventSource(msgspec.Struct, frozen=True, gc=False):
     cluster: str
     text_keys: bool
     json_values: bool
+    position_at: Callable[[int], str] = str  # the token to go on with after an id; an id alone is one, too
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -68,6 +70,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     def headers(self) -> dict[str, bytes]:
         """The headers given with the write, in order."""
         return decode_headers(self.header_bytes) if self.header_bytes else {}
+
+    @property
+    def position(self) -> str:
+        """Where to go on after this event, in any reader of this cache: a token for `position=`."""
+        return self.source.position_at(self.id)
 
     @property
     def time_ms(self) -> int:

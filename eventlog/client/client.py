@@ -1,0 +1,219 @@
+"""A client: caches, and the administration of the cluster behind them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+from eventlog.client.cache import Cache
+from eventlog.client.core import ClientCore
+from eventlog.client.options import ClientOptions
+from eventlog.client.values import CacheInfo, CheckReport, Format, KeyFormat, RetentionRun, SegmentInfo, Status
+from eventlog.client.wording import cache_info, cache_options, check_report, retention_run, segment_info, status
+from eventlog.errors import InvalidArgument, TimedOut
+from eventlog.limits import POLL_WAIT_MS_MAX
+from eventlog.routing.addresses import parse_address
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+ADDRESS_DEFAULT = "127.0.0.1:7400"
+
+
+def connect(*addresses: str, **options: Any) -> "Client":
+    """Return a client of the cluster that answers at one of `addresses` (`HOST:PORT`); enter it with `async with`.
+
+    `options` are those of `ClientOptions`: timeout_ms, connect_timeout_ms, reconnect_ms_max, idempotent, bytes_unanswered_max,
+    frame_bytes_target, read_ahead_bytes, retry, name.
+
+    Raises:
+        InvalidArgument: not an address, or an option that there is not.
+    """
+    unknown = set(options) - set(ClientOptions.__dataclass_fields__)
+    if unknown:
+        raise InvalidArgument(why=f"connect has no option {', '.join(sorted(unknown))}")
+    return Client(addresses or (ADDRESS_DEFAULT,), ClientOptions(**options))
+
+
+class Client:
+    """Connected while it is entered, or from `open` to `close`. Use it from one event loop, by as many tasks as you like.
+
+    Leaving it waits for writes under way; leaving it with an exception does not.
+    """
+
+    def __init__(self, addresses: Sequence[str], options: ClientOptions) -> None:
+        self._addresses = [parse_address(address) for address in addresses]
+        self._options = options
+        self._core: ClientCore | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def open(self) -> Self:
+        """Connect to the first address that answers.
+
+        Raises:
+            ConnectionLost, TimedOut: none does.
+            Misuse: opened before.
+        """
+        if self._core is not None:
+            raise InvalidArgument(why="this client was opened before; make another")
+        core = self._core = ClientCore(self._addresses, self._options)
+        self._keeper = asyncio.create_task(core.writer.keep_connected(), name="eventlog-client")
+        try:
+            await core.uplink.open_once()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Close the connection. Calls under way fail with ClientClosed; later ones, too."""
+        core, keeper, self._keeper = self._core, self._keeper, None
+        if core is None or keeper is None:
+            return
+        core.writer.close()
+        keeper.cancel()
+        await asyncio.wait([keeper])
+        await core.uplink.close()
+
+    async def flush(self) -> None:
+        """Wait until every write taken in so far is written, or has failed."""
+        await self._opened.writer.flush()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._keeper is not None:
+            await self.flush()
+        await self.close()
+
+    @property
+    def _opened(self) -> ClientCore:
+        if self._core is None:
+            raise InvalidArgument(why="this client is not connected: enter it with `async with`, or call open()")
+        return self._core
+
+    @property
+    def cluster(self) -> str:
+        """The id of the cluster."""
+        return self._opened.cluster
+
+    @property
+    def segments_count(self) -> int:
+        """How many segments the cluster has."""
+        return self._opened.routes.segments
+
+    # ------------------------------------------------------------ caches
+
+    def cache(self, name: str) -> Cache:
+        """Return the cache `name`. It is looked up by its first call, which raises CacheNotFound if there is none."""
+        return Cache(self._opened, name)
+
+    async def create_cache(
+        self,
+        name: str,
+        *,
+        format: Format = "json",
+        key_format: KeyFormat = "utf8",
+        events: bool | None = None,
+        state: bool | None = None,
+        before: bool | None = None,
+        retain_time_ms: int | None = None,
+        retain_bytes: int | None = None,
+        retain_events: int | None = None,
+        lifespan_ms: int | None = None,
+        route_by_prefix: bool | None = None,
+        schema: str | None = None,
+        if_exists: Literal["error", "use"] = "error",
+    ) -> Cache:
+        """Create a cache and return it. What is None is the node's default: events and state on, before-images with JSON, no limits.
+
+        Raises:
+            CacheExists: there is one, and `if_exists` is `error`. With `use` it is returned, whatever its options.
+            BadName: not a name for a cache.
+        """
+        if if_exists not in ("error", "use"):
+            raise InvalidArgument(why=f"if_exists is {if_exists!r}: use error or use")
+        options = cache_options(
+            {
+                "format": format,
+                "key_format": key_format,
+                "events": events,
+                "state": state,
+                "before": before,
+                "retain_time_ms": retain_time_ms,
+                "retain_bytes": retain_bytes,
+                "retain_events": retain_events,
+                "lifespan_ms": lifespan_ms,
+                "route_by_prefix": route_by_prefix,
+                "schema": schema,
+            }
+        )
+        request = pb.CreateCache(name=name, options=options, use_existing=if_exists == "use")
+        reply = await self._opened.requests.ask(Message(create_cache=request), repeatable=if_exists == "use")
+        return Cache(self._opened, name, cache_info(reply.message.cache_answer.cache))
+
+    async def describe_cache(self, name: str) -> CacheInfo:
+        """Return a cache's options as they are now."""
+        reply = await self._opened.requests.ask(Message(describe_cache=pb.DescribeCache(name=name)))
+        return cache_info(reply.message.cache_answer.cache)
+
+    async def alter_cache(self, name: str, **options: object) -> CacheInfo:
+        """Change options of a cache (those of `create_cache`; a limit of 0 is none) and return all of them.
+
+        Raises:
+            Unalterable: one is fixed at creation.
+        """
+        reply = await self._opened.requests.ask(Message(alter_cache=pb.AlterCache(name=name, options=cache_options(options))))
+        return cache_info(reply.message.cache_answer.cache)
+
+    async def drop_cache(self, name: str) -> None:
+        """Remove a cache with all its events and entries."""
+        await self._opened.requests.ask(Message(drop_cache=pb.DropCache(name=name)), repeatable=False)
+
+    async def list_caches(self) -> list[CacheInfo]:
+        """Return all caches."""
+        reply = await self._opened.requests.ask(Message(list_caches=pb.ListCaches()))
+        return [cache_info(cache) for cache in reply.message.list_caches_answer.caches]
+
+    async def wait_for(self, cache: Cache, id: int, *, timeout_ms: int | None = None) -> None:
+        """Return once readers of `cache` see everything up to `id`, wherever they read.
+
+        Raises:
+            TimedOut: they do not in time.
+        """
+        timeout_ms = timeout_ms or self._options.timeout_ms
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while (await cache.log_ends()).last_id < id:
+            left_ms = int((deadline - loop.time()) * 1000)
+            if left_ms <= 0:
+                raise TimedOut(what=f"event {id} to be readable", timeout_ms=timeout_ms)
+            await cache.poll(id - 1, max_events=0, wait_ms=min(left_ms, POLL_WAIT_MS_MAX, WAIT_STEP_MS), on_trimmed="earliest")
+
+    # ------------------------------------------------------------ administration
+
+    async def ping(self) -> None:
+        """Return when the node has answered."""
+        await self._opened.requests.ask(Message(ping=pb.Ping()))
+
+    async def status(self) -> Status:
+        """Return the health of the cluster."""
+        return status((await self._opened.requests.ask(Message(status=pb.Status()))).message.status_answer)
+
+    async def segments(self, cache: str | None = None) -> list[SegmentInfo]:
+        """Return every segment, with the figures of one cache or of all."""
+        reply = await self._opened.requests.ask(Message(list_segments=pb.ListSegments(cache=cache or "")))
+        return [segment_info(segment) for segment in reply.message.list_segments_answer.segments]
+
+    async def run_retention(self, cache: str, *, dry_run: bool = False) -> RetentionRun:
+        """Apply a cache's retention now, or say what that would remove."""
+        request = pb.RunRetention(cache=cache, dry_run=dry_run)
+        return retention_run((await self._opened.requests.ask(Message(run_retention=request))).message.run_retention_answer)
+
+    async def check(self, cache: str | None = None, *, timeout_ms: int | None = None) -> CheckReport:
+        """Have everything stored read and compared with its checksums; return what is wrong. Takes long: give it time."""
+        extra_ms = max(0, (timeout_ms or 0) - self._options.timeout_ms)
+        reply = await self._opened.requests.ask(Message(check_data=pb.CheckData(cache=cache or "")), wait_ms=extra_ms)
+        return check_report(reply.message.check_data_answer)
+
+
+WAIT_STEP_MS = 1_000  # then the low watermark is looked at again: the id may be of another cache

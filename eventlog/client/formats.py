@@ -1,0 +1,149 @@
+"""Keys and values of one cache: from what callers hold to bytes, and back."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from eventlog.client.values import CacheInfo
+from eventlog.errors import BadValue, InvalidArgument, TooLarge
+from eventlog.events import decode_value, encode_headers
+from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
+
+LIFESPAN_MS_MAX: Final = 1 << 53
+
+
+class Remove:
+    """The type of `REMOVE`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "REMOVE"
+
+
+REMOVE: Final = Remove()
+"""In the pairs of `put_many`: remove the key instead of putting a value."""
+
+
+class CacheFormat:
+    """How one cache stores keys and values."""
+
+    __slots__ = ("is_json", "is_text")
+
+    def __init__(self, info: CacheInfo) -> None:
+        self.is_text = info.key_format == "utf8"
+        self.is_json = info.format == "json"
+
+    def key(self, key: str | bytes) -> bytes:
+        """Return a key as it is stored.
+
+        Raises:
+            InvalidArgument: not text, or not bytes, whichever the cache's keys are.
+            TooLarge: longer than any node takes.
+        """
+        if self.is_text:
+            if type(key) is not str:
+                raise InvalidArgument(why=f"a key is {_article(key)}: keys of this cache are str")
+            try:
+                stored = key.encode()
+            except UnicodeEncodeError as error:
+                raise InvalidArgument(why=f"key {key!r} is not text that UTF-8 can hold: {error.reason}") from error
+        else:
+            if not isinstance(key, bytes | bytearray | memoryview):
+                raise InvalidArgument(why=f"a key is {_article(key)}: keys of this cache are bytes")
+            stored = bytes(key)
+        if len(stored) > KEY_BYTES_MAX:
+            raise TooLarge(what="a key", size=len(stored), limit=KEY_BYTES_MAX)
+        return stored
+
+    def keys(self, keys: Iterable[str | bytes]) -> list[bytes]:
+        """Return many keys; the common case costs no call each."""
+        given = list(keys)
+        if self.is_text and set(map(type, given)) <= {str}:
+            try:
+                stored = list(map(str.encode, given))  # type: ignore[arg-type]  # str, as was just checked
+            except UnicodeEncodeError:
+                return list(map(self.key, given))  # says which
+            if max(map(len, stored), default=0) <= KEY_BYTES_MAX:
+                return stored
+        return list(map(self.key, given))
+
+    def value(self, key: str | bytes, value: Any) -> bytes:
+        """Return a value as it is stored: JSON made from an object, `msgspec.Raw` as JSON that is ready, or bytes.
+
+        Raises:
+            BadValue: not what the cache's format can hold.
+        """
+        if not self.is_json:
+            if not isinstance(value, bytes | bytearray | memoryview):
+                raise BadValue(key=_printable(key), why=f"it is {_article(value)}; values of this cache are bytes")
+            return bytes(value)
+        if type(value) is msgspec.Raw:
+            return _checked_json(key, bytes(value))
+        try:
+            return orjson.dumps(value)
+        except TypeError as error:
+            raise BadValue(key=_printable(key), why=f"{error}; JSON that is ready goes in as msgspec.Raw") from error
+
+    def values(self, keys: list[Any], values: list[Any]) -> list[bytes]:
+        """Return many values; the common case costs no call of ours each."""
+        try:
+            if self.is_json and msgspec.Raw not in set(map(type, values)):
+                return list(map(orjson.dumps, values))
+        except TypeError:
+            pass  # below it is said which
+        return list(map(self.value, keys, values))
+
+    def read_key(self, key: bytes) -> str | bytes:
+        """Return a stored key as callers see it."""
+        return key.decode() if self.is_text else key
+
+    def read_value(self, value: bytes) -> Any:
+        """Return a stored value as callers see it."""
+        return decode_value(value, json_values=self.is_json)
+
+
+def headers_bytes(headers: Mapping[Any, Any] | None) -> bytes:
+    """Return headers as they are stored.
+
+    Raises:
+        InvalidArgument: a name is not text or a value not bytes.
+        TooLarge: all together are more than any node takes.
+    """
+    if not headers:
+        return b""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, bytes) or len(name.encode()) >= 1 << 16:
+            raise InvalidArgument(why=f"header {name!r}: names are str, values bytes")
+    stored = encode_headers(dict(headers))
+    if len(stored) > HEADERS_BYTES_MAX:
+        raise TooLarge(what="the headers of an event", size=len(stored), limit=HEADERS_BYTES_MAX)
+    return stored
+
+
+def lifespan(lifespan_ms: int | None) -> int:
+    """Return a lifespan as it is sent, 0 for the cache's own."""
+    if lifespan_ms is None:
+        return 0
+    if not 0 < lifespan_ms <= LIFESPAN_MS_MAX:
+        raise InvalidArgument(why=f"lifespan_ms is {lifespan_ms}: give milliseconds above 0, or None for the cache's own")
+    return lifespan_ms
+
+
+def _checked_json(key: str | bytes, data: bytes) -> bytes:
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        raise BadValue(key=_printable(key), why=f"not JSON: {error}") from error
+    return data
+
+
+def _article(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _printable(key: str | bytes) -> str:
+    return key if isinstance(key, str) else bytes(key).decode(errors="backslashreplace")

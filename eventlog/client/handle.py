@@ -1,0 +1,37 @@
+"""What a cache is known by: its name, and, once looked up, its number and formats."""
+
+from eventlog.client.core import ClientCore
+from eventlog.client.formats import CacheFormat
+from eventlog.client.values import CacheInfo
+from eventlog.client.wording import cache_info
+from eventlog.wire.eventlog_pb2 import DescribeCache, Message
+
+
+class CacheHandle:
+    """A cache of a client. Holding one costs nothing; the first call looks it up, and it stays the cache found then."""
+
+    def __init__(self, core: ClientCore, name: str, info: CacheInfo | None = None) -> None:
+        self.name = name
+        self._core = core
+        self._info = info
+        self._form: CacheFormat | None = None if info is None else CacheFormat(info)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    async def info(self) -> CacheInfo:
+        """Return the cache's options as they were when it was looked up.
+
+        Raises:
+            CacheNotFound: there is none of this name.
+        """
+        if self._info is None:
+            reply = await self._core.requests.ask(Message(describe_cache=DescribeCache(name=self.name)))
+            self._info = cache_info(reply.message.cache_answer.cache)
+            self._form = CacheFormat(self._info)
+        return self._info
+
+    async def _found(self) -> tuple[CacheInfo, CacheFormat]:
+        info = self._info or await self.info()
+        assert self._form is not None, "it is made with the info"
+        return info, self._form

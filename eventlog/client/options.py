@@ -1,0 +1,35 @@
+"""What can be chosen about a client. Sizes are bytes, times milliseconds."""
+
+from dataclasses import dataclass, field
+
+from eventlog.errors import InvalidArgument
+from eventlog.limits import CONNECTION_BYTES_IN_FLIGHT_MAX, MIB, REQUEST_TIMEOUT_MS_DEFAULT, STREAM_CREDIT_BYTES_DEFAULT
+from eventlog.routing.retry import RetryPolicy
+
+FRAME_BYTES_TARGET = 1 * MIB  # no gain above 1 MiB a commit
+FRAME_EVENTS_TARGET = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """Options of `connect`."""
+
+    timeout_ms: int = REQUEST_TIMEOUT_MS_DEFAULT  # of one operation, with all its retries
+    connect_timeout_ms: int = 5_000  # of one attempt at one address
+    reconnect_ms_max: int = 60_000  # how long a reader goes on looking for a node after it lost one
+    idempotent: bool = True  # without it a write whose answer is lost is reported as OutcomeUnknown, and nothing is sent twice
+    bytes_unanswered_max: int = 16 * MIB  # of writes; above, writers wait
+    frame_bytes_target: int = FRAME_BYTES_TARGET  # writes of one moment share frames up to this size
+    read_ahead_bytes: int = STREAM_CREDIT_BYTES_DEFAULT  # how far a node may send ahead of what a reader has taken
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    name: str = ""  # for the node's log
+
+    def __post_init__(self) -> None:
+        for name in _POSITIVE:
+            if getattr(self, name) <= 0:
+                raise InvalidArgument(why=f"{name} is {getattr(self, name)}: give a number above 0")
+        if self.read_ahead_bytes > CONNECTION_BYTES_IN_FLIGHT_MAX:
+            raise InvalidArgument(why=f"read_ahead_bytes is {self.read_ahead_bytes}, at most {CONNECTION_BYTES_IN_FLIGHT_MAX} are useful")
+
+
+_POSITIVE = ("timeout_ms", "connect_timeout_ms", "reconnect_ms_max", "bytes_unanswered_max", "frame_bytes_target", "read_ahead_bytes")

@@ -1,0 +1,187 @@
+"""Answers to readers taken apart: joined columns and stored values become pieces, and pieces one block again.
+
+A piece is columns and the id runs of its events. Nothing is copied until pieces must be joined or put into the order of ids.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import RUN
+from eventlog.batch.views import Block, Strings, decode_block, decode_value
+from eventlog.errors import CorruptData
+from eventlog.ids import ID_STEP
+from eventlog.wire.eventlog_pb2 import Part, PollAnswer
+
+Ints = npt.NDArray[np.int64]
+JOIN_BELOW_EVENTS = 1_024  # pieces smaller than this on average are joined even if they are in order: an object a piece costs more
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Events of some runs, run by run; run i is `counts[i]` events of `segments[i]` with ids `bases[i], bases[i] + ID_STEP, ...`."""
+
+    kinds: npt.NDArray[np.uint8]
+    keys: Strings
+    values: Strings
+    before: Strings | None
+    headers: Strings | None
+    segments: Ints
+    counts: Ints
+    bases: Ints
+    first_offsets: Ints
+    epochs: Ints
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    @property
+    def first_id(self) -> int:
+        """Return the lowest id."""
+        return int(self.bases.min())
+
+    @property
+    def last_id(self) -> int:
+        """Return the highest id."""
+        return int((self.bases + (self.counts - 1) * ID_STEP).max())
+
+    @cached_property
+    def _before(self) -> Ints:
+        return np.cumsum(self.counts) - self.counts
+
+    def spread(self, column: Ints) -> Ints:
+        """Return a column of the runs as one of the events."""
+        return np.repeat(column, self.counts)
+
+    def climb(self, starts: Ints, step: int) -> Ints:
+        """Return `starts[i], starts[i] + step, ...` for the events of each run i."""
+        numbers = np.repeat(starts - self._before * step, self.counts)
+        numbers += np.arange(0, len(numbers) * step, step)
+        return numbers
+
+    @cached_property
+    def ids(self) -> Ints:
+        """Return the id of every event."""
+        return self.climb(self.bases, ID_STEP)
+
+    @cached_property
+    def is_ordered(self) -> bool:
+        """Whether the events are in the order of their ids."""
+        lasts = self.bases + (self.counts - 1) * ID_STEP
+        return bool((lasts[:-1] < self.bases[1:]).all())
+
+
+def take_apart(answer: PollAnswer, body: memoryview, *, cache_id: int) -> list[Piece]:
+    """Return the pieces of an answer that have events.
+
+    Raises:
+        CorruptData: lengths contradict each other, or a stored value fails its checksum.
+        UnsupportedFormat: a newer node wrote it.
+    """
+    pieces: list[Piece] = []
+    at = 0
+    for part in answer.parts:
+        data = body[at : at + part.length]
+        if len(data) != part.length:
+            raise CorruptData(where="answer", why=f"a part of {part.length} bytes passes its end")
+        at += part.length
+        if part.form == Part.STORED:
+            pieces += _stored(data, segment=part.segment, cache_id=cache_id)
+        else:
+            pieces.append(_joined(data, runs=part.runs))
+    if at != len(body):
+        raise CorruptData(where="answer", why=f"{len(body) - at} bytes belong to no part")
+    return [piece for piece in pieces if len(piece)]
+
+
+def _joined(data: memoryview, *, runs: int) -> Piece:
+    size = runs * RUN.itemsize
+    if size > len(data):
+        raise CorruptData(where="answer", why=f"{runs} runs do not fit {len(data)} bytes")
+    table = np.frombuffer(data[:size], RUN)
+    block = decode_block(data[size:], where="answer")
+    counts = table["count"].astype(np.int64)
+    if int(counts.sum()) != block.count or block.nbytes != len(data) - size or not counts.all():
+        raise CorruptData(where="answer", why="runs and columns contradict each other")
+    return _piece(
+        block,
+        segments=table["segment"].astype(np.int64),
+        counts=counts,
+        bases=table["base"].astype(np.int64),
+        first_offsets=table["first_offset"].astype(np.int64),
+        epochs=table["epoch"].astype(np.int64),
+    )
+
+
+def _piece(block: Block, **runs: Ints) -> Piece:
+    return Piece(kinds=block.kinds, keys=block.keys, values=block.values, before=block.before, headers=block.headers, **runs)
+
+
+def _stored(data: memoryview, *, segment: int, cache_id: int) -> list[Piece]:
+    value = decode_value(segment, cache_id, data)
+    pieces, before = [], 0
+    for block in value.blocks:
+        pieces.append(
+            _piece(
+                block,
+                segments=np.array([segment]),
+                counts=np.array([block.count]),
+                bases=np.array([value.head.base + before * ID_STEP]),
+                first_offsets=np.array([value.head.first_offset + before]),
+                epochs=np.array([value.head.epoch]),
+            )
+        )
+        before += block.count
+    return pieces
+
+
+def arrange(pieces: list[Piece]) -> list[Piece]:
+    """Return the same events in pieces that follow each other in the order of ids; within one they may not yet.
+
+    Pieces that overlap, or are too small to be worth an object each, are joined into one.
+    """
+    if len(pieces) < 2:
+        return pieces
+    pieces = sorted(pieces, key=lambda piece: piece.first_id)
+    are_apart = all(piece.last_id < following.first_id for piece, following in pairwise(pieces))
+    if are_apart and sum(map(len, pieces)) >= JOIN_BELOW_EVENTS * len(pieces):
+        return pieces
+    return [join(pieces)]
+
+
+def join(pieces: Sequence[Piece]) -> Piece:
+    """Return the events of all pieces as one, in the order given."""
+
+    def optional(columns: list[Strings | None]) -> Strings | None:
+        if not any(columns):
+            return None
+        return _join_strings([column or _nothing(len(piece)) for column, piece in zip(columns, pieces, strict=True)])
+
+    return Piece(
+        kinds=np.concatenate([piece.kinds for piece in pieces]),
+        keys=_join_strings([piece.keys for piece in pieces]),
+        values=_join_strings([piece.values for piece in pieces]),
+        before=optional([piece.before for piece in pieces]),
+        headers=optional([piece.headers for piece in pieces]),
+        segments=np.concatenate([piece.segments for piece in pieces]),
+        counts=np.concatenate([piece.counts for piece in pieces]),
+        bases=np.concatenate([piece.bases for piece in pieces]),
+        first_offsets=np.concatenate([piece.first_offsets for piece in pieces]),
+        epochs=np.concatenate([piece.epochs for piece in pieces]),
+    )
+
+
+def _nothing(count: int) -> Strings:
+    return Strings(np.zeros(count + 1, np.int32), memoryview(b""))
+
+
+def _join_strings(columns: list[Strings]) -> Strings:
+    offsets, base = [np.zeros(1, np.int32)], 0
+    for column in columns:
+        offsets.append(column.offsets[1:] + np.int32(base))
+        base += len(column.data)
+    return Strings(np.concatenate(offsets), memoryview(b"".join([column.data for column in columns])))

@@ -1,0 +1,151 @@
+"""Where a read of events begins and ends, and how it is asked for. Pure."""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+
+from eventlog.consume import token
+from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
+from eventlog.errors import BadMessage, InvalidArgument
+from eventlog.ids import ID_MAX, id_before
+from eventlog.wire.eventlog_pb2 import Poll, PollAnswer
+
+OnTrimmed = Literal["error", "earliest"]
+Start = int | Literal["latest"]
+Scope = tuple[str, int, int]  # cluster, cache id, segments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What to read. Everything after `after`, or after `position` (a token), up to `until_id`, 0 for no end."""
+
+    after: int = 0
+    position: Position | None = None
+    until_id: int = 0
+    segments: tuple[int, ...] = ()
+    on_trimmed: OnTrimmed = "error"
+    max_bytes: int = 0
+
+    def poll(self, cache_id: int) -> Poll:
+        """Return the request for what comes next."""
+        poll = Poll(cache_id=cache_id, until_id=self.until_id, max_bytes=self.max_bytes, earliest=self.on_trimmed == "earliest")
+        poll.segments.extend(self.segments)
+        if self.position is not None:
+            poll.position = token.encode(self.position)
+        else:
+            poll.after = self.after
+        return poll
+
+    def after_answer(self, answer: PollAnswer) -> "Reading":
+        """Return what is left to read after an answer."""
+        if self.position is None or not isinstance(self.position.at, SegmentPositions):
+            return replace(self, after=answer.last_id, position=None)
+        return replace(self, position=token.decode(answer.position))
+
+    def is_done(self, answer: PollAnswer) -> bool:
+        """Whether an answer reached the end that was asked for."""
+        return 0 < self.until_id <= answer.last_id
+
+
+def start_of(*, from_id: int | str | None, from_time: int | datetime | None, position: str | None) -> tuple[Start, Position | None]:
+    """Return where a read begins: an id or `latest`, or else a position.
+
+    Raises:
+        InvalidArgument: more than one is given, or one that is neither id nor word nor token.
+    """
+    if sum(given is not None for given in (from_id, from_time, position)) > 1:
+        raise InvalidArgument(why="give one of from_id, from_time and position")
+    if from_time is not None:
+        return id_before(time_ms(from_time)), None
+    if position is None and isinstance(from_id, str) and not (from_id.isascii() and from_id.isdigit()):
+        if from_id == "latest":
+            return "latest", None
+        position = None if from_id == "earliest" else from_id
+    elif position is None and from_id is not None:
+        return checked_id(int(from_id)), None
+    return 0, None if position is None else read_token(position)
+
+
+def checked_id(number: int) -> int:
+    """Return `number` if an id can be that.
+
+    Raises:
+        InvalidArgument: it cannot.
+    """
+    if not 0 <= number <= ID_MAX:
+        raise InvalidArgument(why=f"{number} is not an id")
+    return number
+
+
+def checked_trimmed(on_trimmed: str) -> OnTrimmed:
+    """Return what to do about trimmed events.
+
+    Raises:
+        InvalidArgument: neither of the two words.
+    """
+    if on_trimmed == "earliest":
+        return "earliest"
+    if on_trimmed == "error":
+        return "error"
+    raise InvalidArgument(why=f"on_trimmed is {on_trimmed!r}: use error or earliest")
+
+
+def segments_of(segments: Collection[int] | None, *, of: int) -> tuple[int, ...]:
+    """Return segments as they are asked for; none stands for all.
+
+    Raises:
+        InvalidArgument: one is not in `[0, of)`, or an empty choice.
+    """
+    if segments is None:
+        return ()
+    found = tuple(sorted(set(segments)))
+    if not found or found[0] < 0 or found[-1] >= of:
+        raise InvalidArgument(why=f"segments {list(found)}: give some of 0 to {of - 1}")
+    return found
+
+
+def time_ms(moment: "int | datetime") -> int:
+    """Return a moment in milliseconds since 1970."""
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise InvalidArgument(why=f"{moment} has no time zone: use an aware datetime, or milliseconds since 1970")
+        return int(moment.timestamp() * 1000)
+    return moment
+
+
+def read_token(text: str) -> Position:
+    """Return the position of a token.
+
+    Raises:
+        InvalidArgument: not one.
+    """
+    try:
+        return token.from_text(text)
+    except BadMessage as error:
+        raise InvalidArgument(why=f"{text!r} is neither an id nor a position: {error}") from error
+
+
+def token_text(data: bytes) -> str:
+    """Return a binary token as printable text."""
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def position_after(start: Position | None, scope: Scope, last_id: int) -> str:
+    """Return the token of a reader that began at `start` and has everything up to `last_id`."""
+    cluster, cache_id, segments = scope
+    at: int | SegmentPositions = last_id
+    if start is not None and isinstance(start.at, SegmentPositions):
+        before = start.at
+        if len(before.of) < segments or int(before.ids.max()) > last_id:
+            passed = before.ids < last_id
+            at = SegmentPositions(
+                of=before.of,
+                ids=np.where(passed, last_id, before.ids),
+                offsets=np.where(passed, OFFSET_UNKNOWN, before.offsets),
+                epochs=np.where(passed, 0, before.epochs),
+            )
+    return token.to_text(Position(cluster=cluster, cache_id=cache_id, segments=segments, at=at))

@@ -1,0 +1,238 @@
+"""The calls of a cache that read: entries, and events from a position on."""
+
+from collections.abc import AsyncGenerator, Collection, Iterable
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from eventlog.client.batches import EventBatch, Order
+from eventlog.client.following import to_batches
+from eventlog.client.formats import CacheFormat
+from eventlog.client.handle import CacheHandle
+from eventlog.client.reading import (
+    OnTrimmed,
+    Reading,
+    Start,
+    checked_id,
+    checked_trimmed,
+    position_after,
+    segments_of,
+    start_of,
+    token_text,
+)
+from eventlog.client.rows import RowReader, Rows
+from eventlog.client.values import Answer, Entry, LogEnds
+from eventlog.client.wording import consistency_number, log_ends, stalled
+from eventlog.consume.position import Position
+from eventlog.errors import InvalidArgument
+from eventlog.events import Event, EventSource
+from eventlog.limits import ANSWER_BYTES_DEFAULT, POLL_WAIT_MS_MAX
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+
+class CacheReads(CacheHandle):
+    """Entries are as of now; events are those after a position, each once, in the order of their ids."""
+
+    # ------------------------------------------------------------ entries
+
+    async def get(self, key: str | bytes, *, consistency: str = "primary", at_least: int = 0) -> Entry | None:
+        """Return the entry of `key`, None if there is none. `at_least`: an id that the answering node must have applied."""
+        info, form = await self._found()
+        request = pb.Get(cache_id=info.id, key=form.key(key), consistency=consistency_number(consistency), at_least=checked_id(at_least))
+        answer = (await self._core.requests.ask(Message(get=request))).message.get_answer
+        if not answer.found:
+            return None
+        return Entry(value=form.read_value(answer.value), version=answer.version, expires_ms=answer.expires_ms or None)
+
+    def get_many(self, keys: Iterable[str | bytes], *, consistency: str = "primary") -> Rows[Entry | None]:
+        """Return the entries of many keys, in their order, None where there is none: iterate them, or await them as a list."""
+        number, given = consistency_number(consistency), list(keys)
+
+        async def rows() -> AsyncGenerator[Entry | None, None]:
+            reader, form = await self._row_reader()
+            async for entry in reader.entries_of(form.keys(given), consistency=number):
+                yield entry
+
+        return Rows(rows())
+
+    def keys(self, prefix: str | bytes | None = None, *, limit: int | None = None) -> Rows[str | bytes]:
+        """Return the keys that begin with `prefix`, at most `limit`: segment by segment, ascending in each."""
+        count = _limit(limit)
+
+        async def rows() -> AsyncGenerator[str | bytes, None]:
+            reader, form = await self._row_reader()
+            async for key in reader.keys(prefix=b"" if prefix is None else form.key(prefix), limit=count):
+                yield key
+
+        return Rows(rows())
+
+    def entries(self, prefix: str | bytes | None = None, *, limit: int | None = None) -> Rows[tuple[str | bytes, Entry]]:
+        """Return keys with their entries, likewise. Not a snapshot: what changes meanwhile may be seen before or after."""
+        count = _limit(limit)
+
+        async def rows() -> AsyncGenerator[tuple[str | bytes, Entry], None]:
+            reader, form = await self._row_reader()
+            async for row in reader.entries(prefix=b"" if prefix is None else form.key(prefix), limit=count):
+                yield row
+
+        return Rows(rows())
+
+    async def _row_reader(self) -> tuple[RowReader, CacheFormat]:
+        info, form = await self._found()
+        return RowReader(self._core.uplink, self._core.options, cache_id=info.id, form=form), form
+
+    async def size(self) -> int:
+        """Return the number of entries; expired ones count until their EXPIRED events are written, within seconds."""
+        info, _ = await self._found()
+        return (await self._core.requests.ask(Message(size=pb.Size(cache_id=info.id)))).message.size_answer.size
+
+    # ------------------------------------------------------------ events
+
+    async def log_ends(self) -> LogEnds:
+        """Return the first id kept, the low watermark and the number of events kept."""
+        info, _ = await self._found()
+        return log_ends((await self._core.requests.ask(Message(log_ends=pb.LogEnds(cache_id=info.id)))).message.log_ends_answer)
+
+    def events(
+        self,
+        from_id: int | str | None = None,
+        *,
+        from_time: int | datetime | None = None,
+        position: str | None = None,
+        until_id: int | None = None,
+        follow: bool = False,
+        segments: Collection[int] | None = None,
+        on_trimmed: OnTrimmed = "error",
+        poll_interval_ms: int | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow`, on and on.
+
+        Begins at the first event kept unless `from_id` (an id, `earliest`, `latest` or a token), `from_time` (that moment or later) or
+        `position` (a token, as `event.position` has) says otherwise; ends with `until_id`, inclusive. Lost connections are made good.
+
+        Raises:
+            EventsTrimmed: retention has removed events that should come next; with `on_trimmed="earliest"` it goes on behind them.
+        """
+        batches = self.event_batches(
+            from_id,
+            from_time=from_time,
+            position=position,
+            until_id=until_id,
+            follow=follow,
+            segments=segments,
+            on_trimmed=on_trimmed,
+            poll_interval_ms=poll_interval_ms,
+        )
+        return self._core.follower.events(batches)
+
+    def event_batches(
+        self,
+        from_id: int | str | None = None,
+        *,
+        from_time: int | datetime | None = None,
+        position: str | None = None,
+        until_id: int | None = None,
+        follow: bool = False,
+        segments: Collection[int] | None = None,
+        on_trimmed: OnTrimmed = "error",
+        order: Order = "id",
+        poll_interval_ms: int | None = None,
+        max_bytes: int = 0,
+    ) -> AsyncGenerator[EventBatch, None]:
+        """Yield the same events as columns. `order="segment"` leaves those of one batch grouped by segment, which saves the sorting.
+
+        `max_bytes` is the size that answers should have, 0 for the node's choice.
+        """
+        start, place = start_of(from_id=from_id, from_time=from_time, position=position)
+        reading = Reading(position=place, on_trimmed=checked_trimmed(on_trimmed), max_bytes=max_bytes)
+
+        async def batches() -> AsyncGenerator[EventBatch, None]:
+            begun = await self._begin(reading, start, until_id=until_id, follow=follow, segments=segments)
+            if begun is None:
+                return
+            source = await self._source(begun.position)
+            async with aclosing(
+                self._core.follower.batches(begun, source, follow=follow, order=order, poll_interval_ms=poll_interval_ms)
+            ) as found:
+                async for batch in found:
+                    yield batch
+
+        return batches()
+
+    async def _begin(
+        self, reading: Reading, start: Start, *, until_id: int | None, follow: bool, segments: Collection[int] | None
+    ) -> Reading | None:
+        """Return the reading with its ends fixed, None if it ends before it begins."""
+        info, _ = await self._found()
+        until = 0 if until_id is None else checked_id(until_id)
+        if not follow or start == "latest":
+            last_id = (await self.log_ends()).last_id
+            start = last_id if start == "latest" else start
+            until = until if follow else min(until or last_id, last_id)
+            if not follow and until == 0:
+                return None
+        routes, place = self._core.routes, reading.position
+        if place is not None:
+            place.check(cluster=self._core.cluster, cache_id=info.id, segments=routes.segments)
+            if isinstance(place.at, int):
+                start, place = place.at, None
+        if place is None and 0 < until <= start:
+            return None
+        return replace(reading, after=start, position=place, until_id=until, segments=segments_of(segments, of=routes.segments))
+
+    async def _source(self, start: Position | None) -> EventSource:
+        info, form = await self._found()
+        scope = (self._core.cluster, info.id, self._core.routes.segments)
+        return EventSource(
+            cache=self.name,
+            cache_id=info.id,
+            cluster=self._core.cluster,
+            text_keys=form.is_text,
+            json_values=form.is_json,
+            position_at=partial(position_after, start, scope),
+        )
+
+    async def poll(
+        self,
+        after: int | str | None = None,
+        *,
+        position: str | None = None,
+        until_id: int | None = None,
+        max_events: int = 1_000,
+        max_bytes: int = ANSWER_BYTES_DEFAULT,
+        wait_ms: int = 0,
+        segments: Collection[int] | None = None,
+        on_trimmed: OnTrimmed = "error",
+    ) -> Answer:
+        """Return what happened after an id or a position: at most `max_events`, as soon as there is something, within `wait_ms`.
+
+        With `max_events=0` the answer has the new position and no events. Pass its `position` (or `last_id`) to the next poll.
+        """
+        if not 0 <= wait_ms <= POLL_WAIT_MS_MAX:
+            raise InvalidArgument(why=f"wait_ms is {wait_ms}, not in [0, {POLL_WAIT_MS_MAX}]")
+        start, place = start_of(from_id=after, from_time=None, position=position)
+        reading = Reading(position=place, on_trimmed=checked_trimmed(on_trimmed), max_bytes=max_bytes)
+        begun = await self._begin(reading, start, until_id=until_id, follow=True, segments=segments)
+        if begun is None:
+            raise InvalidArgument(why=f"until_id {until_id} is not after the position")
+        source = await self._source(begun.position)
+        request = begun.poll(source.cache_id)
+        request.max_events, request.wait_ms, request.notify = max_events, wait_ms, max_events == 0
+        reply = await self._core.requests.ask(Message(poll=request), wait_ms=wait_ms)
+        answer = reply.message.poll_answer
+        return Answer(
+            events=[event for batch in to_batches(answer, reply.body, source) for event in batch.events()],
+            position=token_text(answer.position) if answer.position else source.position_at(answer.last_id),
+            last_id=answer.last_id,
+            is_end=answer.end,
+            low_watermark=answer.low_watermark,
+            stalled=stalled(answer),
+        )
+
+
+def _limit(limit: int | None) -> int:
+    if limit is not None and limit <= 0:
+        raise InvalidArgument(why=f"limit is {limit}: give a number above 0, or None for no limit")
+    return limit or 0

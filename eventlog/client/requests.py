@@ -1,0 +1,60 @@
+"""One request and its answer, tried again until the operation's deadline."""
+
+import asyncio
+
+from eventlog.client.options import ClientOptions
+from eventlog.client.uplink import Uplink, chance
+from eventlog.errors import ClientClosed, ConnectionLost, EventLogError, TimedOut
+from eventlog.routing.retry import decide
+from eventlog.transport.connection import Connection
+from eventlog.transport.reply import Reply
+from eventlog.wire.eventlog_pb2 import Message
+
+
+class Requests:
+    """Asks nodes on behalf of a client's calls."""
+
+    def __init__(self, uplink: Uplink, options: ClientOptions) -> None:
+        self._uplink = uplink
+        self._options = options
+
+    async def ask(self, message: Message, *buffers: object, repeatable: bool = True, wait_ms: int = 0) -> Reply:
+        """Return the answer to a request. `wait_ms`: how long the node itself may take on purpose.
+
+        What is not `repeatable` is sent at most once, unless the node says that it did nothing.
+
+        Raises:
+            TimedOut: no answer until the deadline.
+            EventLogError: the node's refusal, or why no node could be asked.
+        """
+        loop = asyncio.get_running_loop()
+        timeout_ms = self._options.timeout_ms + wait_ms
+        deadline = loop.time() + timeout_ms / 1000
+        attempt = 0
+        while True:
+            connection: Connection | None = None
+            try:
+                connection = await self._uplink.connection(deadline)
+                left_ms = max(1, int((deadline - loop.time()) * 1000))
+                return await connection.request(message, *buffers, timeout_ms=left_ms)
+            except TimedOut as error:
+                raise TimedOut(outcome=error.outcome, what=message.WhichOneof("kind"), timeout_ms=timeout_ms) from None
+            except EventLogError as error:
+                found = as_lost(error, connection)
+                left_ms = int((deadline - loop.time()) * 1000)
+                decision = decide(
+                    self._options.retry, found, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance()
+                )
+                if not decision.again:
+                    raise found from None
+            if decision.reconnect and connection is not None:
+                self._uplink.drop(connection)
+            await asyncio.sleep(decision.wait_ms / 1000)
+            attempt += 1
+
+
+def as_lost(error: EventLogError, connection: Connection | None) -> EventLogError:
+    """Return `error`, or ConnectionLost if it says that the connection closed before the request was sent."""
+    if isinstance(error, ClientClosed) and connection is not None:
+        return ConnectionLost(address=connection.peer, why="it closed before the request was sent")
+    return error

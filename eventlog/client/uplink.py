@@ -1,0 +1,140 @@
+"""One connection to a cluster that heals: whoever needs it gets the live one, or opens the next."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from eventlog.client.options import ClientOptions
+from eventlog.errors import ClientClosed, ConnectionLost, EventLogError, WrongCluster
+from eventlog.routing.addresses import Address, Candidates
+from eventlog.routing.retry import backoff_ms
+from eventlog.routing.routes import Routes
+from eventlog.transport.connect import connect
+from eventlog.transport.connection import Connection
+from eventlog.transport.options import ConnectOptions
+
+
+class Uplink:
+    """The connection of one client. Only one is live at a time; whoever asks first opens it, the others wait for that.
+
+    `choose_producer` says as which producer to go on (0: a new one, None: none); `on_open` is called with each new connection before
+    anybody else can use it.
+    """
+
+    def __init__(self, candidates: Candidates, options: ClientOptions) -> None:
+        self._candidates = candidates
+        self._options = options
+        self._live: Connection | None = None
+        self._lock = asyncio.Lock()
+        self._is_closed = False
+        self.choose_producer: Callable[[], int | None] = lambda: None
+        self.on_open: Callable[[Connection], None] = lambda _: None
+        self.cluster = ""
+        self.routes: Routes | None = None
+
+    @property
+    def live(self) -> Connection | None:
+        """The connection, if it is open."""
+        return self._live if self._live is not None and not self._live.is_closed else None
+
+    async def connection(self, deadline: float) -> Connection:
+        """Return the live connection, opening one before `deadline` (in the loop's time) if there is none.
+
+        Raises:
+            ClientClosed: the client was closed.
+            ConnectionLost, TimedOut, ...: no node could be reached until then; the error of the last one tried.
+        """
+        if self._live is not None and not self._live.is_closed:
+            return self._live
+        if self._is_closed:
+            raise ClientClosed(what="client")
+        try:
+            async with asyncio.timeout_at(deadline), self._lock:
+                return self.live or await self._open_until(deadline)
+        except TimeoutError:
+            raise ConnectionLost(address=self._names(), why="no node answered in time") from None
+
+    async def open_once(self) -> Connection:
+        """Open a connection to the first address that answers, trying each once."""
+        async with self._lock:
+            return self.live or await self._open()
+
+    async def _open_until(self, deadline: float) -> Connection:
+        loop = asyncio.get_running_loop()
+        attempt = 0
+        while True:
+            try:
+                return await self._open()
+            except EventLogError as error:
+                wait = backoff_ms(self._options.retry, attempt=attempt, chance=chance()) / 1000
+                if not error.retry or self._is_closed or loop.time() + wait >= deadline:
+                    raise
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    async def _open(self) -> Connection:
+        last: EventLogError = ClientClosed(what="client")
+        for address in self._candidates.order:
+            if self._is_closed:
+                raise ClientClosed(what="client")
+            try:
+                connection = await self._open_at(address)
+            except EventLogError as error:
+                self._candidates.failed(address)
+                last = error
+                continue
+            self._candidates.worked(address)
+            return connection
+        raise last
+
+    async def _open_at(self, address: Address) -> Connection:
+        producer = self.choose_producer()
+        connection = await connect(
+            address.host,
+            address.port,
+            options=ConnectOptions(
+                client=self._options.name,
+                producer=producer is not None,
+                producer_id=producer or 0,
+                connect_timeout_ms=self._options.connect_timeout_ms,
+            ),
+        )
+        if self._is_closed:
+            connection.close()
+            raise ClientClosed(what="client")
+        self._check(connection, address)
+        self._live = connection
+        self.on_open(connection)
+        return connection
+
+    def _check(self, connection: Connection, address: Address) -> None:
+        """Take note of the cluster; another one behind the same addresses would answer with other events."""
+        hello = connection.hello
+        if self.routes is None:
+            self.cluster = hello.cluster
+        elif (hello.cluster, hello.segments) != (self.cluster, self.routes.segments):
+            connection.close()
+            raise WrongCluster(where=str(address), theirs=hello.cluster, ours=self.cluster)
+        self.routes = Routes(segments=hello.segments, gateway=address)
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection that is of no more use, and prefer other addresses next time."""
+        if connection is self._live:
+            self._candidates.failed(self._candidates.order[0])
+            self._live = None
+        connection.close()
+
+    async def close(self) -> None:
+        """Close for good. What is unanswered fails."""
+        self._is_closed = True
+        if self._live is not None:
+            self._live.close()
+            await self._live.wait_closed()
+
+    def _names(self) -> str:
+        return ", ".join(map(str, self._candidates.order))
+
+
+def chance() -> float:
+    """Return a number in [0, 1) that keeps clients from trying again at the same moment."""
+    return random.random()  # noqa: S311 -- nothing is kept secret with it

@@ -1,0 +1,144 @@
+"""Between messages of the wire and the values that callers see."""
+
+from eventlog.client.values import (
+    CacheInfo,
+    CheckReport,
+    Format,
+    LogEnds,
+    RetentionRow,
+    RetentionRun,
+    SegmentInfo,
+    Stalled,
+    Status,
+)
+from eventlog.errors import InvalidArgument
+from eventlog.wire import eventlog_pb2 as pb
+
+_FORMATS: dict[int, Format] = {pb.JSON: "json", pb.BYTES: "bytes", pb.AVRO: "avro"}
+_FORMAT_NUMBERS: dict[str, pb.Format] = {"json": pb.JSON, "bytes": pb.BYTES, "avro": pb.AVRO}
+_CONSISTENCIES = {"primary": pb.PRIMARY, "linear": pb.LINEAR, "any": pb.ANY}
+
+
+def consistency_number(name: str) -> pb.Consistency:
+    """Return the wire's number for how fresh a read has to be."""
+    if name not in _CONSISTENCIES:
+        raise InvalidArgument(why=f"consistency {name!r}: use primary, linear or any")
+    return _CONSISTENCIES[name]
+
+
+def cache_options(options: dict[str, object]) -> pb.CacheOptions:
+    """Return options as the wire has them; what is None stays unset, except a limit, where `no limit` is 0.
+
+    Raises:
+        InvalidArgument: naming what is unknown or out of range.
+    """
+    given = dict(options)
+    found = pb.CacheOptions()
+    _take_format(found, given)
+    key_format = given.pop("key_format", None)
+    if key_format is not None:
+        if key_format not in ("utf8", "bytes"):
+            raise InvalidArgument(why=f"key_format {key_format!r}: use utf8 or bytes")
+        found.bytes_keys = key_format == "bytes"
+    for name in ("events", "state", "before", "route_by_prefix"):
+        value = given.pop(name, None)
+        if value is not None:
+            setattr(found, name, bool(value))
+    for name in ("retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms"):
+        value = given.pop(name, None)
+        if value is not None:
+            if not isinstance(value, int) or not 0 <= value < 1 << 63:
+                raise InvalidArgument(why=f"{name} is {value!r}: give a whole number, 0 for no limit")
+            setattr(found, name, value)
+    if given:
+        raise InvalidArgument(why=f"unknown cache options: {', '.join(sorted(given))}")
+    return found
+
+
+def _take_format(found: pb.CacheOptions, given: dict[str, object]) -> None:
+    name = given.pop("format", None)
+    if name is not None:
+        number = _FORMAT_NUMBERS.get(str(name))
+        if number is None:
+            raise InvalidArgument(why=f"format {name!r}: use {', '.join(_FORMAT_NUMBERS)}")
+        found.format = number
+    schema = given.pop("schema", None)
+    if schema is not None:
+        found.schema = str(schema)
+
+
+def cache_info(cache: pb.CacheDescription) -> CacheInfo:
+    """Return a cache as callers see it."""
+    options = cache.options
+    return CacheInfo(
+        name=cache.name,
+        id=cache.id,
+        format=_FORMATS[options.format],
+        key_format="bytes" if options.bytes_keys else "utf8",
+        events=options.events,
+        state=options.state,
+        before=options.before,
+        retain_time_ms=options.retain_time_ms or None,
+        retain_bytes=options.retain_bytes or None,
+        retain_events=options.retain_events or None,
+        lifespan_ms=options.lifespan_ms or None,
+        route_by_prefix=options.route_by_prefix,
+        from_id=cache.from_id,
+    )
+
+
+def log_ends(answer: pb.LogEndsAnswer) -> LogEnds:
+    """Return the ends of a log."""
+    return LogEnds(first_id=answer.first_id or None, last_id=answer.last_id, events=answer.events)
+
+
+def status(answer: pb.StatusAnswer) -> Status:
+    """Return a status."""
+    return Status(
+        cluster=answer.cluster,
+        health=answer.health,
+        controller=answer.controller,
+        metastore=answer.metastore,
+        nodes=answer.nodes,
+        nodes_live=answer.nodes_live,
+        segments=answer.segments,
+        without_primary=answer.without_primary,
+        under_replicated=answer.under_replicated,
+        low_watermark=answer.low_watermark,
+        low_watermark_age_ms=answer.low_watermark_age_ms,
+        held_by=answer.held_by,
+        rebalance=answer.rebalance,
+        advice=tuple(answer.advice),
+    )
+
+
+def segment_info(segment: pb.SegmentDescription) -> SegmentInfo:
+    """Return a segment."""
+    return SegmentInfo(
+        segment=segment.segment,
+        primary=segment.primary,
+        owners=tuple(segment.owners),
+        in_sync=tuple(segment.in_sync),
+        epoch=segment.epoch,
+        first_id=segment.first_id,
+        last_id=segment.last_id,
+        high_watermark=segment.high_watermark,
+        events=segment.events,
+        bytes=segment.bytes,
+    )
+
+
+def retention_run(answer: pb.RunRetentionAnswer) -> RetentionRun:
+    """Return what retention did."""
+    rows = tuple(RetentionRow(cache=row.cache, segment=row.segment, removed=row.removed, first_id=row.first_id) for row in answer.rows)
+    return RetentionRun(rows=rows, removed=answer.removed, cut_id=answer.cut_id)
+
+
+def check_report(answer: pb.CheckDataAnswer) -> CheckReport:
+    """Return what a check found."""
+    return CheckReport(values=answer.values, events=answer.events, problems=tuple(answer.problems))
+
+
+def stalled(answer: pb.PollAnswer) -> tuple[Stalled, ...]:
+    """Return which segments hold a reader up."""
+    return tuple(Stalled(segment=row.segment, node=row.node, since_ms=row.since_ms) for row in answer.stalled)

@@ -7,6 +7,7 @@ loop is one `write` of ready pairs and one `flush_wal(sync=True)`; whatever is n
 Each function is called in a process of its own by `processes.in_child`.
 """
 
+import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +19,8 @@ import numpy as np
 from rocksdict import WriteBatch, WriteOptions
 
 from benchmarks.inputs import KEYS_LIVE, SEGMENTS, Load, distinct_frames, frames_of, random_keys, random_values
-from benchmarks.processes import scratch
+from benchmarks.machine import warm_memory
+from benchmarks.processes import background_seconds, scratch
 from eventlog.batch.build import Columns, WriteFrame, build_blocks, segments_of, take
 from eventlog.batch.entries import encode_entry
 from eventlog.batch.layout import HAS_PRODUCERS, PRODUCER, ValueHead, encode_value
@@ -27,6 +29,7 @@ from eventlog.segment.port import StoreOptions
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
 
 CACHE = 1
+WARM_TIMES = 5  # what is written takes so much memory: journal, memtable, files of two levels, caches of all
 _BASE = 1 << 50
 _PRODUCER_NUMBER = 1 << 40
 
@@ -39,6 +42,7 @@ class Cost:
     groups: int
     seconds: float
     cpu_seconds: float
+    background_cpu: float  # of it, RocksDB's own threads
 
     @property
     def us_per_event(self) -> float:
@@ -49,6 +53,7 @@ class _Stopwatch:
     """CPU of the process and time, without what is done `aside`."""
 
     def __init__(self) -> None:
+        self._background = background_seconds(os.getpid())
         self._cpu, self._time = time.process_time(), time.monotonic()
 
     @contextmanager
@@ -59,7 +64,9 @@ class _Stopwatch:
         self._time += time.monotonic() - begun
 
     def cost(self, *, events: int, groups: int) -> Cost:
-        return Cost(events=events, groups=groups, seconds=time.monotonic() - self._time, cpu_seconds=time.process_time() - self._cpu)
+        cpu, seconds = time.process_time() - self._cpu, time.monotonic() - self._time
+        background = background_seconds(os.getpid()) - self._background
+        return Cost(events=events, groups=groups, seconds=seconds, cpu_seconds=cpu, background_cpu=background)
 
 
 @contextmanager
@@ -83,6 +90,7 @@ def append(load: Load, *, events: int, frames_per_group: float) -> Cost:
     groups = max(round(events / (load.batch * per_group)), 1)
     keys = [_keys_of(variants[group % len(variants)], group * load.batch * per_group) for group in range(groups)]
     data = [[value for _, _, value in variant] for variant in variants]
+    warm_memory(WARM_TIMES * events * (load.value_bytes + 23))
     with _opened() as database:
         options, log = _write_options(journalled=True), database.root.get_column_family_handle("log")
         watch = _Stopwatch()
@@ -115,6 +123,7 @@ def keyed(load: Load, *, phases: Sequence[int], frames_per_group: float, before:
     per_group = max(round(frames_per_group), 1)
     size = load.batch * per_group
     costs, seen, number = [], set[bytes](), 0
+    warm_memory(2 * WARM_TIMES * sum(phases) * (load.value_bytes + 23))
     with _opened() as database:
         journalled, plain = _write_options(journalled=True), _write_options(journalled=False)
         log, state = database.root.get_column_family_handle("log"), database.root.get_column_family_handle("state")

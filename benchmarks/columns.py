@@ -1,6 +1,7 @@
 """Reading a log as columns that a numpy reduction touches: events per CPU-second of client and server, against loopback."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 from benchmarks import ceilings, traffic
 from benchmarks.figures import MILLION, Row, Scale, note, rate
@@ -8,7 +9,7 @@ from benchmarks.inputs import Load
 from benchmarks.processes import Node, in_child, scratch
 
 EVENTS = 5 * MILLION
-CASES = (
+CASES: tuple[tuple[str, Load, Literal["id", "segment"], float | None], ...] = (
     ("spread log", Load(batch=1_000), "id", 1.5 * MILLION),
     ("spread log, order=segment", Load(batch=1_000), "segment", None),
     ("one-segment log", Load(batch=1_000, alike=True), "id", 4.0 * MILLION),

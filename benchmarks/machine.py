@@ -1,5 +1,6 @@
 """What the benchmarks ran on, and whether they had it to themselves."""
 
+import mmap
 import os
 import platform
 import resource
@@ -40,6 +41,19 @@ class Watch:
         others = max((now.everyone - self.everyone) - (now.ours - self.ours), 0.0) / max(seconds, 0.001)
         mark = "" if others <= BUSY_CORES_MAX else "  LOADED MACHINE: others were busy, times are too long"
         return f"{seconds:.1f} s, other processes used {others:.2f} cores{mark}"
+
+
+def warm_memory(nbytes: int) -> None:
+    """Touch so much memory and give it back to the kernel, right before something is measured.
+
+    A virtual machine's free memory may not be backed by its host: whoever touches such a page first, if only by writing a file, pays
+    ten times the price of the copy, and the same run costs twice as much CPU as the next. Afterwards the pages are there for a moment.
+    """
+    available = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
+    size = min(nbytes, available // 2)
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        for at in range(0, size, mmap.PAGESIZE):
+            memory[at] = 1
 
 
 def _busy_seconds() -> float:

@@ -32,6 +32,17 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def background_seconds(pid: int) -> float:
+    """Return how much of `cpu_seconds` RocksDB's own threads used: flushes and compactions."""
+    ticks = 0
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        head, _, tail = stat.read_text().rpartition(")")
+        if "(rocksdb" in head:
+            fields = tail.split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS
+
+
 def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

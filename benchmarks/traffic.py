@@ -8,13 +8,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import uvloop
 
+from benchmarks.baseline import WARM_TIMES
 from benchmarks.inputs import KEYS_LIVE, SEGMENTS, Load, distinct_frames, frame_of, frames_of, random_keys, random_values
-from benchmarks.processes import Address, cpu_seconds
+from benchmarks.machine import warm_memory
+from benchmarks.processes import Address, background_seconds, cpu_seconds
 from eventlog.batch.build import WriteFrame, build_one, segments_of
 from eventlog.events import Kind
 from eventlog.limits import PRODUCER_RESULTS_KEPT
@@ -39,6 +41,7 @@ class Spent:
     seconds: float
     server_cpu: float
     client_cpu: float
+    background_cpu: float  # of the server's, RocksDB's own threads
     nbytes: int = 0
 
     @property
@@ -57,13 +60,24 @@ class _Meter:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._groups = address.metrics().get(GROUPS_METRIC, 0.0)
+        self._background = background_seconds(address.pid)
         self._server, self._client, self._time = cpu_seconds(address.pid), time.process_time(), time.monotonic()
 
     def spent(self, *, events: int, requests: int, nbytes: int = 0) -> Spent:
         seconds, client = time.monotonic() - self._time, time.process_time() - self._client
         server = cpu_seconds(self._address.pid) - self._server
+        background = background_seconds(self._address.pid) - self._background
         groups = int(self._address.metrics().get(GROUPS_METRIC, 0.0) - self._groups)
-        return Spent(events=events, requests=requests, groups=groups, seconds=seconds, server_cpu=server, client_cpu=client, nbytes=nbytes)
+        return Spent(
+            events=events,
+            requests=requests,
+            groups=groups,
+            seconds=seconds,
+            server_cpu=server,
+            client_cpu=client,
+            background_cpu=background,
+            nbytes=nbytes,
+        )
 
 
 class _Client:
@@ -129,6 +143,7 @@ def append(address: Address, cache: str, load: Load, *, events: int, depth: int 
         frames = frames_of(load, distinct_frames(load))
         count = max(events // load.batch, 1)
         await client.pump((client.request(frame) for frame in frames[:2]), depth=1)  # both sides are warm
+        warm_memory(WARM_TIMES * events * (load.value_bytes + 23))
         meter = _Meter(address)
         await client.pump((client.request(frames[number % len(frames)]) for number in range(count)), depth=depth)
         return meter.spent(events=count * load.batch, requests=count)
@@ -145,6 +160,7 @@ def keyed(address: Address, cache: str, load: Load, *, phases: list[int], live: 
         for phase, events in enumerate(phases):
             keys = random_keys(events, seed=seed + phase, live=live)
             frames = [frame_of(keys[low : low + load.batch], values) for low in range(0, events - load.batch + 1, load.batch)]
+            warm_memory(2 * WARM_TIMES * events * (load.value_bytes + 23))
             meter = _Meter(address)
             await client.pump(map(client.request, frames), depth=DEPTH_FRAMES)
             spent.append(meter.spent(events=len(frames) * load.batch, requests=len(frames)))
@@ -162,6 +178,7 @@ def puts(address: Address, cache: str, *, phases: list[int], depth: int, live: i
             keys, values = random_keys(events, seed=phase, live=live), random_values(1_000, 100)
             segments = segments_of(keys, segments=SEGMENTS).tolist()
             requests = [client.one(key, values[at % 1_000], segment) for at, (key, segment) in enumerate(zip(keys, segments, strict=True))]
+            warm_memory(4 * WARM_TIMES * events * 123)
             meter = _Meter(address)
             await client.pump(requests, depth=depth)
             spent.append(meter.spent(events=events, requests=events))
@@ -196,13 +213,13 @@ async def _drain(address: Address, cache_id: int) -> tuple[int, int]:
     return events, nbytes
 
 
-def read_columns(address: Address, cache: str, *, order: str = "id") -> Spent:
+def read_columns(address: Address, cache: str, *, order: Literal["id", "segment"] = "id") -> Spent:
     """Read a whole cache as columns through the client library; a numpy reduction touches every column."""
     import eventlog
 
     async def run() -> Spent:
         async with eventlog.connect(address.text) as client:
-            handle = await client.cache(cache)
+            handle = client.cache(cache)
             meter = _Meter(address)
             events = nbytes = batches = 0
             touched = np.uint64(0)
@@ -231,7 +248,7 @@ def read_objects(address: Address, cache: str) -> Spent:
 
     async def run() -> Spent:
         async with eventlog.connect(address.text) as client:
-            handle = await client.cache(cache)
+            handle = client.cache(cache)
             meter = _Meter(address)
             events = 0
             async for _event in handle.events(from_id=0):

@@ -94,13 +94,12 @@ class SqliteStore:
         self._changed = asyncio.Event()
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
-        next_revision = from_revision
-        version = -1
+        next_revision, version = from_revision, None
         while not self._is_closed:
             changed = self._changed
             await self._run(self._file.expire, now_ms=self._options.now_ms())
-            found = await self._run(self._file.data_version)
-            if found != version or changed is not self._changed or version < 0:
+            found = await self._run(self._file.version)
+            if found != version:
                 entries, next_revision = await self._run(self._file.changes, prefix, next_revision)
                 version = found
                 for entry in entries:

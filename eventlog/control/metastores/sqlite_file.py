@@ -127,10 +127,10 @@ class MetaFile:
         if mode != "wal":
             raise MetadataUnavailable(why=f"{self._path} cannot use a write-ahead log; put it on a local disk")
 
-    def data_version(self) -> int:
-        """Return a number that differs from the last one if another connection has committed since."""
+    def version(self) -> tuple[int, int]:
+        """Return what differs from last time if any connection has committed since; others' commits and the own ones count apart."""
         with self._named_errors():
-            return _pragma(self._connection, "data_version")
+            return _pragma(self._connection, "data_version"), self._connection.total_changes
 
     def get(self, key: str, *, now_ms: int) -> Item | None:
         """Return an item unless its lease has ended."""

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
+from eventlog.segment.port import LogEnds
+from eventlog.segment.rocks.ends import create_ends, decode_slot, encode_slot, open_ends, slot_bytes
+
+TOKEN = 77
+
+
+def ends_of(*ids, generation=0):
+    return LogEnds(ids=np.array(ids, np.int64), epochs=np.ones(len(ids), np.uint32), generation=generation)
+
+
+def write(path, *rounds, segments=3, token=TOKEN):
+    file, _ = open_ends(path, segments=segments, token=token)
+    for ids in rounds:
+        file.write(ends_of(*ids))
+    file.close()
+
+
+def read(path, *, segments=3, token=TOKEN):
+    file, ends = open_ends(path, segments=segments, token=token)
+    file.close()
+    return ends
+
+
+@pytest.fixture
+def path(tmp_path):
+    create_ends(tmp_path / "ends", segments=3, token=TOKEN)
+    return tmp_path / "ends"
+
+
+def damage(path, slot, *, segments=3):
+    data = bytearray(path.read_bytes())
+    data[slot * slot_bytes(segments) + 40] ^= 1
+    path.write_bytes(data)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**32 - 1)), min_size=1, max_size=300), st.integers(0, 2**40))
+def test_a_slot_comes_back(rows, generation):
+    ids, epochs = zip(*rows, strict=True)
+    ends = LogEnds(ids=np.array(ids, np.int64), epochs=np.array(epochs, np.uint32), generation=generation)
+    data = encode_slot(ends, token=TOKEN)
+    assert len(data) <= slot_bytes(len(rows))
+    found = decode_slot(data + b"tail", segments=len(rows), token=TOKEN, where="x")
+    assert (found.ids.tolist(), found.epochs.tolist(), found.generation) == (list(ids), list(epochs), generation)
+
+
+def test_every_flipped_bit_and_every_cut_of_a_slot_is_damage():
+    data = encode_slot(ends_of(1, 2, 3), token=TOKEN)
+    for at in range(len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 0x20
+        with pytest.raises(CorruptData):
+            decode_slot(bytes(changed), segments=3, token=TOKEN, where="x")
+        with pytest.raises(CorruptData):
+            decode_slot(data[:at], segments=3, token=TOKEN, where="x")
+
+
+def test_a_new_file_has_zeros(path):
+    assert read(path).ids.tolist() == [0, 0, 0]
+
+
+def test_the_newest_of_the_slots_counts_over_many_writes_and_opens(path):
+    for round_ in range(1, 6):
+        write(path, (round_, 0, 0), (round_, 1, 0))
+        assert read(path).ids.tolist() == [round_, 1, 0]
+
+
+def test_with_the_newest_slot_torn_the_one_before_counts(path):
+    write(path, (1, 1, 1), (2, 2, 2))
+    generation = read(path).generation
+    damage(path, generation & 1)
+    assert read(path).ids.tolist() == [1, 1, 1]
+    write(path, (3, 3, 3))
+    assert read(path).ids.tolist() == [3, 3, 3]
+
+
+def test_with_both_slots_damaged_the_disk_is_lost(path):
+    damage(path, 0)
+    damage(path, 1)
+    with pytest.raises(LostDisk, match=r"slot 0.*slot 1"):
+        read(path)
+
+
+def test_a_missing_or_empty_file_is_a_lost_disk(path):
+    path.write_bytes(b"")
+    with pytest.raises(LostDisk):
+        read(path)
+    path.unlink()
+    with pytest.raises(LostDisk, match="missing"):
+        read(path)
+
+
+def test_the_file_of_another_directory_or_size_is_a_lost_disk(path):
+    with pytest.raises(LostDisk, match="another data directory"):
+        read(path, token=TOKEN + 1)
+    with pytest.raises(LostDisk):
+        read(path, segments=4)
+
+
+def test_a_newer_format_is_named_as_such(path, monkeypatch):
+    file, ends = open_ends(path, segments=3, token=TOKEN)
+    monkeypatch.setattr("eventlog.segment.rocks.ends.FORMAT", 2)
+    file.write(ends)
+    file.close()
+    monkeypatch.undo()
+    with pytest.raises(UnsupportedFormat, match="format 2"):
+        read(path)
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_after_a_log_got_shorter_no_slot_says_it_was_longer(path, slot):
+    write(path, (8, 8, 8), (9, 9, 9))
+    file, _ = open_ends(path, segments=3, token=TOKEN)
+    file.write_both(ends_of(5, 5, 5))
+    file.close()
+    damage(path, slot)
+    assert read(path).ids.tolist() == [5, 5, 5]

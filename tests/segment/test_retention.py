@@ -1,0 +1,158 @@
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.ids import EPOCH_MS, ID_STEP, TIME_SHIFT
+from eventlog.segment.retention import CacheLog, Head, Limits, Mark, flushed_ceiling, plan_retention, refine
+
+NOTHING = Mark(0, 0, 0)
+EVERYTHING = 1 << 62
+
+
+def at(time_ms: int) -> int:
+    """Return the first id of a time after EPOCH_MS."""
+    return time_ms << TIME_SHIFT
+
+
+def log_of(heads: list[Head], *, per_step: int = 1, trimmed: Mark = NOTHING) -> CacheLog:
+    """Return the log of values in the order of their ids, with a step after every `per_step` of them."""
+    steps, events, nbytes = [NOTHING], 0, 0
+    now = NOTHING
+    for index, head in enumerate(heads, 1):
+        events, nbytes = events + head.events, nbytes + head.nbytes
+        now = Mark(head.last_id, events, nbytes)
+        if index % per_step == 0:
+            steps.append(now)
+    return CacheLog(trimmed=trimmed, steps=steps, now=now)
+
+
+def plan(log: CacheLog, limits: Limits, *, now_ms: int = 0, ceiling: int = EVERYTHING):
+    return plan_retention(7, log, limits, physical_ms=EPOCH_MS + now_ms, ceiling=ceiling)
+
+
+TEN = [Head(index * ID_STEP, 10, 100) for index in range(1, 11)]
+
+
+def test_without_limits_nothing_goes():
+    assert Limits().are_none
+    found = plan(log_of(TEN), Limits())
+    assert not found.removes
+    assert found.window is None
+    assert str(found) == "cache 7: nothing to remove, 100 events (1000 bytes) stay"
+
+
+def test_events_above_the_limit_go_at_the_step_that_keeps_at_least_it():
+    found = plan(log_of(TEN), Limits(events=45))
+    assert found.cut == Mark(5 * ID_STEP, 50, 500)
+    assert (found.events, found.nbytes) == (50, 500)
+    assert (
+        str(found)
+        == f"cache 7: remove 50 events (500 bytes) up to id {5 * ID_STEP}, a little more when read closely; 50 events (500 bytes) stay"
+    )
+
+
+def test_bytes_above_the_limit_go():
+    assert plan(log_of(TEN), Limits(nbytes=300)).cut.id == 7 * ID_STEP
+
+
+def test_what_is_old_enough_goes_and_what_is_not_stays():
+    heads = [Head(at(time_ms) + ID_STEP, 1, 1) for time_ms in (100, 200, 300, 400)]
+    assert plan(log_of(heads), Limits(time_ms=150), now_ms=400).cut.id == heads[1].last_id
+    assert plan(log_of(heads), Limits(time_ms=200), now_ms=400).cut.id == heads[0].last_id
+
+
+def test_of_several_limits_the_one_that_removes_most_decides():
+    limits = Limits(events=45, nbytes=900)
+    assert plan(log_of(TEN), limits).cut.id == 5 * ID_STEP
+    assert plan(log_of(TEN), replace(limits, nbytes=100)).cut.id == 9 * ID_STEP
+
+
+def test_nothing_goes_above_the_ceiling():
+    assert plan(log_of(TEN), Limits(events=10), ceiling=3 * ID_STEP).cut.id == 3 * ID_STEP
+    assert plan(log_of(TEN), Limits(events=10), ceiling=3 * ID_STEP - 1).cut.id == 2 * ID_STEP
+    assert not plan(log_of(TEN), Limits(events=10), ceiling=0).removes
+
+
+def test_a_cache_that_keeps_nothing_loses_all_up_to_the_ceiling():
+    assert plan(log_of(TEN), Limits(nothing=True)).cut == log_of(TEN).now
+    assert plan(log_of(TEN), Limits(nothing=True), ceiling=4 * ID_STEP).cut.id == 4 * ID_STEP
+
+
+def test_what_was_removed_before_is_not_counted_again():
+    found = plan(log_of(TEN, trimmed=Mark(3 * ID_STEP, 30, 300)), Limits(events=45))
+    assert (found.events, found.nbytes) == (20, 200)
+    again = plan(log_of(TEN, trimmed=Mark(5 * ID_STEP, 50, 500)), Limits(events=45))
+    assert not again.removes
+    assert again.events == 0
+
+
+def test_between_two_steps_the_cut_is_found_among_the_stored_values():
+    log = log_of(TEN, per_step=5)
+    coarse = plan(log, Limits(events=25))
+    assert coarse.cut.id == 5 * ID_STEP
+    assert coarse.window == (5 * ID_STEP, 10 * ID_STEP)
+    fine = refine(coarse, [head for head in TEN if head.last_id > 5 * ID_STEP])
+    assert fine.cut == Mark(7 * ID_STEP, 70, 700)
+    assert fine.window is None
+
+
+def test_a_window_that_was_trimmed_in_part_is_counted_from_its_top():
+    log = log_of(TEN, per_step=5, trimmed=Mark(6 * ID_STEP, 60, 600))
+    coarse = plan(log, Limits(events=20))
+    fine = refine(coarse, [head for head in TEN if head.last_id > 6 * ID_STEP])
+    assert fine.cut == Mark(8 * ID_STEP, 80, 800)
+    assert fine.events == 20
+
+
+def test_within_a_tenth_of_the_limit_the_window_is_not_read():
+    log = log_of(TEN, per_step=5)
+    assert plan(log, Limits(events=46)).window is None
+    assert plan(log, Limits(events=45)).window is not None
+
+
+def test_a_segment_that_lags_behind_its_log_holds_all_back_and_an_idle_one_does_not():
+    ends = np.array([500, 90, 700])
+    assert flushed_ceiling(np.array([400, 90, 650]), ends) == 400
+    assert flushed_ceiling(np.array([500, 90, 650]), ends) == 650
+    assert flushed_ceiling(ends, ends) == 700
+    assert flushed_ceiling(np.array([0, 0, 0]), ends) == 0
+
+
+limits_any = st.builds(Limits, events=st.integers(0, 300), nbytes=st.integers(0, 3_000), time_ms=st.integers(0, 60), nothing=st.booleans())
+
+
+@st.composite
+def logs(draw):
+    heads, last = [], 0
+    for events in draw(st.lists(st.integers(0, 30), min_size=1, max_size=40)):
+        last += (max(events, 1)) * ID_STEP + draw(st.integers(0, 3)) * (1 << TIME_SHIFT)
+        heads.append(Head(last, events, 10 * events + 40))
+    return heads, draw(st.integers(1, 8))
+
+
+@given(logs(), limits_any, st.integers(0, 200), st.integers(0, 200), st.integers(0, 41))
+def test_a_refined_plan_is_what_removing_value_by_value_would_give(log, limits, now_ms, ceiling_ms, gone):
+    heads, per_step = log
+    kept = heads[gone:]
+    cumulated = log_of(heads[:gone])
+    whole = log_of(heads, per_step=per_step, trimmed=cumulated.now)
+    coarse = plan(whole, limits, now_ms=now_ms, ceiling=at(ceiling_ms))
+    fine = refine(coarse, [head for head in kept if head.last_id > coarse.window[0]]) if coarse.window else coarse
+
+    best, mark = 0, cumulated.now
+    for head in kept:
+        mark = Mark(head.last_id, mark.events + head.events, mark.nbytes + head.nbytes)
+        if coarse.rule.lets_go(mark):
+            best = mark.id
+            assert mark.id <= at(ceiling_ms)
+    if fine.removes:
+        assert coarse.rule.lets_go(fine.cut), "never more than the limits let go"
+        assert fine.now.events - fine.cut.events >= limits.events or limits.nbytes or limits.time_ms or limits.nothing
+        assert fine.cut.id <= best
+        if coarse.window:
+            assert fine.cut.id == best
+    left = fine.now.events - max(fine.cut, fine.trimmed).events
+    if limits.events and coarse.rule.ceiling >= fine.now.id:
+        assert left <= limits.events * 1.1 + max(head.events for head in heads)

@@ -30,7 +30,6 @@ def command(config_file: str | None, **options: Any) -> None:
     Options are also read from the environment (EVENTLOG_NODE_DATA, EVENTLOG_NODE_LISTEN, ...) and from a TOML file.
     """
     # not at the top: `serve --help` and completion need no node
-    from eventlog.assemble import serve  # noqa: PLC0415
-    from eventlog.node.config import load_config  # noqa: PLC0415
+    from eventlog.assemble import load_config, serve  # noqa: PLC0415
 
     serve(load_config(options, file=Path(config_file) if config_file else None))

@@ -1,44 +1,30 @@
-"""The Prometheus text format: gauges and counters of a node, every bounded thing as used, limit and peak. Pure."""
+"""The Prometheus text format, version 0.0.4. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+Counter = tuple[str, str, str, float, str]  # name, help, kind, value, labels
+Bounded = tuple[str, int, int, int]  # name, used, limit (0: none), peak
+
+_BOUNDED_HELP = {
+    "eventlog_used": "What is used of a bounded thing.",
+    "eventlog_limit": "The limit of a bounded thing, 0 for none.",
+    "eventlog_peak": "The most of a bounded thing that was used since start.",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounded:
-    """Something with a limit: what of it is used now, and the most that ever was. `limit` 0: no limit."""
-
-    name: str
-    used: int
-    limit: int
-    peak: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One figure. `kind` is gauge or counter; `labels` are the label set without braces."""
-
-    name: str
-    help: str
-    kind: str
-    value: float
-    labels: str = ""
+def render(counters: Iterable[Counter], bounded: Iterable[Bounded]) -> str:
+    """Return the page; the samples of one name stand together, as the format asks for."""
+    families: dict[str, list[str]] = {}
+    for name, help_text, kind, value, labels in counters:
+        _sample(families, (name, help_text, kind), labels=labels, value=value)
+    things = list(bounded)
+    for index, (name, help_text) in enumerate(_BOUNDED_HELP.items(), start=1):
+        for thing in things:
+            _sample(families, (name, help_text, "gauge"), labels=f'thing="{thing[0]}"', value=float(thing[index]))
+    return "\n".join(line for lines in families.values() for line in lines) + "\n"
 
 
-def render(metrics: Iterable[Metric], bounded: Iterable[Bounded]) -> str:
-    """Return one page in text format 0.0.4; metrics of one name stand together."""
-    rows = list(metrics)
-    for thing in bounded:
-        label = f'thing="{thing.name}"'
-        rows.append(Metric(name="eventlog_used", help="What is used of a bounded thing.", kind="gauge", value=thing.used, labels=label))
-        limit_help = "The limit of a bounded thing, 0 for none."
-        rows.append(Metric(name="eventlog_limit", help=limit_help, kind="gauge", value=thing.limit, labels=label))
-        rows.append(Metric(name="eventlog_peak", help="The most that was used since start.", kind="gauge", value=thing.peak, labels=label))
-    by_name: dict[str, list[Metric]] = {}
-    for row in rows:
-        by_name.setdefault(row.name, []).append(row)
-    lines = []
-    for name, own in by_name.items():
-        lines += [f"# HELP {name} {own[0].help}", f"# TYPE {name} {own[0].kind}"]
-        lines += [f"{name}{{{row.labels}}} {row.value:g}" if row.labels else f"{name} {row.value:.17g}" for row in own]
-    return "\n".join(lines) + "\n"
+def _sample(families: dict[str, list[str]], family: tuple[str, str, str], *, labels: str, value: float) -> None:
+    name, help_text, kind = family
+    lines = families.setdefault(name, [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"])
+    lines.append(f"{name}{{{labels}}} {value:.17g}" if labels else f"{name} {value:.17g}")

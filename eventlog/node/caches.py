@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import place_seed
-from eventlog.node.provisional import CacheOptions
+from eventlog.control.records import CacheOptions
 from eventlog.errors import CacheDropped, CacheNotFound
 from eventlog.interceptor import CacheRules
 from eventlog.interceptor.key_table import KeyTable

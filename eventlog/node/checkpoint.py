@@ -5,12 +5,15 @@ ends in the same state. Counters stand for exactly the mark; replay moves both.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.errors import CorruptData
-from eventlog.node.caches import CacheState
+from eventlog.node.caches import Caches, CacheState
+from eventlog.node.storage import StorageThread
+from eventlog.replication import PrimaryCore
 from eventlog.segment.keys import (
     MARKS_PER_PAGE,
     TAG_PRODUCER,
@@ -27,6 +30,25 @@ Ints = npt.NDArray[np.int64]
 Puts = list[tuple[bytes, bytes | None]]
 _COUNTS = b"\xff\xffcounts"
 _PAGE = 5_000
+
+
+class Checkpoints:
+    """Writes checkpoints; what was committed before `write` is called is in the storage thread's queue already."""
+
+    def __init__(self, *, store: Store, storage: StorageThread, core: PrimaryCore, caches: Caches) -> None:
+        self._store = store
+        self._storage = storage
+        self._core = core
+        self._caches = caches
+        self._written = np.zeros(core.segments, np.int64)
+
+    async def write(self) -> None:
+        """Write how far the state has come, if it moved."""
+        marks = self._core.watermark.copy()
+        rows = checkpoint_rows(self._caches, marks=marks, epochs=self._core.epochs, written=self._written)
+        if rows:
+            self._written = marks
+            await self._storage.run(partial(self._store.apply, rows))
 
 
 def checkpoint_rows(caches: Iterable[CacheState], *, marks: Ints, epochs: npt.NDArray[np.uint32], written: Ints) -> Puts:

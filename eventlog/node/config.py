@@ -44,6 +44,7 @@ class NodeConfig:
     disk_reserve_bytes: int = DISK_RESERVE_BYTES_DEFAULT
     connections_max: int = CONNECTIONS_MAX
     value_bytes_max: int = VALUE_BYTES_MAX
+    storage: str = "rocksdb"
     retention_interval_ms: int = 10_000
     ready_file: str = ""
 

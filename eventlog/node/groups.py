@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch.layout import TABLE
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition, Submitted
 from eventlog.limits import GROUP_BYTES_MAX, GROUP_FRAMES_MAX
@@ -133,7 +134,9 @@ class Joined:
 
 def join_frames(frames: list[Pending], *, now: int) -> Joined:
     """Return the blocks of all frames of one cache, back to back."""
-    tables = np.concatenate([pending.table for pending in frames]) if len(frames) > 1 else frames[0].table
+    tables = frames[0].table
+    if len(frames) > 1:  # as bytes: concatenate compares the fields of every pair of tables
+        tables = np.frombuffer(b"".join([pending.table.data for pending in frames]), TABLE)
     data = np.frombuffer(b"".join([pending.blocks for pending in frames]) if len(frames) > 1 else frames[0].blocks, np.uint8)
     sizes = np.fromiter((len(pending.table) for pending in frames), np.int64, len(frames))
     counts = tables["count"].astype(np.int64)

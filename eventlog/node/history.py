@@ -160,7 +160,8 @@ def _checked(pairs: list[Pair], *, cache_id: int) -> StoredValues:
     seeds = {segment: place_seed(segment, cache_id) for segment in np.unique(segments).tolist()}
     checksums = [crc32c(memoryview(value)[4:], seeds[segment]) for value, segment in zip(data, segments.tolist(), strict=True)]
     _refuse(np.array(checksums, np.uint32) != heads["crc"], segments, cache_id, "the checksum of a stored value is wrong")
-    unknown = np.flatnonzero((heads["format"] != FORMAT) | (heads["bitmap"] & ~COLUMNS_KNOWN != 0) | (heads["flags"] & ~HAS_PRODUCERS != 0))
+    columns, flags = heads["bitmap"].astype(np.int64), heads["flags"].astype(np.int64)
+    unknown = np.flatnonzero((heads["format"] != FORMAT) | (columns & ~COLUMNS_KNOWN != 0) | (flags & ~HAS_PRODUCERS != 0))
     if len(unknown):
         raise UnsupportedFormat(what=_where(segments, int(unknown[0]), cache_id), found=int(heads["format"][unknown[0]]), known=str(FORMAT))
     bases = heads["base"].astype(np.int64)

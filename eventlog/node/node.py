@@ -11,14 +11,18 @@ from eventlog.batch.check import read_table
 from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises, hear_own
+from eventlog.control.cache_records import CacheRecords
 from eventlog.errors import EventLogError, Stopping
 from eventlog.ids import EPOCH_MS, FlakeClock
+from eventlog.node.answers import Reads
 from eventlog.node.caches import Caches, CacheState
+from eventlog.node.checkpoint import Checkpoints
 from eventlog.node.config import NodeConfig
 from eventlog.node.disk import DiskWatch
 from eventlog.node.entries import EntryReader
 from eventlog.node.groups import Pending, WriteResult
 from eventlog.node.overlay import Overlay
+from eventlog.node.retention import Retention
 from eventlog.node.storage import StorageThread
 from eventlog.node.tail import Tail
 from eventlog.node.writer import Ints, Writer, WriterHooks
@@ -36,6 +40,7 @@ class Opened:
     config: NodeConfig
     cluster: str
     name: str
+    number: int
     store: Store
     clock: FlakeClock
     core: PrimaryCore
@@ -48,10 +53,12 @@ class Opened:
 class Node:
     """The parts of a running node. Attributes are what handlers use; everything happens on one event loop."""
 
-    def __init__(self, opened: Opened, *, on_fatal: Callable[[EventLogError], None]) -> None:
+    def __init__(self, opened: Opened, *, cache_records: CacheRecords, on_fatal: Callable[[EventLogError], None]) -> None:
         self.config = opened.config
         self.cluster = opened.cluster
         self.name = opened.name
+        self.number = opened.number
+        self.cache_records = cache_records
         self.store = opened.store
         self.clock = opened.clock
         self.core = opened.core
@@ -73,11 +80,29 @@ class Node:
             overlay=self.overlay,
             hooks=WriterHooks(steps=self.steps.add, stamped=self._stamped, committed=self._committed, visible=self._visible),
         )
+        self.reads = Reads(self)
+        self.checkpoints = Checkpoints(store=self.store, storage=self.storage, core=self.core, caches=self.caches)
+        self.retention = Retention(self, checkpoint=self.checkpoints.write)
         self.is_stopping = False
         self._on_fatal = on_fatal
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    def start(self) -> None:
+        """Start the threads and the writer's task."""
+        self.storage.start()
+        self.tail.start(self.low.limit())
+        self.reads.start()
+        self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))
+
+    def why_not_ready(self) -> str:
+        """Return why the node takes no requests, or an empty text."""
+        return "stopping" if self.is_stopping else ""
+
     # ------------------------------------------------------------ requests
+
+    def leader_of(self, segment: int) -> int:
+        """Return the number of the node that leads a segment, 0 when nobody does."""
+        return self.number if self.core.adopted[segment] else 0
 
     def now_2020(self) -> int:
         """Return physical time in milliseconds since 2020, by which lifespans end."""
@@ -136,8 +161,7 @@ class Node:
         self.promises.settle(segments, upto=int(last_ids[-1]))
 
     def _visible(self, group: CommittedGroup) -> None:
-        self.tail.append(group)
-        self.close_up()
+        self.reads.appended(group)
 
     def close_up(self) -> int:
         """Promise as much as the clock allows, hear it, and return the low watermark."""

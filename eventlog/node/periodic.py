@@ -6,10 +6,9 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-
 from eventlog.errors import EventLogError
 from eventlog.limits import EXPIRE_PER_TURN_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
-from eventlog.node.checkpoint import Puts, checkpoint_rows
+from eventlog.node.checkpoint import Puts
 from eventlog.node.expiry import Expirer
 from eventlog.node.node import Node
 
@@ -33,12 +32,9 @@ async def every(interval_ms: int, act: Callable[[], Awaitable[None]], *, name: s
 class Periodic:
     """The periodic work of a node; `start` gives each piece a task that the node owns."""
 
-    def __init__(self, node: Node, *, renew_lease: Callable[[], Awaitable[None]], retain: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, node: Node, *, renew_lease: Callable[[], Awaitable[None]]) -> None:
         self._node = node
         self._renew_lease = renew_lease
-        self._retain = retain
-        self._written = node.core.watermark.copy()
-        self._written[:] = 0
         self._expirer = Expirer(store=node.store, entries=node.entries, submit=node.writer.submit, delete_rows=self._delete_rows)
         self.loop_delay_ms_peak = 0
 
@@ -46,22 +42,14 @@ class Periodic:
         """Begin."""
         works = {
             "lease": (LEASE_RENEW_MS, self._renew_lease),
-            "checkpoint": (_CHECKPOINT_MS, self.checkpoint),
+            "checkpoint": (_CHECKPOINT_MS, self._node.checkpoints.write),
             "expiry": (_EXPIRY_MS, self._expire),
             "disk": (_DISK_MS, self._look_at_disk),
             "close_up": (_CLOSE_UP_MS, self._close_up),
-            "retention": (self._node.config.retention_interval_ms, self._retain),
+            "retention": (self._node.config.retention_interval_ms, self._node.retention.run_all),
         }
         for name, (interval_ms, act) in works.items():
             self._node.own(asyncio.create_task(every(interval_ms, act, name=name), name=name))
-
-    async def checkpoint(self) -> None:
-        """Write how far the state has come; everything committed before this call is in the storage thread's queue already."""
-        marks = self._node.core.watermark.copy()
-        rows = checkpoint_rows(self._node.caches, marks=marks, epochs=self._node.core.epochs, written=self._written)
-        if rows:
-            self._written = marks
-            await self._node.storage.run(partial(self._node.store.apply, rows))
 
     async def _expire(self) -> None:
         now = self._node.now_2020()
@@ -89,5 +77,3 @@ class Periodic:
         self.loop_delay_ms_peak = max(self.loop_delay_ms_peak, delay_ms)
         if delay_ms > LOOP_DELAY_WARN_MS:
             log.warning("loop_delayed ms=%d", delay_ms)
-
-

@@ -1,37 +1,185 @@
-"""Starting a node: metadata, store, recovery, a new primary term, its adoption, the state; in this order.
+"""Starting a node: the directory, metadata, store, recovery, a new primary term, its adoption, the state; in this order.
 
 Being primary does not survive a process: the node is appointed again under epoch + 1, appends a marker of that epoch to every
 segment, and serves once those are on disk.
 """
 
+import asyncio
 import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from eventlog.batch.layout import ValueHead, encode_value
+from eventlog.batch.layout import ValueHead, encode_value, read_head
+from eventlog.clock import Clock, Entropy, SystemClock, SystemEntropy
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises
-from eventlog.ids import ID_STEP, FlakeClock
-from eventlog.node.caches import Caches, CacheState
+from eventlog.control.cache_records import CacheRecords
+from eventlog.control.cluster import ClusterRecords, Member
+from eventlog.control.metastore import MetaStore
+from eventlog.control.metastores.sqlite import open_sqlite
+from eventlog.control.records import CacheRecord, SegmentRecord
+from eventlog.errors import BadConfig, EventLogError, MemberReplaced, NotPrimary
+from eventlog.ids import ID_MAX, ID_STEP
+from eventlog.limits import KEY_INDEX_BYTES_MAX, MIB
+from eventlog.node.caches import Caches, CacheState, new_cache
 from eventlog.node.checkpoint import load_counts, load_marks
+from eventlog.node.config import NodeConfig
+from eventlog.node.home import Home
+from eventlog.node.keys_build import build_key_table
+from eventlog.node.node import Node, Opened
+from eventlog.node.operations import drop_cache_data
+from eventlog.node.periodic import Periodic
 from eventlog.node.replay import replay
 from eventlog.replication import PrimaryCore
-from eventlog.segment.keys import decode_step, encode_epoch, log_key, step_range
-from eventlog.segment.port import LogEnds, Store
+from eventlog.segment.keys import decode_step, encode_epoch, log_key, log_range, step_range
+from eventlog.segment.port import Identity, LogEnds, Store, StoreOptions
+from eventlog.segment.recovery import recover
 
 log = logging.getLogger("eventlog.node")
 MARKER_CACHE = 0
+_TABLE_BYTES_A_KEY = 32
+_READ_BYTES = 4 * MIB
 
 
-def take_over(store: Store, *, clock: FlakeClock, core: PrimaryCore, ends: np.ndarray, epochs: np.ndarray) -> None:
+@dataclass(kw_only=True)
+class Started:
+    """A running node with what has to be closed after it."""
+
+    node: Node
+    periodic: Periodic
+    records: ClusterRecords
+    metastore: MetaStore
+    home: Home
+
+    async def close(self, *, clean: bool) -> None:
+        """End the periodic work, write what is committed into the store, and close it.
+
+        A node that had to stop (not `clean`) writes nothing any more: whatever the disk holds is what the next start finds.
+        """
+        node = self.node
+        if clean:
+            await node.writer.drain()
+            await node.checkpoints.write()
+        await node.end_tasks()
+        await node.reads.stop()
+        await node.storage.stop()
+        node.entries.close()
+        await asyncio.to_thread(node.store.close)
+        if clean:
+            await self.records.release()
+            self.home.remember(self.records.remember())
+        await self.metastore.close()
+        self.home.close()
+
+
+async def open_node(
+    config: NodeConfig, *, on_fatal: Callable[[EventLogError], None], clock: Clock | None = None, entropy: Entropy | None = None
+) -> Started:
+    """Open everything and start the node's work; it can be served from when this returns.
+
+    Raises:
+        EventLogError: says what is wrong and what to do.
+    """
+    clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
+    home = Home.open(config.data)
+    remembered = home.remembered
+    metastore = await open_sqlite(config.meta_path, create=remembered is None)
+    incarnation = remembered.incarnation if remembered is not None else secrets.token_hex(8)
+    records = ClusterRecords(metastore, incarnation=incarnation, entropy=entropy, where=str(config.meta_path))
+    identity = await records.open_or_create(segments=config.segments, now_ms=clock.wall_ms(), remembered=remembered)
+    name = config.node_name or config.listen.replace(":", "-")
+    member = await records.join(name=name, address=config.advertise or config.listen, clock=clock)
+    owner = Identity(cluster=identity.cluster, node=member.number, incarnation=incarnation)
+    store = await asyncio.to_thread(_open_store, config, identity.segments, owner)
+    home.remember(records.remember())
+    segments = await records.appoint()
+    await records.renew_lease(on_lost=lambda _: None)
+    cache_records = CacheRecords(metastore)
+    book = [versioned.record for versioned in (await cache_records.read()).caches.values()]
+    opened = await asyncio.to_thread(_bring_up, config, store, (identity.cluster, name), member, segments, book)
+    home.remember(records.remember())
+    node = Node(opened, cache_records=cache_records, on_fatal=on_fatal)
+    node.start()
+    periodic = Periodic(node, renew_lease=partial(_renew_lease, records, on_fatal))
+    periodic.start()
+    for cache in node.caches:
+        if cache.keys is None and cache.options.state:
+            building = build_key_table(store, cache, keys_max=KEY_INDEX_BYTES_MAX // _TABLE_BYTES_A_KEY)
+            node.own(asyncio.create_task(building, name="key_table"))
+    return Started(node=node, periodic=periodic, records=records, metastore=metastore, home=home)
+
+
+async def _renew_lease(records: ClusterRecords, on_fatal: Callable[[EventLogError], None]) -> None:
+    """Renew the id lease; a node whose segments or record are another's has nothing left to do."""
+    try:
+        await records.renew_lease(on_lost=lambda segments: on_fatal(NotPrimary(segment=segments[0])))
+    except MemberReplaced as error:
+        on_fatal(error)
+
+
+def _open_store(config: NodeConfig, segments: int, owner: Identity) -> Store:
+    engines = entry_points(group="eventlog.storage", name=config.storage)
+    if not engines:
+        raise BadConfig(option="storage", why=f"there is no storage engine {config.storage!r}")
+    opened: Store = next(iter(engines)).load()(Path(config.data) / "store", segments=segments, options=StoreOptions(identity=owner))
+    return opened
+
+
+def _bring_up(  # noqa: PLR0917 -- what the steps before have made
+    config: NodeConfig, store: Store, names: tuple[str, str], member: Member, segments: list[SegmentRecord], book: list[CacheRecord]
+) -> Opened:
+    """Recover, take over and bring the state up to the log: all that needs the disk and nobody else."""
+    caches = Caches()
+    for record in book:
+        caches.add(new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=store.segments))
+    found = recover(store, keyed=[cache.cache_id for cache in caches if cache.options.state])
+    if found.refusals:
+        raise found.refusals[0]
+    for cache in caches:
+        if (own := found.caches.get(cache.cache_id)) is not None:
+            cache.next_offsets[:] = own.next_offsets
+            cache.trimmed_ids[:], cache.trimmed_offsets[:] = own.trimmed_ids, own.trimmed_offsets
+    unknown = set(found.caches) - {cache.cache_id for cache in caches} - {MARKER_CACHE}
+    for cache_id in sorted(unknown):
+        log.info("dropping_unknown cache=%d", cache_id)
+        drop_cache_data(store, cache_id, ends=found.ends)
+    member.clock.raise_above(found.last_id)
+    core = PrimaryCore(store.segments)
+    epochs = np.array([record.epoch for record in segments], np.int64)
+    _take_over(store, member, core, ends=found.ends.ids, epochs=epochs)
+    _bring_state_up(store, caches, core)
+    promises, low = _lead(core)
+    cluster, name = names
+    return Opened(
+        config=config,
+        cluster=cluster,
+        name=name,
+        number=member.number,
+        store=store,
+        clock=member.clock,
+        core=core,
+        caches=caches,
+        steps=_load_steps(store, caches),
+        promises=promises,
+        low=low,
+    )
+
+
+def _take_over(store: Store, member: Member, core: PrimaryCore, *, ends: npt.NDArray[np.int64], epochs: npt.NDArray[np.int64]) -> None:
     """Become primary of all segments under `epochs`, with a log that reaches `ends`, and adopt the tail.
 
     One marker a segment, all in one write: a value without events in cache 0, and the epoch's first id.
     """
     segments = np.arange(store.segments)
     core.appoint(segments, epochs=epochs, ends=ends, in_sync=[0], needed=1)
-    base = clock.next(store.segments)
-    ids = base + segments * ID_STEP
+    ids = member.clock.next(store.segments) + segments * ID_STEP
     values, meta = [], []
     for segment, id_, epoch in zip(segments.tolist(), ids.tolist(), epochs.tolist(), strict=True):
         head = ValueHead(flags=0, sections=0, epoch=epoch, count=0, bitmap=0, kinds=0, producers=0, base=id_, first_offset=0)
@@ -44,16 +192,19 @@ def take_over(store: Store, *, clock: FlakeClock, core: PrimaryCore, ends: np.nd
     assert core.adopted.all(), "a set of one adopts with its own acknowledgement"
 
 
-def bring_state_up(store: Store, caches: Caches, core: PrimaryCore) -> None:
+def _bring_state_up(store: Store, caches: Caches, core: PrimaryCore) -> None:
     """Load counters and producers, and apply what the log has above the marks."""
     marks, _ = load_marks(store)
     for cache in caches:
         load_counts(store, cache)
     done = replay(store, caches, marks=marks, watermark=core.watermark)
     log.info("state_replayed values=%d events=%d", done.values, done.events)
+    for cache in caches:
+        if cache.live.any():
+            cache.keys = None  # built beside the first requests
 
 
-def lead(core: PrimaryCore) -> tuple[Promises, LowWatermark]:
+def _lead(core: PrimaryCore) -> tuple[Promises, LowWatermark]:
     """Return the promises and limits of a node that leads all segments."""
     segments = np.arange(core.segments)
     promises, low = Promises(core.segments), LowWatermark(core.segments)
@@ -62,30 +213,22 @@ def lead(core: PrimaryCore) -> tuple[Promises, LowWatermark]:
     return promises, low
 
 
-def load_steps(store: Store, caches: Caches) -> StepIndex:
+def _load_steps(store: Store, caches: Caches) -> StepIndex:
     """Return the index of the log by id, with what came after each cache's last step."""
     steps = StepIndex()
     for cache in caches:
-        rows = [decode_step(pair) for pair in store.read_meta(*step_range(cache.cache_id))]
-        steps.load(rows)
+        steps.load(decode_step(pair) for pair in store.read_meta(*step_range(cache.cache_id)))
         _count_tail(store, steps, cache)
     return steps
 
 
 def _count_tail(store: Store, steps: StepIndex, cache: CacheState) -> None:
-    from eventlog.batch.layout import read_head
-    from eventlog.segment.keys import log_range
-
-    last = steps.last(cache.cache_id)
+    after = steps.last(cache.cache_id).id
     events = nbytes = 0
     for segment in range(store.segments):
-        lower, upper = log_range(segment, cache.cache_id, after=last.id, upto=(1 << 63) - 2)
-        while True:
-            pairs = store.read_log(lower, upper, bytes_max=4 << 20)
-            if not pairs:
-                break
-            for _, data in pairs:
-                events += read_head(data, where="tail").count
-                nbytes += len(data)
+        lower, upper = log_range(segment, cache.cache_id, after=after, upto=ID_MAX - 1)
+        while pairs := store.read_log(lower, upper, bytes_max=_READ_BYTES):
+            events += sum(read_head(data, where=f"segment {segment}, cache {cache.name}").count for _, data in pairs)
+            nbytes += sum(len(data) for _, data in pairs)
             lower = pairs[-1][0] + b"\0"
     steps.add_tail(cache.cache_id, events=events, nbytes=nbytes)

@@ -62,9 +62,10 @@ class Writer:
         self._overlay = overlay
         self._hooks = hooks
         self._wake = asyncio.Event()
+        self.exclusive = asyncio.Lock()  # held while a group is written; who holds it sees no group in flight
         self._applying: asyncio.Future[None] | None = None
-        self._busy = False
         self.groups = 0
+        self.frames = 0
         self.events = 0
 
     def submit(self, pending: Pending) -> None:
@@ -79,9 +80,8 @@ class Writer:
                 self._wake.clear()
                 await self._wake.wait()
                 await asyncio.sleep(0)  # what else arrived in this tick belongs to the same group
-            self._busy = True
-            await self.write_group(self.queue.take())
-            self._busy = False
+            async with self.exclusive:
+                await self.write_group(self.queue.take())
 
     async def write_group(self, frames: list[Pending]) -> None:
         """Write frames as one group and answer them."""
@@ -104,7 +104,7 @@ class Writer:
 
     async def drain(self) -> None:
         """Wait until nothing is queued or in flight, and what was committed is in the store."""
-        while self.queue or self._busy:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
+        while self.queue or self.exclusive.locked():  # noqa: ASYNC110 -- once in a life; an event would cost every group something
             await asyncio.sleep(0.001)
         if self._applying is not None:
             await self._applying
@@ -246,6 +246,7 @@ class Writer:
             )
             self.events += part.stamped.events
         self.groups += 1
+        self.frames += sum(len(part.joined.frames) for part in parts)
         first_id, last_id = int(parts[0].stored.bases[0]), parts[-1].stored.last_id
         self._hooks.visible(CommittedGroup(first_id=first_id, last_id=last_id, caches=tuple(caches)))
         for part in parts:

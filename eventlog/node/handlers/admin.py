@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from eventlog.node.provisional import CacheOptions
+from eventlog.control.records import CacheOptions
 from eventlog.errors import BadMessage
 from eventlog.limits import FRAME_BYTES_MAX
+from eventlog.node import operations
 from eventlog.node.caches import CacheState
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -60,7 +61,7 @@ def describe(cache: CacheState) -> pb.CacheDescription:
 async def create_cache(node: "Node", exchange: Exchange) -> None:
     """Create a cache, or with `use_existing` answer with the one of that name."""
     request = exchange.message.create_cache
-    cache, created = await node.create_cache(request.name, given_options(request.options), use_existing=request.use_existing)
+    cache, created = await operations.create_cache(node, request.name, given_options(request.options), use_existing=request.use_existing)
     message = Message()
     message.cache_answer.cache.CopyFrom(describe(cache))
     message.cache_answer.created = created
@@ -77,7 +78,7 @@ def describe_cache(node: "Node", exchange: Exchange) -> None:
 async def alter_cache(node: "Node", exchange: Exchange) -> None:
     """Change the options that the request names."""
     request = exchange.message.alter_cache
-    cache = await node.alter_cache(request.name, given_options(request.options))
+    cache = await operations.alter_cache(node, request.name, given_options(request.options))
     message = Message()
     message.cache_answer.cache.CopyFrom(describe(cache))
     exchange.answer(message)
@@ -85,7 +86,7 @@ async def alter_cache(node: "Node", exchange: Exchange) -> None:
 
 async def drop_cache(node: "Node", exchange: Exchange) -> None:
     """Drop a cache with all its events."""
-    await node.drop_cache(exchange.message.drop_cache.name)
+    await operations.drop_cache(node, exchange.message.drop_cache.name)
     message = Message()
     message.done.SetInParent()
     exchange.answer(message)
@@ -103,7 +104,7 @@ def list_caches(node: "Node", exchange: Exchange) -> None:
 def status(node: "Node", exchange: Exchange) -> None:
     """Answer with the health of the cluster as this node sees it."""
     message = Message()
-    message.status_answer.CopyFrom(node.status())
+    message.status_answer.CopyFrom(operations.status(node))
     exchange.answer(message)
 
 
@@ -113,7 +114,7 @@ async def list_segments(node: "Node", exchange: Exchange) -> None:
     caches = [node.caches.named(name)] if name else list(node.caches)
     message = Message()
     answer = message.list_segments_answer
-    figures = await node.segment_figures(caches)
+    figures = await operations.segment_figures(node, caches)
     for segment in range(node.segments):
         kept = sum(int(cache.next_offsets[segment] - cache.trimmed_offsets[segment] - 1) for cache in caches)
         first_id, nbytes = figures[segment]
@@ -138,12 +139,12 @@ async def run_retention(node: "Node", exchange: Exchange) -> None:
     """Apply a cache's retention now, or say what it would remove."""
     request = exchange.message.run_retention
     message = Message()
-    message.run_retention_answer.CopyFrom(await node.run_retention(node.caches.named(request.cache), dry_run=request.dry_run))
+    message.run_retention_answer.CopyFrom(await node.retention.run(node.caches.named(request.cache), dry_run=request.dry_run))
     exchange.answer(message)
 
 
 async def check_data(node: "Node", exchange: Exchange) -> None:
     """Read everything stored and say what is damaged."""
     message = Message()
-    message.check_data_answer.CopyFrom(await node.check_data())
+    message.check_data_answer.CopyFrom(await operations.check_data(node))
     exchange.answer(message)

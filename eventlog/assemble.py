@@ -1,0 +1,94 @@
+"""The process of `serve`: the one place that knows node and HTTP together."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from eventlog.errors import BadConfig, EventLogError
+from eventlog.http.metrics import render
+from eventlog.http.server import HttpServer, Probes
+from eventlog.limits import FRAME_BYTES_MAX, MIB
+from eventlog.node.config import NodeConfig, load_config, split_address
+from eventlog.node.figures import metrics_page
+from eventlog.node.handlers import TABLE
+from eventlog.node.node import dispatcher
+from eventlog.node.start import Started, open_node
+from eventlog.transport.loops import run
+from eventlog.transport.options import ServerOptions
+from eventlog.transport.server import Server
+from eventlog.wire.session import SessionOptions
+
+__all__ = ["NodeConfig", "load_config", "serve"]
+
+log = logging.getLogger("eventlog")
+STOP_GRACE_MS = 10_000
+SWITCH_INTERVAL_S = 0.0005  # how long the storage thread may keep the loop from the GIL; the default of 5 ms shows in every latency
+
+
+def serve(config: NodeConfig) -> None:
+    """Run a node until SIGTERM or SIGINT; returns when everything is closed.
+
+    Raises:
+        EventLogError: it could not start, or had to stop: the sentence says why.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    run(_serve(config))
+
+
+async def _serve(config: NodeConfig) -> None:
+    stop: asyncio.Future[EventLogError | None] = asyncio.get_running_loop().create_future()
+
+    def end(error: EventLogError | None = None) -> None:
+        if not stop.done():
+            stop.set_result(error)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end)
+    started = await open_node(config, on_fatal=end)
+    node = started.node
+    session = SessionOptions(frame_bytes_max=max(FRAME_BYTES_MAX, config.value_bytes_max + MIB))
+    server = Server(dispatcher(node, TABLE), ServerOptions(connections_max=config.connections_max, session=session))
+    host, port = split_address(config.http, option="http")
+    http = HttpServer(Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, server, render)), host=host, port=port)
+    error: EventLogError | None = None
+    try:
+        await _listen(config, server, http)
+        log.info("ready name=%s data=%s", node.name, config.data)
+        error = await stop
+    finally:
+        await _stop(started, server, http, clean=error is None)
+    if error is not None:
+        raise error
+
+
+async def _listen(config: NodeConfig, server: Server, http: HttpServer) -> None:
+    host, port = split_address(config.listen, option="listen")
+    try:
+        await server.start(host, port)
+    except OSError as error:
+        raise BadConfig(option="listen", why=f"cannot listen on {config.listen}: {error.strerror}") from error
+    address = f"{host}:{server.addresses[0][1]}"
+    http_address = f"{split_address(config.http, option='http')[0]}:{await http.start()}"
+    log.info("listening address=%s http=%s", address, http_address)
+    if config.ready_file:
+        _write_ready(Path(config.ready_file), {"listen": address, "http": http_address, "pid": os.getpid()})
+
+
+def _write_ready(path: Path, content: dict[str, object]) -> None:
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps(content))
+    new.replace(path)
+
+
+async def _stop(started: Started, server: Server, http: HttpServer, *, clean: bool) -> None:
+    """No new requests, answers in flight, storage closed; a fenced store is left as it is, without the mark of a clean stop."""
+    started.node.is_stopping = True
+    await server.stop(grace_ms=STOP_GRACE_MS if clean else 0)
+    await http.stop()
+    await started.close(clean=clean)
+    log.info("stopped clean=%s", clean)

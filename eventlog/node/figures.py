@@ -1,0 +1,54 @@
+"""The figures of a node for Prometheus: counters, and every bounded thing as used, limit and peak."""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from eventlog import limits
+from eventlog.ids import time_of
+from eventlog.node.node import Node
+
+Row = tuple[str, int, int, int]  # name, used, limit, peak
+Counter = tuple[str, str, str, float, str]  # name, help, kind, value, labels
+
+
+class HasFigures(Protocol):
+    """A part that knows its bounded things: name -> (used, limit, peak)."""
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return them."""
+        ...
+
+
+def bounded(node: Node, server: HasFigures) -> Iterator[Row]:
+    """Yield every bounded thing of the node."""
+    yield "write_queue_bytes", node.writer.queue.nbytes, limits.PROCESS_BYTES_IN_FLIGHT_MAX, node.writer.queue.peak
+    yield "overlay_bytes", node.overlay.nbytes, limits.OVERLAY_BYTES_MAX, node.overlay.peak
+    tables = sum(cache.keys.nbytes for cache in node.caches if cache.keys is not None)
+    yield "key_index_bytes", tables, limits.KEY_INDEX_BYTES_MAX, tables
+    for name, row in node.reads.figures().items():
+        yield (name, *row)
+    for name, row in server.figures().items():
+        yield (name, *row)
+    for name, (used, limit) in node.store.figures().items():
+        yield f"store_{name}", used, limit, used
+
+
+def counters(node: Node) -> Iterator[Counter]:
+    """Yield what the node counts."""
+    yield "eventlog_events_total", "Events committed since start.", "counter", node.writer.events, ""
+    yield "eventlog_groups_total", "Groups committed since start, each one sync.", "counter", node.writer.groups, ""
+    yield "eventlog_frames_total", "Frames of writes taken into groups since start.", "counter", node.writer.frames, ""
+    yield "eventlog_disk_free_bytes", "Free space of the data disk.", "gauge", node.disk.free_bytes, ""
+    yield "eventlog_disk_reserve_bytes", "Free space below which writes are refused.", "gauge", node.disk.reserve_bytes, ""
+    low = node.low.limit()
+    age_ms = max(node.clock.physical_ms() - time_of(low), 0) if low else 0
+    yield "eventlog_low_watermark_age_ms", "How far the low watermark lies behind the clock.", "gauge", age_ms, ""
+    for cache in node.caches:
+        label = f'cache="{cache.name}"'
+        yield "eventlog_cache_events", "Events kept.", "gauge", cache.events_kept, label
+        yield "eventlog_cache_entries", "Entries of the current state.", "gauge", int(cache.live.sum()), label
+
+
+def metrics_page(node: Node, server: HasFigures, render: Callable[[Iterator[Counter], Iterator[Row]], str]) -> str:
+    """Return the page of `/metrics`."""
+    return render(counters(node), bounded(node, server))

@@ -1,0 +1,67 @@
+"""A node's data directory: who holds it, and what it remembers of its cluster. The store lies in `store/` inside.
+
+node.lock      held by the running process           member.json    cluster, node number, incarnation, metadata revision
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from eventlog.control.records import Remembered, decode, encode
+from eventlog.errors import BadConfig, DirectoryInUse
+
+_LOCK = "node.lock"
+_MEMBER = "member.json"
+
+
+class Home:
+    """An opened and locked data directory."""
+
+    def __init__(self, path: Path, lock: int, remembered: Remembered | None) -> None:
+        self._path = path
+        self._lock = lock
+        self.remembered = remembered
+
+    @classmethod
+    def open(cls, path: Path) -> "Home":
+        """Lock the directory, making it if there is none, and read what it remembers.
+
+        Raises:
+            DirectoryInUse: another process holds it.
+            BadConfig: it cannot be made or opened.
+            CorruptData: what it remembers is damaged.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise BadConfig(option="data", why=f"{path}: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise DirectoryInUse(path=str(path)) from None
+        member = path / _MEMBER
+        remembered = decode(member.read_bytes(), Remembered, where=str(member)) if member.exists() else None
+        return cls(path, lock, remembered)
+
+    def remember(self, remembered: Remembered) -> None:
+        """Keep what the next process needs to recognise its cluster; durable when this returns."""
+        if remembered == self.remembered:
+            return
+        new = self._path / f"{_MEMBER}.new"
+        with new.open("wb") as file:
+            file.write(encode(remembered))
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path / _MEMBER)
+        directory = os.open(self._path, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        self.remembered = remembered
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        os.close(self._lock)

@@ -1,0 +1,141 @@
+"""What operators ask of a node: caches, status, segments, checks."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eventlog.batch.layout import read_head
+from eventlog.batch.views import decode_value
+from eventlog.errors import EventLogError
+from eventlog.ids import time_of
+from eventlog.node.caches import CacheState, new_cache
+from eventlog.segment.keys import cache_range, encode_end, parse_log_key, step_range, trim_range
+from eventlog.segment.port import LogEnds, Store
+from eventlog.wire import eventlog_pb2 as pb
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+_READ_BYTES = 4 << 20
+_PROBLEMS_MAX = 1_000
+
+
+async def create_cache(node: "Node", name: str, given: Mapping[str, Any], *, use_existing: bool) -> tuple[CacheState, bool]:
+    """Return the cache of that name, and whether it was made just now."""
+    record, created = await node.cache_records.create(name, given, from_id=node.clock.last, use_existing=use_existing)
+    if created:
+        cache = new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=node.segments)
+        node.caches.add(cache)
+    return node.caches.named(name), created
+
+
+async def alter_cache(node: "Node", name: str, given: Mapping[str, Any]) -> CacheState:
+    """Change options of a cache; they hold from the next group on."""
+    record = await node.cache_records.alter(name, given, from_id=node.clock.last)
+    cache = node.caches.named(name)
+    cache.options, cache.from_id = record.options, record.from_id
+    cache.may_expire = cache.may_expire or record.options.lifespan_ms > 0
+    return cache
+
+
+async def drop_cache(node: "Node", name: str) -> None:
+    """Drop a cache and all that is stored of it; whoever reads it is told."""
+    await node.cache_records.drop(name)
+    cache = node.caches.named(name)
+    node.caches.drop(cache)
+    node.reads.dropped(cache)
+    async with node.writer.exclusive:  # no group of the cache is on its way
+        node.steps.drop(cache.cache_id)
+        ends = LogEnds(ids=node.core.ends.copy(), epochs=node.core.epochs.copy())
+        await node.storage.run(partial(drop_cache_data, node.store, cache.cache_id, ends=ends))
+
+
+def drop_cache_data(store: Store, cache_id: int, *, ends: LogEnds) -> None:
+    """Delete everything stored of a cache; the segments' log ends stay what they were."""
+    ranges = [cache_range(segment, cache_id) for segment in range(store.segments)]
+    kept = [encode_end(segment, int(ends.ids[segment]), int(ends.epochs[segment])) for segment in range(store.segments)]
+    store.drop(ranges, ranges, [trim_range(cache_id), step_range(cache_id)], meta=kept)
+
+
+async def check_data(node: "Node") -> pb.CheckDataAnswer:
+    """Read every stored value: checksum, structure, offsets without gaps, ids that rise."""
+    return await asyncio.to_thread(_check_data, node.store, list(node.caches))
+
+
+def _check_data(store: Store, caches: Sequence[CacheState]) -> pb.CheckDataAnswer:
+    answer = pb.CheckDataAnswer()
+    for cache in caches:
+        for segment in range(store.segments):
+            if len(answer.problems) < _PROBLEMS_MAX:
+                _check_segment(store, cache, segment, answer)
+    return answer
+
+
+def _check_segment(store: Store, cache: CacheState, segment: int, answer: pb.CheckDataAnswer) -> None:
+    lower, upper = cache_range(segment, cache.cache_id)
+    next_offset: int | None = None
+    try:
+        while pairs := store.read_log(lower, upper, bytes_max=_READ_BYTES):
+            for key, data in pairs:
+                head = decode_value(segment, cache.cache_id, data).head
+                base = parse_log_key(key)[2]
+                if base != head.base or (next_offset is not None and head.first_offset != next_offset):
+                    answer.problems.append(f"segment {segment}, cache {cache.name}: value {base} does not follow the one before it")
+                next_offset = head.first_offset + head.count
+                answer.values += 1
+                answer.events += head.count
+            lower = pairs[-1][0] + b"\0"
+    except EventLogError as error:
+        answer.problems.append(str(error))
+
+
+def status(node: "Node") -> pb.StatusAnswer:
+    """Return the health of the cluster as this node sees it."""
+    low = node.low.limit()
+    without_primary = int(np.count_nonzero(~node.core.adopted))
+    advice = []
+    if node.disk.is_full:
+        advice.append(f"the data disk has {node.disk.free_bytes} bytes left: free space, or lower retention")
+    health = "unavailable" if without_primary else "degraded" if advice else "ok"
+    return pb.StatusAnswer(
+        cluster=node.cluster,
+        health=health,
+        controller=node.name,
+        metastore="sqlite",
+        nodes=1,
+        nodes_live=1,
+        segments=node.segments,
+        without_primary=without_primary,
+        under_replicated=0,
+        low_watermark=low,
+        low_watermark_age_ms=max(node.clock.physical_ms() - time_of(low), 0) if low else 0,
+        held_by="",
+        rebalance="idle",
+        advice=advice,
+    )
+
+
+async def segment_figures(node: "Node", caches: Sequence[CacheState]) -> list[tuple[int, int]]:
+    """Return (first id kept, stored bytes) of every segment over the given caches; 0 where nothing is kept."""
+    return await asyncio.to_thread(_segment_figures, node, [cache.cache_id for cache in caches])
+
+
+def _segment_figures(node: "Node", cache_ids: list[int]) -> list[tuple[int, int]]:
+    found = []
+    for segment in range(node.segments):
+        first, nbytes = 0, 0
+        for cache_id in cache_ids:
+            lower, upper = cache_range(segment, cache_id)
+            while pairs := node.store.read_log(lower, upper, bytes_max=_READ_BYTES):
+                nbytes += sum(len(data) for _, data in pairs)
+                for key, data in pairs:
+                    if read_head(data, where="log").count:
+                        base = parse_log_key(key)[2]
+                        first = min(first or base, base)
+                        break
+                lower = pairs[-1][0] + b"\0"
+        found.append((first, nbytes))
+    return found

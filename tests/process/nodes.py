@@ -1,0 +1,106 @@
+"""A node as a process of its own: started as a user would, killed as a machine would."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+EVENTLOG = Path(sys.executable).parent / "eventlog"
+READY_S = 60
+
+
+class NodeProcess:
+    """`eventlog serve` on a data directory; free ports the first time, the same ones after a restart."""
+
+    def __init__(self, directory: Path, *options: str, environment: dict[str, str] | None = None, wrapper: tuple[str, ...] = ()) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.options = options
+        self.address = "127.0.0.1:0"
+        self.http = "127.0.0.1:0"
+        self._environment = os.environ | (environment or {})
+        self._wrapper = wrapper
+        self._ready = directory / "ready.json"
+        self._log = directory / "node.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "NodeProcess":
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+        if self._process is not None:
+            self._process.wait(READY_S)
+        if kind is not None:
+            print(f"--- {self._log}\n{self.log_text()[-4000:]}")
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        assert self._process is not None
+        return int(json.loads(self._ready.read_text())["pid"])
+
+    def log_text(self) -> str:
+        """Everything that the node wrote to stderr so far."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def spawn(self) -> None:
+        """Start the process without waiting for it."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._ready.unlink(missing_ok=True)
+        command = [*self._wrapper, str(EVENTLOG), "serve", "--data", str(self.data), "--listen", self.address, "--http", self.http]
+        command += ["--ready-file", str(self._ready), *self.options]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
+
+    def start(self) -> None:
+        """Start the process and wait until it serves."""
+        self.spawn()
+        assert self._process is not None
+        deadline = time.monotonic() + READY_S
+        while not self._ready.exists():
+            if self._process.poll() is not None:
+                raise AssertionError(f"the node ended with {self._process.returncode}:\n{self.log_text()[-4000:]}")
+            assert time.monotonic() < deadline, f"the node is not ready after {READY_S} s:\n{self.log_text()[-4000:]}"
+            time.sleep(0.01)  # a poll of the process table; nothing else tells
+        ready: dict[str, Any] = json.loads(self._ready.read_text())
+        self.address, self.http = ready["listen"], ready["http"]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the node itself, whatever wraps it."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; return the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait for the end; return the exit code."""
+        assert self._process is not None
+        return self._process.wait(READY_S)
+
+    def page(self, path: str) -> str:
+        """Return a page of the HTTP port."""
+        with urllib.request.urlopen(f"http://{self.http}{path}", timeout=10) as answer:
+            return answer.read().decode()
+
+    def command(self, *words: str, stdin: bytes | None = None, ok: bool = True) -> subprocess.CompletedProcess[bytes]:
+        """Run a command of the command line against this node."""
+        environment = self._environment | {"EVENTLOG_SERVER": self.address}
+        done = subprocess.run([str(EVENTLOG), *words], input=stdin, capture_output=True, env=environment, timeout=120, check=False)
+        assert not ok or done.returncode == 0, f"{words} ended with {done.returncode}: {done.stderr.decode()}"
+        return done

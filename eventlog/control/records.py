@@ -29,7 +29,7 @@ EventId = Annotated[int, msgspec.Meta(ge=0, le=ID_MAX)]
 Number = Annotated[int, msgspec.Meta(ge=1, le=NODE_NUMBER_MAX)]
 Segment = Annotated[int, msgspec.Meta(ge=0, lt=SEGMENTS_MAX)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
-Limit = Annotated[int, msgspec.Meta(ge=0, lt=1 << 63)]  # 0: none
+Limit = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]  # 0: none
 Format = Literal["json", "bytes", "avro"]
 
 

@@ -158,6 +158,7 @@ class Reads:
     def _expire(self, pull: Pull) -> None:
         """End the waiting: what there is now, or nothing, is the answer."""
         pull.wait_ms = 0
+        self._limit_until = 0.0
         if self._rounds.remove(pull):
             self._look(pull)
 
@@ -184,8 +185,9 @@ class Reads:
         top = min(limit, pull.until)
         lowest = cursor.lowest
         floor = tail.floor(cache.cache_id)
-        if lowest >= floor and tail.last_id(cache.cache_id) <= lowest:
-            cursor.advance(top)  # nothing there, whatever the limit is
+        is_behind_all = tail.last_id(cache.cache_id) <= lowest if lowest >= floor else not cache.events_kept
+        if is_behind_all:
+            cursor.advance(top)
         elif lowest < top:
             self._find(pull, top=top, floor=floor)
             return
@@ -326,19 +328,16 @@ class Reads:
         if pull.is_notify:
             self._deliver_nothing(pull, limit, stalled=())
             return
-        cursor.advance(answer.upto, answer.ends)
-        is_end = answer.upto >= min(limit, pull.until)
-        message = shared.message(
-            cursor=cursor,
-            place=(self._context.cluster, cache.cache_id),
-            is_stream=pull.is_stream,
-            is_end=is_end,
-            low_watermark=limit,
-        )
+        top = min(limit, pull.until)
+        is_all = self._context.tail.last_id(cache.cache_id) <= answer.upto
+        upto = max(answer.upto, top) if is_all else answer.upto
+        cursor.advance(upto, answer.ends)
+        place = (self._context.cluster, cache.cache_id)
+        message = shared.message(cursor=cursor, place=place, is_stream=pull.is_stream, says=(upto, upto >= top, limit))
         body = tuple(filter(None, answer.body))
         self._finish(
             pull,
-            Delivered(message=message, body=body, events=answer.events, first_id=answer.first_id, upto=answer.upto, is_end=is_end),
+            Delivered(message=message, body=body, events=answer.events, first_id=answer.first_id, upto=upto, is_end=upto >= top),
         )
 
     def _deliver_nothing(self, pull: Pull, limit: int, *, stalled: Sequence[Stalled]) -> None:
@@ -346,15 +345,8 @@ class Reads:
         cursor = pull.cursor
         upto = limit if pull.is_notify else cursor.lowest
         is_end = cursor.lowest >= min(limit, pull.until)
-        message = bare_message(
-            cursor=cursor,
-            place=(self._context.cluster, pull.cache.cache_id),
-            is_stream=pull.is_stream,
-            is_end=is_end,
-            low_watermark=limit,
-            last_id=upto,
-            stalled=stalled,
-        )
+        place = (self._context.cluster, pull.cache.cache_id)
+        message = bare_message(cursor=cursor, place=place, is_stream=pull.is_stream, says=(upto, is_end, limit), stalled=stalled)
         self._finish(pull, Delivered(message=message, body=(), events=0, first_id=0, upto=upto, is_end=is_end))
 
     def _finish(self, pull: Pull, delivered: Delivered) -> None:

@@ -9,6 +9,8 @@ from eventlog.consume.answer import Part as AnswerPart
 from eventlog.consume.cursor import Cursor
 from eventlog.wire.eventlog_pb2 import Message, Part, PollAnswer, Stalled, StreamItem
 
+Says = tuple[int, bool, int]  # id to go on after, whether it is the end, low watermark
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared:
@@ -17,30 +19,28 @@ class Shared:
     answer: Answer
     _made: tuple[tuple[object, ...], bytes] = field(default=((), b""))
 
-    def message(self, *, cursor: Cursor, place: tuple[str, int], is_stream: bool, is_end: bool, low_watermark: int) -> bytes:
+    def message(self, *, cursor: Cursor, place: tuple[str, int], is_stream: bool, says: Says) -> bytes:
         """Return the message for a reader whose cursor stands behind the answer; `place` is (cluster, cache id).
 
         Readers of one shared answer had the same cursor before it, so they have the same after it.
         """
-        says = (is_stream, is_end, low_watermark)
-        if self._made[0] != says:
-            answer = self.answer
+        if self._made[0] != (is_stream, *says):
+            upto, is_end, low_watermark = says
             message = PollAnswer(
-                parts=[_part(part) for part in answer.parts],
-                last_id=answer.upto,
+                parts=[_part(part) for part in self.answer.parts],
+                last_id=upto,
                 position=token.encode(cursor.position(cluster=place[0], cache_id=place[1])),
                 end=is_end,
                 low_watermark=low_watermark,
-                events=answer.events,
+                events=self.answer.events,
             )
-            self._made = (says, wrap(message, is_stream=is_stream))
+            self._made = ((is_stream, *says), wrap(message, is_stream=is_stream))
         return self._made[1]
 
 
-def bare_message(
-    *, cursor: Cursor, place: tuple[str, int], is_stream: bool, is_end: bool, low_watermark: int, last_id: int, stalled: Sequence[Stalled]
-) -> bytes:
+def bare_message(*, cursor: Cursor, place: tuple[str, int], is_stream: bool, says: Says, stalled: Sequence[Stalled]) -> bytes:
     """Return the message of an answer without events."""
+    last_id, is_end, low_watermark = says
     message = PollAnswer(
         last_id=last_id,
         position=token.encode(cursor.position(cluster=place[0], cache_id=place[1])),

@@ -1,0 +1,155 @@
+"""Runs a store in a process of its own, to be killed, starved or cut off: `python -m tests.process.store_child STORY PATH [...]`.
+
+Each line on stdout is an acknowledgement: the last id that was synced. What was written is told by the group's number alone, so
+whoever opens what is left knows what must be there.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from itertools import count
+
+from eventlog.ids import ID_STEP
+from eventlog.segment import keys
+from eventlog.segment.check import check
+from eventlog.segment.memory import open_store as open_memory
+from eventlog.segment.port import Identity, Store, StoreOptions
+from eventlog.segment.recovery import recover
+from eventlog.segment.retention import CacheLog, Limits, Mark, flushed_ceiling, plan_retention
+from eventlog.segment.rocks.store import open_store
+from eventlog.segment.trimming import find_trims, flush_marks, trim_write
+from tests.segment.worlds import Change, World
+
+SEGMENTS = 8
+GROUP_IDS = SEGMENTS + 1
+IDENTITY = Identity(cluster="c", node=1, incarnation="i")
+ROOMY = StoreOptions(identity=IDENTITY)
+SMALL = StoreOptions(
+    identity=IDENTITY,
+    log_buffer_bytes=64 << 10,
+    state_buffer_bytes=64 << 10,
+    buffers_bytes_max=1 << 20,
+    cache_bytes=1 << 20,
+    journal_bytes_max=256 << 10,
+)
+
+
+def group_parts(number: int) -> list[tuple[int, int, list[Change]]]:
+    """Return what group `number` (from 0) writes: a value in cache 1 of every segment, one of them with a removal."""
+    parts: list[tuple[int, int, list[Change]]] = []
+    for segment in range(SEGMENTS):
+        text = b"%d %d " % (number, segment)
+        changes: list[Change] = [(b"key %d" % (number % 50), text * 100)]
+        if segment == number % SEGMENTS:
+            changes.append((b"key %d" % ((number + 25) % 50), None))
+        parts.append((segment, 1, changes))
+    return parts
+
+
+def write_groups(world: World, *, marks_every: int = 10) -> Iterator[int]:
+    """Write groups for ever; yield the last id of each, synced."""
+    for number in count():
+        yield world.group(*group_parts(number))
+        if number % marks_every == marks_every - 1:
+            world.mark()
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def tell(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+# ---------------------------------------------------------------- stories
+
+
+def write(path: str, options: StoreOptions, groups: int = 1 << 40) -> World:
+    """Write groups and acknowledge each."""
+    world = World(open_store(path, segments=SEGMENTS, options=options))
+    for number, last in enumerate(write_groups(world), 1):
+        tell(last)
+        if number >= groups:
+            break
+    return world
+
+
+def stop(path: str, groups: str) -> None:
+    write(path, SMALL, int(groups)).store.close()
+
+
+def kill(path: str, groups: str) -> None:
+    write(path, SMALL, int(groups))
+    die()
+
+
+def young(path: str, groups: str) -> None:
+    """All that was written is in the one journal file."""
+    write(path, ROOMY, int(groups))
+    die()
+
+
+def trim(path: str, how: str) -> None:
+    """Retention, killed between its trim and the next flush. `hasty` leaves the flush before it out."""
+    world = write(path, ROOMY, 40)
+    world.mark()
+    store = world.store
+    if how == "hasty":
+        marks, _ = keys.decode_marks(store.get_many(keys.applied_keys(SEGMENTS)), SEGMENTS)
+    else:
+        marks = flush_marks(store)
+    for number in range(40, 60):
+        tell(world.group(*group_parts(number)))
+    world.mark()
+    log = CacheLog(trimmed=Mark(0, 0, 0), steps=world.steps[1], now=world.steps[1][-1])
+    plan = plan_retention(1, log, Limits(nothing=True), physical_ms=0, ceiling=flushed_ceiling(marks, world.ends.ids))
+    trims = find_trims(store, plan, recover(store, keyed={1}).caches[1].trimmed_ids)
+    store.trim(*trim_write(trims))
+    store.sync(world.ends)
+    tell(f"trimmed {plan.cut.id}")
+    die()
+
+
+def last_acknowledged(lines: list[str]) -> int:
+    return max((int(line) for line in lines if line.isdigit()), default=0)
+
+
+# ---------------------------------------------------------------- looking at what is left
+
+
+def expected_world(groups: int) -> World:
+    """Return the first `groups` groups, in memory."""
+    world = World(open_memory("", segments=SEGMENTS))
+    for number in range(groups):
+        world.group(*group_parts(number))
+    return world
+
+
+def expected(groups: int) -> dict[bytes, bytes]:
+    """Return the log pairs of the first `groups` groups."""
+    return expected_world(groups).log
+
+
+def expected_state(groups: int) -> dict[bytes, bytes]:
+    """Return the entries after the first `groups` groups."""
+    return expected_world(groups).state
+
+
+def groups_upto(last_id: int) -> int:
+    """Return how many groups have all their ids at or below `last_id`."""
+    return last_id // ID_STEP // GROUP_IDS
+
+
+def read_all(store: Store) -> dict[bytes, bytes]:
+    return dict(store.read_log(b"", b"\xff" * 16, bytes_max=1 << 40))
+
+
+def faults(store: Store, *, keyed: tuple[int, ...] = (1,)) -> list[str]:
+    return [str(finding) for finding in check(store, keyed=keyed)]
+
+
+if __name__ == "__main__":
+    {"write": lambda path: write(path, SMALL), "stop": stop, "kill": kill, "young": young, "trim": trim}[sys.argv[1]](*sys.argv[2:])

@@ -19,8 +19,10 @@ def run(scale: Scale) -> Iterator[Row]:
         in_child(traffic.append, node.address, "append", Load(batch=1_000), events=events)
         ours = in_child(traffic.read_objects, node.address, "append")
     bare = in_child(ceilings.objects, scale.of(2 * MILLION))
+    stepped = in_child(ceilings.stepped_objects, scale.of(2 * MILLION))
     cost = ours.client_cpu / ours.events
     yield against("async for event", ours=cost * 1e9, bare=bare * 1e9, unit="ns/event of client CPU", at_most=RATIO_AT_MOST)
+    yield against("... and bare ones taken by async for", ours=cost * 1e9, bare=stepped * 1e9, unit="ns/event of client CPU", at_most=None)
     yield rate("async for event, rate", per_second=1 / cost, unit="events/client CPU-s", at_least=PER_SECOND_AT_LEAST, bare=1 / bare)
     yield note("server meanwhile", f"{ours.events / ours.server_cpu / MILLION:.2f} M events/server CPU-s")
     yield note("peers", PEERS)

@@ -287,7 +287,7 @@ class FakeExchange:
                 await self._changed.wait()
         if self.error is not None:
             raise self.error
-        return self.answers[-1]
+        return self.answers[-1] if self.answers else (PollAnswer(), b"")
 
 
 def poll_exchange(**fields: Any) -> FakeExchange:

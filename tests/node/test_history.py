@@ -1,0 +1,158 @@
+"""Reading what has left the tail, chunk by chunk."""
+
+from itertools import pairwise
+
+import pytest
+
+from eventlog.consume.cursor import Cursor
+from eventlog.consume.cut import Limits
+from eventlog.errors import CorruptData, UnsupportedFormat
+from eventlog.node.history import History, HistoryRead
+from tests.node.reading import FakeNode
+
+
+class CountingStore:
+    """A store that counts reads."""
+
+    def __init__(self, store):
+        self._store = store
+        self.reads = 0
+
+    def read_logs(self, ranges, *, bytes_max):
+        self.reads += 1
+        return self._store.read_logs(ranges, bytes_max=bytes_max)
+
+
+def written(groups=10, size=100, segments=4):
+    """Return a store with a log of one cache, and the last id of each group."""
+    node = FakeNode(segments=segments)
+    cache = node.cache()
+    lasts = []
+    for _ in range(groups):
+        group = node.stamp((cache, {segment: [bytes(size)] for segment in range(segments)}))
+        cache.next_offsets += 1
+        lasts.append(group.last_id)
+    return CountingStore(node.store), node.store.disk.log, lasts
+
+
+def wanted(lasts, *, after=0, events=None, cuts=None, nbytes_max=1 << 30, **limits):
+    return HistoryRead(
+        cache_id=1,
+        cursor=Cursor(4, after),
+        top=lasts[-1],
+        limits=Limits(**limits),
+        chunk_after=0,
+        cuts=cuts or (lasts[-1],),
+        nbytes_max=nbytes_max,
+        events=events,
+    )
+
+
+def test_a_chunk_is_read_once_for_all_its_answers():
+    store, _, lasts = written()
+    history = History(store)
+    seen = 0
+    for after in (0, *lasts[:-1]):
+        seen += history.read(wanted(lasts, after=after, events=40, nbytes=1)).events
+    assert store.reads == 1
+    assert seen >= 10
+    used, limit, peak = history.figures()["history_cache_bytes"]
+    assert 0 < used <= peak <= limit
+
+
+def test_chunks_are_kept_within_their_bound():
+    store, _, lasts = written()
+    history = History(store, bytes_max=1_000)
+    for _ in range(2):
+        assert history.read(wanted(lasts)).events == 40
+    assert store.reads == 2, "too large to keep"
+    assert history.nbytes == 0
+    history = History(store, bytes_max=12_000)
+    for low, high in pairwise(lasts):
+        read = HistoryRead(
+            cache_id=1, cursor=Cursor(4, low), top=high, limits=Limits(), chunk_after=low, cuts=(high,), nbytes_max=1 << 30, events=4
+        )
+        assert history.read(read).events == 4
+        assert history.nbytes <= 12_000
+
+
+def test_a_chunk_that_is_too_much_is_read_up_to_an_earlier_cut():
+    store, _, lasts = written(groups=16, size=200_000)
+    answer = History(store).read(wanted(lasts, cuts=tuple(lasts), nbytes_max=1 << 20, events=64))
+    assert 4 <= answer.events < 64
+    assert answer.upto in lasts[:-1]
+
+
+def test_more_than_a_slice_is_read_in_slices():
+    store, _, lasts = written(groups=4, size=200_000)
+    assert History(store).read(wanted(lasts, events=16)).events == 16
+    assert store.reads > 1
+
+
+def damage(log, key, change):
+    value = bytearray(log.rows[key])
+    change(value)
+    log.rows[key] = bytes(value)
+
+
+def test_damage_is_named_with_its_place():
+    def flip(value):
+        value[-1] ^= 1
+
+    def cut(value):
+        del value[30:]
+
+    for change, why in ((flip, "checksum"), (cut, "shorter")):
+        store, log, lasts = written()
+        damage(log, log.keys[13], change)
+        with pytest.raises(CorruptData, match=why) as caught:
+            History(store).read(wanted(lasts))
+        assert caught.value.where == "log of segment 1, cache 1"
+
+
+def test_a_value_under_another_key_is_refused():
+    store, log, lasts = written()
+    key = log.keys[5]
+    value = log.rows[key]
+    log.delete(key)
+    log.put(key[:-1] + bytes([key[-1] ^ 2]), value)
+    with pytest.raises(CorruptData, match="another base id"):
+        History(store).read(wanted(lasts))
+
+
+def test_a_value_of_another_segment_is_refused():
+    store, log, lasts = written()
+    log.put(log.keys[5], log.rows[log.keys[35]])
+    with pytest.raises(CorruptData, match="checksum"):
+        History(store).read(wanted(lasts))
+
+
+def test_a_newer_format_is_told_from_damage():
+    from crc32c import crc32c
+
+    from eventlog.batch.layout import place_seed
+
+    store, log, lasts = written()
+
+    def renew(value):
+        value[4] = 9
+        value[:4] = crc32c(bytes(value[4:]), place_seed(1, 1)).to_bytes(4, "little")
+
+    damage(log, log.keys[13], renew)
+    with pytest.raises(UnsupportedFormat) as caught:
+        History(store).read(wanted(lasts))
+    assert caught.value.found == 9
+
+
+def test_fewer_events_than_the_steps_counted_are_damage():
+    store, log, lasts = written()
+    log.delete(log.keys[-1])
+    with pytest.raises(CorruptData, match="39 events"):
+        History(store).read(wanted(lasts, events=40))
+
+
+def test_nothing_there_is_an_empty_answer():
+    store, log, lasts = written()
+    log.delete_range(b"", b"\xff" * 20)
+    answer = History(store).read(wanted(lasts))
+    assert (answer.events, answer.upto) == (0, lasts[-1])

@@ -192,6 +192,6 @@ class Store(Protocol):
         Nothing else may be running on the store. Closing a fenced store leaves no mark and raises nothing.
 
         Raises:
-            StoreFenced: something buffered could not be written; the directory is free, the next start replays.
+            CorruptData, StoreFenced: something buffered could not be written. The directory is free, the next start replays.
         """
         ...

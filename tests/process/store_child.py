@@ -82,13 +82,23 @@ def stop(path: str, groups: str) -> None:
 
 
 def kill(path: str, groups: str) -> None:
-    write(path, SMALL, int(groups))
+    """Keeps the store alive until the end: a store that is let go of writes everything out."""
+    world = write(path, SMALL, int(groups))
     die()
+    del world
 
 
 def young(path: str, groups: str) -> None:
     """All that was written is in the one journal file."""
-    write(path, ROOMY, int(groups))
+    world = write(path, ROOMY, int(groups))
+    die()
+    del world
+
+
+def torn(path: str, groups: str) -> None:
+    """As `young`, and killed in the middle of one more group that was never synced."""
+    world = write(path, ROOMY, int(groups))
+    world.group(*group_parts(int(groups)), sync=False)
     die()
 
 
@@ -152,4 +162,6 @@ def faults(store: Store, *, keyed: tuple[int, ...] = (1,)) -> list[str]:
 
 
 if __name__ == "__main__":
-    {"write": lambda path: write(path, SMALL), "stop": stop, "kill": kill, "young": young, "trim": trim}[sys.argv[1]](*sys.argv[2:])
+    {"write": lambda path: write(path, SMALL), "stop": stop, "kill": kill, "young": young, "torn": torn, "trim": trim}[sys.argv[1]](
+        *sys.argv[2:]
+    )

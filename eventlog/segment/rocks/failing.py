@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from eventlog.errors import ClientClosed, CorruptData, DirectoryInUse, DiskFull, EventLogError
+from eventlog.errors import ClientClosed, CorruptData, DirectoryInUse, DiskFull, EventLogError, StoreFenced
 
 T = TypeVar("T")
 
 STALL = "Write stall"
 NO_SPACE = "No space left"
 _LOCKED = ("lock hold by current process", "LOCK: Resource temporarily unavailable")
+_CORRUPT = "Corruption"
 _CLOSED = "DbClosedError"
 
 
@@ -34,6 +35,15 @@ def opening_error(where: str) -> Callable[[str], EventLogError]:
         if any(text in why for text in _LOCKED):
             return DirectoryInUse(path=where)
         return CorruptData(where=where, why=why)
+
+    return judge
+
+
+def closing_error(where: str) -> Callable[[str], EventLogError]:
+    """Judge a close that could not write everything out."""
+
+    def judge(why: str) -> EventLogError:
+        return CorruptData(where=where, why=why) if _CORRUPT in why else StoreFenced(why=why)
 
     return judge
 

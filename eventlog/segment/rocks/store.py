@@ -32,7 +32,7 @@ from eventlog.segment import keys
 from eventlog.segment.directory import Directory, Label, check_owner, decode_label, describe
 from eventlog.segment.port import Identity, LogEnds, Pair, Range, StoreOptions
 from eventlog.segment.rocks.ends import EndsFile, create_ends, open_ends
-from eventlog.segment.rocks.failing import NO_SPACE, STALL, calling
+from eventlog.segment.rocks.failing import NO_SPACE, STALL, calling, closing_error
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
 from eventlog.segment.rocks.reading import get_values, last_pair, read_pairs, read_values
 
@@ -184,7 +184,7 @@ class RocksStore:
             self._directory.mark_clean()
         self._directory.unlock()
         if why is not None and self._failure is None:
-            raise StoreFenced(why=why)
+            raise closing_error(str(self._directory.database))(why)
 
     # ------------------------------------------------------------ inside
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from crc32c import crc32c
 
@@ -26,7 +27,7 @@ FORMAT = 1
 BUSY_TIMEOUT_MS = 5_000
 
 _SCHEMA = """
-CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL, compacted INTEGER NOT NULL);
+CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL, compacted INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE item (
     key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL, lease INTEGER NOT NULL, crc INTEGER NOT NULL
 ) WITHOUT ROWID;
@@ -35,11 +36,22 @@ CREATE TABLE log (
     revision INTEGER, place INTEGER, key TEXT NOT NULL, value BLOB, crc INTEGER NOT NULL, PRIMARY KEY (revision, place)
 ) WITHOUT ROWID;
 CREATE TABLE lease (number INTEGER PRIMARY KEY AUTOINCREMENT, ttl_ms INTEGER NOT NULL, deadline_ms INTEGER NOT NULL);
-INSERT INTO clock VALUES (1, 0, 0);
 """
 _LATEST = "SELECT max((SELECT coalesce(max(revision), 0) FROM item), (SELECT coalesce(max(revision), 0) FROM log))"
-# Primary result codes of sqlite3.h that mean the file is damaged or another.
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+# Primary result codes of sqlite3.h that speak of the moment. All others, and rows that cannot be decoded, mean a damaged file.
+_OF_THE_MOMENT = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
 
 
 def create_file(path: Path) -> None:
@@ -60,7 +72,9 @@ def create_file(path: Path) -> None:
             connection.execute("PRAGMA synchronous = full")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")
-            connection.executescript("BEGIN;" + _SCHEMA + "COMMIT;")
+            connection.executescript("BEGIN;" + _SCHEMA)
+            connection.execute("INSERT INTO clock VALUES (1, 0, 0, ?)", (_clock_crc(0, 0),))
+            connection.execute("COMMIT")
         finally:
             connection.close()  # the last connection takes the journal into the file
         with suppress(FileExistsError):
@@ -118,14 +132,26 @@ class MetaFile:
             raise UnsupportedFormat(what=f"metadata at {self._path}", found=version, known=str(FORMAT))
         complaint = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if complaint != "ok":
-            raise MetadataLost(where=str(self._path), why=f"the file is damaged: {complaint}")
-        row = connection.execute("SELECT revision FROM clock").fetchone()
+            raise self._damaged(complaint)
+        revision, _ = self._read_clock(connection)
         latest = connection.execute(_LATEST).fetchone()[0]
-        if row is None or row[0] < latest:
-            raise MetadataLost(where=str(self._path), why="the file is damaged: its revision is below those of its rows")
+        if not isinstance(latest, int) or latest > revision:
+            raise self._damaged("its revision is below those of its rows")
+        self._check_rows(connection)
         mode = connection.execute("PRAGMA journal_mode = wal").fetchone()[0]
         if mode != "wal":
             raise MetadataUnavailable(why=f"{self._path} cannot use a write-ahead log; put it on a local disk")
+
+    def _check_rows(self, connection: sqlite3.Connection) -> None:
+        """Look at every row: SQLite's own check does not see a damaged key, behind which a search finds nothing."""
+        previous = ""
+        for row in connection.execute("SELECT key, value, revision, lease, crc FROM item"):
+            item = self._item(row)
+            if item.key <= previous:
+                raise self._damaged(f"{item.key} stands after {previous}")
+            previous = item.key
+        for row in connection.execute("SELECT revision, key, value, crc FROM log"):
+            self._change_of(row)
 
     def version(self) -> tuple[int, int]:
         """Return what differs from last time if any connection has committed since; others' commits and the own ones count apart."""
@@ -145,7 +171,7 @@ class MetaFile:
         with self._named_errors(), self._transaction("DEFERRED"):
             rows = self._connection.execute(query, (prefix, prefix + "\x7f")).fetchall()  # keys are printable ASCII
             ended = self._ended(now_ms)
-            revision = self._revision()
+            revision, _ = self._read_clock(self._connection)
         return Listing(items=tuple(self._item(row) for row in rows if row[3] not in ended), revision=revision)
 
     def _ended(self, now_ms: int) -> set[int]:
@@ -153,14 +179,17 @@ class MetaFile:
         rows = self._connection.execute("SELECT number, ttl_ms, deadline_ms FROM lease").fetchall()
         return {number for number, ttl_ms, deadline_ms in rows if not deadline_ms - ttl_ms <= now_ms < deadline_ms}
 
-    def _revision(self) -> int:
-        found: int = self._connection.execute("SELECT revision FROM clock").fetchone()[0]
-        return found
+    def _read_clock(self, connection: sqlite3.Connection) -> tuple[int, int]:
+        """Return the store's revision and the last one forgotten."""
+        row = connection.execute("SELECT revision, compacted, crc FROM clock").fetchone()
+        if row is None or _clock_crc(row[0], row[1]) != row[2]:
+            raise self._damaged("the checksum of its revision is wrong")
+        return row[0], row[1]
 
-    def _item(self, row: tuple[str, bytes, int, int, int]) -> Item:
+    def _item(self, row: tuple[Any, ...]) -> Item:
         key, value, revision, _, crc = row
-        if _crc(key, value, revision) != crc:
-            raise MetadataLost(where=str(self._path), why=f"the file is damaged: the checksum of {key} is wrong")
+        if not isinstance(value, bytes) or _crc(key, value, revision) != crc:
+            raise self._damaged(f"the checksum of {key} is wrong")
         return Item(key=key, value=value, revision=revision)
 
     def commit(self, expect: Mapping[str, int], *, puts: Mapping[str, bytes], deletes: Sequence[str], lease: int, now_ms: int) -> int:
@@ -190,17 +219,16 @@ class MetaFile:
 
     def _change(self, puts: Mapping[str, bytes], deletes: Sequence[str], lease: int) -> int:
         execute = self._connection.execute
-        revision: int = execute("UPDATE clock SET revision = revision + 1 RETURNING revision").fetchone()[0]
+        revision, compacted = self._read_clock(self._connection)
+        revision, compacted = revision + 1, max(compacted, revision + 1 - self._revisions_kept)
+        execute("UPDATE clock SET revision = ?, compacted = ?, crc = ?", (revision, compacted, _clock_crc(revision, compacted)))
         changes: list[tuple[str, bytes | None]] = list(puts.items())
         for key, value in puts.items():
             execute("INSERT OR REPLACE INTO item VALUES (?, ?, ?, ?, ?)", (key, value, revision, lease, _crc(key, value, revision)))
         changes += [(key, None) for key in deletes if execute("DELETE FROM item WHERE key = ?", (key,)).rowcount]
         for place, (key, after) in enumerate(changes):
             execute("INSERT INTO log VALUES (?, ?, ?, ?, ?)", (revision, place, key, after, _crc(key, after, revision)))
-        forgotten = revision - self._revisions_kept
-        if forgotten > 0:
-            execute("DELETE FROM log WHERE revision <= ?", (forgotten,))
-            execute("UPDATE clock SET compacted = ? WHERE compacted < ?", (forgotten, forgotten))
+        execute("DELETE FROM log WHERE revision <= ?", (compacted,))
         return revision
 
     def expire(self, *, now_ms: int) -> None:
@@ -247,18 +275,23 @@ class MetaFile:
         """
         query = "SELECT revision, key, value, crc FROM log WHERE revision >= ? ORDER BY revision, place"
         with self._named_errors(), self._transaction("DEFERRED"):
-            compacted, revision = self._connection.execute("SELECT compacted, revision FROM clock").fetchone()
+            revision, compacted = self._read_clock(self._connection)
             if from_revision <= compacted:
                 raise LookupError(f"revisions up to {compacted} are forgotten")
             rows = self._connection.execute(query, (from_revision,)).fetchall()
         found: dict[int, list[Change]] = {}
-        for at, key, value, crc in rows:
-            if _crc(key, value, at) != crc:
-                raise MetadataLost(where=str(self._path), why=f"the file is damaged: the checksum of revision {at} is wrong")
-            if key.startswith(prefix):
-                found.setdefault(at, []).append(Change(key=key, value=value))
+        for row in rows:
+            change = self._change_of(row)
+            if change.key.startswith(prefix):
+                found.setdefault(row[0], []).append(change)
         entries = [Changes(revision=at, changes=tuple(changes)) for at, changes in found.items()]
         return entries, max(from_revision, revision + 1)
+
+    def _change_of(self, row: tuple[Any, ...]) -> Change:
+        revision, key, value, crc = row
+        if not isinstance(value, bytes | None) or _crc(key, value, revision) != crc:
+            raise self._damaged(f"the checksum of revision {revision} is wrong")
+        return Change(key=key, value=value)
 
     def close(self) -> None:
         """Close the file; what was committed is in it or in its journal."""
@@ -287,11 +320,15 @@ class MetaFile:
     def _named_errors(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:  # a message about a damaged name
+            raise self._damaged(str(error)) from error
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code in _DAMAGED:
-                raise MetadataLost(where=str(self._path), why=f"the file is damaged: {error}") from error
-            raise MetadataUnavailable(why=f"{self._path}: {error}") from error
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_MOMENT:
+                raise MetadataUnavailable(why=f"{self._path}: {error}") from error
+            raise self._damaged(str(error)) from error
+
+    def _damaged(self, why: str) -> MetadataLost:
+        return MetadataLost(where=str(self._path), why=f"the file is damaged: {why}")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
@@ -300,5 +337,11 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _crc(key: str, value: bytes | None, revision: int) -> int:
-    seed: int = crc32c(key.encode() + revision.to_bytes(8))
+    # A damaged row may have other types than it was given: then this is just another checksum.
+    seed: int = crc32c(f"{key!r} {revision!r}".encode())
     return seed if value is None else int(crc32c(value, seed ^ 1))
+
+
+def _clock_crc(revision: int, compacted: int) -> int:
+    found: int = crc32c(b"%d %d" % (revision, compacted))
+    return found

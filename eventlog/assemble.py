@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+from eventlog.clock import Clock
 from eventlog.errors import BadConfig, EventLogError
 from eventlog.http.metrics import render
 from eventlog.http.server import HttpServer, Probes
@@ -29,18 +30,18 @@ STOP_GRACE_MS = 10_000
 SWITCH_INTERVAL_S = 0.0005  # how long the storage thread may keep the loop from the GIL; the default of 5 ms shows in every latency
 
 
-def serve(config: NodeConfig) -> None:
-    """Run a node until SIGTERM or SIGINT; returns when everything is closed.
+def serve(config: NodeConfig, *, clock: Clock | None = None) -> None:
+    """Run a node until SIGTERM or SIGINT; returns when everything is closed. `clock` is the machine's unless given.
 
     Raises:
         EventLogError: it could not start, or had to stop: the sentence says why.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    run(_serve(config))
+    run(_serve(config, clock))
 
 
-async def _serve(config: NodeConfig) -> None:
+async def _serve(config: NodeConfig, clock: Clock | None) -> None:
     stop: asyncio.Future[EventLogError | None] = asyncio.get_running_loop().create_future()
 
     def end(error: EventLogError | None = None) -> None:
@@ -49,7 +50,7 @@ async def _serve(config: NodeConfig) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
-    started = await open_node(config, on_fatal=end)
+    started = await open_node(config, on_fatal=end, clock=clock)
     node = started.node
     session = SessionOptions(frame_bytes_max=max(FRAME_BYTES_MAX, config.value_bytes_max + MIB))
     server = Server(dispatcher(node, TABLE), ServerOptions(connections_max=config.connections_max, session=session))

@@ -4,7 +4,7 @@ The caller lets a block with conditions into a group only when no earlier block 
 entry is what the condition is about.
 """
 
-from eventlog.errors import KeyExists, NoState, VersionMismatch
+from eventlog.errors import EventLogError, KeyExists, NoState, VersionMismatch
 from eventlog.interceptor.share import Condition, Share
 
 
@@ -13,22 +13,29 @@ def refuse_conflicts(share: Share) -> None:
     for condition in share.submitted.conditions:
         if not share.live[condition.block]:
             continue
-        if not share.rules.state:
-            share.refuse(condition.block, NoState(cache=share.rules.name))
-            continue
-        _compare(share, condition)
+        error = _conflict(share, condition) if share.rules.state else NoState(cache=share.rules.name)
+        if error is not None:
+            share.refuse(condition.block, error)
+            share.conflicts.add(condition.block)
 
 
-def _compare(share: Share, condition: Condition) -> None:
+def refused_before(share: Share, block: int) -> EventLogError:
+    """Return why a repeated block was refused the first time; the version found then is not kept, 0 stands for it."""
+    of_block = [condition for condition in share.submitted.conditions if condition.block == block]
+    return _mismatch(of_block[0] if of_block else Condition(block=block, key=b"", version=None), found=0)
+
+
+def _conflict(share: Share, condition: Condition) -> EventLogError | None:
     found = _version(share, condition.key)
-    if condition.version is None:
-        if found == 0:
-            share.refuse(condition.block, VersionMismatch(key=_readable(condition.key), expected=-1, found=0))
-    elif condition.version == 0:
-        if found != 0:
-            share.refuse(condition.block, KeyExists(key=_readable(condition.key), version=found))
-    elif found != condition.version:
-        share.refuse(condition.block, VersionMismatch(key=_readable(condition.key), expected=condition.version, found=found))
+    holds = found != 0 if condition.version is None else found == condition.version
+    return None if holds else _mismatch(condition, found=found)
+
+
+def _mismatch(condition: Condition, *, found: int) -> EventLogError:
+    key = condition.key.decode(errors="backslashreplace")
+    if condition.version == 0:
+        return KeyExists(key=key, version=found)
+    return VersionMismatch(key=key, expected=-1 if condition.version is None else condition.version, found=found)
 
 
 def _version(share: Share, key: bytes) -> int:
@@ -37,7 +44,3 @@ def _version(share: Share, key: bytes) -> int:
     if entry is None or (0 < entry.expiry <= share.submitted.now and not share.submitted.internal):
         return 0
     return entry.version
-
-
-def _readable(key: bytes) -> str:
-    return key.decode(errors="backslashreplace")

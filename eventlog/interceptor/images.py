@@ -6,6 +6,8 @@ from eventlog.batch.layout import ABSENT
 from eventlog.events import Kind
 from eventlog.interceptor.share import Share
 
+_LIFESPAN_MS_MAX = 1 << 53  # more than that is for ever, and its sum with a time fits 63 bits
+
 
 def keep_images(share: Share) -> None:
     """Set `expired`, `before` and `expiry` of the share where the cache asks for them."""
@@ -57,6 +59,6 @@ def _set_expiry(share: Share) -> None:
         return
     spans = np.zeros(len(share.kinds), np.int64) if lifespans is None else lifespans.copy()
     spans[spans == 0] = share.rules.lifespan_ms
-    deadlines = np.where(spans > 0, spans + share.submitted.now, 0)
+    deadlines = np.where(spans > 0, np.minimum(spans, _LIFESPAN_MS_MAX) + share.submitted.now, 0)
     deadlines[share.kinds > Kind.MODIFIED] = 0
     share.expiry = deadlines

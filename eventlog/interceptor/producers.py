@@ -142,6 +142,16 @@ class ProducerTable:
         else:
             share.refuse(block, SequenceGap(producer=submitted.producers.item(block), segment=segment, found=sequence, last=last))
 
+    def give_back(self, share: Share) -> None:
+        """Take back the sequences of a share that will not be logged after all: its blocks may come again."""
+        submitted = share.submitted
+        for block in np.flatnonzero(submitted.producers).tolist():
+            if not share.live[block] and block not in share.conflicts:
+                continue
+            producer = self._producers[submitted.producers.item(block)]
+            segment = submitted.segments.item(block)
+            producer.last[segment] = min(producer.last.item(segment), submitted.sequences.item(block) - 1)
+
     def record(self, number: int, frame: FrameResult, *, last_ids: Ints) -> None:
         """Remember what a frame became; `last_ids` is where the logs of its segments stand with it."""
         producer = self._producers[number]

@@ -76,6 +76,7 @@ class Share:
     hashes: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
     entries: dict[bytes, Entry | None] = field(default_factory=dict)
     refusals: dict[int, EventLogError] = field(default_factory=dict)
+    conflicts: set[int] = field(default_factory=set)  # of the refused: those whose condition failed; a producer's leave a row in the log
     previous: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # row of the last write to the same key in this share, or -1
     expired: npt.NDArray[np.bool_] | None = None  # rows that meet an expired entry: EXPIRED is logged before them
     before: list[bytes] | None = None

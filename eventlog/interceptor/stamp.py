@@ -29,7 +29,7 @@ class Stamped:
     @property
     def changed_rows(self) -> Ints:
         """Return the rows that changed whether their key exists, in order of arrival: those with an event of either sort."""
-        return np.union1d(self.rows, self.expired_rows)
+        return np.union1d(self.rows, self.expired_rows) if len(self.expired_rows) else np.sort(self.rows)
 
 
 def lay_out(share: Share) -> Stamped:

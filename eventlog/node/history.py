@@ -15,7 +15,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from eventlog.batch.layout import COLUMNS_KNOWN, FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed
-from eventlog.consume.answer import Answer, StoredValues, build_answer
+from eventlog.consume.answer import Answer, StoredValues, build_answer, sizes_of
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
 from eventlog.errors import CorruptData, UnsupportedFormat
@@ -101,10 +101,10 @@ class History:
         old = self._chunks.pop(place, None)
         self.nbytes += chunk.nbytes - (old.nbytes if old is not None else 0)
         self._chunks[place] = chunk
-        self.peak = max(self.peak, self.nbytes)
         while self.nbytes > self._bytes_max:
             _, gone = self._chunks.popitem(last=False)
             self.nbytes -= gone.nbytes
+        self.peak = max(self.peak, self.nbytes)
 
     def _load(self, wanted: HistoryRead) -> _Chunk:
         cuts = wanted.cuts
@@ -153,9 +153,8 @@ def _checked(pairs: list[Pair], *, cache_id: int) -> StoredValues:
     keys = np.frombuffer(b"".join([key for key, _ in pairs]), _KEY)
     data = [value for _, value in pairs]
     segments = keys["segment"].astype(np.int64)
-    short = [row for row, value in enumerate(data) if len(value) < VALUE_HEAD_BYTES]
-    if short:
-        raise CorruptData(where=_where(segments, short[0], cache_id), why="a stored value is shorter than its header")
+    sizes = sizes_of(data)
+    _refuse(sizes < VALUE_HEAD_BYTES, segments, cache_id, "a stored value is shorter than its header")
     heads = np.frombuffer(b"".join([value[:VALUE_HEAD_BYTES] for value in data]), VALUE_HEAD)
     seeds = {segment: place_seed(segment, cache_id) for segment in np.unique(segments).tolist()}
     checksums = [crc32c(memoryview(value)[4:], seeds[segment]) for value, segment in zip(data, segments.tolist(), strict=True)]
@@ -169,7 +168,7 @@ def _checked(pairs: list[Pair], *, cache_id: int) -> StoredValues:
     counts, offsets = heads["count"].astype(np.int64), heads["first_offset"]
     gap = (segments[1:] == segments[:-1]) & (offsets[1:] != (offsets + counts)[:-1])
     _refuse(np.concatenate(([False], gap))[: len(segments)], segments, cache_id, "the value before this one is missing")
-    return StoredValues(segments=segments, bases=bases, counts=counts, data=data)
+    return StoredValues(segments=segments, bases=bases, counts=counts, sizes=sizes, data=data)
 
 
 def _refuse(bad: npt.NDArray[np.bool_], segments: Ints, cache_id: int, why: str) -> None:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from eventlog.batch.build import WriteFrame
-from eventlog.batch.check import read_table
+from eventlog.batch.check import FROM_CLIENTS, Bounds, read_table
 from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises, hear_own
 from eventlog.control.cache_records import CacheRecords
 from eventlog.errors import EventLogError, Stopping
 from eventlog.ids import EPOCH_MS, FlakeClock
+from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
 from eventlog.node.answers import Reads
 from eventlog.node.caches import Caches, CacheState
 from eventlog.node.checkpoint import Checkpoints
@@ -78,6 +79,9 @@ class Node:
             core=opened.core,
             clock=opened.clock,
             overlay=self.overlay,
+            bounds=Bounds(
+                key_bytes=KEY_BYTES_MAX, value_bytes=opened.config.value_bytes_max, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS
+            ),
             hooks=WriterHooks(steps=self.steps.add, stamped=self._stamped, committed=self._committed, visible=self._visible),
         )
         self.reads = Reads(self)
@@ -189,6 +193,6 @@ async def _run(node: Node, function: Callable[..., Any], exchange: Exchange) -> 
         await function(node, exchange)
     except EventLogError as error:
         exchange.fail(error)
-    except ValueError as error:  # a handler that meets nonsense in a request; the node lives on
+    except Exception as error:
         log.exception("handler_failed kind=%s", exchange.kind)
-        exchange.fail(EventLogError(why=str(error)))
+        exchange.fail(EventLogError(why=repr(error)))

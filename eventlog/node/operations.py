@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eventlog.batch.layout import read_head
 from eventlog.batch.views import decode_value
 from eventlog.errors import EventLogError
 from eventlog.ids import time_of
@@ -119,23 +118,21 @@ def status(node: "Node") -> pb.StatusAnswer:
 
 
 async def segment_figures(node: "Node", caches: Sequence[CacheState]) -> list[tuple[int, int]]:
-    """Return (first id kept, stored bytes) of every segment over the given caches; 0 where nothing is kept."""
-    return await asyncio.to_thread(_segment_figures, node, [cache.cache_id for cache in caches])
+    """Return (first id kept, stored bytes) of every segment over the given caches; 0 where nothing is kept.
+
+    Bytes are an estimate: a cache's bytes shared out by the events that its segments keep.
+    """
+    firsts = await asyncio.to_thread(_first_ids, node.store, [cache.cache_id for cache in caches])
+    nbytes = np.zeros(node.segments)
+    for cache in caches:
+        events, all_bytes = node.steps.now(cache.cache_id)
+        nbytes += (cache.next_offsets - cache.trimmed_offsets - 1) * (all_bytes / events if events else 0)
+    return list(zip(firsts, nbytes.astype(np.int64).tolist(), strict=True))
 
 
-def _segment_figures(node: "Node", cache_ids: list[int]) -> list[tuple[int, int]]:
+def _first_ids(store: Store, cache_ids: list[int]) -> list[int]:
     found = []
-    for segment in range(node.segments):
-        first, nbytes = 0, 0
-        for cache_id in cache_ids:
-            lower, upper = cache_range(segment, cache_id)
-            while pairs := node.store.read_log(lower, upper, bytes_max=_READ_BYTES):
-                nbytes += sum(len(data) for _, data in pairs)
-                for key, data in pairs:
-                    if read_head(data, where="log").count:
-                        base = parse_log_key(key)[2]
-                        first = min(first or base, base)
-                        break
-                lower = pairs[-1][0] + b"\0"
-        found.append((first, nbytes))
+    for segment in range(store.segments):
+        pairs = [pair for cache_id in cache_ids for pair in store.read_log(*cache_range(segment, cache_id), bytes_max=1)]
+        found.append(min((parse_log_key(key)[2] for key, _ in pairs), default=0))
     return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +101,8 @@ async def open_node(
     store = await asyncio.to_thread(_open_store, config, identity.segments, owner)
     home.remember(records.remember())
     segments = await records.appoint()
+    if len(segments) != identity.segments:
+        await _refuse_as_stranger(records, config, name)
     await records.renew_lease(on_lost=lambda _: None)
     cache_records = CacheRecords(metastore)
     book = [versioned.record for versioned in (await cache_records.read()).caches.values()]
@@ -114,6 +117,14 @@ async def open_node(
             building = build_key_table(store, cache, keys_max=KEY_INDEX_BYTES_MAX // _TABLE_BYTES_A_KEY)
             node.own(asyncio.create_task(building, name="key_table"))
     return Started(node=node, periodic=periodic, records=records, metastore=metastore, home=home)
+
+
+async def _refuse_as_stranger(records: ClusterRecords, config: NodeConfig, name: str) -> NoReturn:
+    """The segments are another member's, and members do not share them yet."""
+    nodes = (await records.view()).nodes.values()
+    others = sorted(node.record.name for node in nodes if not node.record.removed_id and node.record.name != name)
+    why = f"{name!r} holds no segments of the cluster at {config.meta_path}, they belong to {', '.join(others)}: take that name"
+    raise BadConfig(option="node_name", why=why)
 
 
 async def _renew_lease(records: ClusterRecords, on_fatal: Callable[[EventLogError], None]) -> None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.check import BadBlocks
+from eventlog.batch.check import BadBlocks, Bounds
 from eventlog.batch.entries import decode_entry
 from eventlog.batch.stored import ids_needed, make_values
 from eventlog.consume.groups import CacheValues, CommittedGroup
@@ -52,7 +52,15 @@ class Writer:
     """Takes frames in with `submit`; `run` is the one task that writes them."""
 
     def __init__(
-        self, *, store: Store, storage: StorageThread, core: PrimaryCore, clock: FlakeClock, overlay: Overlay, hooks: WriterHooks
+        self,
+        *,
+        store: Store,
+        storage: StorageThread,
+        core: PrimaryCore,
+        clock: FlakeClock,
+        overlay: Overlay,
+        bounds: Bounds,
+        hooks: WriterHooks,
     ) -> None:
         self.queue = Queue()
         self._store = store
@@ -60,6 +68,7 @@ class Writer:
         self._core = core
         self._clock = clock
         self._overlay = overlay
+        self._bounds = bounds
         self._hooks = hooks
         self._wake = asyncio.Event()
         self.exclusive = asyncio.Lock()  # held while a group is written; who holds it sees no group in flight
@@ -156,7 +165,7 @@ class Writer:
         while frames:
             joined = join_frames(frames, now=now)
             try:
-                return joined, admit(joined.submitted, rules=cache.rules, table=cache.keys)
+                return joined, admit(joined.submitted, rules=cache.rules, table=cache.keys, bounds=self._bounds)
             except BadBlocks as error:
                 frames = _refuse_bad(joined, error)
         return None, None

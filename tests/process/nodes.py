@@ -52,14 +52,17 @@ class NodeProcess:
         """Everything that the node wrote to stderr so far."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
+    def command_line(self) -> list[str]:
+        """Return how the process is started."""
+        addresses = ["--listen", self.address, "--http", self.http, "--ready-file", str(self._ready)]
+        return [str(EVENTLOG), "serve", "--data", str(self.data), *addresses, *self.options]
+
     def spawn(self) -> None:
         """Start the process without waiting for it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._ready.unlink(missing_ok=True)
-        command = [*self._wrapper, str(EVENTLOG), "serve", "--data", str(self.data), "--listen", self.address, "--http", self.http]
-        command += ["--ready-file", str(self._ready), *self.options]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
+            self._process = subprocess.Popen([*self._wrapper, *self.command_line()], stdout=log, stderr=log, env=self._environment)
 
     def start(self) -> None:
         """Start the process and wait until it serves."""

@@ -1,0 +1,159 @@
+"""Starting and stopping: what is refused, what a stop leaves, what a second node on the same directory is told."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import urllib.error
+
+import pytest
+
+import eventlog
+from eventlog.errors import EventLogError
+from tests.process.nodes import EVENTLOG, NodeProcess
+
+
+def refused(*options: str) -> subprocess.CompletedProcess[str]:
+    """Run `serve` with options that it must refuse; return what it said."""
+    return subprocess.run([str(EVENTLOG), "serve", *options], capture_output=True, text=True, timeout=60, check=False)
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--segments", "3"], "BAD_CONFIG"),
+        (["--listen", "nonsense"], "BAD_CONFIG"),
+        (["--listen", "127.0.0.1:99999"], "BAD_CONFIG"),
+        (["--http", "127.0.0.1"], "BAD_CONFIG"),
+        (["--meta", "etcd://127.0.0.1:2379"], "BAD_CONFIG"),
+        (["--disk-reserve", "many"], "BAD_CONFIG"),
+        (["--listen", "0.0.0.0:0"], "INSECURE"),
+        (["--config", "/does/not/exist.toml"], "BAD_CONFIG"),
+    ],
+)
+def test_a_bad_configuration_is_one_line_and_exit_code_2(tmp_path, options, said):
+    done = refused("--data", str(tmp_path / "data"), *options)
+    assert done.returncode == 2
+    assert last_line(done).startswith(f"error: {said}: ")
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_unknown_setting_of_the_file_is_named(tmp_path):
+    config = tmp_path / "node.toml"
+    config.write_text("segmets = 16\n")
+    done = refused("--data", str(tmp_path / "data"), "--config", str(config))
+    assert done.returncode == 2
+    assert "segmets" in last_line(done)
+
+
+def test_a_second_node_on_the_same_directory_is_refused(tmp_path):
+    with NodeProcess(tmp_path) as node:
+        done = refused("--data", str(node.data), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+        assert done.returncode == 2
+        assert "DIRECTORY_IN_USE" in last_line(done)
+        node.command("cache", "create", "still-there")
+
+
+def test_a_port_in_use_is_named(tmp_path):
+    with NodeProcess(tmp_path / "one") as node:
+        done = refused("--data", str(tmp_path / "two"), "--listen", node.address, "--http", "127.0.0.1:0")
+        assert done.returncode == 2
+        assert node.address in last_line(done)
+
+
+@pytest.mark.smoke
+def test_health_and_metrics_are_there_from_the_first_moment(tmp_path):
+    with NodeProcess(tmp_path) as node:
+        assert json.loads(node.page("/health/live")) == {"live": True}
+        assert json.loads(node.page("/health/ready"))["ready"] is True
+        assert node.page("/") == "{}"
+        page = node.page("/metrics")
+        for name in ("used", "limit", "peak"):
+            assert f'eventlog_{name}{{thing="connections"}}' in page
+            assert f'eventlog_{name}{{thing="overlay_bytes"}}' in page
+        with pytest.raises(urllib.error.HTTPError):
+            node.page("/nothing")
+
+
+@pytest.mark.smoke
+def test_sigterm_answers_what_is_in_flight_and_ends_with_0(tmp_path):
+    async def run(node: NodeProcess) -> tuple[int, int, list[str]]:
+        async with eventlog.connect(node.address, idempotent=False) as client:
+            cache = await client.create_cache("c", format="json")
+            writes = [asyncio.create_task(cache.put(f"k{number}", number)) for number in range(500)]
+            await asyncio.sleep(0)
+            stopped = asyncio.create_task(asyncio.to_thread(node.stop))
+            results = await asyncio.gather(*writes, return_exceptions=True)
+            codes = {error.code for error in results if isinstance(error, EventLogError)}
+            return await stopped, sum(not isinstance(result, BaseException) for result in results), sorted(codes)
+
+    with NodeProcess(tmp_path) as node:
+        code, acknowledged, codes = asyncio.run(run(node))
+        assert code == 0
+        assert set(codes) <= {"STOPPING", "CONNECTION_LOST", "OUTCOME_UNKNOWN"}
+        node.start()
+        assert "state_replayed values=0 events=0" in node.log_text().rsplit("listening", 2)[-2], "a clean stop leaves nothing to replay"
+        found = json.loads(node.command("size", "c", "--json").stdout)["size"]
+        assert found >= acknowledged
+
+
+def test_a_data_directory_of_another_cluster_is_refused(tmp_path):
+    with NodeProcess(tmp_path / "one"):
+        pass
+    with NodeProcess(tmp_path / "two") as node:
+        node.stop()
+        shutil.rmtree(tmp_path / "two" / "data.meta")
+        shutil.copytree(tmp_path / "one" / "data.meta", tmp_path / "two" / "data.meta")
+        done = refused("--data", str(node.data), "--listen", node.address, "--http", node.http)
+        assert done.returncode == 1
+        assert "WRONG_CLUSTER" in last_line(done)
+
+
+def test_a_lost_metadata_file_is_named_and_not_replaced(tmp_path):
+    with NodeProcess(tmp_path) as node:
+        node.stop()
+        shutil.rmtree(tmp_path / "data.meta")
+        done = refused("--data", str(node.data), "--listen", node.address, "--http", node.http)
+        assert done.returncode == 1
+        assert "METADATA_LOST" in last_line(done)
+        assert not (tmp_path / "data.meta" / "meta.db").exists()
+
+
+def test_an_older_copy_of_the_metadata_is_named(tmp_path):
+    with NodeProcess(tmp_path) as node:
+        node.stop()
+        shutil.copytree(tmp_path / "data.meta", tmp_path / "older")
+        node.start()
+        node.command("cache", "create", "later")
+        node.stop()
+        shutil.rmtree(tmp_path / "data.meta")
+        (tmp_path / "older").rename(tmp_path / "data.meta")
+        done = refused("--data", str(node.data), "--listen", node.address, "--http", node.http)
+        assert done.returncode == 1
+        assert "METADATA_LOST" in last_line(done)
+
+
+def test_an_empty_directory_beside_metadata_that_remembers_events_is_not_taken_for_the_node(tmp_path):
+    with NodeProcess(tmp_path) as node:
+        node.command("cache", "create", "c")
+        node.command("put", "c", "k", "1")
+        node.kill()
+        shutil.rmtree(node.data)
+        done = refused("--data", str(node.data), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+        assert done.returncode == 1
+        assert "LOST_DISK" in last_line(done)
+
+
+def test_another_name_on_a_cluster_that_a_node_owns_is_refused(tmp_path):
+    with NodeProcess(tmp_path) as node:
+        meta = f"sqlite:{tmp_path / 'data.meta' / 'meta.db'}"
+        words = ("--data", str(tmp_path / "other"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--meta", meta, "--node-name", "other")
+        done = refused(*words)
+        assert done.returncode == 2
+        assert "127.0.0.1-0" in last_line(done)
+        node.command("cache", "create", "c")

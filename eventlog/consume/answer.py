@@ -24,17 +24,13 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoredValues:
-    """Stored values of one cache, one row each; those of a segment in order of their ids."""
+    """Stored values of one cache, one row each, `sizes` in bytes; those of a segment in order of their ids."""
 
     segments: Ints
     bases: Ints
     counts: Ints
+    sizes: Ints
     data: Sequence[bytes]
-
-    @property
-    def sizes(self) -> Ints:
-        """Return the bytes of each value."""
-        return np.fromiter(map(len, self.data), np.int64, len(self.data))
 
 
 def values_of(groups: Iterable[CacheValues]) -> StoredValues:
@@ -49,8 +45,17 @@ def values_of(groups: Iterable[CacheValues]) -> StoredValues:
         counts += group.counts
         data += group.data
     return StoredValues(
-        segments=np.array(segments, np.int64), bases=np.array(bases, np.int64), counts=np.array(counts, np.int64), data=data
+        segments=np.array(segments, np.int64),
+        bases=np.array(bases, np.int64),
+        counts=np.array(counts, np.int64),
+        sizes=sizes_of(data),
+        data=data,
     )
+
+
+def sizes_of(data: Sequence[bytes]) -> Ints:
+    """Return the bytes of each value."""
+    return np.fromiter(map(len, data), np.int64, len(data))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +98,13 @@ def build_answer(values: StoredValues, *, cursor: Cursor, top: int, limits: Limi
     rows = np.flatnonzero(wanted)
     if not len(rows):
         return empty_answer(top)
-    sizes = values.sizes
-    cut = choose_cut(_spans(values, rows, lows=lows, highs=highs, sizes=sizes), top=top, limits=limits)
+    cut = choose_cut(_spans(values, rows, lows=lows, highs=highs), top=top, limits=limits)
     if cut < top:
         _, highs = indexes_within(values.bases, values.counts, after=after, until=cut)
         rows = rows[highs[rows] > lows[rows]]
     rows = rows[np.argsort(values.segments[rows], kind="stable")]
     whole = (lows[rows] == 0) & (highs[rows] == values.counts[rows])
-    verbatim = whole & ((sizes[rows] >= STORED_VALUE_VERBATIM_BYTES_MIN) | (len(rows) == 1))
+    verbatim = whole & ((values.sizes[rows] >= STORED_VALUE_VERBATIM_BYTES_MIN) | (len(rows) == 1))
     parts, body = _lay_out(values, rows, verbatim, after=after, cut=cut)
     return Answer(
         upto=cut,
@@ -114,9 +118,9 @@ def build_answer(values: StoredValues, *, cursor: Cursor, top: int, limits: Limi
     )
 
 
-def _spans(values: StoredValues, rows: Ints, *, lows: Ints, highs: Ints, sizes: Ints) -> Spans:
+def _spans(values: StoredValues, rows: Ints, *, lows: Ints, highs: Ints) -> Spans:
     counts = (highs - lows)[rows]
-    return Spans(firsts=(values.bases + lows * ID_STEP)[rows], counts=counts, nbytes=sizes[rows] * counts // values.counts[rows])
+    return Spans(firsts=(values.bases + lows * ID_STEP)[rows], counts=counts, nbytes=values.sizes[rows] * counts // values.counts[rows])
 
 
 def _lay_out(

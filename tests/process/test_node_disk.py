@@ -1,0 +1,104 @@
+"""A disk that is full, and a sync that fails: writes are refused or the node stops; nothing acknowledged is lost."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from eventlog.errors import DiskFull, EventLogError
+from tests.process.nodes import NodeProcess
+
+MIB = 1 << 20
+WAIT_S = 20
+
+
+def mounted(path: Path, size: str) -> Path:
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)], check=True)
+    return path
+
+
+async def until_writable(cache, *, wanted: bool) -> None:
+    """Put until a put is accepted (or refused with DISK_FULL), within a bound."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        try:
+            await cache.put("probe", 1)
+            if wanted:
+                return
+        except DiskFull:
+            if not wanted:
+                return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"writes are {'still refused' if wanted else 'still taken'} after {WAIT_S} s")
+
+
+@pytest.mark.needs_root("a file system of its own has to be mounted to be filled")
+def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(tmp_path):
+    async def run(node: NodeProcess, ballast: Path) -> None:
+        async with eventlog.connect(node.address, idempotent=False) as client:
+            cache = await client.create_cache("c", format="json", retain_events=50)
+            await cache.put_many([(f"key-{number}", number) for number in range(500)])
+            with ballast.open("wb") as file:
+                left = shutil.disk_usage(ballast.parent).free - 20 * MIB
+                file.write(bytes(left))
+            await until_writable(cache, wanted=False)
+            assert (await cache.get("key-7")).value == 7
+            assert len([event async for event in cache.events(from_id=0)]) >= 500
+            removed = await asyncio.to_thread(node.command, "admin", "retention", "run", "c", "--json")
+            assert json.loads(removed.stdout.splitlines()[-1])["removed"] > 0
+            with pytest.raises(DiskFull) as caught:
+                await cache.put("key-7", 8)
+            assert caught.value.outcome == "none"
+            assert caught.value.reserve_bytes == 32 * MIB
+            ballast.unlink()
+            await until_writable(cache, wanted=True)
+            assert (await cache.get("key-7")).value == 7
+
+    disk = mounted(tmp_path / "disk", "200m")
+    try:
+        with NodeProcess(disk / "node", "--disk-reserve", "32MiB") as node:
+            asyncio.run(run(node, disk / "ballast"))
+            node.kill()
+            node.start()
+            assert json.loads(node.command("get", "c", "key-7", "--json").stdout)["value"] == 7
+            assert node.stop() == 0
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_failed_sync_stops_the_node_and_nothing_is_acknowledged_after_it(tmp_path):
+    assert shutil.which("strace"), "strace is needed to make a sync fail: install the package strace"
+
+    async def write(address: str) -> tuple[list[str], list[EventLogError]]:
+        acknowledged: list[str] = []
+        errors: list[EventLogError] = []
+        async with eventlog.connect(address, idempotent=False) as client:
+            cache = await client.create_cache("c", format="json")
+            for number in range(5_000):
+                try:
+                    await cache.put(f"key-{number}", number)
+                    acknowledged.append(f"key-{number}")
+                    assert not errors, "acknowledged after a failed sync"
+                except EventLogError as error:
+                    errors.append(error)
+                    if len(errors) == 3:
+                        break
+        return acknowledged, errors
+
+    wrapper = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync:error=EIO:when=300+")
+    with NodeProcess(tmp_path, wrapper=wrapper) as node:
+        acknowledged, errors = asyncio.run(asyncio.wait_for(write(node.address), 60))
+        assert acknowledged
+        assert errors[0].outcome == "unknown"
+        assert node.wait() != 0
+        assert "error: STORE_FENCED" in node.log_text()
+    with NodeProcess(tmp_path) as node:
+        keys = {json.loads(line)["key"] for line in node.command("keys", "c", "--json").stdout.splitlines()}
+        assert set(acknowledged) <= keys
+        assert len(keys) <= len(acknowledged) + 3

@@ -95,6 +95,15 @@ def young(path: str, groups: str) -> None:
     del world
 
 
+def rolled(path: str, groups: str) -> None:
+    """The log lies in two journal files: flushing the state began the second."""
+    world = write(path, ROOMY, int(groups) // 2)
+    world.store.flush_state()
+    for number in range(int(groups) // 2, int(groups)):
+        tell(world.group(*group_parts(number)))
+    die()
+
+
 def torn(path: str, groups: str) -> None:
     """As `young`, and killed in the middle of one more group that was never synced."""
     world = write(path, ROOMY, int(groups))
@@ -162,6 +171,5 @@ def faults(store: Store, *, keyed: tuple[int, ...] = (1,)) -> list[str]:
 
 
 if __name__ == "__main__":
-    {"write": lambda path: write(path, SMALL), "stop": stop, "kill": kill, "young": young, "torn": torn, "trim": trim}[sys.argv[1]](
-        *sys.argv[2:]
-    )
+    stories = {"stop": stop, "kill": kill, "young": young, "rolled": rolled, "torn": torn, "trim": trim}
+    stories.get(sys.argv[1], lambda path: write(path, SMALL))(*sys.argv[2:])

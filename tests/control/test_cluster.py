@@ -1,0 +1,356 @@
+"""Whole stories of starting, leasing and stopping, over the store in memory."""
+
+import asyncio
+from functools import partial
+
+import msgspec
+import pytest
+
+from eventlog.control.appointment import next_appointments
+from eventlog.control.records import Remembered, Replica, decode, encode, segment_key
+from eventlog.errors import InvalidArgument, LostDisk, MemberReplaced, MetadataConflict, MetadataLost, MetadataUnavailable, WrongCluster
+from eventlog.ids import ID_STEP, last_of_run, make_id, time_of
+from eventlog.limits import LEASE_MS
+from eventlog.testing.metastore_contract import UnsureStore
+from tests.control.worlds import NOW, World, never
+
+
+def tell(story):
+    asyncio.run(story(World()))
+
+
+async def stored_ceiling(records) -> int:
+    return (await records.view()).nodes[records.member.number].record.ceiling
+
+
+# ---------------------------------------------------------------- identity
+
+
+def test_a_new_cluster_gets_its_identity_once():
+    async def story(world):
+        first, second = world.records("a"), world.records("b")
+        identity = await first.open_or_create(segments=16, now_ms=NOW, remembered=None)
+        assert (identity.segments, identity.created_ms) == (16, NOW)
+        assert await second.open_or_create(segments=256, now_ms=NOW + 5, remembered=None) == identity
+
+    tell(story)
+
+
+def test_of_many_that_begin_a_cluster_at_once_all_find_one():
+    async def story(world):
+        begun = [world.records(f"i{number}").open_or_create(segments=16, now_ms=NOW, remembered=None) for number in range(8)]
+        assert len(set(await asyncio.gather(*begun))) == 1
+
+    tell(story)
+
+
+@pytest.mark.parametrize("segments", [0, 3, 8192, -4])
+def test_segments_are_a_power_of_two(segments):
+    async def story(world):
+        with pytest.raises(InvalidArgument):
+            await world.records("a").open_or_create(segments=segments, now_ms=NOW, remembered=None)
+
+    tell(story)
+
+
+def test_what_is_remembered_is_recognised_by_the_next_process():
+    async def story(world):
+        records = await world.started()
+        remembered = records.remember()
+        assert (remembered.cluster, remembered.incarnation, remembered.node) == (records.identity.cluster, "a", 1)
+        assert decode(encode(remembered), Remembered, where="") == remembered
+        again = await world.joined(remembered=remembered)
+        assert again.remember().revision > remembered.revision
+
+    tell(story)
+
+
+def test_an_empty_an_older_and_another_store_are_named_and_left_alone():
+    async def story(world):
+        remembered = (await world.started()).remember()
+        for other, error in ((World(), MetadataLost), (World(), WrongCluster)):
+            if error is WrongCluster:
+                other.starts = 99
+                await other.started("z")
+            before = await other.store.list("")
+            with pytest.raises(error):
+                await other.records("a").open_or_create(segments=4, now_ms=NOW, remembered=remembered)
+            assert await other.store.list("") == before
+        later = Remembered(cluster=remembered.cluster, incarnation="a", node=1, revision=remembered.revision + 1)
+        with pytest.raises(MetadataLost, match="older copy"):
+            await world.records("a").open_or_create(segments=4, now_ms=NOW, remembered=later)
+
+    tell(story)
+
+
+# ---------------------------------------------------------------- joining and starting
+
+
+def test_nodes_that_join_at_once_get_different_numbers():
+    async def story(world):
+        await world.records("x").open_or_create(segments=4, now_ms=NOW, remembered=None)
+        joined = await asyncio.gather(*(world.joined(f"i{number}") for number in range(6)))
+        assert sorted(records.member.number for records in joined) == [1, 2, 3, 4, 5, 6]
+
+    tell(story)
+
+
+def test_a_started_node_leads_everything_and_issues_above_its_floors_within_its_lease():
+    async def story(world):
+        records = await world.joined(segments=256)
+        led = await records.appoint()
+        assert [record.segment for record in led] == list(range(256))
+        assert {record.epoch for record in led} == {1}
+        with pytest.raises(MetadataUnavailable):
+            records.member.clock.next(1)
+        await records.renew_lease(on_lost=never)
+        base = records.member.clock.next(1)
+        assert time_of(base) == NOW
+        assert await stored_ceiling(records) == make_id(NOW + LEASE_MS, 0, 0) > base
+        topology = (await records.view()).topology(256)
+        assert (topology.epoch, set(topology.primaries), topology.addresses) == (256, {1}, {1: "h:7400"})
+
+    tell(story)
+
+
+def test_a_killed_node_comes_back_above_everything_its_lease_allowed():
+    async def story(world):
+        killed = await world.started()
+        ceiling = await stored_ceiling(killed)
+        world.clock.set_wall(NOW - 3_600_000)
+        again = await world.joined()
+        led = await again.appoint()
+        assert {(record.epoch, record.floor) for record in led} == {(2, ceiling)}
+        await again.renew_lease(on_lost=never)
+        assert again.member.number == 1
+        assert again.member.clock.next(1) > ceiling
+        lost = []  # the old process, should it still live, hears that its term is over
+        await killed.renew_lease(on_lost=lost.extend)
+        assert lost == [0, 1, 2, 3]
+
+    tell(story)
+
+
+def test_a_clean_stop_gives_the_lease_back_and_the_next_start_loses_no_time():
+    async def story(world):
+        records = await world.started()
+        last = last_of_run(records.member.clock.next(10), 10)
+        await records.release()
+        assert await stored_ceiling(records) == last + 1
+        with pytest.raises(MetadataUnavailable):
+            records.member.clock.next(1)
+        again = await world.started()
+        base = again.member.clock.next(1)
+        assert base > last
+        assert time_of(base) == NOW
+
+    tell(story)
+
+
+def test_a_clean_stop_covers_what_was_promised():
+    async def story(world):
+        records = await world.started()
+        promised = records.member.clock.close_up(make_id(NOW + 1_000, 5, 9))
+        await records.release()
+        again = await world.started()
+        assert again.member.clock.next(1) > promised
+
+    tell(story)
+
+
+def test_an_emptied_data_directory_does_not_lead_what_it_lost():
+    async def story(world):
+        await world.started("a", name="n")
+        empty = await world.joined("b", name="n")
+        assert empty.member.number == 1
+        with pytest.raises(LostDisk):
+            await empty.appoint()
+        back = await world.joined("a", name="n")  # the old directory put back
+        assert len(await back.appoint()) == 4
+
+    tell(story)
+
+
+def test_a_second_node_joins_without_taking_anything():
+    async def story(world):
+        await world.started("a")
+        second = await world.joined("b")
+        assert (second.member.number, await second.appoint()) == (2, [])
+        await second.renew_lease(on_lost=never)
+        assert second.member.clock.next(1) & 1023 == 2
+
+    tell(story)
+
+
+# ---------------------------------------------------------------- the lease
+
+
+def test_the_ceiling_follows_the_clock_and_never_falls():
+    async def story(world):
+        records = await world.started()
+        ceilings = [await stored_ceiling(records)]
+        for step in (1_000, -10_000, 1_000, 1_000, 60_000):
+            world.clock.set_wall(world.clock.wall_ms() + step)
+            await records.renew_lease(on_lost=never)
+            ceilings.append(await stored_ceiling(records))
+            assert records.member.clock.ceiling == ceilings[-1]
+        assert ceilings == sorted(ceilings)
+        assert ceilings[-1] == make_id(world.clock.wall_ms() + LEASE_MS, 0, 0)
+
+    tell(story)
+
+
+def test_without_metadata_ids_last_as_long_as_the_lease():
+    async def story(world):
+        records = await world.started()
+        await world.store.close()
+        world.clock.advance(LEASE_MS - 1)
+        records.member.clock.next(1)
+        with pytest.raises(MetadataUnavailable):
+            await records.renew_lease(on_lost=never)
+        records.member.clock.next(1)
+        world.clock.advance(1)
+        with pytest.raises(MetadataUnavailable):
+            records.member.clock.next(1)
+
+    tell(story)
+
+
+def test_a_primary_that_was_replaced_hears_it_before_its_ceiling_rises():
+    async def story(world):
+        records = await world.started("a")
+        clock = records.member.clock
+        before = clock.ceiling
+        await take_over(world, records, [1, 3])
+        world.clock.advance(1_000)
+        heard = []
+
+        def on_lost(lost):
+            assert clock.ceiling == before, "nothing may be stamped above the floor before the segments are let go"
+            heard.extend(lost)
+
+        await records.renew_lease(on_lost=on_lost)
+        assert heard == [1, 3]
+        assert clock.ceiling > before
+        await records.renew_lease(on_lost=never)
+        segments = (await records.view()).segments
+        assert {number: found.record.floor for number, found in segments.items()} == {0: 0, 1: before, 2: 0, 3: before}
+
+    tell(story)
+
+
+async def take_over(world, records, segments):
+    """Another node grows into the in-sync set of some segments and becomes their primary, as a controller would have it."""
+    other = await world.joined("b")
+    view = await other.view()
+    own = view.nodes[other.member.number].record
+    for number in segments:
+        found = view.segments[number]
+        in_sync = (*found.record.in_sync, Replica(node=own.number, incarnation="b"))
+        grown = msgspec.structs.replace(found.record, owners=(1, own.number), in_sync=in_sync)
+        await world.store.commit({segment_key(number): found.revision}, puts={segment_key(number): encode(grown)})
+    view = await other.view()
+    while plan := next_appointments(view, own, segments=segments, nonce="taken"):
+        view = view.after(plan, await world.store.commit(plan.expect, puts=plan.puts))
+
+
+def test_an_unanswered_renewal_that_went_through_is_no_loss():
+    async def story(world):
+        unsure = UnsureStore(world.store, [])
+        records = await world.joined(store=unsure)
+        await records.appoint()
+        await records.renew_lease(on_lost=never)
+        for faults in (["after"], ["before"], ["after", "before", "after"]):
+            unsure.faults = list(faults)
+            world.clock.advance(1_000)
+            await records.renew_lease(on_lost=never)
+            assert await stored_ceiling(records) == records.member.clock.ceiling == make_id(world.clock.wall_ms() + LEASE_MS, 0, 0)
+        await records.release()
+
+    tell(story)
+
+
+def test_a_renewal_of_unknown_outcome_is_found_out_by_the_next():
+    async def story(world):
+        unsure = UnsureStore(world.store, [])
+        records = await world.joined(store=unsure)
+        await records.appoint()
+        await records.renew_lease(on_lost=never)
+        before = records.member.clock.ceiling
+        world.clock.advance(1_000)
+        unsure.faults = ["after"] + ["before"] * 19  # all attempts of one commit
+        with pytest.raises(MetadataUnavailable):
+            await records.renew_lease(on_lost=never)
+        assert records.member.clock.ceiling == before < await stored_ceiling(records)
+        await records.renew_lease(on_lost=never)
+        assert records.member.clock.ceiling == await stored_ceiling(records) > before
+
+    tell(story)
+
+
+def test_a_node_whose_record_went_to_another_directory_stops():
+    async def story(world):
+        first = await world.started("a", name="n")
+        await world.joined("b", name="n")
+        with pytest.raises(MemberReplaced):
+            await first.renew_lease(on_lost=never)
+        with pytest.raises(MemberReplaced):
+            await first.release()
+        with pytest.raises(MemberReplaced):
+            await first.appoint()
+
+    tell(story)
+
+
+def test_a_restart_during_a_burst_waits_for_nothing():
+    async def story(world):
+        records = await world.started()
+        clock = records.member.clock
+        for _ in range(14):
+            clock.next(4096 * 4_000)
+            await records.renew_lease(on_lost=never)
+        last = clock.last
+        assert time_of(last) > NOW + 54_000
+        again = await world.started()
+        assert again.member.clock.next(1) > last + ID_STEP
+
+    tell(story)
+
+
+# ---------------------------------------------------------------- conflicts
+
+
+class Contended:
+    """A store in which somebody else always comes first, `times` times."""
+
+    def __init__(self, store, times):
+        self._store = store
+        self.times = times
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def commit(self, expect, **what):
+        if self.times:
+            self.times -= 1
+            raise MetadataConflict(key=next(iter(expect)))
+        return await self._store.commit(expect, **what)
+
+
+def test_conflicts_are_planned_again_a_bounded_number_of_times():
+    async def story(world):
+        contended = Contended(world.store, 5)
+        records = await world.joined(store=contended)
+        names = iter("abcd")
+        renew = partial(records.renew_lease, on_lost=never)
+        for act in (records.appoint, renew, lambda: records.create_cache(next(names), {}, from_id=1)):
+            contended.times = 5
+            await act()
+            contended.times = 1_000
+            with pytest.raises(MetadataConflict):
+                await act()
+            assert contended.times > 900
+        contended.times = 0
+        assert [record.name for record in await records.caches()] == ["a"]
+
+    tell(story)

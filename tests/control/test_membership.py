@@ -1,0 +1,98 @@
+"""Node numbers: who holds which, and who gets which."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.control.membership import free_number, plan_join, tombstone
+from eventlog.control.records import NodeRecord, Versioned, decode
+from eventlog.errors import BadConfig, NodeNumbersExhausted
+from tests.control.worlds import node
+
+
+def versioned(*records):
+    return {record.number: Versioned(record, 10 + record.number) for record in records}
+
+
+def join(nodes, *, name="new", address="h:1", incarnation="fresh"):
+    record, plan = plan_join(nodes, name=name, address=address, incarnation=incarnation)
+    assert {key: decode(value, NodeRecord, where=key) for key, value in plan.puts.items()} == {f"node/{record.number}": record}
+    return record, plan
+
+
+def test_the_first_node_gets_number_1():
+    record, plan = join({})
+    assert record == NodeRecord(number=1, name="new", address="h:1", incarnation="fresh", ceiling=0)
+    assert plan.expect == {"node/1": 0}
+
+
+def test_the_smallest_number_never_used_is_taken():
+    record, plan = join(versioned(node(1), node(2), node(4)))
+    assert record.number == 3
+    assert plan.expect == {"node/3": 0}
+
+
+def test_a_data_directory_keeps_its_number_under_another_name_and_address():
+    record, plan = join(versioned(node(1), node(2, incarnation="mine", ceiling=77)), incarnation="mine")
+    assert (record.number, record.name, record.address, record.ceiling) == (2, "new", "h:1", 77)
+    assert plan.expect == {"node/2": 12}
+
+
+def test_an_empty_directory_under_the_same_name_is_the_same_member_as_a_new_incarnation():
+    record, _ = join(versioned(node(1), node(2, name="new", ceiling=77)))
+    assert (record.number, record.incarnation, record.ceiling) == (2, "fresh", 77)
+
+
+def test_a_member_cannot_take_another_members_name():
+    with pytest.raises(BadConfig, match="node 1"):
+        join(versioned(node(1, name="new"), node(2, incarnation="mine")), incarnation="mine")
+
+
+def test_a_member_is_found_by_its_directory_before_its_name():
+    record, _ = join(versioned(node(1, name="other"), node(2, incarnation="mine", name="new")), incarnation="mine")
+    assert record.number == 2
+
+
+def test_a_removed_members_directory_and_name_are_strangers():
+    record, _ = join(versioned(node(1, name="new", incarnation="fresh", removed_id=5), node(2)))
+    assert record.number == 3
+
+
+def full(*, removed):
+    return versioned(*(node(number, ceiling=number * 1_000, removed_id=removed.get(number, 0)) for number in range(1, 1024)))
+
+
+def test_when_all_were_used_the_longest_removed_number_is_taken_with_its_ceiling():
+    record, plan = join(full(removed={9: 300, 700: 100, 3: 200}))
+    assert (record.number, record.ceiling, record.removed_id) == (700, 700_000, 0)
+    assert plan.expect == {"node/700": 710}
+
+
+def test_the_1024th_member_is_refused_by_number():
+    with pytest.raises(NodeNumbersExhausted) as caught:
+        join(full(removed={}))
+    assert caught.value.limit == 1023
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\nb"])
+def test_a_name_that_cannot_be_printed_is_refused(name):
+    with pytest.raises(BadConfig):
+        join({}, name=name)
+
+
+def test_a_tombstone_keeps_its_ceiling():
+    assert tombstone(node(4, ceiling=9), removed_id=5) == node(4, ceiling=9, removed_id=5)
+
+
+@given(st.sets(st.integers(1, 1023)), st.dictionaries(st.integers(1, 1023), st.integers(1, 50)))
+def test_a_members_number_is_never_given_out(members, removed):
+    nodes = versioned(*(node(number, removed_id=removed.get(number, 0)) for number in members | set(removed)))
+    try:
+        number = free_number(nodes)
+    except NodeNumbersExhausted:
+        assert len(members - set(removed)) == 1023
+        return
+    assert number not in members - set(removed)
+    if number in nodes:
+        assert len(nodes) == 1023
+        assert removed[number] == min(removed.values())

@@ -1,0 +1,111 @@
+"""Records: JSON there and back, and strictness."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.control.records import (
+    CacheNext,
+    CacheOptions,
+    CacheRecord,
+    Identity,
+    NodeRecord,
+    Record,
+    Remembered,
+    Replica,
+    SegmentRecord,
+    decode,
+    encode,
+)
+from eventlog.errors import CorruptData
+from eventlog.ids import ID_MAX
+from tests.control.worlds import node, segment
+
+EXAMPLES = [
+    Identity(cluster="c", segments=256, created_ms=1),
+    node(1023, ceiling=ID_MAX),
+    segment(4095, owners=(3, 1, 2), epoch=9, floor=ID_MAX),
+    CacheOptions(),
+    CacheRecord(id=(1 << 32) - 1, name="orders", options=CacheOptions(format="avro", schema='{"type": "long"}'), from_id=7),
+    CacheNext(id=1),
+    Remembered(cluster="c", incarnation="i", node=0, revision=0),
+]
+
+
+@pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
+def test_a_record_is_read_back(record):
+    assert decode(encode(record), type(record), where="k") == record
+
+
+def test_every_kind_of_record_is_tried_here():
+    assert {type(example) for example in EXAMPLES} == set(Record.__subclasses__()) - {Replica}
+
+
+def test_fields_with_their_default_are_written():
+    assert set(json.loads(encode(CacheOptions()))) == set(CacheOptions.__struct_fields__)
+
+
+@pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: type(record).__name__)
+@pytest.mark.parametrize("change", ["unknown", "missing", "type"])
+def test_a_field_too_many_too_few_or_of_another_type_is_corrupt(record, change):
+    fields = json.loads(encode(record))
+    if change == "unknown":
+        fields["more"] = 1
+    elif change == "missing" and type(record) is not CacheOptions:
+        del fields[next(iter(fields))]
+    else:
+        fields[next(iter(fields))] = [None]
+    with pytest.raises(CorruptData, match="metadata somewhere"):
+        decode(json.dumps(fields).encode(), type(record), where="somewhere")
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        (NodeRecord, "number", 0),
+        (NodeRecord, "number", 1024),
+        (NodeRecord, "ceiling", -1),
+        (NodeRecord, "ceiling", 1 << 63),
+        (SegmentRecord, "segment", 4096),
+        (SegmentRecord, "epoch", 0),
+        (SegmentRecord, "owners", []),
+        (SegmentRecord, "in_sync", []),
+        (CacheRecord, "id", 0),
+        (CacheRecord, "id", 1 << 32),
+        (CacheOptions, "retain_bytes", -1),
+        (CacheOptions, "format", "xml"),
+    ],
+)
+def test_numbers_outside_their_range_are_corrupt(kind, field, value):
+    fields = json.loads(encode(next(example for example in EXAMPLES if type(example) is kind)))
+    fields[field] = value
+    with pytest.raises(CorruptData):
+        decode(json.dumps(fields).encode(), kind, where="k")
+
+
+@given(st.sampled_from(EXAMPLES), st.data())
+def test_damaged_bytes_are_corrupt_or_another_record_and_nothing_else(record, data):
+    whole = bytearray(encode(record))
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(whole)))
+    for damaged in (bytes(whole), bytes(whole[:cut])):
+        try:
+            found = decode(damaged, type(record), where="k")
+        except CorruptData:
+            continue
+        assert type(found) is type(record)
+
+
+def test_records_are_not_changed_in_place():
+    record = node(1)
+    with pytest.raises(AttributeError):
+        record.ceiling = 5
+    assert msgspec.structs.replace(record, ceiling=5).ceiling == 5
+
+
+def test_the_first_owner_is_primary():
+    assert segment(1, owners=(3, 1)).primary == 3

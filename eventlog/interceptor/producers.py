@@ -162,6 +162,9 @@ class ProducerTable:
         newest = int(last_ids.max(initial=0))
         while True:
             oldest, silent = next(iter(self._producers.items()))
+            if not silent.last_ids.any():  # new with this very group, and about to be recorded, or refused and never heard of again
+                self._producers.move_to_end(oldest)
+                continue
             if len(self._producers) <= PRODUCERS_PER_SEGMENT_MAX and int(silent.last_ids.max()) + _IDLE_IDS >= newest:
                 return
             self._forgotten += [(segment, oldest) for segment in np.flatnonzero(silent.last >= 0).tolist()]

@@ -171,3 +171,17 @@ def test_the_longest_silent_are_forgotten(monkeypatch):
         table.record(producer, frame, last_ids=np.array([producer << 40]))
     assert len(table) == 2
     assert (1, None) in {(producer, data) for _, producer, data in table.take_dirty()}
+
+
+def test_producers_that_begin_in_the_same_group_are_all_remembered():
+    table = ProducerTable(4)
+    share, bounds = share_of([([b"a"], 0), ([b"b"], 0)])
+    share.submitted.producers[bounds[1] :] = PRODUCER + 1
+    table.sort_out(share, bounds)
+    last_id = 1 << 60
+    for number in (PRODUCER + 1, PRODUCER):
+        frame = FrameResult(
+            segments=np.array([1]), sequences=np.array([0]), starts=np.array([0, 1]), ids=np.array([last_id]), kinds=np.zeros(1, np.uint8)
+        )
+        table.record(number, frame, last_ids=np.array([last_id]))
+    assert len(table) == 2

@@ -89,7 +89,10 @@ def _print_status(found: "Status") -> None:
         ("health", found.health),
         ("nodes", f"{found.nodes_live} live of {found.nodes}"),
         ("segments", f"{found.segments}, {found.without_primary} without primary, {found.under_replicated} under-replicated"),
-        ("low watermark", f"{found.low_watermark}, {found.low_watermark_age_ms} ms old" + (f", held by {found.held_by}" if found.held_by else "")),
+        (
+            "low watermark",
+            f"{found.low_watermark}, {found.low_watermark_age_ms} ms old" + (f", held by {found.held_by}" if found.held_by else ""),
+        ),
         ("controller", found.controller),
         ("metastore", found.metastore),
         ("rebalance", found.rebalance),
@@ -146,14 +149,23 @@ def segments(cache_name: str, *, under_replicated: bool, without_primary: bool) 
                     "owners": list(segment.owners),
                     "in_sync": list(segment.in_sync),
                     "epoch": segment.epoch,
-                    **id_fields(first_id=segment.first_id, last_id=segment.last_id, high_watermark=segment.high_watermark),
+                    **id_fields(first_id=segment.first_id or None, last_id=segment.last_id or None, high_watermark=segment.high_watermark),
                     "events": segment.events,
                     "bytes": segment.bytes,
                 }
             )
         return
     rows = [
-        (segment.segment, segment.primary or None, ",".join(segment.in_sync), segment.epoch, segment.first_id, segment.last_id, segment.events, segment.bytes)
+        (
+            segment.segment,
+            segment.primary or None,
+            ",".join(segment.in_sync),
+            segment.epoch,
+            segment.first_id or None,
+            segment.last_id or None,
+            segment.events,
+            segment.bytes,
+        )
         for segment in found
     ]
     print_text(table(("segment", "primary", "in sync", "epoch", "first id", "last id", "events", "bytes"), rows))
@@ -175,7 +187,7 @@ def retention_show(cache_name: str) -> None:
     """Say how long events of CACHE are kept, and which are."""
     with open_client() as client:
         cache = client.cache(cache_name)
-        info, ends = cache.info, cache.log_ends()
+        info, ends = cache.info(), cache.log_ends()
     if settings().is_json:
         kept = {**id_fields(first_id=ends.first_id, last_id=ends.last_id), "kept": ends.events}
         names = ("cache", "retain_time", "retain_time_ms", "retain_bytes", "retain_events")
@@ -220,13 +232,12 @@ def retention_run(cache_name: str, *, dry_run: bool) -> None:
         found = client.run_retention(cache_name, dry_run=dry_run)
     if settings().is_json:
         for row in found.rows:
-            print_row({"cache": row.cache, "segment": row.segment, "removed": row.removed, **id_fields(first_id=row.first_id)})
+            print_row({"cache": row.cache, "segment": row.segment, "removed": row.removed, **id_fields(first_id=row.first_id or None)})
         print_row({"cache": cache_name, "removed": found.removed})
         return
-    rows = [(row.segment, row.removed, row.first_id) for row in found.rows if row.removed]
-    if rows:
-        print_text(table(("segment", "removed", "first id"), rows))
-    print_text(f"{'would remove' if dry_run else 'removed'} {found.removed:,} events of {cache_name}")
+    segments_touched = sum(row.removed > 0 for row in found.rows)
+    where = f" in {segments_touched} segments, up to id {found.cut_id}" if found.removed else ""
+    print_text(f"{'would remove' if dry_run else 'removed'} {found.removed:,} events of {cache_name}{where}")
 
 
 # ------------------------------------------------------------------ check

@@ -55,7 +55,7 @@ def create(name: str, *, if_not_exists: bool, **options: Any) -> None:
     """Create the cache NAME."""
     with open_client() as client:
         cache = client.create_cache(name, if_exists="use" if if_not_exists else "error", **_given(options))
-        _tell(cache.info)
+        _tell(cache.info())
 
 
 @command.command("list")
@@ -63,7 +63,7 @@ def create(name: str, *, if_not_exists: bool, **options: Any) -> None:
 def list_caches() -> None:
     """List all caches."""
     with open_client() as client:
-        caches = client.caches()
+        caches = client.list_caches()
     if settings().is_json:
         for info in caches:
             print_row(as_row(info))

@@ -95,4 +95,5 @@ def _real_connect() -> Callable[..., Any]:
     # not at the top: the client brings numpy, which `--help` of a command must not wait for
     from eventlog import blocking  # noqa: PLC0415
 
-    return blocking.connect
+    connect: Callable[..., Any] = blocking.connect
+    return connect

@@ -34,10 +34,10 @@ EXIT_NONE = 1
 def put(cache_name: str, key: str, value: str, **options: Any) -> None:
     """Write VALUE, or stdin for -, under KEY: JSON, or anything where CACHE holds bytes."""
     headers = _headers(options.pop("headers"))
-    data = click.get_binary_stream("stdin").read() if value == "-" else value.encode(errors="surrogateescape")
+    data = sys.stdin.buffer.read() if value == "-" else value.encode(errors="surrogateescape")
     with open_client() as client:
         cache = client.cache(cache_name)
-        content = _json(key, data) if cache.info.format == "json" else data
+        content = _json(key, data) if cache.info().format == "json" else data
         _tell(cache.put(_key(cache, key), content, headers=headers, **options))
 
 
@@ -66,7 +66,7 @@ def get(cache_name: str, key: str, consistency: str) -> None:
         if entry is None:
             note(f"{key}: no entry")
             click.get_current_context().exit(EXIT_NONE)
-        is_json = cache.info.format == "json"
+        is_json = cache.info().format == "json"
         if settings().is_json:
             print_row({"key": key, "value": json_of(entry.value_bytes, json_values=is_json), **id_fields(version=entry.version)})
             return
@@ -126,7 +126,7 @@ def clear(cache_name: str, *, yes: bool) -> None:
 
 def _key(cache: "Cache", text: str) -> str | bytes:
     """Return a key as the cache takes it; bytes of the command line that are no UTF-8 pass through."""
-    return text if cache.info.key_format == "utf8" else text.encode(errors="surrogateescape")
+    return text if cache.info().key_format == "utf8" else text.encode(errors="surrogateescape")
 
 
 def _json(key: str, data: bytes) -> msgspec.Raw:

@@ -27,11 +27,19 @@ REJECTIONS_SHOWN_MAX = 20
 @click.option("--key", required=True, metavar="FIELD", help="Field that is the key.")
 @click.option("--create", is_flag=True, help="Create the cache if there is none.")
 @click.option("--op", "operation", metavar="FIELD", help="Field that says what a row does; it is not part of the value.")
-@click.option("--delete-value", "removal_words", multiple=True, metavar="D", help="Rows with this in --op remove their key; may be given again.")
+@click.option(
+    "--delete-value", "removal_words", multiple=True, metavar="D", help="Rows with this in --op remove their key; may be given again."
+)
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="What the file is.  [default: told by content and name]")
 @click.option("--batch", type=click.IntRange(1, 20_000), default=1_000, show_default=True, metavar="N", help="Rows sent together.")
 @click.option("--max-errors", type=COUNT, default=0, show_default=True, metavar="N", help="Rejected rows to go on after.")
-@click.option("--max-value", type=SIZE, default=VALUE_BYTES_MAX, metavar="SIZE", help="Largest value sent; the node has its own limit.  [default: 1MiB]")
+@click.option(
+    "--max-value",
+    type=SIZE,
+    default=VALUE_BYTES_MAX,
+    metavar="SIZE",
+    help="Largest value sent; the node has its own limit.  [default: 1MiB]",
+)
 @common_options
 def command(cache_name: str, path: str, **options: Any) -> None:
     """Write every row of a file into CACHE, in its order: the row is the value.

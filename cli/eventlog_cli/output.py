@@ -47,9 +47,7 @@ def id_fields(**ids: int | None) -> dict[str, Any]:
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return aligned columns under `heads`; numbers stand to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
-    right = [
-        bool(rows) and all(isinstance(row[column], int | float) or row[column] is None for row in rows) for column in range(len(heads))
-    ]
+    right = [bool(rows) and all(_is_number(row[column]) for row in rows) for column in range(len(heads))]
     widths = [max(len(head), *(len(row[column]) for row in cells)) if cells else len(head) for column, head in enumerate(heads)]
     lines = [list(heads), *cells]
     return "\n".join(
@@ -58,6 +56,12 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return value.replace(",", "").isdigit()
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _cell(value: object) -> str:

@@ -115,6 +115,8 @@ def format_size(size: int) -> str:
 
 def format_seconds(seconds: float) -> str:
     """Return an elapsed or remaining time for people."""
+    if seconds < 0.95:
+        return f"{seconds * 1_000:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -135,7 +135,13 @@ def test_trimmed_history_is_an_error_with_the_first_id_kept() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["--from-id", "1", "--from-time", "1h"], ["--json", "--format", "csv"], ["--from-id", str(1 << 63)], ["--max", "0"], ["--segments", "x"]],
+    [
+        ["--from-id", "1", "--from-time", "1h"],
+        ["--json", "--format", "csv"],
+        ["--from-id", str(1 << 63)],
+        ["--max", "0"],
+        ["--segments", "x"],
+    ],
 )
 def test_options_at_odds_are_a_usage_error(words: list[str]) -> None:
     code, stdout, stderr = run(Cache(), *words)

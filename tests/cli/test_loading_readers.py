@@ -349,7 +349,7 @@ def test_types_that_json_lacks_become_text() -> None:
 
 def test_a_row_that_python_cannot_hold_is_refused_alone() -> None:
     text = pa.array([b"ok", b"\xff", b"ok"], pa.binary()).view(pa.string())
-    far = pa.array([0, 0, 10**18], pa.timestamp("s"))
+    far = pa.array([0, 0, 10**18], pa.timestamp("us"))
     sink = io.BytesIO()
     pq.write_table(pa.table({"k": ["a", "b", "c"], "text": text, "far": far}), sink)
     batches = read("parquet", sink.getvalue(), KEYED)

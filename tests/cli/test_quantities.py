@@ -126,7 +126,15 @@ def test_sizes_for_people_have_three_digits() -> None:
 
 
 def test_seconds_for_people_have_minutes_from_one_minute_on() -> None:
-    assert [format_seconds(seconds) for seconds in (0.04, 9.94, 59.4, 61, 3_600)] == ["0.0 s", "9.9 s", "59 s", "1 min 01 s", "60 min 00 s"]
+    assert [format_seconds(seconds) for seconds in (0.0004, 0.04, 0.95, 9.94, 59.4, 61, 3_600)] == [
+        "0 ms",
+        "40 ms",
+        "0.9 s",
+        "9.9 s",
+        "59 s",
+        "1 min 01 s",
+        "60 min 00 s",
+    ]
 
 
 def test_the_time_of_an_id_has_milliseconds_and_follows_a_change_of_second() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 PROBLEMS_SHOWN = 3
+Entries = dict[bytes, tuple[bytes, int]]  # value and version by key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +106,9 @@ def _out_of_order(acknowledged: Iterable[Write]) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def replay(log: Iterable[Seen]) -> dict[bytes, tuple[bytes, int]]:
-    """Return the entries that the events leave behind: value and version by key."""
-    entries: dict[bytes, tuple[bytes, int]] = {}
+def replay(log: Iterable[Seen]) -> Entries:
+    """Return the entries that the events leave behind."""
+    entries: Entries = {}
     for seen in log:
         if seen.value is None:
             entries.pop(seen.key, None)
@@ -116,7 +117,7 @@ def replay(log: Iterable[Seen]) -> dict[bytes, tuple[bytes, int]]:
     return entries
 
 
-def check_state(name: str, log: Iterable[Seen], entries: Mapping[bytes, tuple[bytes, int]]) -> Check:
+def check_state(name: str, log: Iterable[Seen], entries: Entries) -> Check:
     """Compare the entries of a cache with a replay of its events."""
     expected = replay(log)
     different = [key for key in expected.keys() | entries.keys() if expected.get(key) != entries.get(key)]

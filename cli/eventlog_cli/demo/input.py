@@ -22,24 +22,27 @@ class Input:
 
     cache: str
     title: str
-    noun: str
-    batches: list[Batch]
+    parts: list[Batch]
 
     @property
     def rows(self) -> int:
         """Return how many rows there are."""
-        return sum(len(batch.keys) for batch in self.batches)
+        return sum(len(batch.keys) for batch in self.parts)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the rows, as a reader does."""
+        return iter(self.parts)
 
 
 def time_zones() -> Input:
     """Return the clock changes in the order of time, keyed by zone."""
     changes = clock_changes()
-    batches = [
+    parts = [
         Batch(keys=[change.zone.encode() for change in part], values=[orjson.dumps(change.value) for change in part])
         for part in (changes[low : low + BATCH_ROWS] for low in range(0, len(changes), BATCH_ROWS))
     ]
     zones = len({change.zone for change in changes})
-    return Input(cache="clock-changes", title=f"every clock change of {zones} time zones", noun="clock changes", batches=batches)
+    return Input(cache="clock-changes", title=f"every clock change of {zones} time zones", parts=parts)
 
 
 def rows_of_file(path: str, *, key: str | None) -> Input:
@@ -59,7 +62,7 @@ def rows_of_file(path: str, *, key: str | None) -> Input:
             break
     if not rows:
         raise InvalidArgument(why=f"no row of {path} has a key in field {field!r}; name another with --key")
-    return Input(cache="rows", title=f"{path}, keyed by {field!r}", noun="rows", batches=[batch for batch in batches if batch.keys])
+    return Input(cache="rows", title=f"{path}, keyed by {field!r}", parts=[batch for batch in batches if batch.keys])
 
 
 def _batches(path: str, key: str) -> Iterator[Batch]:

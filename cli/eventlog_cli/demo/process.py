@@ -59,13 +59,23 @@ class NodeProcess:
                 [sys.executable, "-m", "eventlog_cli", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         while (addresses := _read_ready(ready)) is None:
-            if self._child.poll() is not None:
-                raise Unavailable(why=f"the node ended with {self._child.returncode}: {self._last_line()}")
+            self.check_alive()
             if time.monotonic() - began > START_SECONDS_MAX:
                 raise Unavailable(why=f"the node was not ready after {START_SECONDS_MAX:.0f} s; see {self.log}")
             time.sleep(_LOOK_EVERY_SECONDS)
         self.address, self.http = addresses
         return time.monotonic() - began
+
+    def check_alive(self) -> None:
+        """Do nothing while the node runs.
+
+        Raises:
+            Unavailable: it ended; says with what last words.
+        """
+        if self._child is not None and self._child.poll() is not None:
+            lines = self.log.read_text(errors="replace").split("\n")
+            last = next((line for line in reversed(lines) if line.strip()), "without a word")
+            raise Unavailable(why=f"the node ended with {self._child.returncode}: {last}")
 
     def kill(self) -> None:
         """End the node as a power cut would: no time to do anything."""
@@ -82,10 +92,6 @@ class NodeProcess:
             self._child.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             self.kill()
-
-    def _last_line(self) -> str:
-        lines = self.log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"no word in {self.log}"
 
 
 def _read_ready(path: Path) -> tuple[str, str] | None:

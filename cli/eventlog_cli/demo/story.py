@@ -1,21 +1,20 @@
 """The demo told step by step: start, load, read, kill, restart, check."""
 
-import shlex
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eventlog import blocking
-from eventlog.errors import Unavailable
-from eventlog_cli.demo.checks import Check, Seen, Write, check_log, check_rest, check_state
-from eventlog_cli.demo.input import BATCH_ROWS, Input
-from eventlog_cli.demo.process import LISTEN_DEFAULT, NodeProcess
+from eventlog.events import Kind
+from eventlog_cli.conventions import settings
+from eventlog_cli.demo.checks import Check, Entries, Seen, Write, check_log, check_rest, check_state
+from eventlog_cli.demo.commands import Known
+from eventlog_cli.demo.input import Input
+from eventlog_cli.demo.process import NodeProcess
 from eventlog_cli.demo.writers import Writers
-from eventlog_cli.loading.loader import Loader
+from eventlog_cli.loading.loader import Loader, Pending, Written
 from eventlog_cli.loading.rows import Batch
-from eventlog_cli.loading.target import CacheTarget
-from eventlog_cli.output import print_text, table
+from eventlog_cli.loading.target import CacheTarget, Sent
+from eventlog_cli.output import note, print_text, stdout
 from eventlog_cli.progress import Progress
 from eventlog_cli.quantities import format_seconds
 
@@ -28,3 +27,164 @@ WRITES_BEFORE_KILL = 300  # acknowledged, of each writer
 WRITES_AFTER_RESTART = 50
 WRITING_SECONDS_MAX = 20.0
 TIMEOUT_MS = 20_000
+_KEY_SHOWN = b"Europe/Berlin"
+_LOADER = 0  # the number under which the loaded rows are kept beside the writers' writes
+
+
+class Story:
+    """One run. Afterwards `checks` has what was checked, and ids of the run are known for commands to try."""
+
+    def __init__(self, node: NodeProcess, given: Input) -> None:
+        self._node = node
+        self._given = given
+        self._loaded: list[Write] = []
+        self._entries: Entries = {}
+        self.middle_id = 0
+        self.checks: list[Check] = []
+
+    def run(self) -> None:
+        """Run all steps; the node is left running.
+
+        Raises:
+            EventLogError: a step could not be done.
+        """
+        seconds = self._node.start()
+        _step("start", f"node {self._node.pid} answers on {self._node.address} after {seconds:.1f} s, data in {self._node.data}")
+        with blocking.connect(self._node.address, timeout_ms=TIMEOUT_MS) as client:
+            cache = client.create_cache(self._given.cache, format="json")
+            self._load(cache)
+            rest = self._read_from_middle(cache)
+        writes = self._kill_while_writing()
+        with blocking.connect(self._node.address, timeout_ms=TIMEOUT_MS) as client:
+            self._check(client, rest, writes)
+
+    def known(self) -> Known:
+        """Return what commands to try can name; `run` must have gone through."""
+        key = _KEY_SHOWN if _KEY_SHOWN in self._entries else next(iter(self._entries))
+        last_id = max(write.id for write in self._loaded if write.id is not None)
+        return Known(cache=self._given.cache, key=key.decode(), middle_id=self.middle_id, last_id=last_id)
+
+    def _load(self, cache: "Cache") -> None:
+        target = _Recorder(CacheTarget(cache), self._loaded)
+        given = self._given
+        began = time.monotonic()
+        with Progress("load") as progress:
+            loader = Loader(
+                target, errors_max=0, on_rejection=lambda _: None, on_progress=lambda rows: progress.update(rows, part=rows / given.rows)
+            )
+            loader.run(given)
+        seconds = time.monotonic() - began
+        summary = loader.summary
+        _step("load", f"{given.title}: {summary.events:,} events in {format_seconds(seconds)}, {_rate(summary.events, seconds)}")
+
+    def _read_from_middle(self, cache: "Cache") -> list[Seen]:
+        ids = sorted(write.id for write in self._loaded if write.id is not None)
+        self.middle_id = ids[len(ids) // 2]
+        began = time.monotonic()
+        rest = read_log(cache, after=self.middle_id)
+        seconds = time.monotonic() - began
+        _step(
+            "read",
+            f"what happened after id {self.middle_id}: {len(rest):,} events in {format_seconds(seconds)}, {_rate(len(rest), seconds)}",
+        )
+        return rest
+
+    def _kill_while_writing(self) -> list[Write]:
+        with blocking.connect(self._node.address, timeout_ms=TIMEOUT_MS) as client:
+            client.create_cache(WRITERS_CACHE, format="json")
+        writers = Writers(self._node.address, WRITERS_CACHE, count=WRITERS)
+        writers.start()
+        try:
+            writers.wait_for_each(WRITES_BEFORE_KILL, check=self._node.check_alive, seconds_max=WRITING_SECONDS_MAX)
+            self._node.kill()
+            _step("kill", f"kill -9 in the middle of {WRITERS} writers, {writers.acknowledged:,} writes acknowledged so far")
+            seconds = self._node.start()
+            writers.wait_for_each(WRITES_AFTER_RESTART, check=self._node.check_alive, seconds_max=WRITING_SECONDS_MAX)
+        except BaseException:
+            writers.abandon()
+            raise
+        writes = writers.stop()
+        acknowledged = sum(write.id is not None for write in writes)
+        _step(
+            "restart",
+            f"ready after {seconds:.1f} s; the same writers went on, {acknowledged:,} acknowledged, {len(writes) - acknowledged} unknown",
+        )
+        return writes
+
+    def _check(self, client: "Client", rest: list[Seen], writes: list[Write]) -> None:
+        began = time.monotonic()
+        loaded_cache, writers_cache = client.cache(self._given.cache), client.cache(WRITERS_CACHE)
+        loaded, written = read_log(loaded_cache), read_log(writers_cache)
+        self._entries = read_entries(loaded_cache)
+        self.checks = [
+            *(_named(check, self._given.cache) for check in check_log(self._loaded, loaded)),
+            *(_named(check, WRITERS_CACHE) for check in check_log(writes, written)),
+            check_rest(self.middle_id, loaded, rest),
+            check_state(self._given.cache, loaded, self._entries),
+            check_state(WRITERS_CACHE, written, read_entries(writers_cache)),
+        ]
+        _step(
+            "check",
+            f"compared {len(loaded) + len(written):,} events with what was acknowledged, in {format_seconds(time.monotonic() - began)}",
+        )
+
+
+class _Recorder:
+    """A target that keeps each row with the id it was acknowledged under."""
+
+    def __init__(self, target: CacheTarget, writes: list[Write]) -> None:
+        self._target = target
+        self._writes = writes
+
+    def write(self, batch: Batch) -> Pending:
+        """Send a batch."""
+        return _Recorded(self._target.write(batch), batch, self._writes)
+
+
+class _Recorded:
+    def __init__(self, sent: Sent, batch: Batch, writes: list[Write]) -> None:
+        self._sent = sent
+        self._batch = batch
+        self._writes = writes
+
+    def result(self) -> Written:
+        """Wait for the answer and keep what it says; a removal that found nothing is no event."""
+        written = self._sent.result()
+        batch = self._batch
+        removals = batch.removals or [False] * len(batch.keys)
+        self._writes += [
+            Write(writer=_LOADER, key=key, value=None if is_removal else value, id=event_id)
+            for key, value, is_removal, event_id in zip(batch.keys, batch.values, removals, self._sent.ids, strict=True)
+            if event_id is not None
+        ]
+        return written
+
+
+def read_log(cache: "Cache", *, after: int | str = "earliest") -> list[Seen]:
+    """Return the events after an id, in the order in which they are read."""
+    return [
+        Seen(id=event.id, key=event.key_bytes, value=None if event.kind_number == Kind.REMOVED else event.value_bytes)
+        for event in cache.events(from_id=after)
+    ]
+
+
+def read_entries(cache: "Cache") -> Entries:
+    """Return the current entries, as they are stored."""
+    return {key.encode() if isinstance(key, str) else key: (entry.value_bytes, entry.version) for key, entry in cache.entries()}
+
+
+def _named(check: Check, cache: str) -> Check:
+    return Check(promise=f"{cache}: {check.promise}", checked=check.checked, problems=check.problems)
+
+
+def _step(name: str, text: str) -> None:
+    line = f"{name:<9}{text}"
+    if settings().is_json:
+        note(line)
+    else:
+        print_text(line)
+        stdout().flush()
+
+
+def _rate(events: int, seconds: float) -> str:
+    return f"{events / max(seconds, 1e-3):,.0f}/s"

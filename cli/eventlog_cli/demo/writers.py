@@ -2,14 +2,16 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 import orjson
 
 from eventlog import blocking
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, Unavailable
 from eventlog_cli.demo.checks import Write
 
 KEYS_PER_WRITER = 25
+_LOOK_EVERY_SECONDS = 0.01
 TIMEOUT_MS = 20_000  # longer than a restart: the client sends again what was not answered, under the same numbers
 
 
@@ -30,15 +32,24 @@ class Writers:
         for writer in self._writers:
             writer.start()
 
-    def wait_for_each(self, more: int, *, seconds_max: float) -> bool:
-        """Wait until every writer has `more` further acknowledgements; return whether that came true in time."""
+    def wait_for_each(self, more: int, *, check: Callable[[], None], seconds_max: float) -> None:
+        """Wait until every writer has `more` further acknowledgements; `check` raises when there is no point in waiting.
+
+        Raises:
+            Unavailable: it took longer than `seconds_max`.
+        """
         goals = [(writer, writer.acknowledged + more) for writer in self._writers]
         deadline = time.monotonic() + seconds_max
-        while any(writer.acknowledged < goal and writer.is_alive() for writer, goal in goals):
+        while any(writer.acknowledged < goal for writer, goal in goals):
+            check()
             if time.monotonic() > deadline:
-                break
-            time.sleep(0.01)
-        return all(writer.acknowledged >= goal for writer, goal in goals)
+                slowest = min(writer.acknowledged for writer, _ in goals)
+                raise Unavailable(why=f"a writer had only {slowest} writes acknowledged after {seconds_max:.0f} s")
+            time.sleep(_LOOK_EVERY_SECONDS)
+
+    def abandon(self) -> None:
+        """End writing without waiting for it: the node may be gone for good."""
+        self._stop.set()
 
     def stop(self) -> list[Write]:
         """End writing and return everything that was tried, each writer's in its order."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from eventlog.errors import EventLogError
-
 from eventlog_cli.loading.rows import Batch, Reader, Rejection
 
 WRITES_IN_FLIGHT_MAX = 4  # a node remembers the results of five blocks of a producer and segment

@@ -1,0 +1,85 @@
+"""`eventlog demo`: the command, its last page, and what stays behind."""
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from eventlog_cli.conventions import common_options, settings
+from eventlog_cli.demo.checks import PROBLEMS_SHOWN, Check
+from eventlog_cli.demo.commands import commands_to_try
+from eventlog_cli.demo.input import rows_of_file, time_zones
+from eventlog_cli.demo.process import NodeProcess, free_addresses
+from eventlog_cli.output import print_row, print_text, table
+
+EXIT_BROKEN = 1
+
+
+@click.command("demo")
+@click.option("--input", "path", type=click.Path(exists=True, dir_okay=False), help="Load this file instead of the clock changes.")
+@click.option("--key", metavar="FIELD", help="With --input: the field that is the key.  [default: guessed]")
+@click.option("--keep", is_flag=True, help="Leave the node running.")
+@click.option("--data", "directory", type=click.Path(file_okay=False), help="Where to put its files.  [default: a new temporary directory]")
+@click.option("--listen", metavar="HOST:PORT", help="Address of the node.  [default: 127.0.0.1:7400, or a free port]")
+@common_options
+def command(path: str | None, key: str | None, *, keep: bool, directory: str | None, listen: str | None) -> None:
+    """Start a node, load real input, read it, kill the node while writing, and check every promise.
+
+    The input is every clock change of every time zone, unless a file is given: jsonl, csv, parquet or avro, plain or packed.
+    """
+    # not at the top: brings the client, which `--help` need not wait for
+    from eventlog_cli.demo.story import Story  # noqa: PLC0415
+
+    given = time_zones() if path is None else rows_of_file(path, key=key)
+    home = Path(directory or tempfile.mkdtemp(prefix="eventlog-demo-"))
+    home.mkdir(parents=True, exist_ok=True)
+    if (home / "data").exists():
+        raise click.UsageError(f"{home / 'data'} is there already; the demo begins with an empty directory")
+    default_listen, http = free_addresses()
+    node = NodeProcess(home, listen=listen or default_listen, http="127.0.0.1:0" if listen else http)
+    story = Story(node, given)
+    stays = False
+    try:
+        story.run()
+        stays = keep
+    finally:
+        if not stays:
+            node.stop()
+    _print_checks(story.checks)
+    _print_what_next(commands_to_try(story.known(), node, is_running=stays), node, is_running=stays)
+    if not all(check.is_kept for check in story.checks):
+        click.get_current_context().exit(EXIT_BROKEN)
+
+
+def _print_checks(checks: list[Check]) -> None:
+    if settings().is_json:
+        for check in checks:
+            print_row({"promise": check.promise, "checked": check.checked, "kept": check.is_kept, "problems": list(check.problems)})
+        return
+    print_text("")
+    print_text(
+        table(
+            ("promise", "checked", ""), [(check.promise, f"{check.checked:,}", "kept" if check.is_kept else "BROKEN") for check in checks]
+        )
+    )
+    for check in checks:
+        for problem in check.problems[:PROBLEMS_SHOWN]:
+            print_text(f"  BROKEN  {check.promise}: {problem}")
+        if len(check.problems) > PROBLEMS_SHOWN:
+            print_text(f"  BROKEN  {check.promise}: and {len(check.problems) - PROBLEMS_SHOWN:,} more")
+
+
+def _print_what_next(commands: list[str], node: NodeProcess, *, is_running: bool) -> None:
+    if settings().is_json:
+        print_row({"commands": commands, "running": is_running, "pid": node.pid if is_running else None, "directory": str(node.directory)})
+        return
+    print_text("")
+    print_text("Try:" if is_running else "The node was stopped. Try (the first command starts it again on the same data):")
+    for line in commands:
+        print_text(f"  {line}")
+    print_text("")
+    if is_running:
+        print_text(f"The node goes on as process {node.pid} on {node.address}. Stop it:  kill {node.pid}")
+    else:
+        print_text("Stop it:  kill %1")
+    print_text(f"Its files:  {node.directory}  (remove them with: rm -r {node.directory})")

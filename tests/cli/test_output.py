@@ -1,0 +1,21 @@
+"""Rows and tables."""
+
+from eventlog_cli.output import id_fields, table
+
+
+def test_every_id_stands_again_as_text() -> None:
+    assert id_fields(id=1 << 60, version=None) == {"id": 1 << 60, "id_str": str(1 << 60), "version": None}
+
+
+def test_columns_are_as_wide_as_their_widest_cell_and_numbers_stand_to_the_right() -> None:
+    assert table(("name", "size", "kept"), [("a", 5, True), ("longer", 12_345, False)]).splitlines() == [
+        "name     size  kept",
+        "a           5  yes",
+        "longer  12345  no",
+    ]
+    assert table(("n",), [("1,000",), ("7",)]).splitlines() == ["    n", "1,000", "    7"]
+
+
+def test_what_is_missing_is_a_dash_and_no_rows_are_heads_alone() -> None:
+    assert table(("a", "b"), [(None, "x")]) == "a  b\n-  x"
+    assert table(("a", "b"), []) == "a  b"

@@ -1,0 +1,146 @@
+"""Caches and entries on the command line, against a real node."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.process.cli_ends import Shell, running_node
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    # retention runs here only when it is told to
+    with running_node(tmp_path_factory.mktemp("node"), EVENTLOG_NODE_RETENTION_INTERVAL_MS="3600000") as found:
+        found.ok("cache", "create", "things")
+        found.ok("cache", "create", "blobs", "--format", "bytes", "--key-format", "bytes")
+        yield found
+
+
+def test_an_entry_is_put_got_and_removed(shell: Shell) -> None:
+    put = shell.ok("put", "things", "a", '{"n": 1}', "--json").row
+    assert put == {"id": put["id"], "id_str": str(put["id"]), "kind": "CREATED"}
+    got = shell.ok("get", "things", "a", "--json").row
+    assert got == {"key": "a", "value": {"n": 1}, "version": put["id"], "version_str": str(put["id"])}
+    assert shell.ok("get", "things", "a").out == '{"n": 1}'
+    assert shell.ok("put", "things", "a", '{"n":2}').out.startswith("MODIFIED ")
+    removed = shell.ok("delete", "things", "a", "--json").row
+    assert removed["kind"] == "REMOVED"
+    assert removed["id"] > put["id"]
+    gone = shell.run("get", "things", "a", "--json")
+    assert (gone.code, gone.out) == (1, "")
+    assert shell.ok("remove", "things", "a", "--json").row == {"id": None}
+
+
+def test_a_value_comes_from_stdin_and_keeps_its_digits(shell: Shell) -> None:
+    shell.ok("put", "things", "big", "-", given=b' {"n": 123456789012345678901234567890}\n')
+    assert shell.ok("get", "things", "big").out == '{"n": 123456789012345678901234567890}'
+
+
+def test_bytes_pass_as_they_are(shell: Shell) -> None:
+    shell.ok("put", "blobs", "k", "-", given=b"\xff\x00\n")
+    assert shell.ok("get", "blobs", "k", "--json").row["value"] == {"base64": "/wAK"}
+
+
+def test_conditions_refuse_with_the_versions(shell: Shell) -> None:
+    version = shell.ok("put", "things", "c", "1", "--if-absent", "--json").row["id"]
+    refused = shell.run("put", "things", "c", "2", "--if-absent")
+    assert refused.code == 1
+    assert refused.err == f"error: KEY_EXISTS: key 'c' exists with version {version}\n"
+    assert shell.run("put", "things", "c", "2", "--if-version", "7").err.startswith("error: VERSION_MISMATCH: ")
+    assert shell.ok("put", "things", "c", "2", "--if-version", str(version), "--json").row["kind"] == "MODIFIED"
+
+
+def test_what_is_no_json_is_refused_with_a_hint(shell: Shell) -> None:
+    refused = shell.run("put", "things", "a", "text")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("error: BAD_VALUE: value of key 'a': not JSON")
+    assert refused.err.count("\n") == 1
+
+
+def test_keys_size_and_clear(shell: Shell) -> None:
+    shell.ok("cache", "create", "many")
+    rows = b"".join(b'{"k":"user/%d"}\n{"k":"other/%d"}\n' % (number, number) for number in range(50))
+    shell.ok("load", "many", "-", "--key", "k", given=rows)
+    assert shell.ok("size", "many", "--json").row == {"size": 100}
+    assert sorted(row["key"] for row in shell.ok("keys", "many", "--prefix", "user/", "--json").rows) == sorted(
+        f"user/{n}" for n in range(50)
+    )
+    assert len(shell.ok("keys", "many", "--max", "7").out.splitlines()) == 7
+    assert shell.run("clear", "many").code == 2
+    assert shell.ok("clear", "many", "--yes").out == "removed 100\n"
+    assert shell.ok("size", "many").out == "0\n"
+
+
+def test_a_cache_is_created_described_altered_listed_and_dropped(shell: Shell) -> None:
+    created = shell.ok("cache", "create", "orders", "--retain-time", "3d", "--retain-events", "100", "--json").row
+    assert (created["cache"], created["format"], created["retain_time"], created["retain_events"]) == ("orders", "json", "3d", 100)
+    assert (created["events"], created["state"], created["retain_bytes"]) == (True, True, 10 << 30)
+    again = shell.run("cache", "create", "orders")
+    assert (again.code, again.err[:21]) == (1, "error: CACHE_EXISTS: ")
+    assert shell.ok("caches", "create", "orders", "--if-not-exists", "--json").row["cache"] == "orders"
+    altered = shell.ok("cache", "alter", "orders", "--retain-time", "0", "--lifespan", "1h", "--json").row
+    assert (altered["retain_time"], altered["lifespan_ms"], altered["retain_events"]) == (None, 3_600_000, 100)
+    assert shell.ok("cache", "describe", "orders", "--json").row == altered
+    assert "orders" in [row["cache"] for row in shell.ok("cache", "list", "--json").rows]
+    assert "3d" not in shell.ok("cache", "list").out
+    assert shell.run("cache", "drop", "orders").code == 2
+    assert shell.ok("cache", "delete", "orders", "--yes").out == "dropped orders\n"
+    missing = shell.run("cache", "describe", "orders")
+    assert missing.err == "error: CACHE_NOT_FOUND: there is no cache 'orders'; create it with: eventlog cache create orders\n"
+
+
+@pytest.mark.parametrize("name", ["..", "", "A", "__mine", "x" * 300, "ä"])
+def test_a_bad_name_is_refused_in_one_line(shell: Shell, name: str) -> None:
+    refused = shell.run("cache", "create", name)
+    assert refused.code == 1
+    assert refused.err.startswith("error: BAD_NAME: ")
+    assert refused.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["put", "nothing", "k", "1"], ["get", "nothing", "k"], ["size", "nothing"], ["consume", "nothing"]])
+def test_a_cache_that_does_not_exist_is_named_with_the_command_that_creates_it(shell: Shell, words: list[str]) -> None:
+    refused = shell.run(*words)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == "error: CACHE_NOT_FOUND: there is no cache 'nothing'; create it with: eventlog cache create nothing\n"
+
+
+def test_nobody_at_the_address_is_unavailable(shell: Shell, tmp_path: Path) -> None:
+    done = shell.run("get", "things", "a", "--server", "127.0.0.1:1", "--timeout", "500ms")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1
+
+
+def test_admin_says_how_it_is(shell: Shell) -> None:
+    status = shell.ok("admin", "status", "--check", "--json").row
+    assert (status["health"], status["nodes"], status["nodes_live"], status["segments"]) == ("ok", 1, 1, 256)
+    assert status["low_watermark_str"] == str(status["low_watermark"])
+    assert "next: " in shell.ok("admin", "status", "--wait", "5s").out
+    [node] = shell.ok("admin", "nodes", "--json").rows
+    assert (node["state"], node["primaries"], node["segments"]) == ("live", 256, 256)
+    segments = shell.ok("admin", "segments", "--json").rows
+    assert [row["segment"] for row in segments] == list(range(256))
+    assert shell.ok("admin", "segments", "--without-primary", "--json").out == ""
+    assert shell.ok("admin", "check", "--json").row["problems"] == []
+
+
+def test_retention_is_shown_set_and_run(shell: Shell) -> None:
+    shell.ok("cache", "create", "short", "--no-state", "--format", "bytes")
+    rows = b"".join(b'{"k":"%d","pad":"%s"}\n' % (number, b"x" * 400) for number in range(30_000))
+    last = shell.ok("load", "short", "-", "--key", "k", "--json", given=rows).row["last_id"]
+    shell.ok("admin", "retention", "set", "short", "--retain-events", "1000")
+    dry = shell.ok("admin", "retention", "run", "short", "--dry-run", "--json").rows
+    assert dry[-1]["cache"] == "short"
+    assert dry[-1]["removed"] == sum(row["removed"] for row in dry[:-1]) > 0
+    assert shell.ok("consume", "short", "--max", "1", "--json").rows
+    ran = shell.ok("admin", "retention", "run", "short", "--json").rows[-1]["removed"]
+    assert ran >= dry[-1]["removed"]
+    shown = shell.ok("admin", "retention", "show", "short", "--json").row
+    assert shown["kept"] == 30_000 - ran >= 1_000
+    trimmed = shell.run("consume", "short", "--from-id", "1")
+    assert trimmed.code == 1
+    assert trimmed.err.startswith("error: EVENTS_TRIMMED: ")
+    kept = shell.ok("consume", "short", "--from-id", "1", "--on-trimmed", "earliest", "--format", "csv").out.splitlines()[1:]
+    assert len(kept) == shown["kept"]
+    assert kept[-1].startswith(str(last))

@@ -1,0 +1,184 @@
+"""The demo as a user runs it, and the commands that it ends with, pasted into a terminal."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.process.cli_ends import PROGRAM
+
+DEMO_SECONDS_MAX = 60
+COMMAND_SECONDS_MAX = 30
+PROMISES = 13
+
+
+@dataclass
+class Demo:
+    """What one run of the demo said."""
+
+    out: str
+    seconds: float
+
+    @property
+    def commands(self) -> list[str]:
+        lines = self.out.split("Try", 1)[1].splitlines()[1:]
+        return [line.strip() for line in lines[: lines.index("")]]
+
+
+def run_demo(directory: Path, *words: str) -> Demo:
+    began = time.monotonic()
+    done = subprocess.run(
+        [*PROGRAM, "demo", "--listen", "127.0.0.1:0", "--data", str(directory), *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Demo(done.stdout, time.monotonic() - began)
+
+
+class Terminal:
+    """A shell on a pseudo-terminal."""
+
+    def __init__(self) -> None:
+        self._child, self._end = pty.fork()
+        if self._child == 0:
+            os.execvpe("bash", ["bash", "--norc", "--noprofile"], os.environ | {"PS1": "", "TERM": "dumb"})
+
+    def paste(self, line: str) -> tuple[str, int]:
+        """Paste a line; return what was shown until it ended, and its exit code."""
+        os.write(self._end, line.encode() + b'\necho "<"$?">"\n')
+        shown = ""
+        deadline = time.monotonic() + COMMAND_SECONDS_MAX
+        while not (found := re.search(r"<(\d+)>\r?\n", shown)):
+            assert time.monotonic() < deadline, f"{line} is not done: {shown}"
+            if select.select([self._end], [], [], 1)[0]:
+                shown += os.read(self._end, 65536).decode(errors="replace")
+        return shown, int(found[1])
+
+    def close(self) -> None:
+        os.kill(self._child, signal.SIGKILL)
+        os.waitpid(self._child, 0)
+        os.close(self._end)
+
+
+def paste_all(commands: list[str]) -> list[str]:
+    terminal = Terminal()
+    shown = []
+    try:
+        for line in commands:
+            text, code = terminal.paste(line)
+            assert code == 0, f"{line} ended with {code}: {text}"
+            shown.append(text)
+    finally:
+        terminal.close()
+    return shown
+
+
+@pytest.mark.smoke
+def test_the_demo_keeps_every_promise_in_time_and_its_commands_work_when_pasted(tmp_path: Path) -> None:
+    demo = run_demo(tmp_path / "demo")
+    assert demo.seconds < DEMO_SECONDS_MAX
+    assert demo.out.count(" kept\n") == PROMISES
+    assert "BROKEN" not in demo.out
+    assert len(demo.commands) == 6
+    serve = demo.commands[0]
+    assert " serve " in serve
+    try:
+        shown = paste_all(demo.commands)
+    finally:
+        stop_node_of(tmp_path / "demo" / "data")
+    assert "health         ok" in shown[1]
+    assert '"abbreviation":' in shown[2]
+    assert len(re.findall(r'^\{"id":', shown[3], re.MULTILINE)) == 3
+    assert '"written by":"me"' in shown[5].replace('": "', '":"')
+
+
+@pytest.mark.smoke
+def test_with_keep_the_node_goes_on_and_the_commands_work_against_it(tmp_path: Path) -> None:
+    demo = run_demo(tmp_path / "demo", "--keep")
+    found = re.search(r"kill (\d+)", demo.out)
+    assert found is not None
+    pid = int(found[1])
+    try:
+        assert len(demo.commands) == 6
+        shown = paste_all(demo.commands)
+        assert "health         ok" in shown[0]
+        assert "sequence" in shown[1]
+        os.kill(pid, 0)
+    finally:
+        os.kill(pid, signal.SIGTERM)
+        wait_until_gone(pid)
+
+
+def test_the_demo_of_a_file_is_told_as_json_on_request(tmp_path: Path) -> None:
+    rows = [{"id": f"k{number % 70}", "n": number, "same": number // 140} for number in range(2_000)]
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows) + b"no json\n")
+    demo = run_demo(tmp_path / "demo", "--input", str(path), "--json")
+    found = [orjson.loads(line) for line in demo.out.splitlines()]
+    assert [row["kept"] for row in found[:-1]] == [True] * PROMISES
+    assert found[0]["checked"] == 2_000
+    assert found[-1]["running"] is False
+
+
+def test_a_demo_that_is_interrupted_leaves_no_node_behind(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [*PROGRAM, "demo", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "demo")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    started = re.search(r"node (\d+) answers", child.stdout.readline())
+    assert started is not None
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert not processes_on(tmp_path / "demo" / "data")
+
+
+def test_a_directory_with_data_is_not_used_again(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    done = subprocess.run([*PROGRAM, "demo", "--data", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: USAGE: ")
+
+
+def processes_on(data: Path) -> list[int]:
+    """Return the processes whose command line names the directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if os.fsencode(data) in words:
+                found.append(int(entry.name))
+    return found
+
+
+def stop_node_of(data: Path) -> None:
+    for pid in processes_on(data):
+        os.kill(pid, signal.SIGTERM)
+        wait_until_gone(pid)
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+assert sys.platform == "linux", "the helpers above read /proc"

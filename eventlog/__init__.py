@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eventlog import blocking as blocking, errors as errors
+    from eventlog import blocking as blocking
+    from eventlog import errors as errors
     from eventlog.client.cache import Cache
     from eventlog.client.client import Client, connect
     from eventlog.client.formats import REMOVE

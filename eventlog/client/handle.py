@@ -1,5 +1,8 @@
 """What a cache is known by: its name, and, once looked up, its number and formats."""
 
+from collections.abc import Generator
+from typing import Any, Self
+
 from eventlog.client.core import ClientCore
 from eventlog.client.formats import CacheFormat
 from eventlog.client.values import CacheInfo
@@ -18,6 +21,14 @@ class CacheHandle:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Look the cache up at once: `cache = await client.cache(name)` raises CacheNotFound if there is none."""
+        return self._looked_up().__await__()
+
+    async def _looked_up(self) -> Self:
+        await self.info()
+        return self
 
     async def info(self) -> CacheInfo:
         """Return the cache's options as they were when it was looked up.

@@ -44,7 +44,12 @@ class CacheReads(CacheHandle):
         answer = (await self._core.requests.ask(Message(get=request))).message.get_answer
         if not answer.found:
             return None
-        return Entry(value=form.read_value(answer.value), version=answer.version, expires_ms=answer.expires_ms or None)
+        return Entry(
+            value=form.read_value(answer.value),
+            value_bytes=answer.value,
+            version=answer.version,
+            expires_ms=answer.expires_ms or None,
+        )
 
     def get_many(self, keys: Iterable[str | bytes], *, consistency: str = "primary") -> Rows[Entry | None]:
         """Return the entries of many keys, in their order, None where there is none: iterate them, or await them as a list."""

@@ -27,20 +27,20 @@ class Rows(Generic[Row]):
     """Rows of an answer. Iterate with `async for`, which keeps a bounded part in memory; or `await` them all as a list."""
 
     def __init__(self, rows: AsyncGenerator[Row, None]) -> None:
-        self._rows = rows
+        self.generator = rows
 
     def __aiter__(self) -> AsyncIterator[Row]:
-        return self._rows
+        return self.generator
 
     def __await__(self) -> Generator[Any, None, list[Row]]:
         return self._all().__await__()
 
     async def _all(self) -> list[Row]:
-        return [row async for row in self._rows]
+        return [row async for row in self.generator]
 
     async def aclose(self) -> None:
         """End the answer before its end."""
-        await self._rows.aclose()
+        await self.generator.aclose()
 
 
 class RowReader:
@@ -79,7 +79,7 @@ class RowReader:
 
     def _entry(self, row: RawEntry) -> Entry | None:
         _, value, version = row
-        return Entry(value=self._form.read_value(value), version=version) if version else None
+        return Entry(value=self._form.read_value(value), value_bytes=value, version=version) if version else None
 
     async def keys(self, *, prefix: bytes, limit: int) -> AsyncGenerator[str | bytes, None]:
         """Yield keys, segment by segment, ascending in each. A lost connection ends it with ConnectionLost."""
@@ -91,7 +91,7 @@ class RowReader:
         """Yield keys and entries likewise."""
         async with aclosing(self._scan(prefix, limit, values=True)) as rows:
             async for key, value, version in rows:
-                yield self._form.read_key(key), Entry(value=self._form.read_value(value), version=version)
+                yield self._form.read_key(key), Entry(value=self._form.read_value(value), value_bytes=value, version=version)
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._options.timeout_ms / 1000

@@ -80,9 +80,13 @@ def kind_name(number: int) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The current entry of a key. `version` is the id of its last event; `expires_ms` is milliseconds since 1970, None for never."""
+    """The current entry of a key. `version` is the id of its last event; `expires_ms` is milliseconds since 1970, None for never.
+
+    `value_bytes` is the value as it is stored, which for JSON need not be how it would be written now.
+    """
 
     value: Any
+    value_bytes: bytes
     version: int
     expires_ms: int | None = None
 

@@ -350,7 +350,7 @@ class FakeNode:
                 message.stream_item.poll_answer.CopyFrom(answer)
                 await exchange.credit()
                 exchange.stream_send(message, *body)
-                poll.after, poll.position = answer.last_id, b""
+                poll.after = answer.last_id
                 if answer.end and not watch.follow:
                     break
                 if answer.end:

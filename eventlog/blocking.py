@@ -1,0 +1,185 @@
+"""The client for code without an event loop: the same calls, and they return when the work is done.
+
+    with eventlog.blocking.connect("127.0.0.1:7400") as client:
+        cache = client.cache("orders")
+        cache.put("k", {"total": 3})
+        for event in cache.events(): ...
+
+Every call runs the asynchronous client in a thread of its own. Any thread may call; an interrupt (Ctrl-C) while waiting cancels the
+call. What the calls mean is said where they are made: `eventlog.client.client`, `.writes`, `.reads`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from functools import update_wrapper
+from itertools import chain
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from eventlog.client.cache import Cache as AsyncCache
+from eventlog.client.client import Client as AsyncClient
+from eventlog.client.client import connect as connect_async
+from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
+from eventlog.client.rows import Rows
+from eventlog.client.values import CacheInfo, StoredMany
+from eventlog.events import Event
+
+__all__ = ["Cache", "Client", "connect"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Wrapped = TypeVar("Wrapped", covariant=True)
+ROWS_PER_HOP = 1_000
+
+
+def connect(*addresses: str, **options: Any) -> "Client":
+    """Return a client, connected to the first of `addresses` that answers; close it, or use it in a `with` statement.
+
+    `options` are those of `eventlog.connect`.
+
+    Raises:
+        ConnectionLost, TimedOut: none answers.
+    """
+    client = connect_async(*addresses, **options)
+    thread = LoopThread("eventlog-client")
+    try:
+        thread.run(client.open())
+    except BaseException:
+        thread.stop()
+        raise
+    return Client(thread, client)
+
+
+class _Facade(Generic[Wrapped]):
+    """Something asynchronous, and the thread in which it runs."""
+
+    def __init__(self, thread: LoopThread, wrapped: Wrapped) -> None:
+        self._thread = thread
+        self._async = wrapped
+
+
+def _call(function: Callable[Concatenate[Wrapped, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Facade[Wrapped], P], T]:
+    def call(self: _Facade[Wrapped], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.run(function(self._async, *args, **kwargs))
+
+    update_wrapper(call, function)
+    return call
+
+
+def _rows(function: Callable[Concatenate[Wrapped, P], Rows[T]]) -> Callable[Concatenate[_Facade[Wrapped], P], Iterator[T]]:
+    def call(self: _Facade[Wrapped], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        rows = function(self._async, *args, **kwargs)
+        return chain.from_iterable(Pulled(self._thread, in_lists(rows.generator, size=ROWS_PER_HOP)))
+
+    update_wrapper(call, function)
+    return call
+
+
+def _pulled(function: Callable[Concatenate[Wrapped, P], AsyncGenerator[T, None]]) -> Callable[Concatenate[_Facade[Wrapped], P], Pulled[T]]:
+    def call(self: _Facade[Wrapped], /, *args: P.args, **kwargs: P.kwargs) -> Pulled[T]:
+        return Pulled(self._thread, function(self._async, *args, **kwargs))
+
+    update_wrapper(call, function)
+    return call
+
+
+class Cache(_Facade[AsyncCache]):
+    """A cache, as `eventlog.client.cache.Cache`."""
+
+    @property
+    def name(self) -> str:
+        """The cache's name."""
+        return self._async.name
+
+    def __repr__(self) -> str:
+        return f"Cache({self.name!r})"
+
+    info = _call(AsyncCache.info)
+    put = _call(AsyncCache.put)
+    replace = _call(AsyncCache.replace)
+    remove = _call(AsyncCache.remove)
+    put_many = _call(AsyncCache.put_many)
+    remove_many = _call(AsyncCache.remove_many)
+    put_arrow = _call(AsyncCache.put_arrow)
+    clear = _call(AsyncCache.clear)
+    get = _call(AsyncCache.get)
+    size = _call(AsyncCache.size)
+    log_ends = _call(AsyncCache.log_ends)
+    poll = _call(AsyncCache.poll)
+    get_many = _rows(AsyncCache.get_many)
+    keys = _rows(AsyncCache.keys)
+    entries = _rows(AsyncCache.entries)
+    event_batches = _pulled(AsyncCache.event_batches)
+
+    def events(self, from_id: int | str | None = None, **options: Any) -> Iterator[Event]:
+        """Yield events as objects; `options` are those of `eventlog.client.reads.CacheReads.events`."""
+        return chain.from_iterable(self.event_batches(from_id, **options))
+
+    def send_columns(
+        self, keys: Sequence[bytes], values: Sequence[bytes], *, removed: Sequence[bool] | None = None, timeout_ms: int | None = None
+    ) -> "Future[StoredMany]":
+        """Return the future of the result as soon as there is room among the bytes unanswered."""
+        sent = self._thread.run(self._async.send_columns(keys, values, removed=removed, timeout_ms=timeout_ms))
+        return self._thread.submit(_result_of(sent))
+
+
+async def _result_of(future: "asyncio.Future[T]") -> T:
+    return await future
+
+
+class Client(_Facade[AsyncClient]):
+    """A connected client, as `eventlog.client.client.Client`. Leaving a `with` statement waits for writes under way."""
+
+    def close(self) -> None:
+        """Close the connection and end the thread. Iterators of this client end with ClientClosed."""
+        if not self._thread.is_stopped:
+            try:
+                self._thread.run(self._async.close())
+            finally:
+                self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.close()
+
+    @property
+    def cluster(self) -> str:
+        """The id of the cluster."""
+        return self._async.cluster
+
+    @property
+    def segments_count(self) -> int:
+        """How many segments the cluster has."""
+        return self._async.segments_count
+
+    def cache(self, name: str) -> Cache:
+        """Return the cache `name`. It is looked up by its first call, which raises CacheNotFound if there is none."""
+        return Cache(self._thread, self._async.cache(name))
+
+    def create_cache(self, name: str, **options: Any) -> Cache:
+        """Create a cache and return it; `options` are those of `eventlog.client.client.Client.create_cache`."""
+        return Cache(self._thread, self._thread.run(self._async.create_cache(name, **options)))
+
+    def alter_cache(self, name: str, **options: object) -> CacheInfo:
+        """Change options of a cache and return all of them."""
+        return self._thread.run(self._async.alter_cache(name, **options))
+
+    def wait_for(self, cache: Cache, id: int, *, timeout_ms: int | None = None) -> None:
+        """Return once readers of `cache` see everything up to `id`, wherever they read."""
+        self._thread.run(self._async.wait_for(self._async.cache(cache.name), id, timeout_ms=timeout_ms))
+
+    describe_cache = _call(AsyncClient.describe_cache)
+    drop_cache = _call(AsyncClient.drop_cache)
+    list_caches = _call(AsyncClient.list_caches)
+    flush = _call(AsyncClient.flush)
+    ping = _call(AsyncClient.ping)
+    status = _call(AsyncClient.status)
+    segments = _call(AsyncClient.segments)
+    run_retention = _call(AsyncClient.run_retention)
+    check = _call(AsyncClient.check)

@@ -1,0 +1,169 @@
+"""An event loop in a thread of its own, and how code outside of it waits for what runs there."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final, Generic, Self, TypeVar
+
+from eventlog.errors import ClientClosed, InvalidArgument
+from eventlog.transport.loops import new_event_loop
+
+T = TypeVar("T")
+_END: Final = object()
+
+
+class LoopThread:
+    """Runs coroutines for other threads, any number of them. Stop it; until then it lives, as a daemon."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = new_event_loop()
+        self._process = os.getpid()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing runs here any more."""
+        return self._is_stopped
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run a coroutine; its future may be waited for in any other thread.
+
+        Raises:
+            ClientClosed: the thread was stopped.
+            InvalidArgument: called in the thread itself, or in a process forked from the one that started it; both would wait forever.
+        """
+        try:
+            if self._is_stopped:
+                raise ClientClosed(what="client")
+            if os.getpid() != self._process:
+                raise InvalidArgument(why="a client does not survive a fork: connect in the child")
+            if threading.current_thread() is self._thread:
+                raise InvalidArgument(why="a blocking call inside the client's own loop would never end")
+        except BaseException:
+            coroutine.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and return its result. An interrupt, of this thread, cancels it."""
+        future = self.submit(coroutine)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """Cancel what still runs, end the thread, and wait for that."""
+        if self._is_stopped or os.getpid() != self._process:
+            return
+        last = self.submit(_wind_up())
+        self._is_stopped = True
+        try:
+            last.result()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+
+async def _wind_up() -> None:
+    loop = asyncio.get_running_loop()
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()
+
+
+class Pulled(Generic[T]):
+    """Items of an asynchronous generator in another thread: one hop an item, the next one fetched while this one is used.
+
+    Give it generators of large items. An interrupt while waiting loses nothing: the next call goes on waiting.
+    """
+
+    def __init__(self, thread: LoopThread, items: AsyncGenerator[T, None]) -> None:
+        self._thread = thread
+        self._items = items
+        self._lock: asyncio.Lock | None = None
+        self._next: Future[Any] | None = None
+        self._is_over = False
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._is_over:
+            raise StopIteration
+        if self._next is None:
+            self._next = self._thread.submit(self._pull())
+        try:
+            item = self._next.result()
+        except BaseException:
+            if self._next.done():
+                self._is_over = True
+            raise
+        if item is _END:
+            self._is_over = True
+            raise StopIteration
+        self._next = self._thread.submit(self._pull())
+        found: T = item
+        return found
+
+    async def _pull(self) -> Any:
+        async with self._own_lock():
+            return await anext(self._items, _END)
+
+    async def _end(self) -> None:
+        async with self._own_lock():
+            await self._items.aclose()
+
+    def _own_lock(self) -> asyncio.Lock:
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
+
+    def close(self) -> None:
+        """End the reading. Leaving a `for` loop early does it, too, once the iterator is forgotten."""
+        self._is_over = True
+        pending, self._next = self._next, None
+        if self._thread.is_stopped:
+            return
+        if pending is not None:
+            pending.cancel()
+        self._thread.submit(self._end())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not self._is_over:
+            # Refused if stopped meanwhile, or forgotten by the loop's own thread or after a fork: there is nobody to tell.
+            with suppress(ClientClosed, InvalidArgument):
+                self.close()
+
+
+async def in_lists(rows: AsyncGenerator[T, None], *, size: int) -> AsyncGenerator[list[T], None]:
+    """Yield the items of `rows` in lists of up to `size`."""
+    part: list[T] = []
+    async for row in rows:
+        part.append(row)
+        if len(part) >= size:
+            yield part
+            part = []
+    if part:
+        yield part

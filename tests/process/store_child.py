@@ -7,9 +7,12 @@ whoever opens what is left knows what must be there.
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 
+from eventlog.errors import DiskFull, EventLogError
 from eventlog.ids import ID_STEP
 from eventlog.segment import keys
 from eventlog.segment.check import check
@@ -111,6 +114,56 @@ def torn(path: str, groups: str) -> None:
     die()
 
 
+def stubborn(path: str) -> None:
+    """Write until something fails, then try everything again, read, and close."""
+    world = World(open_store(path, segments=SEGMENTS, options=ROOMY))
+    for number in count():
+        try:
+            tell(world.group(*group_parts(number)))
+        except EventLogError as error:
+            tell(f"{error.code} {error.outcome}")
+            break
+    attempts: list[Callable[[], object]] = [
+        lambda: world.group(*group_parts(0)),
+        lambda: world.store.sync(world.ends),
+        lambda: world.store.apply([(b"k", b"v")]),
+        lambda: world.store.trim([], []),
+        world.store.flush_state,
+    ]
+    for attempt in attempts:
+        try:
+            attempt()
+            tell("went on")
+        except EventLogError as error:
+            tell(error.code)
+    tell(f"read {len(read_all(world.store))}")
+    world.store.close()
+
+
+def fill(path: str, ballast: str) -> None:
+    """Write until the disk is full, and on when `ballast` is gone."""
+    world = World(open_store(path, segments=SEGMENTS, options=SMALL))
+    number, refused = 0, 0
+    deadline = time.monotonic() + 60
+    while refused < 3 or number < 2_000:
+        try:
+            tell(world.group(*group_parts(number)))
+            number += 1
+            if refused and number % 50 == 0:
+                break
+        except DiskFull as error:
+            refused += 1
+            if refused == 1:
+                tell(f"{error.code} {world.store.free_bytes()}")
+                tell(f"read {len(read_all(world.store)) - number * SEGMENTS}")
+            if refused == 3:
+                Path(ballast).unlink()
+            assert time.monotonic() < deadline, "the disk has space, and nothing is written"
+            time.sleep(0.1)
+    tell("resumed")
+    die()
+
+
 def trim(path: str, how: str) -> None:
     """Retention, killed between its trim and the next flush. `hasty` leaves the flush before it out."""
     world = write(path, ROOMY, 40)
@@ -171,5 +224,5 @@ def faults(store: Store, *, keyed: tuple[int, ...] = (1,)) -> list[str]:
 
 
 if __name__ == "__main__":
-    stories = {"stop": stop, "kill": kill, "young": young, "rolled": rolled, "torn": torn, "trim": trim}
+    stories = {"stop": stop, "kill": kill, "young": young, "rolled": rolled, "torn": torn, "trim": trim, "stubborn": stubborn, "fill": fill}
     stories.get(sys.argv[1], lambda path: write(path, SMALL))(*sys.argv[2:])

@@ -7,6 +7,7 @@ import numpy as np
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.entries import encode_entry
 from eventlog.batch.layout import ValueHead, encode_value
+from eventlog.errors import EventLogError
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
 from eventlog.segment import keys
@@ -53,7 +54,8 @@ class World:
             self.store.append([], [keys.encode_epoch(segment, self.epoch, 0)])
 
     def group(self, *parts: tuple[int, int, list[Change]], sync: bool = True, apply: bool = True) -> int:
-        """Write (segment, cache, changes) each as one value, return the last id."""
+        """Write (segment, cache, changes) each as one value, return the last id. A group that is refused never was."""
+        before = self.next_id, dict(self.offsets), self.ends, {cache: list(steps) for cache, steps in self.steps.items()}
         log, puts = [], []
         for segment, cache, changes in parts:
             offset = self.offsets.get((segment, cache), 0)
@@ -63,7 +65,11 @@ class World:
                 version = self.next_id + index * ID_STEP
                 puts.append((keys.entry_key(segment, cache, key), None if value is None else encode_entry(version, value)))
             self._count(segment, cache, changes, data)
-        self.store.append(log, [])
+        try:
+            self.store.append(log, [])
+        except EventLogError:
+            self.next_id, self.offsets, self.ends, self.steps = before
+            raise
         self.log.update(log)
         if sync:
             self.store.sync(self.ends)

@@ -107,12 +107,13 @@ def open_database(path: Path, options: StoreOptions) -> Database:
     state_cache = Cache(options.cache_bytes - options.cache_bytes // _LOG_CACHE_SHARE)
     log_cache = Cache(options.cache_bytes // _LOG_CACHE_SHARE)
     database, families = calling(lambda: Options.load_latest(str(path), cache=state_cache), opening_error(str(newest)))
-    if not set(FAMILIES) <= set(families):
+    if not {*FAMILIES, "default"} <= set(families):
         raise CorruptData(where=str(newest), why=f"it names the families {', '.join(sorted(families))}")
     _tune_database(database, options)
     _tune_log(families["log"], options, log_cache)
     _tune_state(families["state"], options, state_cache)
-    _tune_meta(families["meta"])
+    for name in ("meta", "default"):
+        _tune_small(families[name])
     root = calling(lambda: Rdict(str(path), database, families), opening_error(str(path)))
     opened = Database(
         root=root,
@@ -202,6 +203,7 @@ def _tune_state(options: Options, wanted: StoreOptions, cache: Cache) -> None:
     options.set_block_based_table_factory(table)
 
 
-def _tune_meta(options: Options) -> None:
+def _tune_small(options: Options) -> None:
+    """Few and small rows, or none. After a full disk RocksDB waits until the largest buffer of any family would fit on it."""
     options.set_write_buffer_size(4 * MIB)
     options.set_compression_type(DBCompressionType.none())

@@ -1,0 +1,57 @@
+"""Small disks of our own, as root: one that fills up, one whose power can be cut."""
+
+import fcntl
+import os
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_SHUTDOWN = 0x8004587D  # FS_IOC_SHUTDOWN
+_LOSE_UNSYNCED = 2  # FS_GOING_DOWN: without flushing the log
+
+
+@contextmanager
+def mounted(folder: Path, *arguments: str) -> Iterator[Path]:
+    """Mount at `folder`, unmount at the end."""
+    folder.mkdir(exist_ok=True)
+    done = subprocess.run(["mount", *arguments, str(folder)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"mounting is not allowed here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def memory_disk(folder: Path, *, nbytes: int) -> Iterator[Path]:
+    """A disk of `nbytes` in memory."""
+    with mounted(folder, "-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs") as disk:
+        yield disk
+
+
+def make_image(image: Path) -> None:
+    """Make a file that `image_disk` can mount."""
+    with image.open("wb") as file:
+        file.truncate(512 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+
+
+@contextmanager
+def image_disk(image: Path, folder: Path) -> Iterator[Path]:
+    """The disk in `image`."""
+    with mounted(folder, "-o", "loop", str(image)) as disk:
+        yield disk
+
+
+def cut_power(disk: Path) -> None:
+    """Let the file system go down as if the power failed: what was not synced is lost."""
+    handle = os.open(disk, os.O_RDONLY)
+    try:
+        fcntl.ioctl(handle, _SHUTDOWN, struct.pack("I", _LOSE_UNSYNCED))
+    finally:
+        os.close(handle)

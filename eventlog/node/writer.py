@@ -61,6 +61,7 @@ class Writer:
         overlay: Overlay,
         bounds: Bounds,
         hooks: WriterHooks,
+        wait_ms_max: int = REQUEST_TIMEOUT_MS_DEFAULT,
     ) -> None:
         self.queue = Queue()
         self._store = store
@@ -70,6 +71,7 @@ class Writer:
         self._overlay = overlay
         self._bounds = bounds
         self._hooks = hooks
+        self.wait_ms_max = wait_ms_max  # how long a group waits for ids
         self._wake = asyncio.Event()
         self.exclusive = asyncio.Lock()  # held while a group is written; who holds it sees no group in flight
         self._applying: asyncio.Future[None] | None = None
@@ -106,7 +108,8 @@ class Writer:
             base = await self._ids(sum(ids_needed(part.stamped.sections) for part in parts))
         except EventLogError as error:
             for part in parts:
-                self._refuse_share(part.joined, part.share, error)
+                waiting = [pending for index, pending in enumerate(part.joined.frames) if index not in part.postponed]
+                self._refuse_share(waiting, part.share, error)
             return
         self._stamp(parts, base)
         await self._append(parts)
@@ -133,16 +136,16 @@ class Writer:
             if wanted:
                 await self._read_entries(share, wanted)
         except EventLogError as error:  # a damaged entry: nothing can be said about its key, the node serves the others
-            self._refuse_share(joined, share, error)
+            self._refuse_share(joined.frames, share, error)
             return None
         postponed = self._postpone(joined, share, verdict) if verdict.deferred else frozenset()
         for intercept in INTERCEPTORS:
             intercept(share)
         return Part(joined=joined, share=share, verdict=verdict, postponed=postponed, stamped=lay_out(share))
 
-    def _refuse_share(self, joined: Joined, share: Share, error: EventLogError) -> None:
-        joined.frames[0].cache.producers.give_back(share)
-        _refuse(joined.frames, error)
+    def _refuse_share(self, frames: list[Pending], share: Share, error: EventLogError) -> None:
+        frames[0].cache.producers.give_back(share)
+        _refuse(frames, error)
 
     def _postpone(self, joined: Joined, share: Share, verdict: Verdict) -> frozenset[int]:
         """Put frames that repeat a frame of this very group in front of the queue; the next group answers them."""
@@ -191,7 +194,7 @@ class Writer:
 
     async def _ids(self, count: int) -> int:
         """Return the base of a run of ids; waits while ids run too far ahead of the clock or the lease is being renewed."""
-        for _ in range(REQUEST_TIMEOUT_MS_DEFAULT // _WAIT_MS):
+        for _ in range(self.wait_ms_max // _WAIT_MS):
             try:
                 return self._clock.next(count)
             except (ClockAhead, MetadataUnavailable):

@@ -43,9 +43,7 @@ def log(table: ProducerTable, share: Share, bounds: list[int], base: int) -> lis
     for intercept in INTERCEPTORS:
         intercept(share)
     stamped = lay_out(share)
-    values = make_values(
-        stamped.sections, base=base, epochs=np.ones(4, np.uint32), next_offsets=np.zeros(4, np.int64), seeds=_seeds()
-    )
+    values = make_values(stamped.sections, base=base, epochs=np.ones(4, np.uint32), next_offsets=np.zeros(4, np.int64), seeds=_seeds())
     ids = values.ids(stamped.rank)
     starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(share.blocks.counts)))
     for low, high in zip(bounds, bounds[1:], strict=False):
@@ -166,7 +164,11 @@ def test_the_longest_silent_are_forgotten(monkeypatch):
         object.__setattr__(share.submitted, "producers", np.full(1, producer, np.uint64))
         table.sort_out(share, bounds)
         frame = FrameResult(
-            segments=share.submitted.segments, sequences=np.zeros(1, np.int64), starts=np.array([0, 1]), ids=np.array([9]), kinds=np.zeros(1, np.uint8)
+            segments=share.submitted.segments,
+            sequences=np.zeros(1, np.int64),
+            starts=np.array([0, 1]),
+            ids=np.array([9]),
+            kinds=np.zeros(1, np.uint8),
         )
         table.record(producer, frame, last_ids=np.array([producer << 40]))
     assert len(table) == 2

@@ -1,0 +1,168 @@
+"""The writer: who shares a group, what a refusal takes with it, what is answered again."""
+
+import asyncio
+
+from eventlog.batch.layout import ABSENT, REFUSED
+from eventlog.errors import BadBlock, CacheDropped, EventLogError, KeyExists, MetadataUnavailable, SequenceGap
+from eventlog.events import Kind
+from eventlog.node import operations
+from eventlog.node.groups import WriteResult
+from eventlog.segment.keys import entry_key
+from tests.node.nodes import cache_of, submit, with_node
+
+
+def kinds_of(result: WriteResult | EventLogError) -> list[int]:
+    assert isinstance(result, WriteResult), result
+    return result.kinds.tolist()
+
+
+def test_frames_of_several_caches_and_many_segments_share_one_group(tmp_path):
+    async def act(node):
+        caches = [await cache_of(node, name, state=name != "b") for name in ("a", "b", "c")]
+        before = node.writer.groups
+        frames = [submit(node, cache, [(b"key%d" % number, b"v") for number in range(20)]) for cache in caches for _ in range(3)]
+        results = await asyncio.gather(*frames)
+        return node.writer.groups - before, results
+
+    groups, results = with_node(tmp_path, act)
+    assert groups == 1
+    ids = sorted(int(id_) for result in results for id_ in result.ids)
+    assert len(set(ids)) == 180
+    assert ids == list(range(ids[0], ids[0] + 180 * 1024, 1024)), "one run of ids over the whole group"
+
+
+def test_one_bad_block_refuses_its_own_frame_alone(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+
+        def spoil(body):
+            body[32] = 9
+
+        return await asyncio.gather(
+            submit(node, cache, [(b"a", b"1")]), submit(node, cache, [(b"b", b"2")], spoil=spoil), submit(node, cache, [(b"c", b"3")])
+        )
+
+    first, bad, last = with_node(tmp_path, act)
+    assert kinds_of(first) == kinds_of(last) == [Kind.CREATED]
+    assert isinstance(bad, BadBlock)
+    assert bad.outcome == "none"
+
+
+def test_a_frame_repeated_in_the_same_tick_is_written_once_and_answered_twice(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        rows = [(b"k%d" % number, b"v") for number in range(30)]
+        results = await asyncio.gather(*(submit(node, cache, rows, producer=5) for _ in range(3)))
+        return results, node.writer.events, int(cache.live.sum())
+
+    results, events, live = with_node(tmp_path, act)
+    assert events == live == 30
+    assert len({tuple(result.ids.tolist()) for result in results}) == 1
+    assert all(kinds_of(result) == [Kind.CREATED] * 30 for result in results)
+
+
+def test_a_refused_condition_is_refused_again_and_uses_its_sequence_up(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await submit(node, cache, [(b"k", b"1")])
+        first = await submit(node, cache, [(b"k", b"2")], producer=5, sequence=0, version=0)
+        again = await submit(node, cache, [(b"k", b"2")], producer=5, sequence=0, version=0)
+        after = await submit(node, cache, [(b"k", b"3")], producer=5, sequence=1)
+        gap = await submit(node, cache, [(b"k", b"4")], producer=5, sequence=3)
+        return first, again, after, gap
+
+    first, again, after, gap = with_node(tmp_path, act)
+    assert kinds_of(first) == kinds_of(again) == [REFUSED]
+    assert isinstance(first.refusals[0], KeyExists)
+    assert isinstance(again.refusals[0], KeyExists)
+    assert kinds_of(after) == [Kind.MODIFIED]
+    assert isinstance(gap.refusals[0], SequenceGap)
+
+
+def test_a_gap_is_not_logged_and_does_not_move_the_sequence(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        gap = await submit(node, cache, [(b"k", b"1")], producer=5, sequence=1)
+        first = await submit(node, cache, [(b"k", b"1")], producer=5, sequence=0)
+        return gap, first, node.writer.events
+
+    gap, first, events = with_node(tmp_path, act)
+    assert kinds_of(gap) == [REFUSED]
+    assert kinds_of(first) == [Kind.CREATED]
+    assert events == 1
+
+
+def test_without_a_lease_writes_are_refused_and_may_come_again(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        node.writer.wait_ms_max = 40
+        ceiling = node.clock.ceiling
+        node.clock.set_ceiling(node.clock.last + 1)
+        refused = await submit(node, cache, [(b"k", b"1")], producer=5, sequence=0)
+        node.clock.set_ceiling(ceiling)
+        return refused, await submit(node, cache, [(b"k", b"1")], producer=5, sequence=0)
+
+    refused, done = with_node(tmp_path, act)
+    assert isinstance(refused, MetadataUnavailable)
+    assert refused.outcome == "none"
+    assert kinds_of(done) == [Kind.CREATED]
+
+
+def test_a_removal_of_nothing_makes_no_event_and_says_so(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        return await submit(node, cache, [(b"k", None)]), node.writer.events
+
+    result, events = with_node(tmp_path, act)
+    assert kinds_of(result) == [ABSENT]
+    assert result.ids.tolist() == [0]
+    assert events == 0
+
+
+def test_previous_is_what_the_write_before_it_left_committed_or_not(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        fresh = await submit(node, cache, [(b"k", b"1")], previous=True)
+        pair = await asyncio.gather(submit(node, cache, [(b"k", b"2")], previous=True), submit(node, cache, [(b"k", b"3")], previous=True))
+        return fresh, *pair
+
+    fresh, second, third = with_node(tmp_path, act)
+    assert (fresh.previous, second.previous, third.previous) == (None, b"1", b"2")
+
+
+def test_what_is_acknowledged_can_be_read_before_the_store_holds_it(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        result = await submit(node, cache, [(b"k", b"1")])
+        found = [await node.entries.get(entry_key(segment, cache.cache_id, b"k")) for segment in range(node.segments)]
+        return result, [entry for entry in found if entry is not None]
+
+    result, found = with_node(tmp_path, act)
+    assert len(found) == 1
+    assert found[0].endswith(b"1")
+    assert int.from_bytes(found[0][2:10], "little") == result.ids[0]
+
+
+def test_writes_that_meet_a_drop_are_refused(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await submit(node, cache, [(b"k", b"1")])
+        await operations.drop_cache(node, "c")
+        again = await cache_of(node)
+        return await submit(node, cache, [(b"k", b"2")]), await submit(node, again, [(b"k", b"3")]), again.cache_id > cache.cache_id
+
+    refused, done, grows = with_node(tmp_path, act)
+    assert isinstance(refused, CacheDropped)
+    assert kinds_of(done) == [Kind.CREATED]
+    assert grows
+
+
+def test_a_cache_without_events_is_a_plain_store_whose_log_is_trimmed(tmp_path):
+    async def act(node):
+        cache = await cache_of(node, events=False)
+        for number in range(5):
+            await submit(node, cache, [(b"k%d" % key, b"%d" % number) for key in range(20)])
+        answer = await node.retention.run(cache, dry_run=False)
+        return answer.removed, cache.events_kept, int(cache.live.sum())
+
+    assert with_node(tmp_path, act) == (100, 0, 20)

@@ -15,7 +15,7 @@ from eventlog_cli.conventions import common_options
 @click.option("--advertise", metavar="HOST:PORT", help="Address told to clients.  [default: that of --listen]")
 @click.option("--node-name", metavar="NAME", help="Name of this node.  [default: HOST-PORT]")
 @click.option("--segments", type=int, help="Segments of a new cluster, a power of two.  [default: 256]")
-@click.option("--durability", type=click.Choice(["fsync", "replicated"]), help="What a write waits for.  [default: fsync]")
+@click.option("--durability", type=click.Choice(["fsync"]), help="What a write waits for.  [default: fsync]")
 @click.option("--meta", metavar="sqlite:PATH", help="Metadata file.  [default: DATA.meta/meta.db]")
 @click.option("--disk-reserve", "disk_reserve_bytes", metavar="SIZE", help="Free space below which writes are refused.  [default: 256MiB]")
 @click.option("--value-max", "value_bytes_max", metavar="SIZE", help="Largest value taken.  [default: 1MiB]")

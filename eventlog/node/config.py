@@ -114,8 +114,8 @@ def _convert(name: str, value: Any) -> Any:
 def _check(config: NodeConfig) -> None:
     if config.segments < 1 or config.segments > SEGMENTS_MAX or config.segments & (config.segments - 1):
         raise BadConfig(option="segments", why=f"{config.segments} is not a power of two from 1 to {SEGMENTS_MAX}")
-    if config.durability not in {"fsync", "replicated"}:
-        raise BadConfig(option="durability", why=f"{config.durability!r} is neither fsync nor replicated")
+    if config.durability != "fsync":
+        raise BadConfig(option="durability", why=f"{config.durability!r}: one node alone has nothing but its disk, so only fsync is there")
     if not 0 < config.value_bytes_max <= VALUE_BYTES_CAP:
         raise BadConfig(option="value_bytes_max", why=f"{config.value_bytes_max} is not from 1 to {VALUE_BYTES_CAP}")
     if config.meta and not config.meta.startswith("sqlite:"):

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
@@ -88,10 +89,20 @@ async def open_node(
     Raises:
         EventLogError: says what is wrong and what to do.
     """
-    clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
+    async with AsyncExitStack() as undo:
+        started = await _open(config, undo, on_fatal=on_fatal, clock=clock or SystemClock(), entropy=entropy or SystemEntropy())
+        undo.pop_all()
+        return started
+
+
+async def _open(
+    config: NodeConfig, undo: AsyncExitStack, *, on_fatal: Callable[[EventLogError], None], clock: Clock, entropy: Entropy
+) -> Started:
     home = Home.open(config.data)
+    undo.callback(home.close)
     remembered = home.remembered
     metastore = await open_sqlite(config.meta_path, create=remembered is None)
+    undo.push_async_callback(metastore.close)
     incarnation = remembered.incarnation if remembered is not None else secrets.token_hex(8)
     records = ClusterRecords(metastore, incarnation=incarnation, entropy=entropy, where=str(config.meta_path))
     identity = await records.open_or_create(segments=config.segments, now_ms=clock.wall_ms(), remembered=remembered)
@@ -99,6 +110,7 @@ async def open_node(
     member = await records.join(name=name, address=config.advertise or config.listen, clock=clock)
     owner = Identity(cluster=identity.cluster, node=member.number, incarnation=incarnation)
     store = await asyncio.to_thread(_open_store, config, identity.segments, owner)
+    undo.callback(store.close)
     home.remember(records.remember())
     segments = await records.appoint()
     if len(segments) != identity.segments:

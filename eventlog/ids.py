@@ -129,7 +129,7 @@ class FlakeClock:
         """
         _check("id", event_id, low=0, high=ID_MAX)
         ahead_ms = (event_id >> TIME_SHIFT) - self._physical()
-        if ahead_ms > CLOCK_AHEAD_MS_MAX and event_id > self.last:
+        if ahead_ms > CLOCK_AHEAD_MS_MAX:
             raise ClockSkew(id=event_id, ahead_ms=ahead_ms)
         self.last = max(self.last, event_id)
 
@@ -170,7 +170,6 @@ class FlakeClock:
         if upto is not None:
             self.observe(upto)
         wanted = max(self.last, (self._physical() << TIME_SHIFT) - 1)
-        self._asked = max(self._asked, wanted)
         allowed = max(min(wanted, self.ceiling - 1), 0)
         self.last = max(self.last, allowed)
         return allowed

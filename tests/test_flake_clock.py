@@ -231,7 +231,7 @@ def test_a_floor_is_passed_at_once_however_far_ahead_it_is(ahead_ms):
 def test_a_promise_of_an_idle_clock_covers_the_time_before_this_millisecond():
     clock = ManualClock(wall_ms=NOW)
     flake = leased(clock)
-    assert flake.close_up() == id_before(NOW)
+    assert flake.close_up() == id_before(NOW) == flake.last  # a clean stop gives back what lies above
     assert decode_id(flake.next(1)) == (NOW, 0, NODE)
     clock.advance(5)
     assert flake.close_up() == id_before(NOW + 5)

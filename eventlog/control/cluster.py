@@ -183,7 +183,7 @@ class ClusterRecords:
         clock = self.member.clock
         for _ in range(CONFLICTS_MAX):
             own = self._seen_own()
-            record, plan = plan_ceiling(own, max(own.record.ceiling, clock.ceiling_wanted()))
+            record, plan = plan_ceiling(own, max(own.record.ceiling, clock.ceiling_wanted()))  # never lowered, whoever raised it
             try:
                 self._own = Versioned(record, await self._commit(plan))
             except MetadataConflict:

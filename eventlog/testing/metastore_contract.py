@@ -320,12 +320,13 @@ class MetaStoreContract(ABC):
 
     # ------------------------------------------------------------ unknown outcomes
 
+    @pytest.mark.parametrize("expect", [{"k": 0}, {}], ids=["expecting", "blind"])
     @pytest.mark.parametrize("faults", ["after", "before", "after after", "before after before", "before before"])
-    def test_a_commit_without_an_answer_is_resolved_by_making_it_again(self, faults: str) -> None:
+    def test_a_commit_without_an_answer_is_resolved_by_making_it_again(self, faults: str, expect: dict[str, int]) -> None:
         async def story(store: MetaStore) -> None:
             unsure = UnsureStore(store, faults.split())
             resolving = ResolvingStore(unsure, writer="w", entropy=SeededEntropy(1), retry=RetryOptions(pause_ms=0))
-            revision = await resolving.commit({"k": 0}, puts={"k": b"1"}, deletes=["none"])
+            revision = await resolving.commit(expect, puts={"k": b"1"}, deletes=["none"])
             assert not unsure.faults
             assert await store.get("k") == Item(key="k", value=b"1", revision=revision)
             assert (await store.list("")).revision == revision  # carried out once
@@ -355,6 +356,7 @@ class MetaStoreContract(ABC):
                 await store.commit({}, puts={"k": b"theirs"})
 
             unsure = UnsureStore(store, ["before"], then=overtake)
+            await ResolvingStore(store, writer="w", entropy=SeededEntropy(0)).commit({}, puts={"other": b""})
             resolving = ResolvingStore(unsure, writer="w", entropy=SeededEntropy(1), retry=RetryOptions(pause_ms=0))
             with pytest.raises(MetadataConflict):
                 await resolving.commit({"k": 0}, puts={"k": b"ours"})

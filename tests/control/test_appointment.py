@@ -121,6 +121,15 @@ def test_restarts_of_a_set_of_one_chain_their_floors():
     assert state.segments[0].record.epoch == 4
 
 
+def test_segments_of_many_old_primaries_go_in_more_commits():
+    nodes = [node(number, ceiling=number) for number in range(1, 62)]
+    before = [segment(number, owners=(2 + number % 60, 1)) for number in range(100)]
+    state, plans = appoint(view(nodes, before), nodes[0], range(100))
+    assert {found.record.primary for found in state.segments.values()} == {1}
+    assert all(len(plan.puts) - len(put_segments(plan)) <= OLD_PRIMARIES_PER_COMMIT_MAX for plan in plans)
+    assert all(len(plan.puts) < OPERATIONS_MAX for plan in plans)
+
+
 def test_only_an_in_sync_incarnation_is_electable():
     record = segment(0, owners=(1, 2), in_sync=replicas(1))
     assert is_electable(record, node(1))

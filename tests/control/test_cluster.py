@@ -182,6 +182,31 @@ def test_a_second_node_joins_without_taking_anything():
     tell(story)
 
 
+def test_a_killed_node_that_leads_nothing_comes_back_above_its_ceiling_too():
+    async def story(world):
+        await world.started("a")
+        ceiling = await stored_ceiling(await world.started("b"))
+        world.clock.set_wall(NOW - 3_600_000)
+        again = await world.started("b")
+        assert again.member.clock.next(1) > ceiling
+
+    tell(story)
+
+
+def test_a_node_starts_above_the_floor_of_an_earlier_primary():
+    async def story(world):
+        first = await world.started("a")
+        first.member.clock.next(4096 * 4_000)
+        await first.renew_lease(on_lost=never)
+        floor = await stored_ceiling(first)
+        await take_over(world, first, [2])
+        second = await world.started("b")
+        assert second.member.clock.next(1) > floor
+        assert (await second.view()).segments[2].record.floor == floor
+
+    tell(story)
+
+
 # ---------------------------------------------------------------- the lease
 
 
@@ -235,6 +260,10 @@ def test_a_primary_that_was_replaced_hears_it_before_its_ceiling_rises():
         await records.renew_lease(on_lost=never)
         segments = (await records.view()).segments
         assert {number: found.record.floor for number, found in segments.items()} == {0: 0, 1: before, 2: 0, 3: before}
+        await take_over(world, records, [0])
+        heard.clear()
+        await records.renew_lease(on_lost=heard.extend)
+        assert heard == [0], "what was lost is told once"
 
     tell(story)
 

@@ -19,8 +19,8 @@ def lost_events(at: int | SegmentPositions, *, asked: Ints | None, trimmed_ids: 
     """
     if isinstance(at, SegmentPositions):
         ids, offsets = trimmed_ids[at.of], trimmed_offsets[at.of]
-        gone = (at.ids < ids) & (offsets >= 0)
-        return int(np.maximum(offsets + 1 - np.maximum(at.offsets, 0), 1)[gone].sum()) if gone.any() else 0
+        lost = offsets + 1 - np.maximum(at.offsets, 0)  # none where only values without events went
+        return int(np.where(at.ids < ids, np.maximum(lost, 0), 0).sum())
     ids, offsets = (trimmed_ids, trimmed_offsets) if asked is None else (trimmed_ids[asked], trimmed_offsets[asked])
     gone = (at < ids) & (offsets >= 0)
     return int((offsets[gone] + 1).sum())

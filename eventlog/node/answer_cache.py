@@ -29,9 +29,11 @@ class AnswerCache:
         return shared
 
     def put(self, key: Key, answer: Answer) -> Shared:
-        """Keep an answer for others who ask the same."""
+        """Keep an answer for others who ask the same; return the one to give."""
+        if key in self._answers:
+            return self._answers[key]
         shared = Shared(answer=answer)
-        if answer.nbytes <= self._bytes_max and key not in self._answers:
+        if answer.nbytes <= self._bytes_max:
             self._answers[key] = shared
             self.nbytes += _weight(key, shared)
             while self.nbytes > self._bytes_max or len(self._answers) > self._entries_max:

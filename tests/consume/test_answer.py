@@ -54,6 +54,11 @@ def test_a_large_value_goes_out_as_it_is_and_splits_what_is_joined_around_it():
     assert own.data[1] in answer.body, "the very same bytes"
 
 
+def test_parts_follow_each_other_by_segment_and_then_by_id():
+    early, late = group((1, 1, LARGE), (2, 1, LARGE)), group((0, 1, LARGE), (1, 1, 5), (2, 1, 5), base=BASE + 9 * ID_STEP)
+    assert forms(answer_of(early, late)) == [(0, 1), (1, 1), ("joined", 1), (2, 1), ("joined", 1)]
+
+
 def test_a_large_value_that_is_cut_is_joined():
     own = group((1, 2, LARGE))
     assert forms(answer_of(own)) == [(1, 2)]

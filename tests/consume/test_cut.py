@@ -50,6 +50,13 @@ def test_of_one_far_too_large_a_part_in_proportion():
     assert choose_cut(of, top=TOP, limits=Limits(nbytes=1)) == 5
 
 
+def test_runs_of_two_primaries_that_overlap_are_counted_id_by_id():
+    of = spans((1024, 4, 40), (1025 + ID_STEP, 3, 30))
+    assert choose_cut(of, top=TOP, limits=Limits(events=3)) == 1025 + ID_STEP
+    assert choose_cut(of, top=TOP, limits=Limits(events=4)) == 1024 + 2 * ID_STEP
+    assert choose_cut(of, top=TOP, limits=Limits(nbytes=30)) == 1025 + ID_STEP
+
+
 rows = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5), st.integers(1, 100)), min_size=1, max_size=10)
 limits = st.tuples(st.one_of(st.just(NO_LIMIT), st.integers(1, 40)), st.one_of(st.just(NO_LIMIT), st.integers(1, 400)))
 

@@ -67,6 +67,14 @@ def test_a_cut_is_the_last_step_that_fits_or_the_first_there_is(gaps, after, nby
     assert cut == (fitting[-1] if fitting else above[0][0])
 
 
+def test_a_step_larger_than_asked_for_is_taken_alone():
+    index, _ = filled([(10, 1, 2 * STEP_BYTES), (20, 1, 2 * STEP_BYTES), (30, 1, STEP_BYTES)])
+    assert index.choose_cut(1, after=0, nbytes_max=5) == 10
+    assert index.choose_cut(1, after=10, nbytes_max=5) == 20
+    assert index.choose_cut(1, after=10, nbytes_max=3 * STEP_BYTES) == 30
+    assert index.choose_cut(1, after=30, nbytes_max=5) is None
+
+
 @given(groups, st.data())
 @settings(deadline=None)
 def test_trimming_keeps_what_lies_above_and_the_base(gaps, data):

@@ -46,6 +46,10 @@ def test_a_mark_without_events_loses_nothing():
     assert lost_events(3, asked=None, trimmed_ids=np.array([9]), trimmed_offsets=np.array([-1])) == 0
 
 
+def test_a_segment_position_behind_the_last_event_removed_lost_nothing():
+    assert lost(at([0, 400, 700], [0, 10, 5])) == 0, "what was removed between 400 and 500 had no events"
+
+
 def test_earliest_is_the_highest_id_removed_of_what_is_asked():
     assert earliest_id(IDS, asked=None) == 700
     assert earliest_id(IDS, asked=np.array([0, 1])) == 500

@@ -144,6 +144,13 @@ def test_a_newer_format_is_told_from_damage():
     assert caught.value.found == 9
 
 
+def test_a_value_missing_between_two_others_is_damage_whatever_the_steps_say():
+    store, log, lasts = written()
+    log.delete(log.keys[13])
+    with pytest.raises(CorruptData, match="missing"):
+        History(store).read(wanted(lasts))
+
+
 def test_fewer_events_than_the_steps_counted_are_damage():
     store, log, lasts = written()
     log.delete(log.keys[-1])

@@ -6,6 +6,7 @@ block would cost more than the whole append (2.7 us a block against 0.05 us an e
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -246,8 +247,8 @@ def _fail_some_rows(rows: _Rows, bad: npt.NDArray[np.bool_], blocks: Ints, why: 
         raise BadBlocks([(block, why) for block in blocks[np.unique(rows.blocks[bad])].tolist()])
 
 
-def slices(data: bytes, at: Ints, end: Ints) -> Iterator[bytes]:
-    """Yield `data[at[i]:end[i]]` for each i."""
+def slices(data: Any, at: Ints, end: Ints) -> Iterator[bytes]:
+    """Yield `data[at[i]:end[i]]` for each i; of a memoryview, views."""
     return map(data.__getitem__, map(slice, at.tolist(), end.tolist()))
 
 

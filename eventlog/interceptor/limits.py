@@ -33,7 +33,8 @@ def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = N
         raise BadBlocks([(block, "it is empty") for block in np.flatnonzero(submitted.counts == 0).tolist()])
     first_rows = np.cumsum(submitted.counts) - submitted.counts
     rows = slice(None) if rules.state else first_rows
-    keys = list(slices(blocks.data.tobytes(), blocks.key_at[rows], blocks.key_end[rows]))
+    data = share.raw if rules.state else blocks.data.data
+    keys = list(slices(data, blocks.key_at[rows], blocks.key_end[rows]))
     hashes = np.array(hash_keys(keys), np.uint64)
     routed = np.array(hash_keys([route_bytes(key, by_prefix=True) for key in keys]), np.uint64) if rules.by_prefix else hashes
     expected = np.repeat(submitted.segments, submitted.counts) if rules.state else submitted.segments

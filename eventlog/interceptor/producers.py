@@ -159,16 +159,17 @@ class ProducerTable:
         producer.dirty[frame.segments] = True
         producer.keep(frame)
         self._producers.move_to_end(number)
-        newest = int(last_ids.max(initial=0))
-        while True:
-            oldest, silent = next(iter(self._producers.items()))
-            if not silent.last_ids.any():  # new with this very group, and about to be recorded, or refused and never heard of again
-                self._producers.move_to_end(oldest)
+
+    def forget_silent(self, now_id: int) -> None:
+        """Forget who has been silent for PRODUCER_IDLE_MS_MAX of id time, and beyond the limit of the table whoever was so longest."""
+        for number, producer in list(self._producers.items()):
+            last_id = int(producer.last_ids.max())
+            if last_id == 0:  # new with a group on its way
                 continue
-            if len(self._producers) <= PRODUCERS_PER_SEGMENT_MAX and int(silent.last_ids.max()) + _IDLE_IDS >= newest:
+            if len(self._producers) <= PRODUCERS_PER_SEGMENT_MAX and last_id + _IDLE_IDS >= now_id:
                 return
-            self._forgotten += [(segment, oldest) for segment in np.flatnonzero(silent.last >= 0).tolist()]
-            del self._producers[oldest]
+            self._forgotten += [(segment, number) for segment in np.flatnonzero(producer.last >= 0).tolist()]
+            del self._producers[number]
 
     def learn(self, value: StoredValue) -> None:
         """Remember what the producer rows of a stored value say; the same values in the order of the log give the same table."""

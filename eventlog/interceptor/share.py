@@ -88,9 +88,14 @@ class Share:
         return np.repeat(np.arange(len(self.live)), self.blocks.counts)
 
     @cached_property
+    def raw(self) -> bytes:
+        """Return the blocks as bytes, from which keys and values are cut."""
+        return self.blocks.data.tobytes()
+
+    @cached_property
     def values(self) -> list[bytes]:
         """Return the value of every row."""
-        return list(slices(self.blocks.data.tobytes(), self.blocks.value_at, self.blocks.value_end))
+        return list(slices(self.raw, self.blocks.value_at, self.blocks.value_end))
 
     @cached_property
     def headers(self) -> Sequence[bytes] | None:

@@ -147,7 +147,7 @@ def _rebuilt(share: Share, block_order: Ints, effective: npt.NDArray[np.bool_]) 
 def _columns(share: Share, source: Ints, is_expired: npt.NDArray[np.bool_]) -> Columns:
     rows = source.tolist()
     gone = is_expired.tolist()
-    data = share.blocks.data.tobytes()
+    data = share.raw
     at, end = share.blocks.key_at.tolist(), share.blocks.key_end.tolist()
     keys = share.keys or [data[low:high] for low, high in zip(at, end, strict=True)]
     values, headers, before = share.values, share.headers, share.before

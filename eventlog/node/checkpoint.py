@@ -59,6 +59,7 @@ def checkpoint_rows(caches: Iterable[CacheState], *, marks: Ints, epochs: npt.ND
     rows: Puts = [encode_marks(page, marks, epochs) for page in moved]
     for cache in caches:
         rows.append((_counts_key(cache.cache_id), bytes([cache.may_expire]) + cache.live.tobytes()))
+        cache.producers.forget_silent(int(marks.max()))
         rows += [(producer_key(segment, cache.cache_id, producer), data) for segment, producer, data in cache.producers.take_dirty()]
     return rows
 

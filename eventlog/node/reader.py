@@ -86,7 +86,8 @@ class ReaderThread:
     @property
     def readers(self) -> int:
         """Return how many owners were served lately, at least one."""
-        return max(len(set(self._recent)), 1)
+        with self._changed:
+            return max(len(set(self._recent)), 1)
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""

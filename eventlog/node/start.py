@@ -6,7 +6,6 @@ segment, and serves once those are on disk.
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -103,7 +102,7 @@ async def _open(
     remembered = home.remembered
     metastore = await open_sqlite(config.meta_path, create=remembered is None)
     undo.push_async_callback(metastore.close)
-    incarnation = remembered.incarnation if remembered is not None else secrets.token_hex(8)
+    incarnation = remembered.incarnation if remembered is not None else entropy.token(8).hex()
     records = ClusterRecords(metastore, incarnation=incarnation, entropy=entropy, where=str(config.meta_path))
     identity = await records.open_or_create(segments=config.segments, now_ms=clock.wall_ms(), remembered=remembered)
     name = config.node_name or config.listen.replace(":", "-")

@@ -168,7 +168,7 @@ def test_a_group_does_what_its_writes_do_one_by_one(groups, entries, before, lif
 
 
 def _hash(key: bytes) -> int:
-    from eventlog.hashing import hash_key  # noqa: PLC0415 -- one use
+    from eventlog.hashing import hash_key
 
     return hash_key(key)
 

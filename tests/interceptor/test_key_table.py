@@ -17,8 +17,8 @@ def array(hashes) -> np.ndarray:
 @given(st.lists(st.tuples(st.booleans(), st.sets(HASHES, max_size=60)), max_size=12))
 def test_it_holds_what_a_set_holds(steps):
     table, model = KeyTable(), set()
-    for adds, hashes in steps:
-        hashes = {number for number in hashes if number > 3}  # 0 and 1 share their places with 2 and 3
+    for adds, drawn in steps:
+        hashes = {number for number in drawn if number > 3}  # 0 and 1 share their places with 2 and 3
         if adds:
             table.add(array(hashes - model))
             model |= hashes

@@ -1,5 +1,7 @@
 """Idempotent producers: first results again, gaps refused, the same table from the log alone."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from eventlog.errors import CorruptData, ProducerUnknown, SequenceGap
 from eventlog.interceptor import INTERCEPTORS, CacheRules, Share, Submitted, admit, lay_out
 from eventlog.interceptor.key_table import KeyTable
 from eventlog.interceptor.producers import FrameResult, ProducerTable
-from eventlog.limits import PRODUCER_RESULTS_KEPT
+from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_RESULTS_KEPT
 
 RULES = CacheRules(cache_id=3, name="c", state=True, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=4)
 PRODUCER = 77
@@ -46,7 +48,7 @@ def log(table: ProducerTable, share: Share, bounds: list[int], base: int) -> lis
     values = make_values(stamped.sections, base=base, epochs=np.ones(4, np.uint32), next_offsets=np.zeros(4, np.int64), seeds=_seeds())
     ids = values.ids(stamped.rank)
     starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(share.blocks.counts)))
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         rows = slice(int(starts[low]), int(starts[high]))
         table.record(
             PRODUCER,
@@ -63,7 +65,7 @@ def log(table: ProducerTable, share: Share, bounds: list[int], base: int) -> lis
 
 
 def _seeds() -> list[int]:
-    from eventlog.batch.layout import place_seed  # noqa: PLC0415 -- one use
+    from eventlog.batch.layout import place_seed
 
     return [place_seed(segment, 3) for segment in range(4)]
 
@@ -171,6 +173,7 @@ def test_the_longest_silent_are_forgotten(monkeypatch):
             kinds=np.zeros(1, np.uint8),
         )
         table.record(producer, frame, last_ids=np.array([producer << 40]))
+    table.forget_silent(3 << 40)
     assert len(table) == 2
     assert (1, None) in {(producer, data) for _, producer, data in table.take_dirty()}
 
@@ -186,4 +189,16 @@ def test_producers_that_begin_in_the_same_group_are_all_remembered():
             segments=np.array([1]), sequences=np.array([0]), starts=np.array([0, 1]), ids=np.array([last_id]), kinds=np.zeros(1, np.uint8)
         )
         table.record(number, frame, last_ids=np.array([last_id]))
+        table.forget_silent(last_id)
     assert len(table) == 2
+
+
+def test_who_was_silent_for_a_day_of_ids_is_forgotten_and_told_so():
+    table, _, _ = first_result()
+    table.forget_silent((1 << 40) + (PRODUCER_IDLE_MS_MAX << 22))
+    assert len(table) == 1
+    table.forget_silent((1 << 41) + (PRODUCER_IDLE_MS_MAX << 22))
+    assert len(table) == 0
+    share, bounds = share_of([([b"a"], 1)])
+    table.sort_out(share, bounds)
+    assert isinstance(share.refusals[0], ProducerUnknown)

@@ -1,6 +1,6 @@
 """What retention took from a position. Kept per segment of a cache: id and offset of the last event removed.
 
-`trimmed_ids` and `trimmed_offsets` are indexed by segment; an offset below 0 says that no event was removed there.
+`trimmed_ids` and `trimmed_offsets` are indexed by segment; an offset of -1 says that no event was removed there.
 """
 
 import numpy as np
@@ -22,8 +22,9 @@ def lost_events(at: int | SegmentPositions, *, asked: Ints | None, trimmed_ids: 
         lost = offsets + 1 - np.maximum(at.offsets, 0)  # none where only values without events went
         return int(np.where(at.ids < ids, np.maximum(lost, 0), 0).sum())
     ids, offsets = (trimmed_ids, trimmed_offsets) if asked is None else (trimmed_ids[asked], trimmed_offsets[asked])
-    gone = (at < ids) & (offsets >= 0)
-    return int((offsets[gone] + 1).sum())
+    if at >= ids.max(initial=0):
+        return 0
+    return int((offsets[at < ids] + 1).sum())  # a segment that lost no event has the offset -1
 
 
 def earliest_id(trimmed_ids: Ints, *, asked: Ints | None) -> int:

@@ -296,7 +296,7 @@ class Reads:
         if error is None:
             shared = self._answers.put(key, done.result())
             for pull in pulls:
-                self._look(pull, partial(self._take, shared=shared))
+                self._look(pull, partial(self._take_late, shared=shared))
             return
         for pull in pulls:
             self._look(pull, partial(self._not_made, error=error))
@@ -312,14 +312,16 @@ class Reads:
 
     # ------------------------------------------------------------ delivering
 
+    def _take_late(self, pull: Pull, shared: Shared) -> None:
+        """Deliver what was made in the thread, unless the cache went or retention passed in the meantime."""
+        if pull.cache.dropped:
+            raise CacheDropped(cache=pull.cache.name)
+        if not self._is_trimmed(pull):
+            self._take(pull, shared)
+
     def _take(self, pull: Pull, shared: Shared) -> None:
         """Deliver an answer; one without events only moves the cursor, and the search goes on."""
         answer, cursor, cache = shared.answer, pull.cursor, pull.cache
-        if cache.dropped:
-            self.fail(pull, CacheDropped(cache=cache.name))
-            return
-        if self._is_trimmed(pull):
-            return
         if not answer.events:
             cursor.advance(answer.upto)
             asyncio.get_running_loop().call_soon(self._look, pull)  # not at once: a narrow reader may meet many such answers

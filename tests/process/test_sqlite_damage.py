@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import resource
 import shutil
 import sqlite3
 from contextlib import closing
@@ -11,7 +12,8 @@ import pytest
 
 from eventlog.control.cluster import ClusterRecords
 from eventlog.control.metastores import sqlite_file
-from eventlog.control.metastores.sqlite import open_sqlite
+from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
+from eventlog.control.metastores.sqlite import SqliteOptions, open_sqlite
 from eventlog.errors import EventLogError, MetadataLost, MetadataUnavailable, UnsupportedFormat, WrongCluster
 from eventlog.testing.clocks import SeededEntropy
 
@@ -117,6 +119,19 @@ def test_a_flipped_bit_anywhere_is_named_or_changes_nothing(path):
     assert refused > 10
 
 
+def test_rows_that_vanish_from_a_page_are_missed(path):
+    whole = path.read_bytes()
+    tried = 0
+    for page in range(4096, len(whole), 4096):
+        rows = int.from_bytes(whole[page + 3 : page + 5])
+        if whole[page] != 0x0A or not rows:  # a leaf of a table without row ids
+            continue
+        path.write_bytes(whole[: page + 3] + (rows - 1).to_bytes(2) + whole[page + 5 :])
+        refusal(path)
+        tried += 1
+    assert tried >= 2
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -186,6 +201,44 @@ def test_a_writer_that_never_lets_go_makes_commits_unavailable_and_they_did_not_
             await store.close()
 
     asyncio.run(story())
+
+
+def test_a_disk_that_is_full_leaves_the_outcome_unknown_and_the_next_try_finds_out(path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    async def story():
+        store = await open_sqlite(path, create=False)
+        resolving = ResolvingStore(store, writer="w", entropy=SeededEntropy(1), retry=RetryOptions(attempts=2, pause_ms=0))
+        try:
+            await resolving.commit({}, puts={"k": b"1"})
+            resource.setrlimit(resource.RLIMIT_FSIZE, (path.with_name("meta.db-wal").stat().st_size + 5_000, hard))
+            for each in (store, resolving):
+                with pytest.raises(MetadataUnavailable) as caught:
+                    await each.commit({}, puts={"k": bytes(100_000)})
+                assert caught.value.outcome == "unknown"
+            found = await store.get("k")
+            assert found is not None
+            assert found.value == b"1"
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            await resolving.commit({"k": found.revision}, puts={"k": b"2"})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            await store.close()
+
+    asyncio.run(story())
+    assert [item.value for item in asyncio.run(read_all(path)).items if item.key == "k"] == [b"2"]
+
+
+def test_the_log_of_watches_is_bounded(path):
+    async def story():
+        store = await open_sqlite(path, create=False, options=SqliteOptions(revisions_kept=20))
+        for _ in range(30):
+            await store.commit({}, puts={"k": b""})
+        await store.close()
+
+    asyncio.run(story())
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("SELECT count(*), max(revision) FROM log").fetchone() == (20, 60)
 
 
 def test_making_the_file_leaves_nothing_else_behind(tmp_path):

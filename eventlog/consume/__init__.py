@@ -1,10 +1,13 @@
-"""Read path, step 2 of 3: how far a reader may see, where it is, and where one answer to it ends. No bytes are read here.
+"""Read path, step 2 of 3: how far a reader may see, where it is, and what one answer to it holds. Nothing is read or sent here.
 
     groups     what a commit hands to readers
     watermark  promises of primaries, and the limit that follows for a reader of some segments
-    position   where a reader is, as the one token that every surface uses; what retention took from it
+    position   where a reader is, as a value; `token` and `token_json` write it as every surface uses it
+    trimmed    what retention took from a position
+    cursor     a reader's place while it is being served
     steps      a cache's log indexed by id, coarsely: how many events and bytes lie between two ids
     cut        at which id one answer ends
+    answer     the answer, out of stored values
 
 The node around it must:
 

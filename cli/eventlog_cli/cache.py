@@ -10,13 +10,15 @@ from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, print_row, print_text, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE
-from eventlog_cli.quantities import format_duration, format_size
+from eventlog_cli.quantities import format_duration, format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from eventlog.client.values import CacheInfo
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 NAME = click.argument("name")
+# what a cache made on the command line keeps unless told otherwise
+RETENTION_DEFAULT = {"retain_time_ms": parse_duration("7d"), "retain_bytes": parse_size("10GiB")}
 
 
 @click.group("cache", cls=SynonymGroup, synonyms={"delete": "drop", "remove": "drop", "show": "describe", "ls": "list"})
@@ -29,14 +31,14 @@ def _alterable(function: Function) -> Function:
     """Give a command the options that may change during a cache's life."""
     options = (
         click.option("--schema", type=click.Path(exists=True, dir_okay=False), help="Avro schema of the values."),
-        click.option("--events/--no-events", default=None, help="Keep events to be read.  [default: keep]"),
+        click.option("--events/--no-events", default=None, help="Keep events to be read.  [new: keep]"),
         click.option(
-            "--before/--no-before", default=None, help="Keep the value before each change.  [default: keep for json and avro with state]"
+            "--before/--no-before", default=None, help="Keep the value before each change.  [new: keep for json and avro with state]"
         ),
-        click.option("--retain-time", "retain_time_ms", type=DURATION, help="Keep events this long; 0 for ever.  [default: 7d]"),
-        click.option("--retain-bytes", type=SIZE, help="Keep at most this much; 0 for no limit.  [default: 10GiB]"),
-        click.option("--retain-events", type=COUNT, help="Keep at most this many events; 0 for no limit.  [default: 0]"),
-        click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let entries expire after this time; 0 for never.  [default: 0]"),
+        click.option("--retain-time", "retain_time_ms", type=DURATION, help="Keep events this long; 0 for ever.  [new: 7d]"),
+        click.option("--retain-bytes", type=SIZE, help="Keep at most this much; 0 for no limit.  [new: 10GiB]"),
+        click.option("--retain-events", type=COUNT, help="Keep at most this many events; 0 for no limit.  [new: 0]"),
+        click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let entries expire after this time; 0 for never.  [new: 0]"),
     )
     for option in reversed(options):
         function = option(function)
@@ -54,7 +56,7 @@ def _alterable(function: Function) -> Function:
 def create(name: str, *, if_not_exists: bool, **options: Any) -> None:
     """Create the cache NAME."""
     with open_client() as client:
-        cache = client.create_cache(name, if_exists="use" if if_not_exists else "error", **_given(options))
+        cache = client.create_cache(name, if_exists="use" if if_not_exists else "error", **RETENTION_DEFAULT | _given(options))
         _tell(cache.info())
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+import orjson
 
 from eventlog.errors import BadValue, InvalidArgument
 from eventlog_cli.conventions import common_options, open_client, settings
@@ -68,7 +69,9 @@ def get(cache_name: str, key: str, consistency: str) -> None:
             click.get_current_context().exit(EXIT_NONE)
         is_json = cache.info().format == "json"
         if settings().is_json:
-            print_row({"key": key, "value": json_of(entry.value_bytes, json_values=is_json), **id_fields(version=entry.version)})
+            print_row(
+                {"key": key, "value": orjson.Fragment(json_of(entry.value_bytes, json_values=is_json)), **id_fields(version=entry.version)}
+            )
             return
     out = stdout()
     out.write(entry.value_bytes)

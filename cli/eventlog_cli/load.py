@@ -7,6 +7,7 @@ import click
 
 from eventlog.errors import BadRow
 from eventlog.limits import VALUE_BYTES_MAX
+from eventlog_cli.cache import RETENTION_DEFAULT
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
 from eventlog_cli.loading.loader import Loader, Summary
@@ -31,7 +32,14 @@ REJECTIONS_SHOWN_MAX = 20
     "--delete-value", "removal_words", multiple=True, metavar="D", help="Rows with this in --op remove their key; may be given again."
 )
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="What the file is.  [default: told by content and name]")
-@click.option("--batch", type=click.IntRange(1, 20_000), default=1_000, show_default=True, metavar="N", help="Rows sent together.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 20_000),
+    default=1_000,
+    show_default=True,
+    metavar="N",
+    help="Rows read together. Batches of a file may be sent together.",
+)
 @click.option("--max-errors", type=COUNT, default=0, show_default=True, metavar="N", help="Rejected rows to go on after.")
 @click.option(
     "--max-value",
@@ -60,7 +68,7 @@ def command(cache_name: str, path: str, **options: Any) -> None:
         )
         reader = reader_of(source, shape, format_name=options["format_name"] or format_of(source), rows=options["batch"])
         with open_client() as client:
-            cache = client.create_cache(cache_name, if_exists="use") if options["create"] else client.cache(cache_name)
+            cache = client.create_cache(cache_name, if_exists="use", **RETENTION_DEFAULT) if options["create"] else client.cache(cache_name)
             stop = _load(source, reader, CacheTarget(cache), errors_max=options["max_errors"])
     if stop is not None:
         raise BadRow(source=source.name, line=stop.line, why=stop.why)
@@ -85,7 +93,7 @@ def _load(source: Source, reader: Reader, target: CacheTarget, *, errors_max: in
             elif told == REJECTIONS_SHOWN_MAX + 1:
                 note("rejected: more rows, which are counted only")
 
-        loader = Loader(target, errors_max=errors_max, on_rejection=tell, on_progress=show)
+        loader = Loader(target, errors_max=errors_max, gathers=source.size is not None, on_rejection=tell, on_progress=show)
         try:
             return loader.run(reader)
         except KeyboardInterrupt:

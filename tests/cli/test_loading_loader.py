@@ -65,7 +65,9 @@ class Rows:
 
 def load(memory: Memory, lines: list[str | None], *, errors_max: int = 0, size: int = 3) -> tuple[Loader, Rejection | None, list[int]]:
     told: list[int] = []
-    loader = Loader(memory, errors_max=errors_max, on_rejection=lambda rejection: told.append(rejection.line), on_progress=lambda _: None)
+    loader = Loader(
+        memory, errors_max=errors_max, gathers=False, on_rejection=lambda rejection: told.append(rejection.line), on_progress=lambda _: None
+    )
     return loader, loader.run(Rows(lines, size)), told
 
 
@@ -117,7 +119,7 @@ def test_damage_stops_it_whatever_the_limit() -> None:
             yield batch
 
     memory = Memory()
-    loader = Loader(memory, errors_max=100, on_rejection=lambda _: None, on_progress=lambda _: None)
+    loader = Loader(memory, errors_max=100, gathers=False, on_rejection=lambda _: None, on_progress=lambda _: None)
     stop = loader.run(Cut())
     assert stop is not None
     assert stop.line == 2
@@ -126,7 +128,7 @@ def test_damage_stops_it_whatever_the_limit() -> None:
 
 def test_after_a_failed_write_the_others_are_waited_for_and_counted() -> None:
     memory = Memory(fails_at={2})
-    loader = Loader(memory, errors_max=0, on_rejection=lambda _: None, on_progress=lambda _: None)
+    loader = Loader(memory, errors_max=0, gathers=False, on_rejection=lambda _: None, on_progress=lambda _: None)
     with pytest.raises(DiskFull):
         loader.run(Rows([str(number) for number in range(30)], 3))
     assert memory.in_flight == 0
@@ -143,7 +145,7 @@ def test_an_interrupt_waits_for_what_is_on_its_way() -> None:
             raise KeyboardInterrupt
 
     memory = Memory()
-    loader = Loader(memory, errors_max=0, on_rejection=lambda _: None, on_progress=lambda _: None)
+    loader = Loader(memory, errors_max=0, gathers=False, on_rejection=lambda _: None, on_progress=lambda _: None)
     with pytest.raises(KeyboardInterrupt):
         loader.run(Interrupted(["1", "2", "3", "4"], 3))
     assert (loader.summary.loaded, loader.summary.last_line, memory.in_flight) == (4, 4, 0)
@@ -154,6 +156,35 @@ def test_a_removal_of_nothing_is_a_row_and_no_event() -> None:
         def batches(self) -> Iterator[Batch]:
             yield Batch(keys=[b"a", b"b"], values=[b"{}", b""], removals=[False, True], last_line=2)
 
-    loader = Loader(Memory(), errors_max=0, on_rejection=lambda _: None, on_progress=lambda _: None)
+    loader = Loader(Memory(), errors_max=0, gathers=False, on_rejection=lambda _: None, on_progress=lambda _: None)
     loader.run(Removal())
     assert (loader.summary.loaded, loader.summary.events) == (2, 1)
+
+
+@pytest.mark.parametrize("bad", [None, 1, 5, 30])
+def test_gathered_batches_are_sent_together_and_nothing_changes_but_the_number_of_writes(bad: int | None) -> None:
+    memory = Memory()
+    loader = Loader(memory, errors_max=0, gathers=True, on_rejection=lambda _: None, on_progress=lambda _: None)
+    stop = loader.run(Rows([None if number == bad else str(number) for number in range(1, 31)], 3))
+    end = bad or 31
+    assert [int(key) for key, _ in memory.rows] == list(range(1, end))
+    assert (stop.line if stop else None) == bad
+    assert (loader.summary.loaded, loader.summary.last_line) == (end - 1, end - 1)
+    assert memory.writes <= 1
+
+
+def test_gathered_rows_and_bytes_are_bounded() -> None:
+    class Large:
+        def batches(self) -> Iterator[Batch]:
+            for number in range(10):
+                yield Batch(keys=[b"%d" % number] * 1_000, values=[b"x" * 500] * 1_000, last_line=number + 1)
+
+    sizes: list[int] = []
+
+    class Measured(Memory):
+        def write(self, batch: Batch) -> "Answer":
+            sizes.append(len(batch.keys))
+            return super().write(batch)
+
+    Loader(Measured(), errors_max=0, gathers=True, on_rejection=lambda _: None, on_progress=lambda _: None).run(Large())
+    assert sizes == [3_000, 3_000, 3_000, 1_000]

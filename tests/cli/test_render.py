@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.events import Event, EventSource, Kind, encode_headers
-from eventlog_cli.render import CSV_COLUMNS, EventRows, readable, renderer
+from eventlog_cli.render import CSV_COLUMNS, JsonLines, readable, renderer
 
 JSON = EventSource(cache="c", cache_id=1, cluster="x", text_keys=True, json_values=True)
 BYTES = EventSource(cache="c", cache_id=1, cluster="x", text_keys=False, json_values=False)
@@ -22,7 +22,7 @@ def event(value: bytes = b'{"a":1}', *, source: EventSource = JSON, key: bytes =
 
 
 def one(found: Event) -> dict[str, Any]:
-    line = EventRows().lines([found])
+    line = JsonLines().lines([found])
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     parsed: dict[str, Any] = orjson.loads(line)
@@ -56,7 +56,7 @@ def test_a_removal_has_a_null_value_and_its_before_image(kind: Kind) -> None:
 
 
 def test_json_values_keep_digits_that_parsing_would_round() -> None:
-    assert b'"value":{"n":123456789012345678901234567890,"f":1.50}' in EventRows().lines(
+    assert b'"value":{"n":123456789012345678901234567890,"f":1.50}' in JsonLines().lines(
         [event(b'{"n":123456789012345678901234567890,"f":1.50}')]
     )
 
@@ -88,6 +88,10 @@ def test_any_bytes_make_one_line_of_json(key: bytes, value: bytes, is_json: bool
 
 def test_raw_is_the_value_and_a_newline() -> None:
     assert renderer("raw")([event(), event(b"", kind=Kind.REMOVED), event(b"\xff", source=BYTES)]) == b'{"a":1}\n\n\xff\n'
+
+
+def test_csv_shows_text_without_quotes_and_removals_without_a_value() -> None:
+    assert renderer("csv")([event(b' "x"')]).splitlines()[1].endswith(b",k,x")
 
 
 def test_csv_names_its_columns_once_and_quotes_what_needs_it() -> None:

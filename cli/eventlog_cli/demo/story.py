@@ -70,7 +70,11 @@ class Story:
         began = time.monotonic()
         with Progress("load") as progress:
             loader = Loader(
-                target, errors_max=0, on_rejection=lambda _: None, on_progress=lambda rows: progress.update(rows, part=rows / given.rows)
+                target,
+                errors_max=0,
+                gathers=True,
+                on_rejection=lambda _: None,
+                on_progress=lambda rows: progress.update(rows, part=rows / given.rows),
             )
             loader.run(given)
         seconds = time.monotonic() - began

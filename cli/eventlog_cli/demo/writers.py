@@ -3,11 +3,12 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import orjson
 
 from eventlog import blocking
-from eventlog.errors import EventLogError, Unavailable
+from eventlog.errors import ClientClosed, EventLogError, Unavailable
 from eventlog_cli.demo.checks import Write
 
 KEYS_PER_WRITER = 25
@@ -48,8 +49,11 @@ class Writers:
             time.sleep(_LOOK_EVERY_SECONDS)
 
     def abandon(self) -> None:
-        """End writing without waiting for it: the node may be gone for good."""
+        """End writing without waiting for answers: the node may be gone for good."""
         self._stop.set()
+        for writer in self._writers:
+            writer.cut_off()
+            writer.join()
 
     def stop(self) -> list[Write]:
         """End writing and return everything that was tried, each writer's in its order."""
@@ -68,20 +72,30 @@ class _Writer(threading.Thread):
         self._address = address
         self._cache = cache
         self._stop_asked = stop
+        self._client: blocking.Client | None = None
+
+    def cut_off(self) -> None:
+        """End a call that waits for an answer."""
+        if self._client is not None:
+            self._client.close()
 
     def run(self) -> None:
-        with blocking.connect(self._address, timeout_ms=TIMEOUT_MS) as client:
-            cache = client.cache(self._cache)
+        # a closed client is how `cut_off` ends this
+        with suppress(ClientClosed), blocking.connect(self._address, timeout_ms=TIMEOUT_MS) as self._client:
+            cache = self._client.cache(self._cache)
             turn = 0
             while not self._stop_asked.is_set():
                 turn += 1
-                key = f"writer-{self._number}/{turn % KEYS_PER_WRITER}"
-                value = {"writer": self._number, "turn": turn}
-                try:
-                    event_id = cache.put(key, value).id
-                    self.acknowledged += 1
-                except EventLogError as error:
-                    if error.outcome == "none":
-                        continue  # it says that nothing was written, so there is nothing to look for
-                    event_id = None
-                self.writes.append(Write(writer=self._number, key=key.encode(), value=orjson.dumps(value), id=event_id))
+                self._write(cache, turn)
+
+    def _write(self, cache: blocking.Cache, turn: int) -> None:
+        key = f"writer-{self._number}/{turn % KEYS_PER_WRITER}"
+        value = {"writer": self._number, "turn": turn}
+        event_id = None
+        try:
+            event_id = cache.put(key, value).id
+            self.acknowledged += 1
+        except EventLogError as error:
+            if error.outcome == "none":
+                return  # it says that nothing was written, so there is nothing to look for
+        self.writes.append(Write(writer=self._number, key=key.encode(), value=orjson.dumps(value), id=event_id))

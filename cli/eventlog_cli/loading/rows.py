@@ -49,6 +49,16 @@ class Batch:
         """Note that the next row is refused."""
         self.rejections.append(Rejection(line=line, why=why, before=len(self.keys), is_last=is_last))
 
+    def extend(self, other: "Batch") -> None:
+        """Add the rows of `other`, which may be taken over as they are, behind these; its rejections are left out."""
+        if self.keys:
+            self.keys += other.keys
+            self.values += other.values
+            self.removals += other.removals
+        else:
+            self.keys, self.values, self.removals = other.keys, other.values, other.removals
+        self.last_line = other.last_line
+
     @property
     def lines(self) -> int:
         """Return how many rows were looked at."""

@@ -28,7 +28,7 @@ __all__ = ["Cache", "Client", "connect"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Wrapped = TypeVar("Wrapped", covariant=True)
+Wrapped_co = TypeVar("Wrapped_co", covariant=True)
 ROWS_PER_HOP = 1_000
 
 
@@ -50,24 +50,24 @@ def connect(*addresses: str, **options: Any) -> "Client":
     return Client(thread, client)
 
 
-class _Facade(Generic[Wrapped]):
+class _Facade(Generic[Wrapped_co]):
     """Something asynchronous, and the thread in which it runs."""
 
-    def __init__(self, thread: LoopThread, wrapped: Wrapped) -> None:
+    def __init__(self, thread: LoopThread, wrapped: Wrapped_co) -> None:
         self._thread = thread
         self._async = wrapped
 
 
-def _call(function: Callable[Concatenate[Wrapped, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Facade[Wrapped], P], T]:
-    def call(self: _Facade[Wrapped], /, *args: P.args, **kwargs: P.kwargs) -> T:
+def _call(function: Callable[Concatenate[Wrapped_co, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Facade[Wrapped_co], P], T]:
+    def call(self: _Facade[Wrapped_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._thread.run(function(self._async, *args, **kwargs))
 
     update_wrapper(call, function)
     return call
 
 
-def _rows(function: Callable[Concatenate[Wrapped, P], Rows[T]]) -> Callable[Concatenate[_Facade[Wrapped], P], Iterator[T]]:
-    def call(self: _Facade[Wrapped], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+def _rows(function: Callable[Concatenate[Wrapped_co, P], Rows[T]]) -> Callable[Concatenate[_Facade[Wrapped_co], P], Iterator[T]]:
+    def call(self: _Facade[Wrapped_co], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         rows = function(self._async, *args, **kwargs)
         return chain.from_iterable(Pulled(self._thread, in_lists(rows.generator, size=ROWS_PER_HOP)))
 
@@ -75,8 +75,10 @@ def _rows(function: Callable[Concatenate[Wrapped, P], Rows[T]]) -> Callable[Conc
     return call
 
 
-def _pulled(function: Callable[Concatenate[Wrapped, P], AsyncGenerator[T, None]]) -> Callable[Concatenate[_Facade[Wrapped], P], Pulled[T]]:
-    def call(self: _Facade[Wrapped], /, *args: P.args, **kwargs: P.kwargs) -> Pulled[T]:
+def _pulled(
+    function: Callable[Concatenate[Wrapped_co, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[_Facade[Wrapped_co], P], Pulled[T]]:
+    def call(self: _Facade[Wrapped_co], /, *args: P.args, **kwargs: P.kwargs) -> Pulled[T]:
         return Pulled(self._thread, function(self._async, *args, **kwargs))
 
     update_wrapper(call, function)

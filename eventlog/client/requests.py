@@ -42,9 +42,7 @@ class Requests:
             except EventLogError as error:
                 found = as_lost(error, connection)
                 left_ms = int((deadline - loop.time()) * 1000)
-                decision = decide(
-                    self._options.retry, found, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance()
-                )
+                decision = decide(self._options.retry, found, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance())
                 if not decision.again:
                     raise found from None
             if decision.reconnect and connection is not None:

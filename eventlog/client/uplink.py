@@ -27,6 +27,7 @@ class Uplink:
         self._live: Connection | None = None
         self._lock = asyncio.Lock()
         self._is_closed = False
+        self._last_error: EventLogError | None = None
         self.choose_producer: Callable[[], int | None] = lambda: None
         self.on_open: Callable[[Connection], None] = lambda _: None
         self.cluster = ""
@@ -46,13 +47,12 @@ class Uplink:
         """
         if self._live is not None and not self._live.is_closed:
             return self._live
-        if self._is_closed:
-            raise ClientClosed(what="client")
+        self._demand_open()
         try:
             async with asyncio.timeout_at(deadline), self._lock:
                 return self.live or await self._open_until(deadline)
         except TimeoutError:
-            raise ConnectionLost(address=self._names(), why="no node answered in time") from None
+            raise self._last_error or ConnectionLost(address=self._names(), why="no node answered in time") from None
 
     async def open_once(self) -> Connection:
         """Open a connection to the first address that answers, trying each once."""
@@ -75,19 +75,19 @@ class Uplink:
     async def _open(self) -> Connection:
         last: EventLogError = ClientClosed(what="client")
         for address in self._candidates.order:
-            if self._is_closed:
-                raise ClientClosed(what="client")
             try:
                 connection = await self._open_at(address)
             except EventLogError as error:
                 self._candidates.failed(address)
-                last = error
+                last = self._last_error = error
                 continue
             self._candidates.worked(address)
+            self._last_error = None
             return connection
         raise last
 
     async def _open_at(self, address: Address) -> Connection:
+        self._demand_open()
         producer = self.choose_producer()
         connection = await connect(
             address.host,
@@ -101,11 +101,15 @@ class Uplink:
         )
         if self._is_closed:
             connection.close()
-            raise ClientClosed(what="client")
+        self._demand_open()
         self._check(connection, address)
         self._live = connection
         self.on_open(connection)
         return connection
+
+    def _demand_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed(what="client")
 
     def _check(self, connection: Connection, address: Address) -> None:
         """Take note of the cluster; another one behind the same addresses would answer with other events."""

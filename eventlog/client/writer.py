@@ -13,12 +13,12 @@ import numpy as np
 from eventlog.batch.layout import REFUSED
 from eventlog.client.backlog import Backlog
 from eventlog.client.changes import Call, Changes
-from eventlog.client.contents import Contents, Ints, pack, read_answer, rest_of, split_by_call
+from eventlog.client.contents import Contents, pack, read_answer, rest_of, split_by_call
 from eventlog.client.options import ClientOptions
 from eventlog.client.uplink import Uplink, chance
-from eventlog.errors import ClientClosed, EventLogError, Outcome, OutcomeUnknown, SequenceGap, Stopping, TimedOut
+from eventlog.errors import ClientClosed, EventLogError, Outcome, OutcomeUnknown, Stopping, TimedOut
 from eventlog.routing.retry import backoff_ms, decide
-from eventlog.routing.verdict import OUT_OF_TURN, judge
+from eventlog.routing.verdict import judge
 from eventlog.routing.window import Frame, State, Window
 from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
@@ -26,6 +26,7 @@ from eventlog.wire.eventlog_pb2 import WriteAnswer
 from eventlog.wire.kinds import read_error
 
 WriteFrame = Frame[Contents]
+TIMER_SLACK_S = 0.002  # loops round times to milliseconds, and may be early
 
 
 class Writer:
@@ -153,7 +154,9 @@ class Writer:
 
     def _on_refusals(self, frame: WriteFrame, refusals: dict[int, EventLogError], *, ids: Any, kinds: Any) -> None:
         contents, is_numbered = frame.content, self._options.idempotent
-        verdict = judge(refusals, sequences=frame.sequences if is_numbered else _no_numbers(contents), doubtful=frame.doubtful)
+        none = np.zeros(len(contents.counts), np.int64)
+        answered = self._the_window.answered_before(frame) if is_numbered else none
+        verdict = judge(refusals, sequences=frame.sequences if is_numbered else none, answered=answered, doubtful=frame.doubtful)
         self._decided(frame)
         if is_numbered:
             again = np.array(verdict.again, np.int64)
@@ -180,9 +183,6 @@ class Writer:
         if error.outcome == "unknown":
             window.answered(frame)  # appended, as far as numbers are concerned
             self._fail(frame, error)
-            return
-        if isinstance(error, OUT_OF_TURN) and is_numbered:
-            window.refused(frame, told={error.segment: error.last if isinstance(error, SequenceGap) else -1})
             return
         left_ms = int((contents.deadline - now) * 1000)
         decision = decide(self._options.retry, error, attempt=contents.attempts, left_ms=left_ms, repeatable=True, chance=chance())
@@ -296,10 +296,10 @@ class Writer:
     # ------------------------------------------------------------ deadlines and the end
 
     def _watch(self, deadline: float) -> None:
-        if self._timer is None or deadline < self._timer.when():
+        if self._timer is None or deadline + TIMER_SLACK_S < self._timer.when():
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = asyncio.get_running_loop().call_at(deadline, self._on_timer)
+            self._timer = asyncio.get_running_loop().call_at(deadline + TIMER_SLACK_S, self._on_timer)
 
     def _on_timer(self) -> None:
         """Fail what is out of time, and wait for what runs out of it next."""
@@ -348,7 +348,3 @@ class Writer:
 
 def _too_late(timeout_ms: int, *, outcome: Outcome) -> TimedOut:
     return TimedOut(outcome=outcome, what="a write", timeout_ms=timeout_ms)
-
-
-def _no_numbers(contents: Contents) -> Ints:
-    return np.zeros(len(contents.counts), np.int64)

@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 from eventlog.errors import EventLogError, KeyExists, OutcomeUnknown, ProducerUnknown, SequenceGap, VersionMismatch
 
+Numbers = npt.NDArray[np.int64]
+
 # Refusals that the primary logs as a block without effect, so that they use up a number.
 LOGGED = (KeyExists, VersionMismatch)
 OUT_OF_TURN = (ProducerUnknown, SequenceGap)
@@ -26,14 +28,18 @@ class Verdict:
     told: dict[int, int] = field(default_factory=dict)
 
 
-def judge(refusals: Mapping[int, EventLogError], *, sequences: npt.NDArray[np.int64], doubtful: bool) -> Verdict:
-    """Return what became of refused blocks. `doubtful`: the frame was sent before, and that sending was never answered."""
+def judge(refusals: Mapping[int, EventLogError], *, sequences: Numbers, answered: Numbers, doubtful: bool) -> Verdict:
+    """Return what became of refused blocks. `doubtful`: the frame was sent before, and that sending was never answered.
+
+    `sequences` are the numbers of the frame's blocks, `answered` one above the highest answered so far in the chain of each.
+    """
     verdict = Verdict()
     for block, error in sorted(refusals.items()):
         if isinstance(error, SequenceGap) and int(sequences[block]) <= error.last:
             # Numbers are dense, so this one was taken, by this very block; only its result is forgotten.
             verdict.failed[block] = OutcomeUnknown(outcome="unknown", why="it was written by an earlier try, its ids are forgotten")
-        elif isinstance(error, ProducerUnknown) and doubtful:
+        elif isinstance(error, ProducerUnknown) and doubtful and sequences[block] <= answered[block]:
+            # With a number missing before it, it could not have been written; here none is.
             verdict.failed[block] = OutcomeUnknown(outcome="unknown", why="the node has forgotten this producer since the first try")
             verdict.unnumbered.append(block)
         elif isinstance(error, OUT_OF_TURN):

@@ -10,7 +10,8 @@ last few. So whoever uses a window
 4. begins anew with another producer id, on another connection, when `wants_anew` says so and nothing is unanswered any more.
 
 A refused frame leaves a hole in its chains: what was sent after it is refused too. The window then lets nothing new out until every
-frame on its way is answered (it *drains*), gives the free numbers to what is left, in the old order, and goes on.
+frame on its way is answered (it *drains*), gives the free numbers to what is left, in the old order, and goes on: with one frame, and
+when that is answered with the others.
 
 A frame is *doubtful* when an earlier sending was never answered: its bytes may still lie unread in the buffers of a lost connection.
 It keeps its numbers for good, whatever is refused. Where that is impossible, because a number before it has nobody to use it any
@@ -62,10 +63,10 @@ class Frame(Generic[Content]):
     """Blocks of one cache that are sent together; `segments` rise. `content` is the user's own.
 
     `sequences` has the number of each block while the frame is SENT, LOST or HELD, and always if it is `doubtful`. `wanted`: somebody
-    still waits for it; the owner clears it.
+    still waits for it; the owner clears it. `place` rises in the order in which frames were added; what stands for a frame has its place.
     """
 
-    __slots__ = ("cache", "content", "doubtful", "segments", "sequences", "state", "wanted")
+    __slots__ = ("cache", "content", "doubtful", "place", "segments", "sequences", "state", "wanted")
 
     def __init__(self, *, cache: int, segments: npt.NDArray[np.integer], content: Content) -> None:
         self.cache = cache
@@ -75,6 +76,7 @@ class Frame(Generic[Content]):
         self.state = State.QUEUED
         self.doubtful = False
         self.wanted = True
+        self.place = 0
 
     def change(self, state: State) -> None:
         """Move to `state`."""
@@ -104,11 +106,13 @@ class Window(Generic[Content]):
         self._numbered = numbered
         self._unanswered_max = unanswered_max
         self._chains: dict[int, _Chains] = {}
+        self._added = 0
         self._queue: deque[Frame[Content]] = deque()
         self._sent: dict[int, Frame[Content]] = {}
         self._held: list[Frame[Content]] = []
         self._is_draining = False
         self._is_careful = False  # a frame in doubt was refused: nothing overtakes it, or its result could be forgotten meanwhile
+        self._is_probing = False  # after a refusal: one frame alone, or each refusal would cost all that was sent behind it
         self._freed: dict[int, Sequences] = {}
         self._told: dict[tuple[int, int], int] = {}
         self.is_connected = False
@@ -132,9 +136,16 @@ class Window(Generic[Content]):
         """Yield frames that are SENT or LOST, in the order of sending."""
         return iter(tuple(self._sent.values()))
 
+    def answered_before(self, frame: Frame[Content]) -> Sequences:
+        """Return, for the chain of each block, one above the highest number answered so far."""
+        found: Sequences = self._chains[frame.cache].answered[frame.segments]
+        return found
+
     def add(self, frame: Frame[Content]) -> None:
         """Put a QUEUED frame behind all others."""
         assert frame.state is State.QUEUED
+        self._added += 1
+        frame.place = self._added
         self._queue.append(frame)
 
     def take(self) -> Frame[Content] | None:
@@ -147,9 +158,11 @@ class Window(Generic[Content]):
             self._queue.popleft().change(State.DONE)
         if not self._queue or not self.is_connected or self.is_draining:
             return None
+        if self._is_probing and self._sent:
+            return None
         frame = self._queue[0]
-        if self._is_careful and not frame.doubtful:
-            if self._sent:
+        if self._is_careful and not any(queued.doubtful for queued in self._queue):
+            if any(sent.doubtful for sent in self._sent.values()):
                 return None
             self._is_careful = False
         if self._numbered and not self._number(frame):
@@ -183,6 +196,7 @@ class Window(Generic[Content]):
     def answered(self, frame: Frame[Content]) -> None:
         """Note that the numbers of a SENT frame are used up."""
         self._leave(frame, State.DONE)
+        self._is_probing = False
         if self._numbered:
             self._use(frame.cache, frame.segments, frame.sequences)
         self._settle()
@@ -209,6 +223,7 @@ class Window(Generic[Content]):
         used = np.delete(np.arange(len(frame.segments)), free)
         self._use(frame.cache, frame.segments[used], frame.sequences[used])
         self._free(frame.cache, frame.segments[free], frame.sequences[free])
+        rest.place = frame.place
         self._held.append(rest)
         self._end_turn(frame, told)
 
@@ -217,6 +232,8 @@ class Window(Generic[Content]):
         assert not frame.doubtful
         self._leave(frame, State.DONE)
         self._free(frame.cache, frame.segments, frame.sequences)
+        for part in instead:
+            part.place = frame.place
         self._held += instead
         self._end_turn(frame, None)
 
@@ -257,7 +274,7 @@ class Window(Generic[Content]):
         self._chains.clear()
         self._freed.clear()
         self._told.clear()
-        self.wants_anew = self._is_draining = False
+        self.wants_anew = self._is_draining = self._is_probing = False
         return unknown
 
     def _leave(self, frame: Frame[Content], state: State) -> None:
@@ -297,11 +314,14 @@ class Window(Generic[Content]):
                 chains.answered[segment] = min(int(chains.answered[segment]), last + 1)
         self._freed.clear()
         self._told.clear()
-        self._is_careful = any(frame.doubtful for frame in self._held)
+        self._is_careful |= any(frame.doubtful for frame in self._held)
         self._requeue()
         self._is_draining = False
+        self._is_probing = True
 
     def _requeue(self) -> None:
+        # Not in the order of refusals: on a new connection, frames in doubt are refused after those behind them.
+        self._held.sort(key=lambda frame: frame.place)
         for frame in reversed(self._held):
             if frame.state is State.HELD:
                 frame.change(State.QUEUED)

@@ -4,9 +4,11 @@ It speaks through the real transport. Tests make it refuse, stall, forget and di
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -151,7 +153,7 @@ class FakeNode:
             if error is not None:
                 refusal = answer.refusals.add(block=index)
                 refusal.error.code, refusal.error.outcome = error.code, error.outcome
-                refusal.error.facts = __import__("json").dumps(error.facts()).encode()
+                refusal.error.facts = json.dumps(error.facts()).encode()
             ids, kinds = ids + own_ids, kinds + own_kinds
         answer.events = len(ids)
         if len(ids) == 1:
@@ -195,15 +197,17 @@ class FakeNode:
                 ids.append(0)
                 kinds.append(ABSENT)
                 continue
-            kind = 2 if kind == 2 else 1 if found else 0
+            became = 2 if kind == 2 else 1 if found else 0
             offset = sum(event.cache == request.cache_id and event.segment == segment for event in self.log)
-            self.log.append(Happened(self.next_id, request.cache_id, segment, offset, kind, key, value, header, found[1] if found else b""))
+            self.log.append(
+                Happened(self.next_id, request.cache_id, segment, offset, became, key, value, header, found[1] if found else b"")
+            )
             if kind == 2:
                 del self.state[request.cache_id, key]
             else:
                 self.state[request.cache_id, key] = (self.next_id, value)
             ids.append(self.next_id)
-            kinds.append(kind)
+            kinds.append(became)
             self.next_id += ID_STEP
         return ids, kinds
 
@@ -234,12 +238,14 @@ class FakeNode:
         request, body = exchange.message.get_many, exchange.body
         offsets = np.frombuffer(body[: 4 * (request.count + 1)], "<i4").tolist()
         data = bytes(body[4 * (request.count + 1) :])
-        keys = [data[low:high] for low, high in zip(offsets, offsets[1:], strict=False)]
+        keys = [data[low:high] for low, high in pairwise(offsets)]
         await self.send_rows(exchange, [(key, *self.state.get((request.cache_id, key), (0, b""))) for key in keys])
 
     async def on_keys(self, exchange: Exchange) -> None:
         request = exchange.message.keys
-        own = sorted((key, *found) for (cache, key), found in self.state.items() if cache == request.cache_id and key.startswith(request.prefix))
+        own = sorted(
+            (key, *found) for (cache, key), found in self.state.items() if cache == request.cache_id and key.startswith(request.prefix)
+        )
         await self.send_rows(exchange, own[: request.limit or None])
 
     async def send_rows(self, exchange: Exchange, rows: list[tuple[bytes, int, bytes]]) -> None:
@@ -366,7 +372,7 @@ class FakeNode:
 @asynccontextmanager
 async def running(node: FakeNode, *, port: int = 0) -> AsyncIterator[str]:
     """Serve a node; its address."""
-    server = Server(node.dispatch)
+    server = Server(lambda exchange: node.dispatch(exchange))  # noqa: PLW0108 -- tests exchange `dispatch`
     await server.start("127.0.0.1", port)
     try:
         host, port = server.addresses[0]

@@ -4,44 +4,50 @@ from eventlog.errors import KeyExists, NotPrimary, OutcomeUnknown, ProducerUnkno
 from eventlog.routing.verdict import judge
 
 SEQUENCES = np.array([4, 7, 9])
+ANSWERED = np.array([4, 7, 9])
 
 
 def test_a_block_ahead_of_its_turn_gets_another_and_its_number_back() -> None:
-    verdict = judge({1: SequenceGap(producer=1, segment=20, found=7, last=5)}, sequences=SEQUENCES, doubtful=True)
+    verdict = judge({1: SequenceGap(producer=1, segment=20, found=7, last=5)}, sequences=SEQUENCES, answered=ANSWERED, doubtful=True)
     assert (verdict.again, verdict.unnumbered, verdict.told, verdict.failed) == ([1], [1], {20: 5}, {})
 
 
 def test_a_block_whose_number_was_taken_was_written_by_itself() -> None:
-    verdict = judge({1: SequenceGap(producer=1, segment=20, found=7, last=12)}, sequences=SEQUENCES, doubtful=True)
+    verdict = judge({1: SequenceGap(producer=1, segment=20, found=7, last=12)}, sequences=SEQUENCES, answered=ANSWERED, doubtful=True)
     assert isinstance(verdict.failed[1], OutcomeUnknown)
     assert verdict.failed[1].outcome == "unknown"
     assert (verdict.again, verdict.unnumbered, verdict.told) == ([], [], {})
 
 
 def test_a_forgotten_producer_begins_again_with_0_in_that_segment() -> None:
-    verdict = judge({0: ProducerUnknown(producer=1, segment=10)}, sequences=SEQUENCES, doubtful=False)
+    verdict = judge({0: ProducerUnknown(producer=1, segment=10)}, sequences=SEQUENCES, answered=ANSWERED, doubtful=False)
     assert (verdict.again, verdict.unnumbered, verdict.told) == ([0], [0], {10: -1})
 
 
 def test_a_block_in_doubt_is_not_written_again_by_a_forgotten_producer() -> None:
-    verdict = judge({0: ProducerUnknown(producer=1, segment=10)}, sequences=SEQUENCES, doubtful=True)
+    verdict = judge({0: ProducerUnknown(producer=1, segment=10)}, sequences=SEQUENCES, answered=ANSWERED, doubtful=True)
     assert verdict.failed[0].outcome == "unknown"
     assert (verdict.again, verdict.unnumbered) == ([], [0])
 
 
 def test_a_condition_that_did_not_hold_uses_up_its_number_and_other_refusals_do_not() -> None:
     refusals = {0: KeyExists(key="k", version=1), 2: NotPrimary(segment=30)}
-    verdict = judge(refusals, sequences=SEQUENCES, doubtful=False)
+    verdict = judge(refusals, sequences=SEQUENCES, answered=ANSWERED, doubtful=False)
     assert (verdict.failed, verdict.unnumbered, verdict.again) == (refusals, [2], [])
 
 
 def test_a_refusal_of_a_block_in_doubt_says_nothing_about_the_first_try() -> None:
-    verdict = judge({2: NotPrimary(segment=30)}, sequences=SEQUENCES, doubtful=True)
+    verdict = judge({2: NotPrimary(segment=30)}, sequences=SEQUENCES, answered=ANSWERED, doubtful=True)
     assert verdict.failed[2].outcome == "unknown"
     assert verdict.unnumbered == [2]
 
 
 def test_a_block_appended_with_unknown_outcome_uses_up_its_number() -> None:
     error = OutcomeUnknown(outcome="unknown", why="no quorum")
-    verdict = judge({0: error}, sequences=SEQUENCES, doubtful=False)
+    verdict = judge({0: error}, sequences=SEQUENCES, answered=ANSWERED, doubtful=False)
     assert (verdict.failed, verdict.unnumbered) == ({0: error}, [])
+
+
+def test_a_block_in_doubt_behind_a_missing_number_was_never_written() -> None:
+    verdict = judge({0: ProducerUnknown(producer=1, segment=10)}, sequences=SEQUENCES, answered=np.array([3, 0, 0]), doubtful=True)
+    assert (verdict.again, verdict.unnumbered, verdict.failed) == ([0], [0], {})

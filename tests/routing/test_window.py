@@ -33,6 +33,15 @@ def send(opened: Window[int], *frames: Frame[int]) -> list[Frame[int]]:
     return list(iter(opened.take, None))
 
 
+def in_turn(opened: Window[int]) -> list[tuple[int, list[int]]]:
+    """What is sent when each frame is answered before the next: content and numbers."""
+    found = []
+    while (taken := opened.take()) is not None:
+        found.append((taken.content, taken.sequences.tolist()))
+        opened.answered(taken)
+    return found
+
+
 def test_numbers_are_dense_in_each_segment() -> None:
     sent = send(window(), frame(0, 0, 1), frame(1, 1), frame(2, 0, 1, 2))
     assert [each.sequences.tolist() for each in sent] == [[0, 0], [1], [1, 2, 0]]
@@ -83,8 +92,7 @@ def test_after_a_refusal_nothing_new_is_sent_until_all_is_answered_and_then_numb
     opened.refused(second, told={0: -1})
     assert opened.take() is None
     opened.refused(third, told={1: -1})
-    again = list(iter(opened.take, None))
-    assert [(each.content, each.sequences.tolist()) for each in again] == [(0, [0]), (1, [1, 0]), (2, [1]), (3, [2])]
+    assert in_turn(opened) == [(0, [0]), (1, [1, 0]), (2, [1]), (3, [2])]
 
 
 def test_a_refused_frame_that_nobody_wants_any_more_leaves_its_number_to_the_next() -> None:
@@ -93,8 +101,7 @@ def test_a_refused_frame_that_nobody_wants_any_more_leaves_its_number_to_the_nex
     first.wanted = False
     opened.refused(first)
     opened.refused(second)
-    again = list(iter(opened.take, None))
-    assert [(each.content, each.sequences.tolist()) for each in again] == [(1, [0])]
+    assert in_turn(opened) == [(1, [0])]
     assert first.state is State.DONE
 
 
@@ -104,8 +111,7 @@ def test_a_frame_refused_in_part_goes_on_with_the_rest_in_its_place() -> None:
     rest = frame(10, 1)
     opened.refused_in_part(first, rest, free=np.array([1]), again=np.array([1]), told={})
     opened.refused(second)
-    again = list(iter(opened.take, None))
-    assert [(each.content, each.sequences.tolist()) for each in again] == [(10, [0]), (1, [1])]
+    assert in_turn(opened) == [(10, [0]), (1, [1])]
     assert send(opened, frame(2, 0))[0].sequences.tolist() == [1]
 
 
@@ -114,8 +120,19 @@ def test_a_merged_frame_is_taken_apart_in_its_place() -> None:
     first, second = send(opened, frame(0, 0, 1), frame(1, 0))
     opened.replaced(first, [frame(10, 0), frame(11, 1)])
     opened.refused(second)
-    again = list(iter(opened.take, None))
-    assert [(each.content, each.sequences.tolist()) for each in again] == [(10, [0]), (11, [0]), (1, [1])]
+    assert in_turn(opened) == [(10, [0]), (11, [0]), (1, [1])]
+
+
+def test_frames_keep_their_order_when_those_in_doubt_are_refused_last() -> None:
+    opened = window()
+    frames = send(opened, *(frame(n, 0) for n in range(4)))
+    opened.refused(frames[0])
+    opened.refused(frames[2], told={0: -1})
+    opened.refused(frames[3], told={0: -1})
+    opened.lost()
+    assert opened.resume() == [frames[1]]
+    opened.refused(frames[1], told={0: -1})
+    assert in_turn(opened) == [(0, [0]), (1, [1]), (2, [2]), (3, [3])]
 
 
 def test_the_primary_knows_better_which_number_is_next() -> None:
@@ -136,12 +153,34 @@ def test_a_frame_in_doubt_keeps_its_numbers_when_it_is_refused() -> None:
     (third,) = send(opened, frame(2, 0))
     for each in (first, second, third):
         opened.refused(each)
-    again = list(iter(opened.take, None))
-    assert [(each.content, each.sequences.tolist()) for each in again] == [(0, [0]), (1, [1])]
-    assert opened.take() is None, "a frame refused in doubt is overtaken"
+    assert in_turn(opened) == [(0, [0]), (1, [1]), (2, [2])]
+
+
+def test_nothing_overtakes_a_frame_refused_in_doubt() -> None:
+    opened = window()
+    first, second = send(opened, frame(0, 0), frame(1, 1))
+    opened.lost()
+    opened.resume()
+    opened.refused(first)
+    opened.refused(second)
+    opened.add(frame(2, 2))
+    assert opened.take() is first
     opened.answered(first)
+    assert opened.take() is second
+    assert opened.take() is None
     opened.answered(second)
-    assert [(each.content, each.sequences.tolist()) for each in iter(opened.take, None)] == [(2, [2])]
+    assert in_turn(opened) == [(2, [0])]
+
+
+def test_after_a_refusal_one_frame_goes_alone_and_the_others_when_it_is_answered() -> None:
+    opened = window()
+    for refused in send(opened, frame(0, 0), frame(1, 1), frame(2, 2)):
+        opened.refused(refused)
+    first = opened.take()
+    assert first is not None
+    assert opened.take() is None
+    opened.answered(first)
+    assert len(list(iter(opened.take, None))) == 2
 
 
 def test_a_frame_in_doubt_never_gets_the_number_of_one_that_is_gone() -> None:
@@ -194,7 +233,7 @@ def test_what_a_primary_told_is_outdated_by_a_later_answer() -> None:
     opened.refused(first)
     opened.refused(second, told={0: -1})
     opened.answered(third)  # copies of the first two came through the old connection meanwhile
-    assert [each.sequences.tolist() for each in iter(opened.take, None)] == [[0], [1]]
+    assert in_turn(opened) == [(0, [0]), (1, [1])]
 
 
 def test_a_primary_that_has_more_than_was_answered_has_a_frame_in_doubt() -> None:
@@ -204,7 +243,7 @@ def test_a_primary_that_has_more_than_was_answered_has_a_frame_in_doubt() -> Non
     opened.resume()
     opened.refused(first)
     opened.refused(second, told={0: 3})
-    assert [each.sequences.tolist() for each in iter(opened.take, None)] == [[0], [1]]
+    assert in_turn(opened) == [(0, [0]), (1, [1])]
 
 
 def test_a_frame_in_doubt_refused_in_part_keeps_the_numbers_of_the_rest() -> None:
@@ -392,7 +431,7 @@ class Client:
         self.pump()
 
     def sort_out(self, sent: Frame[list[str]], refusals: dict[int, EventLogError]) -> None:
-        verdict = judge(refusals, sequences=sent.sequences, doubtful=sent.doubtful)
+        verdict = judge(refusals, sequences=sent.sequences, answered=self.window.answered_before(sent), doubtful=sent.doubtful)
         self.acknowledge(sent, [block for block in range(len(sent.content)) if block not in refusals])
         self.unknown.update(sent.content[block] for block in verdict.failed)
         rest = Frame(cache=1, segments=sent.segments[verdict.again], content=[sent.content[block] for block in verdict.again])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _ASK_EVERY_SECONDS = 0.25
 EXIT_NOT_OK = 1
+CHECK_MS_MAX = 3_600_000  # reads everything there is
 
 
 @click.group("admin", cls=SynonymGroup, synonyms={"node": "nodes", "segment": "segments"})
@@ -249,7 +250,7 @@ def retention_run(cache_name: str, *, dry_run: bool) -> None:
 def check(cache_name: str) -> None:
     """Read all stored data and verify its checksums and order; exit with 1 on damage."""
     with open_client() as client:
-        report = client.check(cache_name or None)
+        report = client.check(cache_name or None, timeout_ms=max(CHECK_MS_MAX, settings().timeout_ms))
     if settings().is_json:
         print_row({"values": report.values, "events": report.events, "problems": list(report.problems)})
     else:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SERVER_DEFAULT = "127.0.0.1:7400"
 SERVER_VARIABLE = "EVENTLOG_SERVER"
 TIMEOUT_MS_DEFAULT = 10_000
+CONNECT_MS_MAX = 5_000
 _KEY = "eventlog_cli.settings"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -87,7 +88,7 @@ def open_client() -> "Iterator[Client]":
     """
     chosen = settings()
     connect = click.get_current_context().obj or _real_connect()
-    with connect(*chosen.addresses, timeout_ms=chosen.timeout_ms) as client:
+    with connect(*chosen.addresses, timeout_ms=chosen.timeout_ms, connect_timeout_ms=min(CONNECT_MS_MAX, chosen.timeout_ms)) as client:
         yield client
 
 

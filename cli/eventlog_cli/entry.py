@@ -11,7 +11,6 @@ from eventlog.errors import BadValue, InvalidArgument
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.output import id_fields, note, print_row, print_text, stdout
 from eventlog_cli.parameters import DURATION, ID, POSITIVE
-from eventlog_cli.progress import Progress
 from eventlog_cli.render import json_of, readable
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def clear(cache_name: str, *, yes: bool) -> None:
     """Remove every entry of CACHE, each with an event; what was done when interrupted stays done."""
     if not yes:
         raise click.UsageError(f"this removes every entry of {cache_name}; say --yes to do it")
-    with open_client() as client, Progress(f"clear {cache_name}", noun="entries"):
+    with open_client() as client:
         removed = client.cache(cache_name).clear()
     if settings().is_json:
         print_row({"removed": removed})

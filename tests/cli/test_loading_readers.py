@@ -209,6 +209,7 @@ BAD_LINES = [
     (b'{"k":"\xff"}', "not JSON"),
     (b'{"k":"a"}{"k":"b"}', "not JSON"),
     (b"k,v", "not JSON"),
+    (b'{"k":"a","op":"A","x":"\xff"}', "not JSON"),
     (b"\x00", "not JSON"),
 ]
 

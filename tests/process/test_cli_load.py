@@ -4,7 +4,9 @@ import gzip
 import json
 import lzma
 import os
+import pty
 import random
+import re
 import signal
 import subprocess
 import time
@@ -207,3 +209,65 @@ def test_segments_alone(shell: Shell) -> None:
     assert {row["segment"] for row in low} <= set(range(100))
     assert len(low) + len(high) == 1_000
     assert shell.run("consume", "parts", "--segments", "256").code == 1
+
+
+def test_a_loading_that_is_interrupted_says_how_far_it_came(shell: Shell) -> None:
+    shell.ok("cache", "create", "partly")
+    loader = subprocess.Popen(
+        [*PROGRAM, "load", "partly", "-", "--key", "k", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=shell.environment,
+    )
+    assert loader.stdin is not None
+    loader.stdin.write(b"".join(b'{"k":"%d"}\n' % number for number in range(1_500)))
+    loader.stdin.flush()
+    deadline = time.monotonic() + 30
+    while shell.ok("size", "partly").out != "1500\n":
+        assert time.monotonic() < deadline
+    loader.send_signal(signal.SIGINT)
+    out, err = loader.communicate(timeout=30)
+    assert loader.returncode == 130
+    assert json.loads(out)["loaded"] == 1_500
+    assert err == b"interrupted; rows up to line 1500 are written, go on after it\n"
+
+
+def test_a_terminal_sees_progress_and_a_rate(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"".join(b'{"k":"%d","pad":"%s"}\n' % (number, b"x" * 200) for number in range(200_000)))
+    shell.ok("cache", "create", "shown")
+    terminal, end = pty.openpty()
+    loader = subprocess.Popen(
+        [*PROGRAM, "load", "shown", str(path), "--key", "k"], stdout=subprocess.DEVNULL, stderr=end, env=shell.environment
+    )
+    os.close(end)
+    shown = b""
+    while True:
+        try:
+            data = os.read(terminal, 65536)
+        except OSError:  # what Linux says when the other end is closed
+            break
+        if not data:
+            break
+        shown += data
+    os.close(terminal)
+    assert loader.wait(30) == 0
+    assert re.search(rb"load rows.jsonl  \[#+\.*\] +\d+%  [\d,]+ rows  [\d,]+/s", shown)
+    assert shown.endswith(b"\r")
+
+
+def test_rows_from_a_pipe_are_written_as_they_come(shell: Shell) -> None:
+    shell.ok("cache", "create", "trickle")
+    loader = subprocess.Popen(
+        [*PROGRAM, "load", "trickle", "-", "--key", "k"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=shell.environment
+    )
+    assert loader.stdin is not None
+    for number in range(3):
+        loader.stdin.write(b'{"k":"%d"}\n' % number)
+        loader.stdin.flush()
+        deadline = time.monotonic() + 30
+        while shell.ok("size", "trickle").out != f"{number + 1}\n":
+            assert time.monotonic() < deadline
+    out, _ = loader.communicate(timeout=30)
+    assert out.startswith(b"loaded 3 rows as 3 events in ")

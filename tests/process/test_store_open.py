@@ -9,7 +9,7 @@ import pytest
 from eventlog.errors import CorruptData, DirectoryInUse, Overloaded, WrongCluster
 from eventlog.segment import keys
 from eventlog.segment.port import StoreOptions
-from eventlog.segment.rocks.opening import lost_options, newest_options, with_hidden_options
+from eventlog.segment.rocks.opening import lost_options, newest_options, open_files_max, with_hidden_options
 from eventlog.segment.rocks.store import open_store
 from eventlog.testing.store_contract import ALL, SEGMENTS, ends_at, log_pairs
 from tests.process.store_child import SMALL
@@ -100,13 +100,20 @@ def test_options_without_setter_survive_every_open(tmp_path):
         with opened(tmp_path):
             text = newest_options(tmp_path / "store" / "db").read_text()
         assert lost_options(text) == []
-        assert text.count("SstPartitionerFixedPrefixFactory") == 2
+        assert text.count("SstPartitionerFixedPrefixFactory") == 1
         assert text.count("track_and_verify_wals_in_manifest=true") == 1
     bare = text.replace("{id=SstPartitionerFixedPrefixFactory;length=2;}", "nullptr").replace(
         "wals_in_manifest=true", "wals_in_manifest=false"
     )
-    assert len(lost_options(bare)) == 3
+    assert len(lost_options(bare)) == 2
     assert with_hidden_options(bare) == text
+
+
+def test_open_files_leave_room_for_connections():
+    assert open_files_max(1_024) == 512
+    assert open_files_max(20_000) == 16_384
+    assert open_files_max(-1) == 16_384
+    assert open_files_max(100) == 256
 
 
 def test_every_segment_has_files_of_its_own_and_dropping_one_gives_its_space_back(tmp_path):

@@ -1,15 +1,17 @@
 """What the failures of rocksdict mean. It raises `Exception` with RocksDB's text, so the text is all there is to go by."""
 
+import resource
 from collections.abc import Callable
 from typing import TypeVar
 
-from eventlog.errors import ClientClosed, CorruptData, DirectoryInUse, DiskFull, EventLogError, StoreFenced
+from eventlog.errors import ClientClosed, CorruptData, DirectoryInUse, DiskFull, EventLogError, Overloaded, StoreFenced
 
 T = TypeVar("T")
 
 STALL = "Write stall"
 NO_SPACE = "No space left"
 _LOCKED = ("lock hold by current process", "LOCK: Resource temporarily unavailable")
+_NO_FILES = "Too many open files"
 _CORRUPT = "Corruption"
 _CLOSED = "DbClosedError"
 
@@ -34,7 +36,7 @@ def opening_error(where: str) -> Callable[[str], EventLogError]:
             return DiskFull(free_bytes=0, reserve_bytes=0)
         if any(text in why for text in _LOCKED):
             return DirectoryInUse(path=where)
-        return CorruptData(where=where, why=why)
+        return _too_many_files() if _NO_FILES in why else CorruptData(where=where, why=why)
 
     return judge
 
@@ -52,6 +54,12 @@ def reading_error(where: str) -> Callable[[str], EventLogError]:
     """Judge a failed read."""
 
     def judge(why: str) -> EventLogError:
-        return ClientClosed(what="store") if _CLOSED in why else CorruptData(where=where, why=why)
+        if _CLOSED in why:
+            return ClientClosed(what="store")
+        return _too_many_files() if _NO_FILES in why else CorruptData(where=where, why=why)
 
     return judge
+
+
+def _too_many_files() -> EventLogError:
+    return Overloaded(what="number of open files", limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0])

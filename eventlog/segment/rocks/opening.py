@@ -7,6 +7,7 @@ them back.
 
 import json
 import re
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +21,19 @@ from eventlog.segment.port import Pair, StoreOptions
 from eventlog.segment.rocks.failing import calling, opening_error
 
 FAMILIES = ("log", "state", "meta")
-PARTITIONED = ("log", "state")
+PARTITIONED = ("log",)
 
-# A segment is the first two bytes of a key: its files are its own, so dropping it rewrites nothing.
+# A segment is the first two bytes of a key: its files are its own, so dropping it rewrites nothing. Not so in the state: it is
+# smaller and merged more often, and hundreds of small files cost it more than a rewrite at a hand-over would.
 _PARTITIONER = "sst_partitioner_factory={id=SstPartitionerFixedPrefixFactory;length=2;}"
 # Without it a missing or shortened journal file other than the last is passed over in silence.
 _VERIFY_JOURNAL = ("track_and_verify_wals_in_manifest=false", "track_and_verify_wals_in_manifest=true")
 _SECTION = re.compile(r'^\[CFOptions "(\w+)"\]$', re.MULTILINE)
 _CONFIG = "rocksdict-config.json"
 _LOG_CACHE_SHARE = 4  # a quarter of the cache is the log's, so that a long read does not push the state out
-_OPEN_FILES_MAX = 512  # half of the usual limit of 1,024 a process
+_OPEN_FILES_MIN = 256
+_OPEN_FILES_MAX = 16_384
+_OPEN_FILES_LEFT = 512  # of the process's limit, for connections
 _JOBS = 2
 
 
@@ -141,6 +145,15 @@ def close_database(database: Database) -> str | None:
     return failures[0] if failures else None
 
 
+def open_files_max(process_limit: int) -> int:
+    """Return how many tables may stay open where the process may have `process_limit` files, -1 for any number.
+
+    A segment has files of its own, so there are hundreds; opening one again for each read costs three times the read.
+    """
+    left = process_limit - _OPEN_FILES_LEFT if process_limit >= 0 else _OPEN_FILES_MAX
+    return max(_OPEN_FILES_MIN, min(left, _OPEN_FILES_MAX))
+
+
 def _check_config(path: Path) -> None:
     """Refuse a database whose rocksdict settings are gone: keys would be read in another encoding."""
     file = path / _CONFIG
@@ -159,7 +172,7 @@ def _tune_database(options: Options, wanted: StoreOptions) -> None:
     options.set_max_total_wal_size(wanted.journal_bytes_max)
     options.set_db_write_buffer_size(wanted.buffers_bytes_max)
     options.set_max_background_jobs(_JOBS)
-    options.set_max_open_files(_OPEN_FILES_MAX)
+    options.set_max_open_files(open_files_max(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
     options.set_bytes_per_sync(MIB)
     options.set_skip_stats_update_on_db_open(True)
     options.set_stats_dump_period_sec(0)
@@ -183,6 +196,7 @@ def _tune_log(options: Options, wanted: StoreOptions, cache: Cache) -> None:
     table = BlockBasedOptions()
     table.set_block_cache(cache)
     table.set_block_size(16 * KIB)
+    table.set_cache_index_and_filter_blocks(True)  # bounded; held by each open file they would grow with the log
     table.set_checksum_type(ChecksumType.xxh3())
     table.set_format_version(5)
     options.set_block_based_table_factory(table)

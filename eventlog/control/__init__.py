@@ -7,5 +7,5 @@ what they planned, all or nothing, against the revisions they saw. A conflict me
     records.py       what is stored, as JSON        view.py         the records of members and segments as read
     membership.py    node numbers                   leases.py       the space of ids that a node may issue
     appointment.py   primaries and their floors     caches.py       create, alter, drop
-    cluster.py       the driver over all of them
+    cluster.py       the driver over members and segments      cache_records.py   the driver over caches
 """

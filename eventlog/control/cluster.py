@@ -1,16 +1,14 @@
 """The driver: reads records, lets the pure modules plan, commits, and on a conflict does so again.
 
 At start, in this order: `open_or_create`, `join`, `appoint`, `renew_lease`; then `renew_lease` every second, `release` at a clean
-stop. One task calls these. The caches may be read and changed by any task at any time.
+stop. One task calls these. The caches have a driver of their own: `cache_records.CacheRecords`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from eventlog.clock import Clock, Entropy
 from eventlog.control.appointment import next_appointments, segments_to_start
-from eventlog.control.cache_records import CacheRecords
 from eventlog.control.leases import check_own, lost_segments, plan_ceiling
 from eventlog.control.membership import plan_join
 from eventlog.control.metastore import Listing, MetaStore
@@ -18,7 +16,6 @@ from eventlog.control.records import (
     IDENTITY_KEY,
     NODE_PREFIX,
     SEGMENT_PREFIX,
-    CacheRecord,
     CommitPlan,
     Identity,
     NodeRecord,
@@ -54,7 +51,6 @@ class ClusterRecords:
 
     def __init__(self, store: MetaStore, *, incarnation: str, entropy: Entropy, where: str) -> None:
         self._store = store
-        self._caches = CacheRecords(store)
         self._incarnation = incarnation
         self._entropy = entropy
         self._where = where
@@ -233,27 +229,6 @@ class ClusterRecords:
         """Return members and segments; nodes are read first."""
         nodes = read_nodes(await self._list(NODE_PREFIX))
         return ClusterView(nodes=nodes, segments=read_segments(await self._list(SEGMENT_PREFIX)))
-
-    # ------------------------------------------------------------ caches, as in `CacheRecords`
-
-    async def caches(self) -> list[CacheRecord]:
-        """Return all caches in order of their ids; an id below the highest ever given that is not among them was dropped."""
-        book = await self._caches.read()
-        return sorted((found.record for found in book.caches.values()), key=lambda record: record.id)
-
-    async def create_cache(
-        self, name: str, given: Mapping[str, Any], *, from_id: int, use_existing: bool = False
-    ) -> tuple[CacheRecord, bool]:
-        """Return the cache, and whether it was made just now."""
-        return await self._caches.create(name, given, from_id=from_id, use_existing=use_existing)
-
-    async def alter_cache(self, name: str, given: Mapping[str, Any], *, from_id: int) -> CacheRecord:
-        """Change the given options from `from_id` on; return the cache with all its options."""
-        return await self._caches.alter(name, given, from_id=from_id)
-
-    async def drop_cache(self, name: str) -> CacheRecord:
-        """Drop the cache; return what it was."""
-        return await self._caches.drop(name)
 
     async def _list(self, prefix: str) -> Listing:
         listing = await self._store.list(prefix)

@@ -24,6 +24,7 @@ from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.cache_records import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastore import MetaStore
+from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.metastores.sqlite import open_sqlite
 from eventlog.control.records import CacheRecord, SegmentRecord
 from eventlog.errors import BadConfig, EventLogError, MemberReplaced, NotPrimary
@@ -100,9 +101,10 @@ async def _open(
     home = Home.open(config.data)
     undo.callback(home.close)
     remembered = home.remembered
-    metastore = await open_sqlite(config.meta_path, create=remembered is None)
-    undo.push_async_callback(metastore.close)
+    file = await open_sqlite(config.meta_path, create=remembered is None)
+    undo.push_async_callback(file.close)
     incarnation = remembered.incarnation if remembered is not None else entropy.token(8).hex()
+    metastore = ResolvingStore(file, writer=incarnation, entropy=entropy)
     records = ClusterRecords(metastore, incarnation=incarnation, entropy=entropy, where=str(config.meta_path))
     identity = await records.open_or_create(segments=config.segments, now_ms=clock.wall_ms(), remembered=remembered)
     name = config.node_name or config.listen.replace(":", "-")

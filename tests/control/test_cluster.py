@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from eventlog.control.appointment import next_appointments
+from eventlog.control.cache_records import CacheRecords
 from eventlog.control.records import Remembered, Replica, decode, encode, segment_key
 from eventlog.errors import InvalidArgument, LostDisk, MemberReplaced, MetadataConflict, MetadataLost, MetadataUnavailable, WrongCluster
 from eventlog.ids import ID_STEP, last_of_run, make_id, time_of
@@ -366,20 +367,42 @@ class Contended:
         return await self._store.commit(expect, **what)
 
 
-def test_conflicts_are_planned_again_a_bounded_number_of_times():
+def test_conflicts_are_planned_again():
     async def story(world):
-        contended = Contended(world.store, 5)
-        records = await world.joined(store=contended)
-        names = iter("abcd")
-        renew = partial(records.renew_lease, on_lost=never)
-        for act in (records.appoint, renew, lambda: records.create_cache(next(names), {}, from_id=1)):
+        contended = Contended(world.store, 0)
+        for act in deeds(world, contended):
             contended.times = 5
             await act()
-            contended.times = 1_000
-            with pytest.raises(MetadataConflict):
-                await act()
-            assert contended.times > 900
-        contended.times = 0
-        assert [record.name for record in await records.caches()] == ["a"]
+            assert contended.times == 0
 
     tell(story)
+
+
+@pytest.mark.parametrize("last", range(8))
+def test_conflicts_that_never_end_are_told(last):
+    async def story(world):
+        contended = Contended(world.store, 0)
+        *earlier, act = deeds(world, contended)[: last + 1]
+        for deed in earlier:
+            await deed()
+        contended.times = 1_000
+        with pytest.raises(MetadataConflict):
+            await act()
+        assert contended.times > 900
+
+    tell(story)
+
+
+def deeds(world, store):
+    """Return everything that commits, in an order in which it can be done."""
+    records, caches = world.records("a", store=store), CacheRecords(store)
+    return [
+        partial(records.open_or_create, segments=4, now_ms=NOW, remembered=None),
+        partial(records.join, name="n", address="h:1", clock=world.clock),
+        records.appoint,
+        partial(records.renew_lease, on_lost=never),
+        partial(caches.create, "c", {}, from_id=1),
+        partial(caches.alter, "c", {"retain_events": 5}, from_id=2),
+        partial(caches.drop, "c"),
+        records.release,
+    ]

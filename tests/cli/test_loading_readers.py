@@ -21,7 +21,7 @@ from eventlog.errors import InvalidArgument
 from eventlog_cli.loading import rows as rows_module
 from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
 from eventlog_cli.loading.rows import Batch, Shape
-from eventlog_cli.loading.source import open_source
+from eventlog_cli.loading.source import Damaged, open_source
 
 Row = dict[str, Any]
 
@@ -400,3 +400,32 @@ def test_a_format_that_nothing_tells_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "rows.txt").write_bytes(b"k,v\n")
     with open_source(str(tmp_path / "rows.txt")) as source, pytest.raises(InvalidArgument, match="--format"):
         format_of(source)
+
+
+# ------------------------------------------------------------------ damaged sources
+
+
+@pytest.mark.parametrize(("format_name", "line"), [("jsonl", 8), ("csv", 9), ("avro", None), ("parquet", 1)])
+def test_damage_of_the_packing_is_the_last_rejection(format_name: str, line: int | None) -> None:
+    whole = WRITE[format_name](ROWS)
+    cut = whole.find(b"key-7") if format_name in ("jsonl", "csv") else len(whole) - 30  # in the middle of the eighth row, or near the end
+
+    class Broken(Pieces):
+        def read(self, size: int = -1, /) -> bytes:
+            data = super().read(size)
+            if not data:
+                raise Damaged("the file is cut short")
+            return data
+
+    class AnySource:
+        stream = Broken(whole[:cut])
+
+    batches = list(reader_of(AnySource, KEYED, format_name=format_name, rows=3).batches())  # type: ignore[arg-type]  # reads the stream alone
+    rejections = [rejection for batch in batches for rejection in batch.rejections]
+    assert [rejection.is_last for rejection in rejections] == [True]
+    assert "cut short" in rejections[0].why
+    found = items(batches)
+    assert found == [(row["k"].encode(), row) for row in ROWS[: len(found)]]
+    if line is not None:
+        assert rejections[0].line == line
+        assert len(found) == (7 if format_name != "parquet" else 0)

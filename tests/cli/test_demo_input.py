@@ -1,0 +1,83 @@
+"""What the demo loads, and the commands it ends with."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from eventlog.errors import InvalidArgument
+from eventlog_cli.demo.commands import Known, commands_to_try, program_words
+from eventlog_cli.demo.input import KEY_NAMES, rows_of_file, time_zones
+from eventlog_cli.demo.process import LISTEN_DEFAULT, NodeProcess
+
+
+def test_the_clock_changes_are_rows_in_batches() -> None:
+    given = time_zones()
+    assert given.rows > 20_000
+    assert sum(len(batch.values) for batch in given.batches()) == given.rows
+    assert b"Europe/Berlin" in {key for batch in given.batches() for key in batch.keys}
+
+
+@pytest.mark.parametrize("name", KEY_NAMES)
+def test_the_key_of_a_file_is_guessed_from_the_usual_names(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f'{{"other":1,"{name}":"a"}}\n{{"{name}":"b"}}\nbad\n')
+    given = rows_of_file(str(path), key=None)
+    assert [key for batch in given.batches() for key in batch.keys] == [b"a", b"b"]
+
+
+def test_a_key_that_cannot_be_guessed_must_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"user":"a"}\n')
+    with pytest.raises(InvalidArgument, match="--key"):
+        rows_of_file(str(path), key=None)
+    with pytest.raises(InvalidArgument, match="--key"):
+        rows_of_file(str(path), key="wrong")
+    assert rows_of_file(str(path), key="user").rows == 1
+
+
+def test_a_large_file_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eventlog_cli.demo.input.ROWS_MAX", 1_500)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f'{{"key":"{number}"}}\n' for number in range(4_000)))
+    assert rows_of_file(str(path), key=None).rows == 1_500
+
+
+KNOWN = Known(cache="rows", key="it's a key", middle_id=5, last_id=9)
+
+
+def node(tmp_path: Path, address: str) -> NodeProcess:
+    return NodeProcess(tmp_path, listen=address, http="127.0.0.1:1")
+
+
+def test_there_are_six_commands_with_the_ids_in_them_and_the_first_starts_a_stopped_node(tmp_path: Path) -> None:
+    running = commands_to_try(KNOWN, node(tmp_path, "127.0.0.1:5"), is_running=True)
+    stopped = commands_to_try(KNOWN, node(tmp_path, "127.0.0.1:5"), is_running=False)
+    assert len(running) == len(stopped) == 6
+    assert f"serve --data {tmp_path / 'data'}" in stopped[0]
+    assert stopped[0].endswith("&")
+    assert " serve " not in " ".join(running)
+    for commands in (running, stopped):
+        assert any("--from-id 5" in line for line in commands)
+        assert "it's a key" in shlex.split(next(line for line in commands if " get " in line))
+        assert commands[-1].endswith("--from-id 9")
+
+
+def test_the_default_address_needs_no_option(tmp_path: Path) -> None:
+    assert not any("--server" in line for line in commands_to_try(KNOWN, node(tmp_path, LISTEN_DEFAULT), is_running=True))
+    lines = commands_to_try(KNOWN, node(tmp_path, "127.0.0.1:5"), is_running=True)
+    assert [("--server 127.0.0.1:5" in line) for line in lines] == [True, False, True, True, True, True]
+
+
+def test_the_program_is_called_as_it_can_be_called_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "eventlog"
+    program.parent.mkdir()
+    program.touch(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert program_words() == ("eventlog",)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert program_words() == (str(program),)
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    assert program_words() == (sys.executable, "-m", "eventlog_cli")

@@ -159,9 +159,14 @@ class Directory:
             sync_path(self.store)
 
 
+def read_label(path: str | os.PathLike[str]) -> Label | None:
+    """Return whose data directory `path` is and its number of segments, without opening or making it; None for a new one."""
+    return Directory(path).label()
+
+
 def read_identity(path: str | os.PathLike[str]) -> Identity | None:
     """Return whose data directory `path` is, without opening it; None for a new one."""
-    label = Directory(path).label()
+    label = read_label(path)
     return label.owner if label else None
 
 

@@ -147,7 +147,11 @@ class Store(Protocol):
         ...
 
     def compact(self, ranges: Sequence[Range]) -> None:
-        """Give back the space of deleted log ranges. Slow, releases the GIL; from any thread but the writing one."""
+        """Give back the space of deleted log ranges. Slow (20 ms a range), releases the GIL; any thread but the writing one.
+
+        Raises:
+            CorruptData, DiskFull: it did not come to its end; the ranges stay deleted.
+        """
         ...
 
     def read_log(self, lower: bytes, upper: bytes, *, bytes_max: int) -> list[Pair]:

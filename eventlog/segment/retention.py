@@ -20,8 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.ids import id_before, time_of
+from eventlog.limits import MIB
 
 Ints = npt.NDArray[np.int64]
+_DEBT_BYTES_MIN = 64 * MIB
+_DEBT_SHARE = 4
 _SLACK = 10  # a tenth more than the limit may stay, so that the window is not read again for every group
 
 
@@ -169,6 +172,15 @@ def flushed_ceiling(marks: Ints, ends: Ints) -> int:
     """
     behind = marks < ends
     return int(marks[behind].min()) if behind.any() else int(ends.max(initial=0))
+
+
+def is_compaction_due(debt_bytes: int, *, kept_bytes: int, disk_is_short: bool) -> bool:
+    """Return whether what was trimmed since the last compaction, `debt_bytes`, is worth one.
+
+    Giving space back rewrites what is kept in the files concerned, nearly all of the cache: done for every trim it would cost
+    thousands of times what was written. A quarter bounds it to four times; the engine's own merging gives back the rest.
+    """
+    return debt_bytes > 0 and (disk_is_short or debt_bytes >= max(_DEBT_BYTES_MIN, kept_bytes // _DEBT_SHARE))
 
 
 def _around(log: CacheLog, rule: Rule) -> tuple[Step, Step]:

@@ -5,7 +5,7 @@
     if plan.window: plan = refine(plan, read_heads(store, plan))
     if plan.removes: trims = find_trims(store, plan, trimmed_ids)
     store.trim(*trim_write(trims), meta_ranges=...)             # the writing thread
-    store.compact(trim_ranges(trims))                           # any other
+    if is_compaction_due(...): store.compact(trim_ranges(trims))  # any other; not for every trim
 
 Nothing may be removed above what `flush_marks` returned: those events would be in neither the log nor the state after a crash.
 """

@@ -1,5 +1,8 @@
 import shutil
+from importlib.metadata import entry_points
 from pathlib import Path
+
+import pytest
 
 from eventlog.segment.port import Store, StoreOptions
 from eventlog.segment.rocks.store import open_store
@@ -19,3 +22,12 @@ class TestRocksStore(StoreContract):
         shutil.copytree(path, copy)
         store.close()
         return self.open_store(copy, options)
+
+
+@pytest.mark.parametrize("engine", ["rocksdb", "memory"])
+def test_engines_are_found_by_name_and_opened_alike(engine, tmp_path):
+    (found,) = entry_points(group="eventlog.storage", name=engine)
+    store = found.load()(tmp_path, segments=4, options=None)
+    assert store.segments == 4
+    assert store.identity is None
+    store.close()

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.ids import EPOCH_MS, ID_STEP, TIME_SHIFT
-from eventlog.segment.retention import CacheLog, Head, Limits, Mark, flushed_ceiling, plan_retention, refine
+from eventlog.limits import GIB, MIB
+from eventlog.segment.retention import CacheLog, Head, Limits, Mark, flushed_ceiling, is_compaction_due, plan_retention, refine
 
 NOTHING = Mark(0, 0, 0)
 EVERYTHING = 1 << 62
@@ -118,6 +119,14 @@ def test_a_segment_that_lags_behind_its_log_holds_all_back_and_an_idle_one_does_
     assert flushed_ceiling(np.array([500, 90, 650]), ends) == 650
     assert flushed_ceiling(ends, ends) == 700
     assert flushed_ceiling(np.array([0, 0, 0]), ends) == 0
+
+
+def test_space_is_given_back_when_it_is_worth_the_rewrite_or_the_disk_is_short():
+    assert not is_compaction_due(63 * MIB, kept_bytes=0, disk_is_short=False)
+    assert is_compaction_due(64 * MIB, kept_bytes=256 * MIB, disk_is_short=False)
+    assert not is_compaction_due(64 * MIB, kept_bytes=1 * GIB, disk_is_short=False)
+    assert is_compaction_due(1, kept_bytes=1 * GIB, disk_is_short=True)
+    assert not is_compaction_due(0, kept_bytes=0, disk_is_short=True)
 
 
 limits_any = st.builds(Limits, events=st.integers(0, 300), nbytes=st.integers(0, 3_000), time_ms=st.integers(0, 60), nothing=st.booleans())

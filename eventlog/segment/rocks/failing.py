@@ -50,6 +50,15 @@ def closing_error(where: str) -> Callable[[str], EventLogError]:
     return judge
 
 
+def compacting_error(where: str, free_bytes: Callable[[], int]) -> Callable[[str], EventLogError]:
+    """Judge a merge that did not end; nothing is lost by it."""
+
+    def judge(why: str) -> EventLogError:
+        return DiskFull(free_bytes=free_bytes(), reserve_bytes=0) if NO_SPACE in why else reading_error(where)(why)
+
+    return judge
+
+
 def reading_error(where: str) -> Callable[[str], EventLogError]:
     """Judge a failed read."""
 

@@ -13,10 +13,11 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import starmap
 from typing import TypeVar
 
-from rocksdict import Rdict, WriteBatch, WriteOptions
+from rocksdict import CompactOptions, Rdict, WriteBatch, WriteOptions
 
 from eventlog.errors import (
     ClientClosed,
@@ -32,7 +33,7 @@ from eventlog.segment import keys
 from eventlog.segment.directory import Directory, Label, check_owner, decode_label, describe
 from eventlog.segment.port import Identity, LogEnds, Pair, Range, StoreOptions
 from eventlog.segment.rocks.ends import EndsFile, create_ends, open_ends
-from eventlog.segment.rocks.failing import NO_SPACE, STALL, calling, closing_error
+from eventlog.segment.rocks.failing import NO_SPACE, STALL, calling, closing_error, compacting_error
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
 from eventlog.segment.rocks.reading import get_values, last_pair, read_pairs, read_values
 
@@ -127,8 +128,10 @@ class RocksStore:
 
     def compact(self, ranges: Sequence[Range]) -> None:
         log = self._open().log
+        options = CompactOptions()
+        options.set_exclusive_manual_compaction(False)  # merging goes on meanwhile, or writers would stall behind it
         for lower, upper in ranges:
-            log.compact_range(lower, upper)
+            calling(partial(log.compact_range, lower, upper, options), compacting_error(self._where("log"), self.free_bytes))
 
     # ------------------------------------------------------------ reading
 

@@ -10,7 +10,7 @@ from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, print_row, print_text, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE
-from eventlog_cli.quantities import format_duration, format_size, parse_duration, parse_size
+from eventlog_cli.quantities import format_duration, format_size
 
 if TYPE_CHECKING:
     from eventlog.client.values import CacheInfo
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 NAME = click.argument("name")
 # what a cache made on the command line keeps unless told otherwise
-RETENTION_DEFAULT = {"retain_time_ms": parse_duration("7d"), "retain_bytes": parse_size("10GiB")}
 
 
 @click.group("cache", cls=SynonymGroup, synonyms={"delete": "drop", "remove": "drop", "show": "describe", "ls": "list"})
@@ -56,7 +55,7 @@ def _alterable(function: Function) -> Function:
 def create(name: str, *, if_not_exists: bool, **options: Any) -> None:
     """Create the cache NAME."""
     with open_client() as client:
-        cache = client.create_cache(name, if_exists="use" if if_not_exists else "error", **RETENTION_DEFAULT | _given(options))
+        cache = client.create_cache(name, if_exists="use" if if_not_exists else "error", **_given(options))
         _tell(cache.info())
 
 

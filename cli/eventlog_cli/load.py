@@ -7,7 +7,6 @@ import click
 
 from eventlog.errors import BadRow, InvalidArgument
 from eventlog.limits import VALUE_BYTES_MAX
-from eventlog_cli.cache import RETENTION_DEFAULT
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
 from eventlog_cli.loading.loader import Loader, Summary
@@ -68,7 +67,7 @@ def command(cache_name: str, path: str, **options: Any) -> None:
         )
         reader = reader_of(source, shape, format_name=options["format_name"] or format_of(source), rows=options["batch"])
         with open_client() as client:
-            cache = client.create_cache(cache_name, if_exists="use", **RETENTION_DEFAULT) if options["create"] else client.cache(cache_name)
+            cache = client.create_cache(cache_name, if_exists="use") if options["create"] else client.cache(cache_name)
             if cache.info().format == "avro":
                 raise InvalidArgument(why=f"rows are written as JSON, and {cache_name} holds avro; load into a cache of json or bytes")
             stop = _load(source, reader, CacheTarget(cache), errors_max=options["max_errors"])

@@ -15,7 +15,7 @@ import msgspec
 
 from eventlog.errors import CorruptData
 from eventlog.ids import ID_MAX
-from eventlog.limits import NODE_NUMBER_MAX, SEGMENTS_MAX
+from eventlog.limits import NODE_NUMBER_MAX, RETAIN_BYTES_DEFAULT, RETAIN_TIME_MS_DEFAULT, SEGMENTS_MAX
 
 IDENTITY_KEY = "identity"
 NODE_PREFIX = "node/"
@@ -100,8 +100,8 @@ class CacheOptions(Record, frozen=True, kw_only=True):
     state: bool = True
     before: bool = True
     bytes_keys: bool = False
-    retain_time_ms: Limit = 0
-    retain_bytes: Limit = 0
+    retain_time_ms: Limit = RETAIN_TIME_MS_DEFAULT
+    retain_bytes: Limit = RETAIN_BYTES_DEFAULT
     retain_events: Limit = 0
     lifespan_ms: Limit = 0
     route_by_prefix: bool = False

@@ -108,12 +108,13 @@ def test_before_images_are_on_for_json_and_avro_with_state_unless_told_otherwise
     assert options_of(given).before is before
 
 
-def test_events_and_state_are_on_and_nothing_is_limited():
+def test_events_and_state_are_on_and_retention_is_a_week_and_ten_gibibytes():
     options = options_of({})
     assert options == CacheOptions()
     assert options.events
     assert options.state
-    assert not any((options.retain_time_ms, options.retain_bytes, options.retain_events, options.lifespan_ms, options.bytes_keys))
+    assert (options.retain_time_ms, options.retain_bytes) == (7 * 86_400_000, 10 << 30)
+    assert not any((options.retain_events, options.lifespan_ms, options.bytes_keys))
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ def test_between_two_steps_the_cut_is_found_among_the_stored_values():
 def test_a_window_that_was_trimmed_in_part_is_counted_from_its_top():
     log = log_of(TEN, per_step=5, trimmed=Mark(6 * ID_STEP, 60, 600))
     coarse = plan(log, Limits(events=20))
+    assert coarse.window == (6 * ID_STEP, 10 * ID_STEP), "what was trimmed is not read again"
     fine = refine(coarse, [head for head in TEN if head.last_id > 6 * ID_STEP])
     assert fine.cut == Mark(8 * ID_STEP, 80, 800)
     assert fine.events == 20

@@ -95,6 +95,11 @@ def test_a_value_on_both_sides_of_the_cut_stays(world):
     assert max(row.last_id for row in trims) < inside.id
 
 
+def test_what_counts_as_trimmed_is_not_trimmed_again(world):
+    plan = make_plan(world, Limits(events=6))
+    assert {row.segment for row in find_trims(world.store, plan, [plan.cut.id, 0, 0, 0])} == {1, 2}
+
+
 def test_ranges_begin_with_the_cache(world):
     trims = find_trims(world.store, make_plan(world, Limits(events=6)), [0] * 4)
     for (lower, upper), row in zip(trim_ranges(trims), trims, strict=True):

@@ -107,6 +107,8 @@ async def _open(
     metastore = ResolvingStore(file, writer=incarnation, entropy=entropy)
     records = ClusterRecords(metastore, incarnation=incarnation, entropy=entropy, where=str(config.meta_path))
     identity = await records.open_or_create(segments=config.segments, now_ms=clock.wall_ms(), remembered=remembered)
+    if identity.segments != config.segments:
+        log.warning("segments_fixed asked=%d cluster=%d", config.segments, identity.segments)
     name = config.node_name or config.listen.replace(":", "-")
     member = await records.join(name=name, address=config.advertise or config.listen, clock=clock)
     owner = Identity(cluster=identity.cluster, node=member.number, incarnation=incarnation)

@@ -99,6 +99,16 @@ def test_between_two_steps_the_cut_is_found_among_the_stored_values():
     assert fine.window is None
 
 
+def test_bytes_and_age_are_read_closely_too():
+    log = log_of(TEN, per_step=5)
+    above = [head for head in TEN if head.last_id > 5 * ID_STEP]
+    assert refine(plan(log, Limits(nbytes=150)), above).cut.id == 8 * ID_STEP
+    heads = [Head(at(time_ms) + ID_STEP, 1, 1) for time_ms in (100, 200, 300, 400)]
+    old = plan(log_of(heads, per_step=4), Limits(time_ms=150), now_ms=400)
+    assert old.cut.id == 0
+    assert refine(old, heads).cut.id == heads[1].last_id
+
+
 def test_a_window_that_was_trimmed_in_part_is_counted_from_its_top():
     log = log_of(TEN, per_step=5, trimmed=Mark(6 * ID_STEP, 60, 600))
     coarse = plan(log, Limits(events=20))

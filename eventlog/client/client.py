@@ -124,8 +124,10 @@ class Client:
         schema: str | None = None,
         if_exists: Literal["error", "use"] = "error",
     ) -> Cache:
-        """Create a cache and return it. What is None is the node's default: events and state on, before-images with JSON,
-        events kept for 7 days and up to 10 GiB; a limit of 0 is none.
+        """Create a cache and return it.
+
+        What is None is the node's default: events and state on, before-images with JSON, events kept for 7 days and up to 10 GiB.
+        A limit of 0 is none.
 
         Raises:
             CacheExists: there is one, and `if_exists` is `error`. With `use` it is returned, whatever its options.

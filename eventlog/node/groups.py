@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import TABLE
+from eventlog.batch.layout import BLOCK_HEAD_BYTES, TABLE, pad8
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition, Submitted
 from eventlog.limits import GROUP_BYTES_MAX, GROUP_FRAMES_MAX
@@ -69,7 +69,8 @@ class Queue:
         """Return the frames of the next group: the oldest, up to GROUP_BYTES_MAX, at least one.
 
         A frame with conditions, and all behind it in its cache, waits for the next group when an earlier frame of this one touches
-        a segment that its conditions are about (unless that one is conditional too, on other keys): conditions see committed state.
+        a segment that its conditions are about (unless that one writes nothing but other keys, of its own conditions): conditions
+        see committed state.
         """
         taken: list[Pending] = []
         held: set[int] = set()
@@ -116,10 +117,22 @@ class _Touched:
             self._last.clear()
             if not self._segments.isdisjoint(pending.table["segment"].tolist()) or not self._keys.isdisjoint(keys):
                 return False
-            self._keys |= keys
-            return True
+            if _writes_only(pending, keys):
+                self._keys |= keys
+                return True
         self._last.append(pending)
         return True
+
+
+def _writes_only(pending: Pending, keys: set[bytes]) -> bool:
+    """Whether a frame is one event on the one key in `keys`; False, which costs a group, for all else and for what is malformed."""
+    if len(keys) != 1 or len(pending.table) != 1:
+        return False
+    (key,) = keys
+    blocks = pending.blocks
+    count, bitmap, key_bytes, _ = np.frombuffer(blocks[:BLOCK_HEAD_BYTES], "<u4").tolist() if len(blocks) >= BLOCK_HEAD_BYTES else (0,) * 4
+    at = BLOCK_HEAD_BYTES + pad8(4 * bitmap.bit_count()) + 16  # behind the lengths, the kind and the offsets
+    return count == 1 and key_bytes == len(key) and blocks[at : at + key_bytes] == key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Which frames go into one group."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from eventlog.batch.build import build_one
@@ -71,6 +73,19 @@ def test_two_conditions_on_one_key_go_one_after_the_other():
 def test_conditions_on_different_keys_share_a_group():
     frames = [pending(b"a", conditional=True), pending(b"b", conditional=True)]
     assert queue_of(*frames).take() == frames
+
+
+def test_a_condition_sees_what_another_condition_lets_be_written_beside_its_key():
+    elsewhere = replace(pending(b"a"), conditions=(Condition(block=0, key=b"b", version=0),))
+    second = pending(b"a", conditional=True)
+    queue = queue_of(elsewhere, second)
+    assert queue.take() == [elsewhere]
+    assert queue.take() == [second]
+
+
+def test_malformed_blocks_do_not_break_the_grouping():
+    cut = replace(pending(b"a", conditional=True), blocks=memoryview(b"abc"))
+    assert queue_of(cut, pending(b"c", conditional=True)).take()[0] is cut
 
 
 def test_expiring_and_writing_do_not_mix():

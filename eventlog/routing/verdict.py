@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.errors import EventLogError, KeyExists, OutcomeUnknown, ProducerUnknown, SequenceGap, VersionMismatch
+from eventlog.errors import EventLogError, KeyExists, NoState, OutcomeUnknown, ProducerUnknown, SequenceGap, VersionMismatch
 
 Numbers = npt.NDArray[np.int64]
 
 # Refusals that the primary logs as a block without effect, so that they use up a number.
-LOGGED = (KeyExists, VersionMismatch)
+LOGGED = (KeyExists, NoState, VersionMismatch)
 OUT_OF_TURN = (ProducerUnknown, SequenceGap)
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from eventlog.errors import KeyExists, NotPrimary, OutcomeUnknown, ProducerUnknown, SequenceGap
+from eventlog.errors import KeyExists, NoState, NotPrimary, OutcomeUnknown, ProducerUnknown, SequenceGap
 from eventlog.routing.verdict import judge
 
 SEQUENCES = np.array([4, 7, 9])
@@ -31,7 +31,7 @@ def test_a_block_in_doubt_is_not_written_again_by_a_forgotten_producer() -> None
 
 
 def test_a_condition_that_did_not_hold_uses_up_its_number_and_other_refusals_do_not() -> None:
-    refusals = {0: KeyExists(key="k", version=1), 2: NotPrimary(segment=30)}
+    refusals = {0: KeyExists(key="k", version=1), 1: NoState(cache="c"), 2: NotPrimary(segment=30)}
     verdict = judge(refusals, sequences=SEQUENCES, answered=ANSWERED, doubtful=False)
     assert (verdict.failed, verdict.unnumbered, verdict.again) == (refusals, [2], [])
 

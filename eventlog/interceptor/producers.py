@@ -56,6 +56,7 @@ class _Producer:
     last_ids: Ints  # where the log of each segment stood then
     dirty: npt.NDArray[np.bool_]
     frames: deque[FrameResult] = field(default_factory=deque)
+    kept: int = 0  # frames after the last sifting
 
     def find(self, segment: int, sequence: int) -> tuple[Ints, Kinds] | None:
         for frame in reversed(self.frames):
@@ -65,11 +66,14 @@ class _Producer:
 
     def keep(self, frame: FrameResult) -> None:
         self.frames.append(frame)
-        while True:
-            oldest = self.frames[0]
-            if (self.last[oldest.segments] - oldest.sequences < PRODUCER_RESULTS_KEPT).any():
-                return
+        while not self._is_needed(self.frames[0]):
             self.frames.popleft()
+        if len(self.frames) > 2 * self.kept + PRODUCER_RESULTS_KEPT:  # a quiet segment's frame stands before those of busy ones
+            self.frames = deque(frame for frame in self.frames if self._is_needed(frame))
+            self.kept = len(self.frames)
+
+    def _is_needed(self, frame: FrameResult) -> bool:
+        return bool((self.last[frame.segments] - frame.sequences < PRODUCER_RESULTS_KEPT).any())
 
 
 @dataclass(slots=True)

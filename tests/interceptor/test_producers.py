@@ -202,3 +202,21 @@ def test_who_was_silent_for_a_day_of_ids_is_forgotten_and_told_so():
     share, bounds = share_of([([b"a"], 1)])
     table.sort_out(share, bounds)
     assert isinstance(share.refusals[0], ProducerUnknown)
+
+
+def test_a_quiet_segment_does_not_keep_the_results_of_busy_ones():
+    def result(segment: int, sequence: int) -> FrameResult:
+        one = np.array([segment])
+        return FrameResult(
+            segments=one, sequences=np.array([sequence]), starts=np.array([0, 1]), ids=np.array([sequence]), kinds=np.zeros(1, np.uint8)
+        )
+
+    table = ProducerTable(4)
+    producer = table._enter(PRODUCER)
+    for segment, sequence in [(0, 0), *((1, sequence) for sequence in range(2_000))]:
+        producer.last[segment] = sequence
+        table.record(PRODUCER, result(segment, sequence), last_ids=np.array([1 + sequence]))
+    assert len(producer.frames) <= 4 * PRODUCER_RESULTS_KEPT
+    assert producer.find(0, 0) is not None
+    assert all(producer.find(1, 1_999 - back) is not None for back in range(PRODUCER_RESULTS_KEPT))
+    assert producer.find(1, 1_000) is None

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -38,6 +39,8 @@ def serve(config: NodeConfig, *, clock: Clock | None = None) -> None:
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))  # segments have files of their own
     run(_serve(config, clock))
 
 

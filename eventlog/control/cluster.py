@@ -72,6 +72,11 @@ class ClusterRecords:
         assert self._member is not None, "join comes first"
         return self._member
 
+    @property
+    def acknowledged(self) -> int:
+        """Return an id that this directory's log had reached when an earlier process renewed its lease, 0 for none."""
+        return self._seen_own().record.acknowledged
+
     def remember(self) -> Remembered:
         """Return what the data directory should keep, to be passed to the next process's `open_or_create`."""
         number = self._member.number if self._member else 0
@@ -166,8 +171,8 @@ class ClusterRecords:
 
     # ------------------------------------------------------------ once a second, and at the end
 
-    async def renew_lease(self, *, on_lost: Callable[[Sequence[int]], None]) -> None:
-        """Raise the ceiling in the own record, then in the clock.
+    async def renew_lease(self, *, on_lost: Callable[[Sequence[int]], None], acknowledged: int = 0) -> None:
+        """Raise the ceiling in the own record, then in the clock; note there that the log has reached `acknowledged` on disk.
 
         `on_lost` is called first with segments that this node does not lead any more, if any: when it returns, no id may be
         stamped and no promise given for them.
@@ -179,7 +184,9 @@ class ClusterRecords:
         clock = self.member.clock
         for _ in range(CONFLICTS_MAX):
             own = self._seen_own()
-            record, plan = plan_ceiling(own, max(own.record.ceiling, clock.ceiling_wanted()))  # never lowered, whoever raised it
+            record, plan = plan_ceiling(  # never lowered, whoever raised it
+                own, max(own.record.ceiling, clock.ceiling_wanted()), acknowledged=acknowledged
+            )
             try:
                 self._own = Versioned(record, await self._commit(plan))
             except MetadataConflict:
@@ -199,7 +206,7 @@ class ClusterRecords:
             on_lost(lost)
         self._own = own
 
-    async def release(self) -> None:
+    async def release(self, *, acknowledged: int = 0) -> None:
         """Give back what is left of the lease: nothing is issued any more, and the next start begins right above what was.
 
         Raises:
@@ -209,7 +216,7 @@ class ClusterRecords:
         clock.set_ceiling(min(clock.ceiling, clock.last + 1))
         for _ in range(CONFLICTS_MAX):
             own = self._seen_own()
-            record, plan = plan_ceiling(own, min(own.record.ceiling, clock.last + 1))
+            record, plan = plan_ceiling(own, min(own.record.ceiling, clock.last + 1), acknowledged=acknowledged)
             try:
                 self._own = Versioned(record, await self._commit(plan))
             except MetadataConflict:

@@ -31,7 +31,8 @@ def plan_join(nodes: Mapping[int, Versioned[NodeRecord]], *, name: str, address:
     number = _own_number(nodes, name=name, incarnation=incarnation) or free_number(nodes)
     found = nodes.get(number)
     ceiling = found.record.ceiling if found else 0
-    record = NodeRecord(number=number, name=name, address=address, incarnation=incarnation, ceiling=ceiling)
+    acknowledged = found.record.acknowledged if found and found.record.incarnation == incarnation else 0
+    record = NodeRecord(number=number, name=name, address=address, incarnation=incarnation, ceiling=ceiling, acknowledged=acknowledged)
     key = node_key(number)
     return record, CommitPlan(expect={key: found.revision if found else 0}, puts={key: encode(record)})
 

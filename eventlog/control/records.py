@@ -49,7 +49,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     """A member. Never deleted: once removed, it stays as the tombstone of its number.
 
     Every id and promise issued under this number is below `ceiling`. `incarnation` names the data directory that the number
-    belongs to. `removed_id` is 0 for a member, else an id of the time of its removal.
+    belongs to. `removed_id` is 0 for a member, else an id of the time of its removal. The directory's log has reached `acknowledged`:
+    one that does not is an older copy.
     """
 
     number: Number
@@ -57,6 +58,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     address: str
     incarnation: str
     ceiling: EventId
+    acknowledged: EventId = 0
     removed_id: EventId = 0
 
 

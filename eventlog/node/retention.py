@@ -14,7 +14,7 @@ from eventlog.ids import ID_MAX
 from eventlog.node.caches import CacheState
 from eventlog.segment.keys import log_range, parse_log_key, step_range
 from eventlog.segment.port import Store
-from eventlog.segment.retention import CacheLog, Limits, Mark, Plan, flushed_ceiling, plan_retention, refine
+from eventlog.segment.retention import CacheLog, Limits, Mark, Plan, flushed_ceiling, is_compaction_due, plan_retention, refine
 from eventlog.segment.trimming import Trim, find_trims, flush_marks, read_heads, trim_ranges, trim_write
 from eventlog.wire import eventlog_pb2 as pb
 
@@ -31,6 +31,7 @@ class Retention:
         self._node = node
         self._checkpoint = checkpoint
         self._one_at_a_time = asyncio.Lock()
+        self._debts: dict[int, int] = {}  # bytes trimmed since the last compaction, by cache
 
     async def run_all(self) -> None:
         """Apply the limits of every cache that has any; nothing is flushed where nothing would go."""
@@ -79,8 +80,21 @@ class Retention:
         meta_ranges = [step_range(cache.cache_id, upto=gone)] if gone else []
         await node.storage.run(partial(node.store.trim, ranges, rows, meta_ranges=meta_ranges))
         node.reads.trimmed(cache)
+        await self._compact(cache, plan, trims)
+
+    async def _compact(self, cache: CacheState, plan: Plan, trims: list[Trim]) -> None:
+        """Give space back when enough was trimmed to be worth the rewrite, a segment at a time, so that a stop waits for one alone."""
+        node = self._node
+        self._debts[cache.cache_id] = self._debts.get(cache.cache_id, 0) + plan.nbytes
+        kept = plan.now.nbytes - plan.cut.nbytes
+        if not is_compaction_due(self._debts[cache.cache_id], kept_bytes=kept, disk_is_short=node.disk.is_full):
+            return
         try:
-            await asyncio.to_thread(node.store.compact, trim_ranges(trims))
+            for span in trim_ranges(trims):
+                if cache.dropped or node.is_stopping:
+                    return
+                await asyncio.to_thread(node.store.compact, [span])
+            self._debts[cache.cache_id] = 0
         except EventLogError as error:  # the space comes back with a later compaction
             log.warning("compaction_failed cache=%s error=%s", cache.name, error)
 

@@ -40,7 +40,7 @@ from eventlog.node.operations import drop_cache_data
 from eventlog.node.periodic import Periodic
 from eventlog.node.replay import replay
 from eventlog.replication import PrimaryCore
-from eventlog.segment.keys import decode_step, encode_epoch, log_key, log_range, step_range
+from eventlog.segment.keys import cache_range, decode_step, encode_epoch, log_key, log_range, step_range
 from eventlog.segment.port import Identity, LogEnds, Store, StoreOptions
 from eventlog.segment.recovery import recover
 
@@ -75,7 +75,7 @@ class Started:
         node.entries.close()
         await asyncio.to_thread(node.store.close)
         if clean:
-            await self.records.release()
+            await self.records.release(acknowledged=int(node.core.watermark.max()))
             self.home.remember(self.records.remember())
         await self.metastore.close()
         self.home.close()
@@ -121,11 +121,12 @@ async def _open(
     await records.renew_lease(on_lost=lambda _: None)
     cache_records = CacheRecords(metastore)
     book = [versioned.record for versioned in (await cache_records.read()).caches.values()]
-    opened = await asyncio.to_thread(_bring_up, config, store, (identity.cluster, name), member, segments, book)
+    origin = _Origin(cluster=identity.cluster, name=name, acknowledged=records.acknowledged)
+    opened = await asyncio.to_thread(_bring_up, config, store, origin, member, segments, book)
     home.remember(records.remember())
     node = Node(opened, cache_records=cache_records, on_fatal=on_fatal)
     node.start()
-    periodic = Periodic(node, renew_lease=partial(_renew_lease, records, on_fatal))
+    periodic = Periodic(node, renew_lease=partial(_renew_lease, records, node, on_fatal))
     periodic.start()
     for cache in node.caches:
         if cache.keys is None and cache.options.state:
@@ -142,10 +143,11 @@ async def _refuse_as_stranger(records: ClusterRecords, config: NodeConfig, name:
     raise BadConfig(option="node_name", why=why)
 
 
-async def _renew_lease(records: ClusterRecords, on_fatal: Callable[[EventLogError], None]) -> None:
+async def _renew_lease(records: ClusterRecords, node: Node, on_fatal: Callable[[EventLogError], None]) -> None:
     """Renew the id lease; a node whose segments or record are another's has nothing left to do."""
     try:
-        await records.renew_lease(on_lost=lambda segments: on_fatal(NotPrimary(segment=segments[0])))
+        reached = int(node.core.watermark.max())
+        await records.renew_lease(on_lost=lambda segments: on_fatal(NotPrimary(segment=segments[0])), acknowledged=reached)
     except MemberReplaced as error:
         on_fatal(error)
 
@@ -158,14 +160,23 @@ def _open_store(config: NodeConfig, segments: int, owner: Identity) -> Store:
     return opened
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Origin:
+    """What metadata say of the directory that is being opened."""
+
+    cluster: str
+    name: str
+    acknowledged: int
+
+
 def _bring_up(  # noqa: PLR0917 -- what the steps before have made
-    config: NodeConfig, store: Store, names: tuple[str, str], member: Member, segments: list[SegmentRecord], book: list[CacheRecord]
+    config: NodeConfig, store: Store, origin: _Origin, member: Member, segments: list[SegmentRecord], book: list[CacheRecord]
 ) -> Opened:
     """Recover, take over and bring the state up to the log: all that needs the disk and nobody else."""
     caches = Caches()
     for record in book:
         caches.add(new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=store.segments))
-    found = recover(store, keyed=[cache.cache_id for cache in caches if cache.options.state])
+    found = recover(store, keyed=[cache.cache_id for cache in caches if cache.options.state], acknowledged=origin.acknowledged)
     if found.refusals:
         raise found.refusals[0]
     for cache in caches:
@@ -182,11 +193,10 @@ def _bring_up(  # noqa: PLR0917 -- what the steps before have made
     _take_over(store, member, core, ends=found.ends.ids, epochs=epochs)
     _bring_state_up(store, caches, core)
     promises, low = _lead(core)
-    cluster, name = names
     return Opened(
         config=config,
-        cluster=cluster,
-        name=name,
+        cluster=origin.cluster,
+        name=origin.name,
         number=member.number,
         store=store,
         clock=member.clock,
@@ -214,6 +224,8 @@ def _take_over(store: Store, member: Member, core: PrimaryCore, *, ends: npt.NDA
     core.append_marker(segments, ids)
     store.append(values, meta)
     store.sync(LogEnds(ids=ids, epochs=epochs.astype(np.uint32)))
+    older = [(cache_range(segment, MARKER_CACHE)[0], log_key(segment, MARKER_CACHE, id_)) for segment, id_ in enumerate(ids.tolist())]
+    store.trim(older, [])  # markers of earlier terms: the history of epochs is kept in rows of its own
     core.acknowledged(0, segments, ids)
     assert core.adopted.all(), "a set of one adopts with its own acknowledgement"
 

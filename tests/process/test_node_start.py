@@ -152,8 +152,36 @@ def test_an_empty_directory_beside_metadata_that_remembers_events_is_not_taken_f
 def test_another_name_on_a_cluster_that_a_node_owns_is_refused(tmp_path):
     with NodeProcess(tmp_path) as node:
         meta = f"sqlite:{tmp_path / 'data.meta' / 'meta.db'}"
-        words = ("--data", str(tmp_path / "other"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--meta", meta, "--node-name", "other")
+        words = (
+            "--data",
+            str(tmp_path / "other"),
+            "--listen",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--meta",
+            meta,
+            "--node-name",
+            "other",
+        )
         done = refused(*words)
         assert done.returncode == 2
         assert "127.0.0.1-0" in last_line(done)
         node.command("cache", "create", "c")
+
+
+def test_an_older_copy_of_the_whole_directory_is_named(tmp_path):
+    with NodeProcess(tmp_path) as node:
+        node.command("cache", "create", "c")
+        node.command("put", "c", "k", "1")
+        node.stop()
+        shutil.copytree(node.data, tmp_path / "older")
+        node.start()
+        node.command("put", "c", "k", "2")
+        node.stop()
+        shutil.rmtree(node.data)
+        (tmp_path / "older").rename(node.data)
+        done = refused("--data", str(node.data), "--listen", node.address, "--http", node.http)
+        assert done.returncode == 1
+        assert "LOST_DISK" in last_line(done)
+        assert "older copy" in last_line(done)

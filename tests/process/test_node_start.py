@@ -152,19 +152,8 @@ def test_an_empty_directory_beside_metadata_that_remembers_events_is_not_taken_f
 def test_another_name_on_a_cluster_that_a_node_owns_is_refused(tmp_path):
     with NodeProcess(tmp_path) as node:
         meta = f"sqlite:{tmp_path / 'data.meta' / 'meta.db'}"
-        words = (
-            "--data",
-            str(tmp_path / "other"),
-            "--listen",
-            "127.0.0.1:0",
-            "--http",
-            "127.0.0.1:0",
-            "--meta",
-            meta,
-            "--node-name",
-            "other",
-        )
-        done = refused(*words)
+        addresses = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+        done = refused("--data", str(tmp_path / "other"), *addresses, "--meta", meta, "--node-name", "other")
         assert done.returncode == 2
         assert "127.0.0.1-0" in last_line(done)
         node.command("cache", "create", "c")

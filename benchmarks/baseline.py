@@ -20,16 +20,16 @@ from rocksdict import WriteBatch, WriteOptions
 
 from benchmarks.inputs import KEYS_LIVE, SEGMENTS, Load, distinct_frames, frames_of, random_keys, random_values
 from benchmarks.machine import warm_memory
-from benchmarks.processes import background_seconds, scratch
+from benchmarks.processes import background_seconds, kernel_seconds, scratch
 from eventlog.batch.build import Columns, WriteFrame, build_blocks, segments_of, take
 from eventlog.batch.entries import encode_entry
 from eventlog.batch.layout import HAS_PRODUCERS, PRODUCER, ValueHead, encode_value
-from eventlog.segment.keys import entry_key, log_keys
+from eventlog.segment.keys import entry_key, log_key, log_keys
 from eventlog.segment.port import StoreOptions
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
 
 CACHE = 1
-WARM_TIMES = 5  # what is written takes so much memory: journal, memtable, files of two levels, caches of all
+WARM_BYTES = 3 << 30  # more than what a round takes: journal, memtables, files of two levels
 _BASE = 1 << 50
 _PRODUCER_NUMBER = 1 << 40
 
@@ -42,6 +42,7 @@ class Cost:
     groups: int
     seconds: float
     cpu_seconds: float
+    kernel_cpu: float  # of it, what the kernel did
     background_cpu: float  # of it, RocksDB's own threads
 
     @property
@@ -53,7 +54,7 @@ class _Stopwatch:
     """CPU of the process and time, without what is done `aside`."""
 
     def __init__(self) -> None:
-        self._background = background_seconds(os.getpid())
+        self._background, self._kernel = background_seconds(os.getpid()), kernel_seconds(os.getpid())
         self._cpu, self._time = time.process_time(), time.monotonic()
 
     @contextmanager
@@ -66,7 +67,8 @@ class _Stopwatch:
     def cost(self, *, events: int, groups: int) -> Cost:
         cpu, seconds = time.process_time() - self._cpu, time.monotonic() - self._time
         background = background_seconds(os.getpid()) - self._background
-        return Cost(events=events, groups=groups, seconds=seconds, cpu_seconds=cpu, background_cpu=background)
+        kernel = kernel_seconds(os.getpid()) - self._kernel
+        return Cost(events=events, groups=groups, seconds=seconds, cpu_seconds=cpu, kernel_cpu=kernel, background_cpu=background)
 
 
 @contextmanager
@@ -74,10 +76,21 @@ def _opened() -> Iterator[Database]:
     with scratch() as directory:
         create_database(directory / "db", [])
         database = open_database(directory / "db", StoreOptions())
+        _write_markers(database)
         try:
             yield database
         finally:
             close_database(database)
+
+
+def _write_markers(database: Database) -> None:
+    """Begin every segment with an empty value, as a node does when it starts: the first files are as many as a node's."""
+    head = ValueHead(flags=0, sections=0, epoch=1, count=0, bitmap=0, kinds=0, producers=0, base=1, first_offset=0)
+    batch = WriteBatch(raw_mode=True)
+    batch.set_default_column_family(database.root.get_column_family_handle("log"))
+    for segment in range(SEGMENTS):
+        batch.put(log_key(segment, 0, 1), encode_value(head, segment=segment, cache=0, sections=[]))
+    database.root.write(batch, _write_options(journalled=True))
 
 
 def append(load: Load, *, events: int, frames_per_group: float) -> Cost:
@@ -90,8 +103,8 @@ def append(load: Load, *, events: int, frames_per_group: float) -> Cost:
     groups = max(round(events / (load.batch * per_group)), 1)
     keys = [_keys_of(variants[group % len(variants)], group * load.batch * per_group) for group in range(groups)]
     data = [[value for _, _, value in variant] for variant in variants]
-    warm_memory(WARM_TIMES * events * (load.value_bytes + 23))
     with _opened() as database:
+        warm_memory(WARM_BYTES)
         options, log = _write_options(journalled=True), database.root.get_column_family_handle("log")
         watch = _Stopwatch()
         for group in range(groups):
@@ -123,12 +136,12 @@ def keyed(load: Load, *, phases: Sequence[int], frames_per_group: float, before:
     per_group = max(round(frames_per_group), 1)
     size = load.batch * per_group
     costs, seen, number = [], set[bytes](), 0
-    warm_memory(2 * WARM_TIMES * sum(phases) * (load.value_bytes + 23))
     with _opened() as database:
         journalled, plain = _write_options(journalled=True), _write_options(journalled=False)
         log, state = database.root.get_column_family_handle("log"), database.root.get_column_family_handle("state")
         for events in phases:
             groups = max(round(events / size), 1)
+            warm_memory(WARM_BYTES)
             watch = _Stopwatch()
             for _ in range(groups):
                 with watch.aside():

@@ -32,6 +32,11 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def kernel_seconds(pid: int) -> float:
+    """Return how much of `cpu_seconds` was spent in the kernel: copying to and from files and sockets, most of it."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[12]) / TICKS
+
+
 def background_seconds(pid: int) -> float:
     """Return how much of `cpu_seconds` RocksDB's own threads used: flushes and compactions."""
     ticks = 0

@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import uvloop
 
-from benchmarks.baseline import WARM_TIMES
+from benchmarks.baseline import WARM_BYTES
 from benchmarks.inputs import KEYS_LIVE, SEGMENTS, Load, distinct_frames, frame_of, frames_of, random_keys, random_values
 from benchmarks.machine import warm_memory
-from benchmarks.processes import Address, background_seconds, cpu_seconds
+from benchmarks.processes import Address, background_seconds, cpu_seconds, kernel_seconds
 from eventlog.batch.build import WriteFrame, build_one, segments_of
 from eventlog.events import Kind
 from eventlog.limits import PRODUCER_RESULTS_KEPT
@@ -28,6 +28,8 @@ from eventlog.wire.eventlog_pb2 import BYTES, CacheOptions, CreateCache, Message
 Result = TypeVar("Result")
 Request = tuple[Message, list[bytes]]
 DEPTH_FRAMES = PRODUCER_RESULTS_KEPT  # what a client keeps unanswered of one segment
+SETTLE_SECONDS = 0.5
+SETTLED_CPU_SECONDS = 0.01
 GROUPS_METRIC = "eventlog_groups_total"
 
 
@@ -41,6 +43,7 @@ class Spent:
     seconds: float
     server_cpu: float
     client_cpu: float
+    kernel_cpu: float  # of the server's, what the kernel did for it
     background_cpu: float  # of the server's, RocksDB's own threads
     nbytes: int = 0
 
@@ -60,13 +63,14 @@ class _Meter:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._groups = address.metrics().get(GROUPS_METRIC, 0.0)
-        self._background = background_seconds(address.pid)
+        self._background, self._kernel = background_seconds(address.pid), kernel_seconds(address.pid)
         self._server, self._client, self._time = cpu_seconds(address.pid), time.process_time(), time.monotonic()
 
     def spent(self, *, events: int, requests: int, nbytes: int = 0) -> Spent:
         seconds, client = time.monotonic() - self._time, time.process_time() - self._client
         server = cpu_seconds(self._address.pid) - self._server
         background = background_seconds(self._address.pid) - self._background
+        kernel = kernel_seconds(self._address.pid) - self._kernel
         groups = int(self._address.metrics().get(GROUPS_METRIC, 0.0) - self._groups)
         return Spent(
             events=events,
@@ -75,6 +79,7 @@ class _Meter:
             seconds=seconds,
             server_cpu=server,
             client_cpu=client,
+            kernel_cpu=kernel,
             background_cpu=background,
             nbytes=nbytes,
         )
@@ -116,6 +121,14 @@ class _Client:
         return count
 
 
+def _settle(address: Address) -> None:
+    """Wait until the node has merged its files: what writing left to do is not the cost of reading."""
+    before, now = -1.0, background_seconds(address.pid)
+    while now - before > SETTLED_CPU_SECONDS:
+        time.sleep(SETTLE_SECONDS)
+        before, now = now, background_seconds(address.pid)
+
+
 def _running(address: Address, cache: str, act: Callable[[_Client], Coroutine[Any, Any, Result]]) -> Result:
     """Return what `act` returns, on a connection to the node, with the cache found or made."""
 
@@ -143,7 +156,7 @@ def append(address: Address, cache: str, load: Load, *, events: int, depth: int 
         frames = frames_of(load, distinct_frames(load))
         count = max(events // load.batch, 1)
         await client.pump((client.request(frame) for frame in frames[:2]), depth=1)  # both sides are warm
-        warm_memory(WARM_TIMES * events * (load.value_bytes + 23))
+        warm_memory(WARM_BYTES)
         meter = _Meter(address)
         await client.pump((client.request(frames[number % len(frames)]) for number in range(count)), depth=depth)
         return meter.spent(events=count * load.batch, requests=count)
@@ -160,7 +173,7 @@ def keyed(address: Address, cache: str, load: Load, *, phases: list[int], live: 
         for phase, events in enumerate(phases):
             keys = random_keys(events, seed=seed + phase, live=live)
             frames = [frame_of(keys[low : low + load.batch], values) for low in range(0, events - load.batch + 1, load.batch)]
-            warm_memory(2 * WARM_TIMES * events * (load.value_bytes + 23))
+            warm_memory(WARM_BYTES)
             meter = _Meter(address)
             await client.pump(map(client.request, frames), depth=DEPTH_FRAMES)
             spent.append(meter.spent(events=len(frames) * load.batch, requests=len(frames)))
@@ -178,7 +191,7 @@ def puts(address: Address, cache: str, *, phases: list[int], depth: int, live: i
             keys, values = random_keys(events, seed=phase, live=live), random_values(1_000, 100)
             segments = segments_of(keys, segments=SEGMENTS).tolist()
             requests = [client.one(key, values[at % 1_000], segment) for at, (key, segment) in enumerate(zip(keys, segments, strict=True))]
-            warm_memory(4 * WARM_TIMES * events * 123)
+            warm_memory(WARM_BYTES)
             meter = _Meter(address)
             await client.pump(requests, depth=depth)
             spent.append(meter.spent(events=events, requests=events))
@@ -191,6 +204,7 @@ def read_raw(address: Address, cache: str, *, readers: int) -> Spent:
     """Read a whole cache with that many readers at once on connections of their own; what comes is dropped unread."""
 
     async def act(client: _Client) -> Spent:
+        _settle(address)
         meter = _Meter(address)
         found = await gather(*[_drain(address, client.cache_id) for _ in range(readers)])
         return meter.spent(events=sum(events for events, _ in found), requests=readers, nbytes=sum(nbytes for _, nbytes in found))
@@ -220,6 +234,7 @@ def read_columns(address: Address, cache: str, *, order: Literal["id", "segment"
     async def run() -> Spent:
         async with eventlog.connect(address.text) as client:
             handle = client.cache(cache)
+            _settle(address)
             meter = _Meter(address)
             events = nbytes = batches = 0
             touched = np.uint64(0)
@@ -249,6 +264,7 @@ def read_objects(address: Address, cache: str) -> Spent:
     async def run() -> Spent:
         async with eventlog.connect(address.text) as client:
             handle = client.cache(cache)
+            _settle(address)
             meter = _Meter(address)
             events = 0
             async for _event in handle.events(from_id=0):

@@ -48,7 +48,7 @@ class Checkpoints:
         rows = checkpoint_rows(self._caches, marks=marks, epochs=self._core.epochs, written=self._written)
         if rows:
             self._written = marks
-            await self._storage.run(partial(self._store.apply, rows))
+            await self._storage.run(partial(self._store.apply, rows), is_vital=True)  # what it says is not said again
 
 
 def checkpoint_rows(caches: Iterable[CacheState], *, marks: Ints, epochs: npt.NDArray[np.uint32], written: Ints) -> Puts:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from eventlog.errors import EventLogError, StoreFenced
 
 Result = TypeVar("Result")
-_Job = tuple[Callable[[], Any], "asyncio.Future[Any] | None"]
+_Job = tuple[Callable[[], Any], "asyncio.Future[Any] | None", bool]  # the last: an error fences the store
 
 
 class StorageThread:
@@ -31,16 +31,16 @@ class StorageThread:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    def run(self, job: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """Queue a job; its result or error arrives in the future."""
+    def run(self, job: Callable[[], Result], *, is_vital: bool = False) -> "asyncio.Future[Result]":
+        """Queue a job; its result or error arrives in the future. An error of a vital one fences the store."""
         assert self._loop is not None, "start() comes first"
         future: asyncio.Future[Result] = self._loop.create_future()
-        self._queue.put((job, future))
+        self._queue.put((job, future, is_vital))
         return future
 
     def post(self, job: Callable[[], Any]) -> None:
         """Queue a job whose result nobody waits for; an error fences the store."""
-        self._queue.put((job, None))
+        self._queue.put((job, None, True))
 
     async def stop(self) -> None:
         """Run what is queued, then end the thread."""
@@ -64,7 +64,7 @@ class StorageThread:
                 self._loop.call_soon_threadsafe(_deliver, done)
 
     def _do(self, job: _Job, done: list[tuple["asyncio.Future[Any]", Any, BaseException | None]]) -> None:
-        function, future = job
+        function, future, is_vital = job
         result: Any = None
         error: BaseException | None = self._fenced
         if error is None:
@@ -73,9 +73,9 @@ class StorageThread:
             except StoreFenced as fenced:
                 error = self._fence(fenced)
             except EventLogError as known:
-                error = known if future is not None else self._fence(StoreFenced(why=str(known)))
+                error = self._fence(StoreFenced(why=str(known))) if is_vital else known
             except Exception as unknown:  # noqa: BLE001 -- the edge of the thread: whatever it is, the waiter must hear of it
-                error = unknown if future is not None else self._fence(StoreFenced(why=repr(unknown)))
+                error = self._fence(StoreFenced(why=repr(unknown))) if is_vital else unknown
         if future is not None:
             done.append((future, result, error))
 

@@ -75,6 +75,7 @@ class Writer:
         self._wake = asyncio.Event()
         self.exclusive = asyncio.Lock()  # held while a group is written; who holds it sees no group in flight
         self._applying: asyncio.Future[None] | None = None
+        self._has_ended = False
         self.groups = 0
         self.frames = 0
         self.events = 0
@@ -86,13 +87,16 @@ class Writer:
 
     async def run(self) -> None:
         """Write groups until cancelled; a group in flight is finished first by `drain`."""
-        while True:
-            if not self.queue:
-                self._wake.clear()
-                await self._wake.wait()
-                await asyncio.sleep(0)  # what else arrived in this tick belongs to the same group
-            async with self.exclusive:
-                await self.write_group(self.queue.take())
+        try:
+            while True:
+                if not self.queue:
+                    self._wake.clear()
+                    await self._wake.wait()
+                    await asyncio.sleep(0)  # what else arrived in this tick belongs to the same group
+                async with self.exclusive:
+                    await self.write_group(self.queue.take())
+        finally:
+            self._has_ended = True
 
     async def write_group(self, frames: list[Pending]) -> None:
         """Write frames as one group and answer them."""
@@ -115,8 +119,8 @@ class Writer:
         await self._append(parts)
 
     async def drain(self) -> None:
-        """Wait until nothing is queued or in flight, and what was committed is in the store."""
-        while self.queue or self.exclusive.locked():  # noqa: ASYNC110 -- once in a life; an event would cost every group something
+        """Wait until nothing is queued or in flight, or `run` has failed, and what was committed is in the store."""
+        while (self.queue or self.exclusive.locked()) and not self._has_ended:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
             await asyncio.sleep(0.001)
         if self._applying is not None:
             await self._applying
@@ -273,7 +277,8 @@ class Writer:
             puts += change.expiries
         if not puts:
             return
-        self._applying = self._storage.run(partial(self._store.apply, puts))
+        # vital: a state that misses committed entries must never get a mark that says otherwise
+        self._applying = self._storage.run(partial(self._store.apply, puts), is_vital=True)
         self._applying.add_done_callback(partial(self._applied, len(changes)))
 
     def _applied(self, layers: int, done: "asyncio.Future[None]") -> None:

@@ -1,14 +1,29 @@
 """The writer: who shares a group, what a refusal takes with it, what is answered again."""
 
 import asyncio
+import contextlib
+
+import pytest
 
 from eventlog.batch.layout import ABSENT, REFUSED
-from eventlog.errors import BadBlock, CacheDropped, EventLogError, KeyExists, MetadataUnavailable, SequenceGap
+from eventlog.errors import (
+    BadBlock,
+    CacheDropped,
+    DiskFull,
+    EventLogError,
+    KeyExists,
+    MetadataUnavailable,
+    OutcomeUnknown,
+    SequenceGap,
+    StoreFenced,
+)
 from eventlog.events import Kind
 from eventlog.node import operations
+from eventlog.node.config import NodeConfig
 from eventlog.node.groups import WriteResult
+from eventlog.node.start import open_node
 from eventlog.segment.keys import entry_key
-from tests.node.nodes import cache_of, submit, with_node
+from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 
 
 def kinds_of(result: WriteResult | EventLogError) -> list[int]:
@@ -166,3 +181,32 @@ def test_a_cache_without_events_is_a_plain_store_whose_log_is_trimmed(tmp_path):
         return answer.removed, cache.events_kept, int(cache.live.sum())
 
     assert with_node(tmp_path, act) == (100, 0, 20)
+
+
+@pytest.mark.parametrize("failing", ["sync", "apply"])
+def test_a_write_that_fails_in_the_store_ends_the_writer_and_a_drain_does_not_wait_for_it(tmp_path, failing):
+    async def run() -> list[EventLogError]:
+        fatal: list[EventLogError] = []
+        started = await open_node(NodeConfig(data=tmp_path / "data", segments=SEGMENTS, storage="memory"), on_fatal=fatal.append)
+        node = started.node
+        cache = await cache_of(node)
+
+        def refuse(*_: object) -> None:
+            raise DiskFull(free_bytes=0, reserve_bytes=0)
+
+        node.store.__dict__[failing] = refuse
+        first = await submit(node, cache, [(b"a", b"1")])
+        second = submit(node, cache, [(b"b", b"2")])
+        if failing == "sync":
+            assert isinstance(first, OutcomeUnknown)
+            second.cancel()
+        else:
+            assert isinstance(first, WriteResult)
+            assert isinstance(await second, OutcomeUnknown), "the state misses the first, so nothing is built upon it"
+        with contextlib.suppress(StoreFenced):
+            await asyncio.wait_for(node.writer.drain(), 10)
+        await started.close(clean=False)
+        return fatal
+
+    fatal = asyncio.run(run())
+    assert isinstance(fatal[0], DiskFull if failing == "sync" else StoreFenced)

@@ -4,7 +4,7 @@ import numpy as np
 
 from eventlog.batch.check import FROM_CLIENTS, BadBlocks, Bounds, check_blocks, slices
 from eventlog.events import Kind
-from eventlog.hashing import HASH_BITS, hash_keys, route_bytes
+from eventlog.hashing import HASH_BITS, hash_key, hash_keys, route_bytes, segment_of
 from eventlog.interceptor.key_table import KeyTable
 from eventlog.interceptor.share import CacheRules, Share, Submitted
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
@@ -45,4 +45,16 @@ def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = N
         raise BadBlocks([(block, "a key belongs to another segment") for block in bad_blocks.tolist()])
     if rules.state:
         share.keys, share.hashes = keys, hashes
+        _check_conditions(submitted, rules)
     return share
+
+
+def _check_conditions(submitted: Submitted, rules: CacheRules) -> None:
+    """Conditions are about entries of their block's segment: of another one nothing is known here, and absence would always hold."""
+    bad = []
+    for condition in submitted.conditions:
+        segment = segment_of(hash_key(route_bytes(condition.key, by_prefix=rules.by_prefix)), rules.segments)
+        if segment != submitted.segments[condition.block]:
+            bad.append((condition.block, "a condition's key belongs to another segment"))
+    if bad:
+        raise BadBlocks(bad)

@@ -6,15 +6,45 @@ Every read looks into the overlay of committed groups first, so it sees what was
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 from eventlog.batch.entries import Entry, decode_entry
+from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.caches import CacheState
 from eventlog.node.overlay import Overlay
 from eventlog.segment.keys import TAG_ENTRY, entry_key, entry_prefix, tag_range
 from eventlog.segment.port import Pair, Store
 
-_PAGE = 2_000
+_ROWS_FIRST = 64
+_ROWS_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Where to read: up to `rows` entries of `segment` behind the key `after`, of those that begin with `prefix`."""
+
+    segment: int
+    after: bytes | None = None
+    prefix: bytes = b""
+    rows: int = _ROWS_MAX
+
+
+class Pace:
+    """How many entries to read at once: few at first, then about as many as hold ANSWER_BYTES_DEFAULT.
+
+    So large values do not fill the memory, and small ones cost few reads.
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        self.rows = _ROWS_FIRST
+
+    def saw(self, rows: int, nbytes: int) -> None:
+        """Learn from what was read last."""
+        fitting = ANSWER_BYTES_DEFAULT * max(rows, 1) // max(nbytes, 1)
+        self.rows = max(1, min(fitting, 4 * self.rows, _ROWS_MAX))
 
 
 class EntryReader:
@@ -81,13 +111,12 @@ class EntryReader:
             found.update(zip(missing, stored, strict=True))
         return [visible(found[key], now=now, cache=cache) for key in keys]
 
-    async def page(
-        self, cache: CacheState, segment: int, *, after: bytes | None, prefix: bytes, now: int
-    ) -> tuple[list[tuple[bytes, Entry]], bytes | None]:
+    async def page(self, cache: CacheState, where: Page, *, now: int) -> tuple[list[tuple[bytes, Entry]], bytes | None]:
         """Return the next entries of a segment in key order, and the key to go on after, or None at the segment's end.
 
-        `after` is the last key seen. An entry committed while pages are read is seen if its key lies ahead.
+        An entry committed while pages are read is seen if its key lies ahead.
         """
+        segment, after, prefix = where.segment, where.after, where.prefix
         lower, upper = tag_range(segment, cache.cache_id, TAG_ENTRY)
         start = entry_prefix(segment, cache.cache_id) + prefix
         if prefix:
@@ -97,9 +126,9 @@ class EntryReader:
         lower = max(lower, start)
         layers = self._overlay.within(lower, upper)
         stored: list[Pair] = await asyncio.get_running_loop().run_in_executor(
-            self._thread, partial(self._store.read_state, lower, upper, limit=_PAGE)
+            self._thread, partial(self._store.read_state, lower, upper, limit=where.rows)
         )
-        more = len(stored) == _PAGE
+        more = len(stored) == where.rows
         end = stored[-1][0] if more else upper
         merged = dict(stored) | {key: entry for key, entry in layers.items() if key <= end}
         size = len(entry_prefix(segment, cache.cache_id))
@@ -116,10 +145,12 @@ class EntryReader:
     async def some_keys(self, cache: CacheState, *, limit: int) -> list[bytes]:
         """Return up to `limit` keys of a cache, expired ones included until their events commit."""
         found: list[bytes] = []
+        pace = Pace()
         for segment in range(cache.segments):
             after: bytes | None = None
             while len(found) < limit and cache.live[segment] > 0:
-                rows, after = await self.page(cache, segment, after=after, prefix=b"", now=0)
+                rows, after = await self.page(cache, Page(segment=segment, after=after, rows=pace.rows), now=0)
+                pace.saw(len(rows), sum(len(entry.value) for _, entry in rows))
                 found += [key for key, _ in rows]
                 if after is None:
                     break

@@ -14,7 +14,7 @@ from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.caches import CacheState
-from eventlog.node.entries import visible
+from eventlog.node.entries import Pace, Page, visible
 from eventlog.segment.keys import entry_key
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Message
@@ -22,7 +22,7 @@ from eventlog.wire.eventlog_pb2 import Message
 if TYPE_CHECKING:
     from eventlog.node.node import Node
 
-_ROWS = 1_000
+Row = tuple[bytes, Entry | None]
 
 
 def _state_cache(node: "Node", cache_id: int) -> CacheState:
@@ -57,10 +57,14 @@ async def get_many(node: "Node", exchange: Exchange) -> None:
     request = exchange.message.get_many
     cache = _state_cache(node, request.cache_id)
     keys = _read_keys(exchange.body, request.count)
-    for low in range(0, len(keys), _ROWS):
-        own = keys[low : low + _ROWS]
+    low, pace = 0, Pace()
+    while low < len(keys):
+        own = keys[low : low + pace.rows]
         found = await node.entries.find(cache, [(_place(node, cache, key), key) for key in own], now=node.now_2020())
-        await _send(exchange, own, found)
+        pace.saw(len(own), sum(len(entry.value) for entry in found if entry is not None))
+        low += len(own)
+        for part in _by_bytes(list(zip(own, found, strict=True)), values=True):
+            await _send(exchange, [key for key, _ in part], [entry for _, entry in part])
     exchange.stream_end()
 
 
@@ -81,10 +85,13 @@ async def keys(node: "Node", exchange: Exchange) -> None:
     request = exchange.message.keys
     cache = _state_cache(node, request.cache_id)
     left = request.limit or (1 << 62)
+    pace = Pace()
     for segment in range(node.segments):
         after: bytes | None = None
         while cache.live[segment] > 0 and left > 0:
-            rows, after = await node.entries.page(cache, segment, after=after, prefix=request.prefix, now=node.now_2020())
+            where = Page(segment=segment, after=after, prefix=request.prefix, rows=pace.rows)
+            rows, after = await node.entries.page(cache, where, now=node.now_2020())
+            pace.saw(len(rows), sum(len(entry.value) for _, entry in rows))
             rows = rows[:left]
             left -= len(rows)
             for part in _by_bytes(rows, values=request.values):
@@ -94,11 +101,11 @@ async def keys(node: "Node", exchange: Exchange) -> None:
     exchange.stream_end()
 
 
-def _by_bytes(rows: list[tuple[bytes, Entry]], *, values: bool) -> list[list[tuple[bytes, Entry]]]:
-    parts: list[list[tuple[bytes, Entry]]] = []
+def _by_bytes(rows: Sequence[Row], *, values: bool) -> list[list[Row]]:
+    parts: list[list[Row]] = []
     size = ANSWER_BYTES_DEFAULT
     for key, entry in rows:
-        own = len(key) + (len(entry.value) if values else 0)
+        own = len(key) + (len(entry.value) if values and entry is not None else 0)
         if size + own > ANSWER_BYTES_DEFAULT:
             parts.append([])
             size = 0

@@ -6,6 +6,7 @@ one join. Measured on 4-event blocks this is about half of what RocksDB's own wr
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,8 @@ class Values:
 
     def ids(self, ranks: Ints) -> Ints:
         """Return the ids of events by their rank among the events of all values; -1 becomes 0."""
+        if len(self.bases) == 1:
+            return np.where(ranks >= 0, self.bases.item(0) + (ranks << 10), 0)
         shifts = self.bases - ((np.cumsum(self.counts) - self.counts) << 10)
         steady = bool((shifts == shifts[0]).all())
         shift = shifts[0] if steady else np.repeat(shifts, self.counts)[ranks] if self.counts.any() else shifts[0]
@@ -64,12 +67,16 @@ class Values:
 
 def ids_needed(sections: Sections) -> int:
     """Return how long a run of ids the values take: an empty value stands at an id of its own."""
+    if sections.counts.all():
+        return int(sections.counts.sum())
     first = np.flatnonzero(np.diff(sections.segments, prepend=-1))
     return int(np.maximum(np.add.reduceat(sections.counts, first), 1).sum()) if len(first) else 0
 
 
 def make_values(sections: Sections, *, base: int, epochs: npt.NDArray[np.uint32], next_offsets: Ints, seeds: Sequence[int]) -> Values:
     """Return the values to store. Ids begin at `base`; `epochs`, `next_offsets` and `seeds` are indexed by segment."""
+    if len(sections.segments) == 1 and sections.lengths.item(0) and not sections.outcomes:
+        return _lone(sections, base=base, epochs=epochs, next_offsets=next_offsets, seeds=seeds)
     first = np.flatnonzero(np.diff(sections.segments, prepend=-1))
     segments = sections.segments[first]
     counts = np.add.reduceat(sections.counts, first)
@@ -96,6 +103,43 @@ def make_values(sections: Sections, *, base: int, epochs: npt.NDArray[np.uint32]
         nbytes=int(front_sizes.sum() + sizes.sum()),
         last_id=int(bases[-1]) + (int(spans[-1]) - 1) * ID_STEP,
     )
+
+
+def _lone(sections: Sections, *, base: int, epochs: npt.NDArray[np.uint32], next_offsets: Ints, seeds: Sequence[int]) -> Values:
+    """Return the one value of a group of one block: the same bytes, without the arrays."""
+    segment, count, producer = sections.segments.item(0), sections.counts.item(0), sections.producers.item(0)
+    length = sections.lengths.item(0)
+    rest = _LONE.pack(
+        FORMAT,
+        HAS_PRODUCERS if producer else 0,
+        1,
+        epochs.item(segment),
+        count,
+        sections.bitmaps.item(0),
+        sections.kind_bits.item(0),
+        0,
+        1 if producer else 0,
+        base,
+        next_offsets.item(segment),
+        length,
+        0,
+    )
+    if producer:
+        rest += _PRODUCER.pack(producer, sections.sequences.item(0), 0, count, count)
+    body = memoryview(sections.data)[:length]
+    value = b"".join((crc32c(body, crc32c(rest, seeds[segment])).to_bytes(4, "little"), rest, body))
+    return Values(
+        segments=sections.segments,
+        bases=np.array([base]),
+        counts=sections.counts,
+        data=[value],
+        nbytes=len(value),
+        last_id=base + (count - 1) * ID_STEP,
+    )
+
+
+_LONE = Struct("<BBHIIIBBHqqII")  # a header behind its checksum, and the length of one section
+_PRODUCER = Struct("<QIIII")
 
 
 def _fronts(head: npt.NDArray[np.void], sections: Sections, first: Ints) -> tuple[memoryview, Ints]:
@@ -166,4 +210,5 @@ def _seal(fronts: memoryview, front_sizes: Ints, *, body: memoryview, sizes: Int
 
 
 assert VALUE_HEAD_BYTES % 8 == 0
+assert (_LONE.size, _PRODUCER.size) == (VALUE_HEAD_BYTES - 4 + 8, PRODUCER.itemsize)
 assert PRODUCER.itemsize % 8 == 0

@@ -8,9 +8,14 @@ from eventlog.events import Kind
 from eventlog.interceptor.key_table import Hashes, KeyTable
 from eventlog.interceptor.share import Ints, Share
 
+_ALONE = np.full(1, -1, np.int64)
+_ALONE.flags.writeable = False
+
 
 def link_rows(hashes: Hashes, rows: Ints) -> tuple[Ints, Ints]:
     """Return, for each of `rows`, the row before and the row after it with the same hash, or -1."""
+    if len(rows) == 1:
+        return _ALONE, _ALONE
     order = np.argsort(hashes[rows], kind="stable")
     ordered = hashes[rows][order]
     same = ordered[1:] == ordered[:-1]
@@ -52,5 +57,6 @@ def update_table(table: KeyTable, *, hashes: Hashes, kinds: npt.NDArray[np.uint8
     last = rows[after < 0]
     known = table.contains(hashes[last])
     present = kinds[last] <= Kind.MODIFIED
-    table.add(hashes[last[present & ~known]])
-    table.remove(hashes[last[~present & known]])
+    if (present != known).any():
+        table.add(hashes[last[present & ~known]])
+        table.remove(hashes[last[~present & known]])

@@ -27,6 +27,8 @@ class KeyTable:
 
     def contains(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Return which of `hashes` are in the set."""
+        if len(hashes) == 1:
+            return np.array([self._has(hashes.item(0))])
         found = np.zeros(len(hashes), bool)
         wanted = _storable(hashes)
         places = wanted & self._mask
@@ -39,6 +41,16 @@ class KeyTable:
             rows, wanted = rows[going], wanted[going]
             places = (places[going] + np.uint64(1)) & self._mask
         return found
+
+    def _has(self, hashed: int) -> bool:
+        wanted = hashed + 2 if hashed <= 1 else hashed
+        mask, slots = len(self._slots) - 1, self._slots
+        place = wanted & mask
+        while (seen := slots.item(place)) != wanted:
+            if seen == 0:
+                return False
+            place = place + 1 & mask
+        return True
 
     def add(self, hashes: Hashes) -> None:
         """Add hashes, each once, none of which is in the set."""

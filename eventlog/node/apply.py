@@ -37,18 +37,20 @@ class Change:
             cache.may_expire = True
         if not cache.options.state:
             return
-        rows = self.stamped.rows
-        kinds = share.kinds[rows]
-        delta = (kinds == Kind.CREATED).astype(np.int64) - (kinds >= Kind.REMOVED)
-        segments = np.repeat(share.submitted.segments, share.blocks.counts)
-        np.add.at(cache.live, segments[rows], delta)
-        if len(self.stamped.expired_rows):
-            np.subtract.at(cache.live, segments[self.stamped.expired_rows], 1)
+        self._count(cache)
         arrival = self.stamped.changed_rows
         if cache.keys is not None:
             update_table(cache.keys, hashes=share.hashes, kinds=share.kinds, rows=arrival)
         elif cache.building is not None:
             cache.building.append((share.hashes, share.kinds, arrival))
+
+    def _count(self, cache: CacheState) -> None:
+        rows, expired = self.stamped.rows, self.stamped.expired_rows
+        kinds = self.share.kinds[rows]
+        if len(expired) or (kinds != Kind.MODIFIED).any():
+            segments = self.share.submitted.segments[self.share.block_of_row]
+            np.add.at(cache.live, segments[rows], (kinds == Kind.CREATED).astype(np.int64) - (kinds >= Kind.REMOVED))
+            np.subtract.at(cache.live, segments[expired], 1)
 
 
 def changes_of(part: Part) -> Change:

@@ -88,8 +88,9 @@ class PrimaryCore:
         acknowledged[segments] = np.maximum(acknowledged[segments], np.minimum(last_ids, self.ends[segments]))
         held = np.where(self._in_sync[:, segments], self._acknowledged[:, segments], np.iinfo(np.int64).max).min(axis=0)
         enough = self._in_sync[:, segments].sum(axis=0) >= self._needed[segments]
-        moved: Ints = segments[(held > self.watermark[segments]) & enough & self._leads[segments]]
-        self.watermark[moved] = held[np.isin(segments, moved)]
-        adopted = moved[(self._starts[moved] != _NEVER) & (self.watermark[moved] >= self._starts[moved])]
-        self.adopted[adopted] = True
+        moves = (held > self.watermark[segments]) & enough & self._leads[segments]
+        moved: Ints = segments[moves]
+        self.watermark[moved] = held[moves]
+        if not self.adopted[moved].all():
+            self.adopted[moved[(self._starts[moved] != _NEVER) & (self.watermark[moved] >= self._starts[moved])]] = True
         return moved

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.batch.build import Columns, build_blocks, build_write
+from eventlog.batch.build import Columns, build_blocks, build_one, build_write
 from eventlog.batch.check import BadBlocks, Bounds, check_blocks, read_table, slices
 from eventlog.batch.layout import EXPIRY, HEADERS
 from eventlog.batch.views import decode_block
@@ -134,3 +134,25 @@ def test_a_block_cut_anywhere_is_refused_by_the_reader(size):
     if size < int(lengths[0]):
         with pytest.raises((CorruptData, UnsupportedFormat)):
             decode_block(data[:size])
+
+
+@given(st.binary(max_size=20), st.binary(max_size=40), st.sampled_from([0, 2]), st.data())
+def test_a_lone_event_is_judged_like_one_among_many(key, value, kind, data):
+    body = bytearray(build_one(key, value, kind=kind, segment=0))[16:]
+    bit = data.draw(st.integers(-1, 8 * len(body) - 1))
+    if bit >= 0:
+        body[bit >> 3] ^= 1 << (bit & 7)
+    right = build_one(b"", b"", kind=0, segment=0)[16:]
+    lone = np.frombuffer(bytes(body), np.uint8)
+    pair = np.frombuffer(bytes(body) + right, np.uint8)
+    lengths, counts = np.array([len(body), len(right)]), np.array([1, 1])
+    try:
+        found = check_blocks(lone, lengths=lengths[:1], counts=counts[:1], bounds=BOUNDS)
+    except BadBlocks as error:
+        with pytest.raises(BadBlocks) as caught:
+            check_blocks(pair, lengths=lengths, counts=counts, bounds=BOUNDS)
+        assert caught.value.found == error.found
+        return
+    among = check_blocks(pair, lengths=lengths, counts=counts, bounds=BOUNDS)
+    for name in ("starts", "bitmaps", "kinds_index", "key_at", "key_end", "value_at", "value_end"):
+        assert getattr(found, name).tolist() == getattr(among, name).tolist()[:1]

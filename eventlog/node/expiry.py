@@ -7,6 +7,7 @@ are deleted when they are due.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from eventlog.batch.build import build_one
 from eventlog.batch.check import read_table
@@ -14,6 +15,7 @@ from eventlog.errors import EventLogError
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
 from eventlog.limits import EXPIRE_PER_TURN_MAX
+from eventlog.node.aside import aside
 from eventlog.node.caches import CacheState
 from eventlog.node.entries import EntryReader
 from eventlog.node.groups import Pending, WriteResult
@@ -51,7 +53,7 @@ class Expirer:
 
     async def turn(self, cache: CacheState, *, now: int) -> int:
         """Expire what is due at `now` (milliseconds since 2020); return how many rows were looked at."""
-        due = await asyncio.to_thread(self._due, cache, now)
+        due = await aside(partial(self._due, cache, now))
         if not due:
             return 0
         found = await self._entries.find(cache, [(row.segment, row.key) for row in due], now=0)

@@ -1,12 +1,14 @@
 """Building the key table of a cache from its state, beside the writes: what they change meanwhile is noted and applied at the end."""
 
-import asyncio
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from eventlog.hashing import hash_keys
 from eventlog.interceptor.existence import update_table
 from eventlog.interceptor.key_table import KeyTable
+from eventlog.node.aside import aside
 from eventlog.node.caches import CacheState
 from eventlog.segment.keys import TAG_ENTRY, entry_prefix, tag_range
 from eventlog.segment.port import Store
@@ -14,12 +16,12 @@ from eventlog.segment.port import Store
 _PAGE = 4_000
 
 
-async def build_key_table(store: Store, cache: CacheState, *, keys_max: int) -> None:
+async def build_key_table(store: Store, cache: CacheState, *, keys_max: int, is_stopping: Callable[[], bool]) -> None:
     """Give the cache a key table; a cache with more than `keys_max` entries goes on without one."""
     if int(cache.live.sum()) > keys_max:
         return
     cache.building = []
-    hashes = await asyncio.to_thread(_scan, store, cache)
+    hashes = await aside(partial(_scan, store, cache, is_stopping))
     table = KeyTable(len(hashes))
     table.add(hashes)
     for changed, kinds, rows in cache.building:
@@ -28,7 +30,7 @@ async def build_key_table(store: Store, cache: CacheState, *, keys_max: int) -> 
     cache.keys = table
 
 
-def _scan(store: Store, cache: CacheState) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+def _scan(store: Store, cache: CacheState, is_stopping: Callable[[], bool]) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
     """Return the hashes of all keys in the state, each once."""
     found: list[np.ndarray[tuple[int], np.dtype[np.uint64]]] = [np.zeros(0, np.uint64)]
     for segment in range(cache.segments):
@@ -36,7 +38,7 @@ def _scan(store: Store, cache: CacheState) -> "np.ndarray[tuple[int], np.dtype[n
             break
         lower, upper = tag_range(segment, cache.cache_id, TAG_ENTRY)
         size = len(entry_prefix(segment, cache.cache_id))
-        while True:
+        while not is_stopping():
             page = store.read_state(lower, upper, limit=_PAGE)
             found.append(np.array(hash_keys([key[size:] for key, _ in page]), np.uint64))
             if len(page) < _PAGE:

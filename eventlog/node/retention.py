@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import EventLogError
 from eventlog.ids import ID_MAX
+from eventlog.node.aside import aside
 from eventlog.node.caches import CacheState
 from eventlog.segment.keys import log_range, parse_log_key, step_range
 from eventlog.segment.port import Store
@@ -44,12 +45,12 @@ class Retention:
         async with self._one_at_a_time:
             node = self._node
             await self._checkpoint()
-            marks = await asyncio.to_thread(flush_marks, node.store)
+            marks = await aside(partial(flush_marks, node.store))
             plan = self._plan(cache, ceiling=flushed_ceiling(marks, node.core.ends))
             if plan.window:
-                plan = refine(plan, await asyncio.to_thread(read_heads, node.store, plan))
-            trims = await asyncio.to_thread(find_trims, node.store, plan, cache.trimmed_ids) if plan.removes else []
-            answer = _describe(cache, plan, trims, await asyncio.to_thread(_first_ids, node.store, trims))
+                plan = refine(plan, await aside(partial(read_heads, node.store, plan)))
+            trims = await aside(partial(find_trims, node.store, plan, cache.trimmed_ids)) if plan.removes else []
+            answer = _describe(cache, plan, trims, await aside(partial(_first_ids, node.store, trims)))
             if trims and not dry_run:
                 await self._carry_out(cache, plan, trims)
                 log.info("retained cache=%s removed=%d upto=%d", cache.name, answer.removed, plan.cut.id)
@@ -93,7 +94,7 @@ class Retention:
             for span in trim_ranges(trims):
                 if cache.dropped or node.is_stopping:
                     return
-                await asyncio.to_thread(node.store.compact, [span])
+                await aside(partial(node.store.compact, [span]))
             self._debts[cache.cache_id] = 0
         except EventLogError as error:  # the space comes back with a later compaction
             log.warning("compaction_failed cache=%s error=%s", cache.name, error)

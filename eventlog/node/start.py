@@ -130,7 +130,8 @@ async def _open(
     periodic.start()
     for cache in node.caches:
         if cache.keys is None and cache.options.state:
-            building = build_key_table(store, cache, keys_max=KEY_INDEX_BYTES_MAX // _TABLE_BYTES_A_KEY)
+            keys_max = KEY_INDEX_BYTES_MAX // _TABLE_BYTES_A_KEY
+            building = build_key_table(store, cache, keys_max=keys_max, is_stopping=lambda: node.is_stopping)
             node.own(asyncio.create_task(building, name="key_table"))
     return Started(node=node, periodic=periodic, records=records, metastore=metastore, home=home)
 

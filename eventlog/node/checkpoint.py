@@ -87,5 +87,10 @@ def load_counts(store: Store, cache: CacheState) -> None:
             lower = page[-1][0] + b"\0"
 
 
+def counts_range(cache_id: int) -> tuple[bytes, bytes]:
+    """Return the state range that holds a cache's counters."""
+    return _counts_key(cache_id), _counts_key(cache_id) + b"\0"
+
+
 def _counts_key(cache_id: int) -> bytes:
     return _COUNTS + cache_id.to_bytes(4)

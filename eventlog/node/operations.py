@@ -1,16 +1,18 @@
 """What operators ask of a node: caches, status, segments, checks."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from eventlog.batch.views import decode_value
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, Stopping
 from eventlog.ids import time_of
+from eventlog.node.aside import aside
 from eventlog.node.caches import CacheState, new_cache
+from eventlog.node.checkpoint import counts_range
 from eventlog.segment.keys import cache_range, encode_end, parse_log_key, step_range, trim_range
 from eventlog.segment.port import LogEnds, Store
 from eventlog.wire import eventlog_pb2 as pb
@@ -18,33 +20,37 @@ from eventlog.wire import eventlog_pb2 as pb
 if TYPE_CHECKING:
     from eventlog.node.node import Node
 
+Ints = npt.NDArray[np.int64]
 _READ_BYTES = 4 << 20
 _PROBLEMS_MAX = 1_000
 
 
 async def create_cache(node: "Node", name: str, given: Mapping[str, Any], *, use_existing: bool) -> tuple[CacheState, bool]:
     """Return the cache of that name, and whether it was made just now."""
-    record, created = await node.cache_records.create(name, given, from_id=node.clock.last, use_existing=use_existing)
-    if created:
-        cache = new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=node.segments)
-        node.caches.add(cache)
-    return node.caches.named(name), created
+    async with node.changing_caches:
+        record, created = await node.cache_records.create(name, given, from_id=node.clock.last, use_existing=use_existing)
+        if created:
+            cache = new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=node.segments)
+            node.caches.add(cache)
+        return node.caches.named(name), created
 
 
 async def alter_cache(node: "Node", name: str, given: Mapping[str, Any]) -> CacheState:
     """Change options of a cache; they hold from the next group on."""
-    record = await node.cache_records.alter(name, given, from_id=node.clock.last)
-    cache = node.caches.named(name)
-    cache.options, cache.from_id = record.options, record.from_id
-    cache.may_expire = cache.may_expire or record.options.lifespan_ms > 0
-    return cache
+    async with node.changing_caches:
+        record = await node.cache_records.alter(name, given, from_id=node.clock.last)
+        cache = node.caches.named(name)
+        cache.options, cache.from_id = record.options, record.from_id
+        cache.may_expire = cache.may_expire or record.options.lifespan_ms > 0
+        return cache
 
 
 async def drop_cache(node: "Node", name: str) -> None:
     """Drop a cache and all that is stored of it; whoever reads it is told."""
-    await node.cache_records.drop(name)
-    cache = node.caches.named(name)
-    node.caches.drop(cache)
+    async with node.changing_caches:
+        await node.cache_records.drop(name)
+        cache = node.caches.named(name)
+        node.caches.drop(cache)
     node.reads.dropped(cache)
     async with node.writer.exclusive:  # no group of the cache is on its way
         node.steps.drop(cache.cache_id)
@@ -56,39 +62,48 @@ def drop_cache_data(store: Store, cache_id: int, *, ends: LogEnds) -> None:
     """Delete everything stored of a cache; the segments' log ends stay what they were."""
     ranges = [cache_range(segment, cache_id) for segment in range(store.segments)]
     kept = [encode_end(segment, int(ends.ids[segment]), int(ends.epochs[segment])) for segment in range(store.segments)]
-    store.drop(ranges, ranges, [trim_range(cache_id), step_range(cache_id)], meta=kept)
+    store.drop(ranges, [*ranges, counts_range(cache_id)], [trim_range(cache_id), step_range(cache_id)], meta=kept)
 
 
-async def check_data(node: "Node") -> pb.CheckDataAnswer:
-    """Read every stored value: checksum, structure, offsets without gaps, ids that rise."""
-    return await asyncio.to_thread(_check_data, node.store, list(node.caches))
+async def check_data(node: "Node", caches: Sequence[CacheState]) -> pb.CheckDataAnswer:
+    """Read every stored value of `caches`: checksum, structure, offsets without gaps from the first kept to the last, ids that rise."""
+    ends = [cache.next_offsets.copy() for cache in caches]
+    return await aside(partial(_check_data, node, list(zip(caches, ends, strict=True))))
 
 
-def _check_data(store: Store, caches: Sequence[CacheState]) -> pb.CheckDataAnswer:
+def _check_data(node: "Node", caches: Sequence[tuple[CacheState, Ints]]) -> pb.CheckDataAnswer:
     answer = pb.CheckDataAnswer()
-    for cache in caches:
-        for segment in range(store.segments):
-            if len(answer.problems) < _PROBLEMS_MAX:
-                _check_segment(store, cache, segment, answer)
+    for cache, ends in caches:
+        for segment in range(node.segments):
+            if node.is_stopping:
+                raise Stopping
+            if len(answer.problems) < _PROBLEMS_MAX and not cache.dropped:
+                _check_segment(node.store, cache, segment, end=int(ends[segment]), answer=answer)
     return answer
 
 
-def _check_segment(store: Store, cache: CacheState, segment: int, answer: pb.CheckDataAnswer) -> None:
+def _check_segment(store: Store, cache: CacheState, segment: int, *, end: int, answer: pb.CheckDataAnswer) -> None:
     lower, upper = cache_range(segment, cache.cache_id)
-    next_offset: int | None = None
+    where = f"segment {segment}, cache {cache.name}"
+    next_offset = 0
     try:
         while pairs := store.read_log(lower, upper, bytes_max=_READ_BYTES):
+            first_kept = int(cache.trimmed_offsets[segment]) + 1  # again and again: retention may pass by
             for key, data in pairs:
                 head = decode_value(segment, cache.cache_id, data).head
                 base = parse_log_key(key)[2]
-                if base != head.base or (next_offset is not None and head.first_offset != next_offset):
-                    answer.problems.append(f"segment {segment}, cache {cache.name}: value {base} does not follow the one before it")
+                follows = head.first_offset == next_offset or next_offset < head.first_offset <= first_kept
+                if base != head.base or not follows:
+                    answer.problems.append(f"{where}: value {base} does not follow the one before it")
                 next_offset = head.first_offset + head.count
                 answer.values += 1
                 answer.events += head.count
             lower = pairs[-1][0] + b"\0"
     except EventLogError as error:
         answer.problems.append(str(error))
+        return
+    if max(next_offset, int(cache.trimmed_offsets[segment]) + 1) < end and not cache.dropped:
+        answer.problems.append(f"{where}: its log ends at offset {next_offset} instead of {end}")
 
 
 def status(node: "Node") -> pb.StatusAnswer:
@@ -122,7 +137,7 @@ async def segment_figures(node: "Node", caches: Sequence[CacheState]) -> list[tu
 
     Bytes are an estimate: a cache's bytes shared out by the events that its segments keep.
     """
-    firsts = await asyncio.to_thread(_first_ids, node.store, [cache.cache_id for cache in caches])
+    firsts = await aside(partial(_first_ids, node.store, [cache.cache_id for cache in caches]))
     nbytes = np.zeros(node.segments)
     for cache in caches:
         events, all_bytes = node.steps.now(cache.cache_id)

@@ -145,6 +145,8 @@ async def run_retention(node: "Node", exchange: Exchange) -> None:
 
 async def check_data(node: "Node", exchange: Exchange) -> None:
     """Read everything stored and say what is damaged."""
+    name = exchange.message.check_data.cache
+    caches = [node.caches.named(name)] if name else list(node.caches)
     message = Message()
-    message.check_data_answer.CopyFrom(await operations.check_data(node))
+    message.check_data_answer.CopyFrom(await operations.check_data(node, caches))
     exchange.answer(message)

@@ -1,0 +1,129 @@
+"""What operators ask: caches that many change at once, checks that miss nothing, work that a stop waits for."""
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+from eventlog.errors import CacheExists, CacheNotFound, EventLogError, Stopping
+from eventlog.node import operations
+from eventlog.node.aside import aside
+from eventlog.node.checkpoint import counts_range
+from eventlog.segment.keys import cache_range
+from tests.node.nodes import cache_of, submit, with_node
+
+
+async def filled(node, name: str = "c", *, rounds: int = 4):
+    cache = await cache_of(node, name)
+    for number in range(rounds):
+        await submit(node, cache, [(b"k%d" % key, b"%d" % number) for key in range(40)])
+    return cache
+
+
+def test_a_check_counts_all_values_of_the_caches_asked_for(tmp_path):
+    async def act(node):
+        first, second = await filled(node, "a"), await filled(node, "b", rounds=1)
+        return [await operations.check_data(node, caches) for caches in ([first], [second], [first, second])]
+
+    found = with_node(tmp_path, act)
+    assert [answer.events for answer in found] == [160, 40, 200]
+    assert not any(answer.problems for answer in found)
+
+
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_a_check_names_a_value_that_is_missing_wherever_it_was(tmp_path, which):
+    async def act(node):
+        cache = await filled(node)
+        key = node.store.read_log(*cache_range(0, cache.cache_id), bytes_max=1 << 20)[which][0]
+        await node.storage.run(lambda: node.store.trim([(key, key + b"\0")], []))
+        return list((await operations.check_data(node, [cache])).problems)
+
+    problems = with_node(tmp_path, act)
+    assert len(problems) == 1
+    assert "segment 0, cache c" in problems[0]
+
+
+def test_a_check_takes_what_retention_removed_for_granted(tmp_path):
+    async def act(node):
+        cache = await cache_of(node, retain_events=10)
+        for number in range(20):
+            await submit(node, cache, [(b"k%d" % key, b"%d" % number) for key in range(40)])
+        await node.retention.run(cache, dry_run=False)
+        return await operations.check_data(node, [cache]), cache.events_kept
+
+    answer, kept = with_node(tmp_path, act)
+    assert not answer.problems
+    assert answer.events == kept < 100
+
+
+def test_a_check_ends_when_the_node_stops(tmp_path):
+    async def act(node):
+        cache = await filled(node)
+        node.is_stopping = True
+        with pytest.raises(Stopping):
+            await operations.check_data(node, [cache])
+
+    with_node(tmp_path, act)
+
+
+def test_caches_made_and_dropped_at_once_end_as_the_records_say(tmp_path):
+    async def act(node):
+        async def change() -> None:
+            for _ in range(10):
+                with contextlib.suppress(CacheExists):
+                    await operations.create_cache(node, "c", {}, use_existing=False)
+                with contextlib.suppress(CacheNotFound):
+                    await operations.drop_cache(node, "c")
+
+        await asyncio.gather(*(change() for _ in range(5)))
+        cache, created = await operations.create_cache(node, "c", {}, use_existing=True)
+        book = await node.cache_records.read()
+        return created, cache.cache_id == book.caches["c"].record.id, [other.name for other in node.caches]
+
+    assert with_node(tmp_path, act) == (True, True, ["c"])
+
+
+def test_a_dropped_cache_leaves_nothing_behind(tmp_path):
+    async def act(node):
+        cache = await filled(node)
+        await node.checkpoints.write()
+        assert node.store.read_state(*counts_range(cache.cache_id), limit=1)
+        await operations.drop_cache(node, "c")
+        ranges = [cache_range(segment, cache.cache_id) for segment in range(node.segments)]
+        left = [node.store.read_state(*bounds, limit=1) for bounds in [*ranges, counts_range(cache.cache_id)]]
+        return [row for rows in left for row in rows], [row for bounds in ranges for row in node.store.read_log(*bounds, bytes_max=1)]
+
+    assert with_node(tmp_path, act) == ([], [])
+
+
+def test_whoever_is_cancelled_waits_for_the_work_it_began():
+    begun, go, done = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        begun.set()
+        go.wait(10)
+        done.append(1)
+        raise Stopping
+
+    async def main() -> None:
+        task = asyncio.create_task(aside(work))
+        await asyncio.to_thread(begun.wait, 10)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert done
+
+    asyncio.run(main())
+
+
+def test_the_result_or_the_error_of_the_work_comes_back():
+    def fail() -> None:
+        raise EventLogError(why="no")
+
+    assert asyncio.run(aside(lambda: 7)) == 7
+    with pytest.raises(EventLogError):
+        asyncio.run(aside(fail))

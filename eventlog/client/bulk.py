@@ -9,7 +9,7 @@ import msgspec
 
 from eventlog.client.batches import arrow_module
 from eventlog.client.changes import EVENT_BYTES, Changes
-from eventlog.client.formats import REMOVE, CacheFormat
+from eventlog.client.formats import REMOVE, CacheFormat, Remove
 from eventlog.errors import BadValue, InvalidArgument
 from eventlog.limits import BATCH_EVENTS_MAX
 
@@ -27,12 +27,11 @@ def pair_columns(pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any], form: Cac
         keys, values = map(list, zip(*given, strict=True)) if given else ([], [])
     except (TypeError, ValueError) as error:
         raise InvalidArgument(why="put_many takes pairs of key and value") from error
-    removed = [value is REMOVE for value in values]
     stored_keys = form.keys(keys)
-    if not any(removed):
+    if Remove not in set(map(type, values)):
         return stored_keys, form.values(keys, values), None
-    rows = zip(keys, values, removed, strict=True)
-    return stored_keys, [b"" if is_removed else form.value(key, value) for key, value, is_removed in rows], removed
+    rows = zip(keys, values, strict=True)
+    return stored_keys, [b"" if value is REMOVE else form.value(key, value) for key, value in rows], [value is REMOVE for value in values]
 
 
 def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Columns:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-import orjson
 
 from eventlog.client.values import CacheInfo
 from eventlog.errors import BadValue, InvalidArgument, TooLarge
@@ -25,6 +24,10 @@ class Remove:
 
 REMOVE: Final = Remove()
 """In the pairs of `put_many`: remove the key instead of putting a value."""
+
+_BYTES: Final = (bytes, bytearray, memoryview)
+_NOT_OBJECTS: Final = frozenset({*_BYTES, msgspec.Raw, Remove})
+_encode: Final = msgspec.json.Encoder().encode  # many times as fast as orjson.dumps on small values
 
 
 class CacheFormat:
@@ -51,7 +54,7 @@ class CacheFormat:
             except UnicodeEncodeError as error:
                 raise InvalidArgument(why=f"key {key!r} is not text that UTF-8 can hold: {error.reason}") from error
         else:
-            if not isinstance(key, bytes | bytearray | memoryview):
+            if not isinstance(key, _BYTES):
                 raise InvalidArgument(why=f"a key is {_article(key)}: keys of this cache are bytes")
             stored = bytes(key)
         if len(stored) > KEY_BYTES_MAX:
@@ -76,24 +79,28 @@ class CacheFormat:
         Raises:
             BadValue: not what the cache's format can hold.
         """
+        if isinstance(value, _BYTES) is self.is_json or value is REMOVE:
+            expected = "an object that JSON can hold, or ready JSON as msgspec.Raw" if self.is_json else "bytes"
+            raise BadValue(key=_printable(key), why=f"it is {_article(value)}; values of this cache are {expected}")
         if not self.is_json:
-            if not isinstance(value, bytes | bytearray | memoryview):
-                raise BadValue(key=_printable(key), why=f"it is {_article(value)}; values of this cache are bytes")
             return bytes(value)
         if type(value) is msgspec.Raw:
             return _checked_json(key, bytes(value))
         try:
-            return orjson.dumps(value)
-        except TypeError as error:
-            raise BadValue(key=_printable(key), why=f"{error}; JSON that is ready goes in as msgspec.Raw") from error
+            return _encode(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadValue(key=_printable(key), why=f"JSON cannot hold it: {error}") from error
 
     def values(self, keys: list[Any], values: list[Any]) -> list[bytes]:
         """Return many values; the common case costs no call of ours each."""
-        try:
-            if self.is_json and msgspec.Raw not in set(map(type, values)):
-                return list(map(orjson.dumps, values))
-        except TypeError:
-            pass  # below it is said which
+        kinds = set(map(type, values))
+        if not self.is_json and kinds == {bytes}:
+            return values
+        if self.is_json and kinds.isdisjoint(_NOT_OBJECTS):
+            try:
+                return list(map(_encode, values))
+            except (TypeError, ValueError, RecursionError):
+                return list(map(self.value, keys, values))  # says which
         return list(map(self.value, keys, values))
 
     def read_key(self, key: bytes) -> str | bytes:

@@ -95,8 +95,7 @@ class Pulled(Generic[T]):
 
     def __init__(self, thread: LoopThread, items: AsyncGenerator[T, None]) -> None:
         self._thread = thread
-        self._items = items
-        self._lock: asyncio.Lock | None = None
+        self._source = _Source(items)
         self._next: Future[Any] | None = None
         self._is_over = False
 
@@ -107,7 +106,7 @@ class Pulled(Generic[T]):
         if self._is_over:
             raise StopIteration
         if self._next is None:
-            self._next = self._thread.submit(self._pull())
+            self._next = self._thread.submit(self._source.pull())
         try:
             item = self._next.result()
         except BaseException:
@@ -117,22 +116,9 @@ class Pulled(Generic[T]):
         if item is _END:
             self._is_over = True
             raise StopIteration
-        self._next = self._thread.submit(self._pull())
+        self._next = self._thread.submit(self._source.pull())
         found: T = item
         return found
-
-    async def _pull(self) -> Any:
-        async with self._own_lock():
-            return await anext(self._items, _END)
-
-    async def _end(self) -> None:
-        async with self._own_lock():
-            await self._items.aclose()
-
-    def _own_lock(self) -> asyncio.Lock:
-        if self._lock is None:
-            self._lock = asyncio.Lock()
-        return self._lock
 
     def close(self) -> None:
         """End the reading. Leaving a `for` loop early does it, too, once the iterator is forgotten."""
@@ -142,7 +128,7 @@ class Pulled(Generic[T]):
             return
         if pending is not None:
             pending.cancel()
-        self._thread.submit(self._end())
+        self._thread.submit(self._source.end())
 
     def __enter__(self) -> Self:
         return self
@@ -155,6 +141,29 @@ class Pulled(Generic[T]):
             # Refused if stopped meanwhile, or forgotten by the loop's own thread or after a fork: there is nobody to tell.
             with suppress(ClientClosed, InvalidArgument):
                 self.close()
+
+
+class _Source(Generic[T]):
+    """The generator, in its own loop. Apart from `Pulled`, so that a fetch under way does not keep a forgotten iterator alive."""
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._lock: asyncio.Lock | None = None
+
+    async def pull(self) -> Any:
+        """Return the next item, `_END` after the last."""
+        async with self._own_lock():
+            return await anext(self._items, _END)
+
+    async def end(self) -> None:
+        """End the generator, once a fetch under way is."""
+        async with self._own_lock():
+            await self._items.aclose()
+
+    def _own_lock(self) -> asyncio.Lock:
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
 
 
 async def in_lists(rows: AsyncGenerator[T, None], *, size: int) -> AsyncGenerator[list[T], None]:

@@ -1,0 +1,196 @@
+"""A loop in a thread of its own."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
+from eventlog.errors import ClientClosed, InvalidArgument
+
+
+@contextmanager
+def loop_thread() -> Iterator[LoopThread]:
+    thread = LoopThread("test")
+    try:
+        yield thread
+    finally:
+        thread.stop()
+
+
+def interrupt_soon() -> None:
+    """As Ctrl-C does, once the main thread waits."""
+    threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+
+
+async def value(of: int) -> int:
+    return of
+
+
+class Source:
+    """Numbers, and a note of how far they were taken and whether the reading was ended."""
+
+    def __init__(self, *, stuck_at: int | None = None) -> None:
+        self.taken = 0
+        self.ended = threading.Event()
+        self._stuck_at = stuck_at
+
+    async def numbers(self) -> AsyncGenerator[int, None]:
+        try:
+            while True:
+                if self.taken == self._stuck_at:
+                    await asyncio.Event().wait()
+                self.taken += 1
+                yield self.taken
+        finally:
+            await asyncio.sleep(0)
+            self.ended.set()
+
+
+def test_coroutines_run_elsewhere_and_their_results_and_errors_come_back() -> None:
+    async def fail() -> None:
+        raise KeyError("x")
+
+    with loop_thread() as thread:
+        assert thread.run(value(3)) == 3
+        with pytest.raises(KeyError):
+            thread.run(fail())
+
+
+def test_a_stopped_thread_says_so_and_may_be_stopped_again() -> None:
+    with loop_thread() as thread:
+        thread.stop()
+        with pytest.raises(ClientClosed):
+            thread.run(value(3))
+
+
+def test_what_still_runs_is_cancelled_when_the_thread_stops() -> None:
+    ended = threading.Event()
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with loop_thread() as thread:
+        future = thread.submit(forever())
+    assert ended.is_set()
+    assert future.cancelled()
+
+
+def test_a_call_inside_the_loop_is_refused_instead_of_hanging() -> None:
+    with loop_thread() as thread:
+
+        async def inside() -> int:
+            return thread.run(value(1))
+
+        with pytest.raises(InvalidArgument, match="never end"):
+            thread.run(inside())
+
+
+def test_a_client_does_not_survive_a_fork() -> None:
+    with loop_thread() as thread:
+        thread.run(value(1))
+        thread._process = -1  # as it looks in a child
+        with pytest.raises(InvalidArgument, match="fork"):
+            thread.run(value(1))
+        thread._process = os.getpid()
+
+
+def test_an_interrupt_cancels_the_call() -> None:
+    cancelled = threading.Event()
+
+    async def wait() -> None:
+        interrupt_soon()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with loop_thread() as thread:
+        with pytest.raises(KeyboardInterrupt):
+            thread.run(wait())
+        assert cancelled.wait(5)
+        assert thread.run(value(2)) == 2
+
+
+def test_items_are_fetched_one_ahead_and_no_further() -> None:
+    source = Source()
+    with loop_thread() as thread:
+        pulled = Pulled(thread, source.numbers())
+        assert source.taken == 0, "nothing is fetched before it is asked for"
+        assert [next(pulled), next(pulled)] == [1, 2]
+        thread.run(asyncio.sleep(0.01))
+        assert source.taken == 3
+        pulled.close()
+        assert source.ended.wait(5)
+        assert list(pulled) == []
+
+
+def test_the_end_of_the_items_is_the_end() -> None:
+    async def two() -> AsyncGenerator[int, None]:
+        yield 1
+        yield 2
+
+    async def broken() -> AsyncGenerator[int, None]:
+        yield 1
+        raise KeyError("x")
+
+    with loop_thread() as thread:
+        assert list(Pulled(thread, two())) == [1, 2]
+        pulled = Pulled(thread, broken())
+        assert next(pulled) == 1
+        with pytest.raises(KeyError):
+            next(pulled)
+        assert list(pulled) == []
+
+
+@pytest.mark.parametrize("how", ["forgotten", "closed", "left"])
+def test_a_reading_that_waits_is_ended_with_its_iterator(how: str) -> None:
+    source = Source(stuck_at=2)
+    with loop_thread() as thread:
+        pulled = Pulled(thread, source.numbers())
+        assert [next(pulled), next(pulled)] == [1, 2]
+        if how == "forgotten":
+            del pulled
+        elif how == "closed":
+            pulled.close()
+        else:
+            with pulled:
+                pass
+        assert source.ended.wait(5)
+
+
+def test_an_interrupt_while_waiting_loses_no_item() -> None:
+    gate = threading.Event()
+
+    async def slow() -> AsyncGenerator[int, None]:
+        yield 1
+        interrupt_soon()
+        await asyncio.to_thread(gate.wait)
+        yield 2
+
+    with loop_thread() as thread:
+        pulled = Pulled(thread, slow())
+        assert next(pulled) == 1
+        with pytest.raises(KeyboardInterrupt):
+            next(pulled)
+        gate.set()
+        assert list(pulled) == [2]
+
+
+def test_rows_come_in_lists() -> None:
+    async def rows() -> AsyncGenerator[int, None]:
+        for row in range(5):
+            yield row
+
+    async def main() -> list[list[int]]:
+        return [part async for part in in_lists(rows(), size=2)]
+
+    assert asyncio.run(main()) == [[0, 1], [2, 3], [4]]

@@ -30,6 +30,7 @@ COLUMNS_KNOWN = EXPIRY | BEFORE | HEADERS | SCHEMA_ID
 HAS_PRODUCERS = 1  # flag of a stored value
 ABSENT = 255  # outcome of a submitted item: nothing there to remove
 REFUSED = 254  # outcome of a submitted item: its block's condition did not hold
+OUTCOMES = 1 << 31  # flag in a producer row's `submitted`: as many events as items, but not of each item one; outcomes follow
 
 BLOCK_HEAD = np.dtype([("count", "<u4"), ("bitmap", "<u4"), ("key_bytes", "<u4"), ("value_bytes", "<u4")])
 TABLE = np.dtype([("segment", "<u2"), ("reserved", "<u2"), ("count", "<u4"), ("length", "<u4"), ("sequence", "<u4")])

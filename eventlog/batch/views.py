@@ -16,6 +16,7 @@ from eventlog.batch.layout import (
     EXPIRY,
     HAS_PRODUCERS,
     HEADERS,
+    OUTCOMES,
     PRODUCER,
     REFUSED,
     SCHEMA_ID,
@@ -192,10 +193,11 @@ def decode_value(segment: int, cache: int, data: Buffer) -> StoredValue:
 
 def _producers(cursor: _Cursor, rows: int) -> tuple[ProducerRow, ...]:
     table = np.frombuffer(cursor.take(PRODUCER.itemsize * rows), PRODUCER).tolist()
-    ragged = [row[4] if row[4] != row[3] else 0 for row in table]
+    ragged = [row[4] & ~OUTCOMES if row[4] != row[3] else 0 for row in table]
     outcomes = bytes(cursor.take(sum(ragged)))
     found, at = [], 0
-    for (producer, sequence, first, count, submitted), size in zip(table, ragged, strict=True):
+    for (producer, sequence, first, count, sent), size in zip(table, ragged, strict=True):
+        submitted = sent & ~OUTCOMES
         own = outcomes[at : at + size] if size else None
         at += size
         if own is not None and submitted - own.count(ABSENT) - own.count(REFUSED) > count:

@@ -21,6 +21,8 @@ def refuse_conflicts(share: Share) -> None:
 
 def refused_before(share: Share, block: int) -> EventLogError:
     """Return why a repeated block was refused the first time; the version found then is not kept, 0 stands for it."""
+    if not share.rules.state:
+        return NoState(cache=share.rules.name)
     of_block = [condition for condition in share.submitted.conditions if condition.block == block]
     return _mismatch(of_block[0] if of_block else Condition(block=block, key=b"", version=None), found=0)
 

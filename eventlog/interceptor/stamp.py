@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.build import Columns, build_blocks
-from eventlog.batch.layout import ABSENT, REFUSED
+from eventlog.batch.layout import ABSENT, OUTCOMES, REFUSED
 from eventlog.batch.stored import Sections
 from eventlog.events import Kind
 from eventlog.interceptor.share import Ints, Share
@@ -188,7 +188,13 @@ def _sections(share: Share, order: Ints, shape: _Shape) -> Sections:
     lengths, counts, bitmaps, bits = shape.lengths, shape.counts, shape.bitmaps, shape.kind_bits
     submitted = share.submitted
     outcomes: dict[int, bytes] = {}
-    changed = np.flatnonzero((submitted.counts[order] != counts) & (submitted.producers[order] != 0))
+    sent = submitted.counts[order]
+    changed = np.flatnonzero((sent != counts) & (submitted.producers[order] != 0))
+    if share.expired is not None:  # as many met an expired entry as found nothing to remove: the counts do not tell
+        mixed = np.zeros(len(share.live), bool)
+        mixed[share.block_of_row[share.expired]] = True
+        sent = np.where(mixed[order] & (sent == counts), sent | OUTCOMES, sent)
+        changed = np.flatnonzero((sent != counts) & (submitted.producers[order] != 0))
     if len(changed):
         first_row = np.cumsum(submitted.counts) - submitted.counts
         for place in changed.tolist():
@@ -199,7 +205,7 @@ def _sections(share: Share, order: Ints, shape: _Shape) -> Sections:
     if not keep.all():
         places = np.cumsum(keep) - 1
         outcomes = {int(places[place]): outcome for place, outcome in outcomes.items()}
-        order, lengths, counts, bitmaps, bits = order[keep], lengths[keep], counts[keep], bitmaps[keep], bits[keep]
+        order, lengths, counts, bitmaps, bits, sent = order[keep], lengths[keep], counts[keep], bitmaps[keep], bits[keep], sent[keep]
     return Sections(
         data=shape.data,
         segments=submitted.segments[order],
@@ -209,6 +215,6 @@ def _sections(share: Share, order: Ints, shape: _Shape) -> Sections:
         kind_bits=bits,
         producers=submitted.producers[order],
         sequences=submitted.sequences[order],
-        submitted=submitted.counts[order],
+        submitted=sent,
         outcomes=outcomes,
     )

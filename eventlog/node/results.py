@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from eventlog.batch.layout import REFUSED
 from eventlog.batch.stored import Values
+from eventlog.events import Kind
 from eventlog.interceptor import Share, Stamped
 from eventlog.interceptor.conditions import refused_before
 from eventlog.interceptor.images import image_of
@@ -16,6 +17,7 @@ from eventlog.node.caches import CacheState
 from eventlog.node.groups import Joined, WriteResult
 
 Ints = npt.NDArray[np.int64]
+_REPLACING = (Kind.MODIFIED, Kind.REMOVED)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,9 +67,8 @@ def answer_frames(part: Part) -> None:
             first = joined.blocks[index]
             refusals = {block - first: error for block, error in share.refusals.items() if first <= block < joined.blocks[index + 1]}
         previous = None
-        if pending.previous and not refusals and share.rules.state:
-            known = int(share.previous[low]) >= 0 or share.entries.get(share.keys[low]) is not None
-            previous = image_of(share, low) if known else None
+        if pending.previous and not refusals and kinds[low] in _REPLACING:
+            previous = image_of(share, low)
         pending.done(WriteResult(ids=ids[low:high], kinds=kinds[low:high], refusals=refusals, previous=previous))
 
 

@@ -210,3 +210,23 @@ def test_a_write_that_fails_in_the_store_ends_the_writer_and_a_drain_does_not_wa
 
     fatal = asyncio.run(run())
     assert isinstance(fatal[0], DiskFull if failing == "sync" else StoreFenced)
+
+
+def test_there_is_no_previous_value_of_what_was_removed_or_past_its_lifespan(tmp_path):
+    async def act(node):
+        cache = await cache_of(node, lifespan_ms=1)
+        await submit(node, cache, [(b"k", b"1")])
+        met = node.now_2020() + 1
+        while node.now_2020() <= met:  # noqa: ASYNC110 -- the clock's next millisecond
+            await asyncio.sleep(0.001)
+        expired = await submit(node, cache, [(b"k", b"2")], previous=True)
+        other = await cache_of(node, "other")
+        await submit(node, other, [(b"k", b"1")])
+        removed, put = await asyncio.gather(
+            submit(node, other, [(b"k", None)], previous=True), submit(node, other, [(b"k", b"2")], previous=True)
+        )
+        return expired, removed, put
+
+    expired, removed, put = with_node(tmp_path, act)
+    assert kinds_of(expired) == kinds_of(put) == [Kind.CREATED]
+    assert (expired.previous, removed.previous, put.previous) == (None, b"1", None)

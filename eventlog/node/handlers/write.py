@@ -11,7 +11,7 @@ from eventlog.batch.layout import ABSENT
 from eventlog.errors import BadMessage, EventLogError, NoState
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
-from eventlog.limits import CLEAR_PER_GROUP_MAX
+from eventlog.limits import BATCH_EVENTS_MAX, CLEAR_PER_GROUP_MAX
 from eventlog.node.groups import Pending, WriteResult
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
@@ -31,6 +31,8 @@ def write(node: "Node", exchange: Exchange) -> None:
         table, blocks = read_table(exchange.body, request.blocks)
     except ValueError as error:
         raise BadMessage(why=f"write: {error}") from error
+    if int(table["count"].sum(dtype=np.int64)) > BATCH_EVENTS_MAX:
+        raise BadMessage(why=f"write: more than {BATCH_EVENTS_MAX} events in one batch")
     conditions = tuple(_condition(condition, len(table)) for condition in request.conditions) if request.conditions else ()
     node.writer.submit(
         Pending(

@@ -80,7 +80,10 @@ async def _listen(config: NodeConfig, server: Server, http: HttpServer) -> None:
     http_address = f"{split_address(config.http, option='http')[0]}:{await http.start()}"
     log.info("listening address=%s http=%s", address, http_address)
     if config.ready_file:
-        _write_ready(Path(config.ready_file), {"listen": address, "http": http_address, "pid": os.getpid()})
+        try:
+            _write_ready(Path(config.ready_file), {"listen": address, "http": http_address, "pid": os.getpid()})
+        except OSError as error:
+            raise BadConfig(option="ready_file", why=f"{config.ready_file}: {error.strerror}") from error
 
 
 def _write_ready(path: Path, content: dict[str, object]) -> None:

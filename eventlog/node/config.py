@@ -24,7 +24,9 @@ from eventlog.limits import (
 )
 
 ENVIRONMENT_PREFIX = "EVENTLOG_NODE_"
-_SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
+_SIZE = re.compile(r"([0-9]{1,18})\s*(B|KiB|MiB|GiB)?")
+_PORT = re.compile(r"[0-9]{1,5}")
+PORT_MAX = 65_535
 _UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 
 
@@ -104,11 +106,11 @@ def _convert(name: str, value: Any) -> Any:
         if match is None or isinstance(value, bool):
             raise BadConfig(option=name, why=f"{value!r} is not a number")
         return int(match[1]) * _UNITS[match[2]]
-    if isinstance(default, Path):
-        return Path(value)
-    if not isinstance(value, str):
+    if isinstance(default, Path) and isinstance(value, Path):
+        return value
+    if not isinstance(value, str) or "\0" in value:
         raise BadConfig(option=name, why=f"{value!r} is not a text")
-    return value
+    return Path(value) if isinstance(default, Path) else value
 
 
 def _check(config: NodeConfig) -> None:
@@ -116,6 +118,9 @@ def _check(config: NodeConfig) -> None:
         raise BadConfig(option="segments", why=f"{config.segments} is not a power of two from 1 to {SEGMENTS_MAX}")
     if config.durability != "fsync":
         raise BadConfig(option="durability", why=f"{config.durability!r}: one node alone has nothing but its disk, so only fsync is there")
+    for option in ("connections_max", "retention_interval_ms"):
+        if getattr(config, option) < 1:
+            raise BadConfig(option=option, why="it must be 1 or more")
     if not 0 < config.value_bytes_max <= VALUE_BYTES_CAP:
         raise BadConfig(option="value_bytes_max", why=f"{config.value_bytes_max} is not from 1 to {VALUE_BYTES_CAP}")
     if config.meta and not config.meta.startswith("sqlite:"):
@@ -136,7 +141,7 @@ def split_address(address: str, *, option: str) -> tuple[str, int]:
         BadConfig: it is neither.
     """
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65_535:
+    if not colon or not host or _PORT.fullmatch(port) is None or int(port) > PORT_MAX:
         raise BadConfig(option=option, why=f"{address!r} is not HOST:PORT")
     return host.strip("[]"), int(port)
 

@@ -1,0 +1,85 @@
+"""Settings: who wins, what is refused and how it is said."""
+
+import ipaddress
+from pathlib import Path
+
+import pytest
+
+from eventlog.errors import BadConfig, Insecure
+from eventlog.node.config import NodeConfig, load_config, split_address
+
+
+def test_options_win_over_the_environment_and_that_over_the_file(tmp_path):
+    file = tmp_path / "node.toml"
+    file.write_text('segments = 2\nlisten = "127.0.0.1:1"\nnode-name = "file"\n')
+    environment = {"EVENTLOG_NODE_SEGMENTS": "4", "EVENTLOG_NODE_LISTEN": "127.0.0.1:2", "EVENTLOG_OTHER": "x"}
+    config = load_config({"segments": 8, "http": None}, file=file, environment=environment)
+    assert (config.segments, config.listen, config.node_name, config.http) == (8, "127.0.0.1:2", "file", NodeConfig().http)
+
+
+@pytest.mark.parametrize(("text", "size"), [("1", 1), ("3B", 3), ("2 KiB", 2048), ("5MiB", 5 << 20), ("1GiB", 1 << 30)])
+def test_sizes_have_units(text, size):
+    assert load_config({"disk_reserve_bytes": text}, environment={}).disk_reserve_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("segments", 0),
+        ("segments", 3),
+        ("segments", 8192),
+        ("segments", True),
+        ("segments", "1" * 5_000),
+        ("disk_reserve_bytes", "1.5MiB"),
+        ("disk_reserve_bytes", -1),
+        ("value_bytes_max", 0),
+        ("value_bytes_max", "1GiB"),
+        ("connections_max", 0),
+        ("retention_interval_ms", 0),
+        ("insecure", "perhaps"),
+        ("durability", "none"),
+        ("meta", "etcd://127.0.0.1:2379"),
+        ("data", 5),
+        ("data", "a\0b"),
+        ("listen", 7400),
+        ("listen", "127.0.0.1"),
+        ("listen", ":7400"),
+        ("listen", "127.0.0.1:65536"),
+        ("listen", "127.0.0.1:²"),
+        ("listen", "no such host:1"),
+        ("http", "127.0.0.1:-1"),
+        ("unheard_of", "1"),
+    ],
+)
+def test_what_cannot_be_used_is_named(option, value):
+    with pytest.raises(BadConfig) as caught:
+        load_config({option: value}, environment={})
+    assert caught.value.option == option
+
+
+@pytest.mark.parametrize("content", ["segments = ", "\x00", b"\xff\xfe"])
+def test_a_file_that_is_none_is_named(tmp_path, content):
+    file = tmp_path / "node.toml"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(BadConfig) as caught:
+        load_config({}, file=file, environment={})
+    assert caught.value.option == str(file)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:1", "[::]:1", "192.0.2.1:1"])
+def test_beyond_loopback_needs_to_be_asked_for(address):
+    for option in ("listen", "http"):
+        with pytest.raises(Insecure):
+            load_config({option: address}, environment={})
+        assert getattr(load_config({option: address, "insecure": "yes"}, environment={}), option) == address
+
+
+def test_metadata_never_lies_inside_the_data():
+    with pytest.raises(BadConfig):
+        load_config({"data": "d", "meta": "sqlite:d/meta.db"}, environment={})
+    assert load_config({"data": "d"}, environment={}).meta_path == Path("d.meta/meta.db")
+
+
+def test_an_address_in_brackets_is_one_of_six():
+    host, port = split_address("[::1]:7400", option="listen")
+    assert (ipaddress.ip_address(host).version, port) == (6, 7400)

@@ -2,7 +2,7 @@
 
 import sys
 
-import pyarrow  # noqa: F401 -- so that it is loaded
+import pyarrow as pa  # noqa: F401 -- so that it is loaded
 import pytest
 from hypothesis import given
 

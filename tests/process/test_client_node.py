@@ -1,0 +1,584 @@
+"""Every call of the client against a node of its own process."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+import eventlog
+from eventlog.client.client import connect
+from eventlog.errors import (
+    BadName,
+    BadValue,
+    CacheDropped,
+    CacheExists,
+    CacheNotFound,
+    EventsTrimmed,
+    InvalidArgument,
+    KeyExists,
+    PartlyWritten,
+    PositionMismatch,
+    TimedOut,
+    VersionMismatch,
+)
+from eventlog.hashing import hash_key, segment_of
+from eventlog.ids import time_of
+from tests.process.client_ends import run
+from tests.process.nodes import NodeProcess
+
+Test = Callable[[eventlog.Client], Awaitable[None]]
+SEGMENTS = 16
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as started:
+        yield started
+        assert started.stop() == 0
+
+
+def using(node: NodeProcess, test: Test, **options: Any) -> None:
+    async def main() -> None:
+        async with connect(node.address, **options) as client:
+            await test(client)
+
+    run(main())
+
+
+def test_entries_are_put_read_replaced_and_removed(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("entries")
+        first = await cache.put("k", {"n": 1}, headers={"trace": b"t"})
+        assert (first.kind, first.previous) == ("CREATED", None)
+        second = await cache.put("k", {"n": 2}, previous=True)
+        assert (second.kind, second.previous) == ("MODIFIED", {"n": 1})
+        entry = await cache.get("k")
+        assert entry is not None
+        assert (entry.value, entry.version, entry.expires_ms) == ({"n": 2}, second.id, None)
+        third = await cache.replace("k", {"n": 3}, if_version=entry.version)
+        removed = await cache.remove("k", previous=True, if_version=third.id)
+        assert (removed.kind, removed.previous) == ("REMOVED", {"n": 3})
+        assert await cache.get("k") is None
+        nothing = await cache.remove("k")
+        assert (nothing.id, nothing.kind) == (None, None)
+        assert [event.headers async for event in cache.events()] == [{"trace": b"t"}, {}, {}, {}]
+
+    using(node, test)
+
+
+def test_a_null_is_a_value(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("nulls")
+        await cache.put("k", None)
+        entry = await cache.get("k")
+        assert entry is not None
+        assert entry.value is None
+        assert (await cache.put("k", 1, previous=True)).previous is None
+
+    using(node, test)
+
+
+def test_conditions_that_do_not_hold_refuse_and_change_nothing(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("conditions")
+        stored = await cache.put("k", 1, if_absent=True)
+        with pytest.raises(KeyExists) as exists:
+            await cache.put("k", 2, if_absent=True)
+        assert (exists.value.key, exists.value.version) == ("k", stored.id)
+        for attempt in (
+            cache.put("k", 2, if_version=stored.id + 1),
+            cache.replace("k", 2, if_version=stored.id + 1),
+            cache.remove("k", if_version=stored.id + 1),
+            cache.replace("none", 2),
+            cache.put("none", 2, if_version=stored.id),
+        ):
+            with pytest.raises(VersionMismatch):
+                await attempt
+        for wrong in (cache.put("k", 1, if_version=0), cache.put("k", 1, if_version=1, if_absent=True), cache.remove("k", if_version=-1)):
+            with pytest.raises(InvalidArgument):
+                await wrong
+        assert [event.id async for event in cache.events()] == [stored.id]
+
+    using(node, test)
+
+
+def test_many_are_answered_in_the_order_of_the_pairs(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("many")
+        keys = [f"k{n}" for n in range(300)]
+        stored = await cache.put_many([(key, n) for n, key in enumerate(keys)])
+        assert stored.kinds == ["CREATED"] * 300
+        by_id = {event.id: event.key async for event in cache.events()}
+        assert [by_id[id_] for id_ in stored.ids] == keys
+        mixed = await cache.put_many({"k1": 5, "none": eventlog.REMOVE, "k2": eventlog.REMOVE, "new": 1})
+        assert mixed.kinds == ["MODIFIED", None, "REMOVED", "CREATED"]
+        assert mixed.ids[1] is None
+        assert (await cache.remove_many(["k3", "k2"])).kinds == ["REMOVED", None]
+        assert len(await cache.put_many([])) == 0
+        assert await cache.size() == 299
+
+    using(node, test)
+
+
+def test_one_key_written_many_times_at_once_ends_with_the_last(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("order")
+        single = await asyncio.gather(*(cache.put("k", n) for n in range(200)))
+        assert [stored.id for stored in single] == sorted(stored.id for stored in single)
+        many = await cache.put_many([("k", n) for n in range(200, 400)])
+        assert many.ids == sorted(many.ids)
+        assert [event.value async for event in cache.events()] == list(range(400))
+        entry = await cache.get("k")
+        assert entry is not None
+        assert entry.value == 399
+
+    using(node, test)
+
+
+def test_writes_of_many_caches_at_once_find_their_caches(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        caches = [await client.create_cache(f"mixed{n}", format="bytes") for n in range(4)]
+        await asyncio.gather(*(cache.put(f"{cache.name}-{n}", b"v") for n in range(50) for cache in caches))
+        for cache in caches:
+            assert sorted([event.key async for event in cache.events()]) == sorted(f"{cache.name}-{n}" for n in range(50))
+
+    using(node, test)
+
+
+def test_bytes_go_in_and_come_out(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("bytes", format="bytes", key_format="bytes")
+        await cache.put(b"\xff\x00", b"\x00" * 100_000)
+        entry = await cache.get(b"\xff\x00")
+        assert entry is not None
+        assert entry.value == bytes(100_000)
+        assert await cache.keys() == [b"\xff\x00"]
+        with pytest.raises(BadValue):
+            await cache.put(b"k", "text")
+        with pytest.raises(InvalidArgument):
+            await cache.put("text", b"")
+
+    using(node, test)
+
+
+def test_arrow_goes_in_and_comes_out(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("arrow")
+        batch = pa.record_batch([pa.array([f"k{n}" for n in range(100)]), pa.array([{"n": n} for n in range(100)])], names=["key", "value"])
+        stored = await cache.put_arrow(batch)
+        table = pa.Table.from_batches([found.arrow() async for found in cache.event_batches()])
+        assert sorted(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == sorted(
+            (f"k{n}", f'{{"n":{n}}}') for n in range(100)
+        )
+        assert table["id"].to_pylist() == sorted(stored.ids)
+        raw = pa.table({"id": ["k1", "k2"], "json": ['{"x":1}', None]})
+        assert (await cache.put_arrow(raw, key="id", value="json")).kinds == ["MODIFIED", "REMOVED"]
+
+    using(node, test)
+
+
+def test_ready_json_is_stored_as_it_is(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("raw")
+        await cache.put("k", msgspec.Raw(b'{ "a" : 1 }'))
+        entry = await cache.get("k")
+        assert entry is not None
+        assert (entry.value, entry.value_bytes) == ({"a": 1}, b'{ "a" : 1 }')
+
+    using(node, test)
+
+
+def test_a_lifespan_ends_an_entry(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("lifespans")
+        await cache.put("k", 1, lifespan_ms=50)
+        entry = await cache.get("k")
+        assert entry is not None
+        assert entry.expires_ms is not None
+        await cache.put_many([("a", 1), ("b", 2)], lifespan_ms=50)
+        seen = []
+        async for event in cache.events(follow=True):
+            seen.append((event.key, event.kind))
+            if sum(kind == "EXPIRED" for _, kind in seen) == 3:
+                break
+        assert await cache.get("k") is None
+        assert await cache.size() == 0
+
+    using(node, test)
+
+
+def test_keys_and_entries_are_streamed_whole(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("rows", format="bytes")
+        values = {f"{'a' if n % 3 else 'b'}{n}": b"%d" % n * 50 for n in range(5_000)}
+        await cache.put_many(values)
+        assert sorted(await cache.keys()) == sorted(values)
+        assert sorted(await cache.keys("b")) == sorted(key for key in values if key.startswith("b"))
+        assert len(await cache.keys(limit=17)) == 17
+        found = {key: entry.value async for key, entry in cache.entries()}
+        assert found == values
+        wanted = [*values, "none"] * 3
+        assert [entry and entry.value async for entry in cache.get_many(wanted)] == [values.get(key) for key in wanted]
+        assert await cache.get_many([]) == []
+        async for _ in cache.keys():
+            break  # an answer not taken to its end
+        assert await cache.size() == 5_000
+        assert await cache.clear() == 5_000
+        assert (await cache.size(), await cache.keys()) == (0, [])
+
+    using(node, test, read_ahead_bytes=20_000)
+
+
+def test_reads_begin_and_end_where_they_are_told(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("ranges")
+        ids: list[Any] = []
+        for n in range(20):
+            ids += (await cache.put_many([(f"k{m}", n) for m in range(5)])).ids
+        ids.sort()
+
+        async def read(**options: Any) -> list[int]:
+            return [event.id async for event in cache.events(**options)]
+
+        assert await read() == await read(from_id="earliest") == await read(from_id=0) == ids
+        assert await read(from_id=ids[40]) == await read(from_id=str(ids[40])) == ids[41:]
+        assert await read(from_id=ids[10], until_id=ids[20]) == ids[11:21]
+        assert await read(from_id=ids[20], until_id=ids[20]) == await read(from_id="latest") == []
+        assert await read(until_id=ids[-1] * 2) == ids
+        moment = time_of(ids[50])
+        assert await read(from_time=moment) == [id_ for id_ in ids if time_of(id_) >= moment]
+        tokens = {event.id: event.position async for event in cache.events()}
+        assert await read(position=tokens[ids[33]]) == await read(from_id=tokens[ids[33]]) == ids[34:]
+        segments = {segment_of(hash_key(b"k%d" % m), SEGMENTS) for m in (0, 1)}
+        some = [event async for event in cache.events(segments=segments)]
+        assert {event.segment for event in some} == segments
+        assert len(some) >= 40
+
+    using(node, test)
+
+
+def test_batches_and_objects_are_the_same_events(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("batches", format="bytes")
+        for part in range(30):
+            await cache.put_many([(f"k{n}", b"%d" % part * 40) for n in range(500)])
+        events = [event async for event in cache.events()]
+        assert [event.id for event in events] == sorted({event.id for event in events})
+        columns: list[tuple[Any, ...]] = []
+        async for batch in cache.event_batches(max_bytes=200_000):
+            rows = (batch.ids.tolist(), batch.segments.tolist(), batch.offsets.tolist(), batch.keys.to_list(), batch.values.to_list())
+            columns += zip(*rows, strict=True)
+        assert columns == [(event.id, event.segment, event.offset, event.key_bytes, event.value_bytes) for event in events]
+        by_segment = [event async for batch in cache.event_batches(order="segment") for event in batch]
+        assert sorted(event.id for event in by_segment) == [event.id for event in events]
+        for segment in range(SEGMENTS):
+            own = [event.offset for event in events if event.segment == segment]
+            assert own == list(range(len(own)))
+
+    using(node, test)
+
+
+def test_large_values_of_one_segment_come_as_stored(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("large", format="bytes", state=False)
+        stored: list[Any] = []
+        for n in range(6):
+            stored += (await cache.put_many([("one key", bytes([n]) * 30_000)] * 10)).ids
+        events = [event async for event in cache.events()]
+        assert [event.id for event in events] == stored
+        assert [event.value for event in events] == [bytes([n]) * 30_000 for n in range(6) for _ in range(10)]
+
+    using(node, test)
+
+
+def test_a_follower_sees_what_happens_and_starts_with_what_did(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("follow")
+        await cache.put("before", 0)
+        seen: asyncio.Queue[str] = asyncio.Queue()
+
+        async def follow(**options: Any) -> None:
+            async for event in cache.events(follow=True, **options):
+                seen.put_nowait(event.key)
+                if event.key == "end":
+                    return
+
+        reader = asyncio.create_task(follow())
+        assert await seen.get() == "before"
+        for n in range(5):
+            await cache.put(f"k{n}", n)
+            assert await seen.get() == f"k{n}"
+        await cache.put("end", 0)
+        await reader
+        polling = asyncio.create_task(follow(from_id="earliest", poll_interval_ms=5))
+        assert [await seen.get() for _ in range(8)] == ["end", "before", *(f"k{n}" for n in range(5)), "end"]
+        await polling
+
+    using(node, test)
+
+
+def test_a_reader_left_early_leaves_the_connection_usable(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("early", format="bytes")
+        await cache.put_many([(f"k{n}", bytes(100)) for n in range(20_000)])
+        for _ in range(20):
+            async for _ in cache.events():
+                break
+        assert len([event async for event in cache.events()]) == 20_000
+
+    using(node, test, read_ahead_bytes=50_000)
+
+
+def test_polls_answer_with_events_and_where_to_go_on(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("polls")
+        ids = [(await cache.put(f"k{n}", n)).id for n in range(10)]
+        answer = await cache.poll(max_events=4)
+        assert [event.id for event in answer.events] == ids[:4]
+        following = await cache.poll(position=answer.position, max_events=4)
+        assert [event.id for event in following.events] == ids[4:8]
+        rest = await cache.poll(following.last_id)
+        assert [event.id for event in rest.events] == ids[8:]
+        assert rest.is_end
+        assert rest.low_watermark >= ids[-1]
+        waiting = asyncio.create_task(cache.poll(rest.last_id, wait_ms=10_000))
+        bell = asyncio.create_task(cache.poll(rest.last_id, wait_ms=10_000, max_events=0))
+        stored = await cache.put("news", 1)
+        assert [event.id for event in (await waiting).events] == [stored.id]
+        rung = await bell
+        assert rung.events == []
+        assert rung.last_id >= stored.id
+        empty = await cache.poll(stored.id, wait_ms=20)
+        assert (empty.events, empty.last_id >= stored.id) == ([], True)
+        for wrong in (cache.poll(wait_ms=-1), cache.poll(wait_ms=1 << 30), cache.poll(9, until_id=5)):
+            with pytest.raises(InvalidArgument):
+                await wrong
+
+    using(node, test)
+
+
+def test_waiting_for_an_id_ends_when_readers_see_it(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache, other = await client.create_cache("wait"), await client.create_cache("wait-other")
+        stored = await cache.put("k", 1)
+        await client.wait_for(cache, stored.id)
+        await client.wait_for(other, stored.id)
+        with pytest.raises(TimedOut):
+            await client.wait_for(cache, stored.id + (60_000 << 22), timeout_ms=50)
+
+    using(node, test)
+
+
+def test_trimmed_events_are_told_or_skipped_as_asked(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("trimmed", format="bytes", state=False)
+        ids: list[Any] = []
+        for _ in range(60):
+            ids += (await cache.put_many([("one key", bytes(40_000))] * 5)).ids
+        await client.alter_cache("trimmed", retain_bytes=2_000_000)
+        run_ = await client.run_retention("trimmed", dry_run=True)
+        assert run_.removed > 0
+        assert (await cache.log_ends()).first_id == ids[0]
+        assert (await client.run_retention("trimmed")).removed > 0
+        first = (await cache.log_ends()).first_id
+        assert first is not None
+        assert first > ids[0]
+        kept = ids[ids.index(first) :]
+        assert [event.id async for event in cache.events()] == kept
+        with pytest.raises(EventsTrimmed) as caught:
+            _ = [event async for event in cache.events(from_id=ids[0])]
+        assert caught.value.first_id == first
+        assert caught.value.lost >= ids.index(first) - 1
+        assert [event.id async for event in cache.events(from_id=ids[0], on_trimmed="earliest")] == kept
+        with pytest.raises(EventsTrimmed):
+            await cache.poll(ids[0])
+
+    using(node, test)
+
+
+def test_caches_are_created_described_altered_listed_and_dropped(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("admin", format="bytes", state=False, retain_events=500, lifespan_ms=None)
+        info = await cache.info()
+        assert (info.format, info.state, info.events, info.retain_events, info.lifespan_ms) == ("bytes", False, True, 500, None)
+        with pytest.raises(CacheExists):
+            await client.create_cache("admin")
+        assert (await (await client.create_cache("admin", if_exists="use")).info()).id == info.id
+        altered = await client.alter_cache("admin", retain_events=0, retain_bytes=1 << 30)
+        assert (altered.retain_events, altered.retain_bytes) == (None, 1 << 30)
+        assert await client.describe_cache("admin") == altered
+        assert "admin" in [found.name for found in await client.list_caches()]
+        await client.drop_cache("admin")
+        with pytest.raises(CacheDropped):
+            await cache.put("k", b"")
+        for absent in (client.describe_cache("admin"), client.cache("admin").put("k", b""), client.drop_cache("admin")):
+            with pytest.raises(CacheNotFound):
+                await absent
+        with pytest.raises(CacheNotFound):
+            await client.cache("never")
+        with pytest.raises(BadName):
+            await client.create_cache("..")
+
+    using(node, test)
+
+
+def test_a_position_of_a_dropped_cache_is_not_one_of_its_successor(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("again")
+        await cache.put("k", 1)
+        position = next(iter([event.position async for event in cache.events()]))
+        await client.drop_cache("again")
+        successor = await client.create_cache("again")
+        with pytest.raises(PositionMismatch):
+            await successor.poll(position=position)
+        with pytest.raises(PositionMismatch):
+            _ = [event async for event in successor.events(position=position)]
+
+    using(node, test)
+
+
+def test_the_cluster_is_shown(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        await client.ping()
+        status = await client.status()
+        assert (status.cluster, status.segments, status.health) == (client.cluster, client.segments_count, "ok")
+        cache = await client.create_cache("shown")
+        stored = await cache.put_many([(f"k{n}", n) for n in range(40)])
+        segments = await client.segments("shown")
+        assert [found.segment for found in segments] == list(range(SEGMENTS))
+        assert sum(found.events for found in segments) == 40
+        assert max(found.last_id for found in await client.segments()) >= stored.last_id
+        report = await client.check()
+        assert report.problems == ()
+        assert report.events >= 40
+        ends = await cache.log_ends()
+        assert (ends.first_id, ends.events) == (stored.first_id, 40)
+
+    using(node, test)
+
+
+def test_a_value_above_the_nodes_limit_fails_alone(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("limits", format="bytes")
+        puts = [cache.put(f"k{n}", bytes(2 << 20 if n == 3 else 10)) for n in range(8)]
+        results = await asyncio.gather(*puts, return_exceptions=True)
+        assert [n for n, result in enumerate(results) if isinstance(result, eventlog.EventLogError)] == [3]
+        assert "longer than" in str(results[3])
+        assert sorted(await cache.keys()) == [f"k{n}" for n in range(8) if n != 3]
+        assert (await cache.put("k3", b"")).kind == "CREATED"
+
+    using(node, test)
+
+
+def test_more_than_a_frame_goes_in_as_several(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("frames", format="bytes", state=False)
+        stored = await cache.put_many([(f"k{n}", bytes(900_000)) for n in range(40)])
+        assert len(set(stored.ids)) == 40
+        assert (await cache.log_ends()).events == 40
+        with pytest.raises(PartlyWritten) as caught:
+            await cache.put_many([(f"x{n}", bytes(2_000_000 if n == 39 else 900_000)) for n in range(40)])
+        error = caught.value
+        assert (error.outcome, error.unknown, error.ok + error.none) == ("none", [], list(range(40)))
+        assert 39 in error.none
+        assert (await cache.log_ends()).events == 40 + len(error.ok)
+
+    using(node, test)
+
+
+def test_the_blocking_client_does_the_same(node: NodeProcess) -> None:
+    with eventlog.blocking.connect(node.address) as client:
+        cache = client.create_cache("blocking", if_exists="use")
+        stored = cache.put("k", {"n": 1})
+        assert cache.put("k", {"n": 2}, previous=True).previous == {"n": 1}
+        entry = cache.get("k")
+        assert entry is not None
+        assert entry.value == {"n": 2}
+        with pytest.raises(VersionMismatch):
+            cache.replace("k", 3, if_version=stored.id)
+        many = cache.put_many([(f"k{n}", n) for n in range(3_000)])
+        assert len(list(cache.keys())) == 3_001
+        assert [found and found.value for found in cache.get_many(["k1", "none"])] == [1, None]
+        assert dict(cache.entries("k299"))["k2999"].value == 2_999
+        assert [event.id for event in cache.events()][-3_000:] == sorted(many.ids)
+        assert sum(map(len, cache.event_batches())) == 3_002
+        future = cache.send_columns([b"a", b"none"], [b"1", b""], removed=[False, True])
+        assert future.result().kinds == ["CREATED", None]
+        assert [event.key for event in cache.poll(many.last_id).events] == ["a"]
+        assert (cache.size(), cache.remove("a").kind, cache.log_ends().events) == (3_002, "REMOVED", 3_004)
+        client.wait_for(cache, stored.id)
+        assert client.status().health == "ok"
+        assert client.describe_cache("blocking") == cache.info()
+        assert client.alter_cache("blocking", retain_events=5).retain_events == 5
+        assert (client.cluster, client.segments_count) == (client.status().cluster, SEGMENTS)
+        client.drop_cache("blocking")
+        following = client.create_cache("blocking").events(follow=True)
+    with pytest.raises(eventlog.errors.ClientClosed):
+        next(following)
+
+
+def test_many_threads_share_a_blocking_client(node: NodeProcess) -> None:
+    with eventlog.blocking.connect(node.address) as client:
+        cache = client.create_cache("threads")
+        acknowledged: list[int | None] = []
+
+        def write(writer: int) -> None:
+            acknowledged.extend(cache.put(f"{writer}-{n}", n).id for n in range(100))
+
+        threads = [threading.Thread(target=write, args=(writer,)) for writer in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(acknowledged) == [event.id for event in cache.events()]  # type: ignore[type-var]
+
+
+def test_a_node_killed_while_it_is_written_to_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    async def main(node: NodeProcess) -> None:
+        async with connect(node.address, timeout_ms=30_000) as client:
+            cache = await client.create_cache("c")
+            acknowledged: list[Any] = []
+            progress = asyncio.Event()
+
+            async def write(writer: int) -> None:
+                for n in range(60):
+                    if n % 3:
+                        acknowledged.append((await cache.put(f"w{writer}", [writer, n])).id)
+                    else:
+                        acknowledged.extend((await cache.put_many([(f"w{writer}-{m}", [writer, n]) for m in range(10)])).ids)
+                    progress.set()
+
+            followed: list[int] = []
+
+            async def follow() -> None:
+                async for event in cache.events(follow=True):
+                    followed.append(event.id)  # noqa: PERF401 -- seen while it grows
+
+            reader = asyncio.create_task(follow())
+            writers = [asyncio.create_task(write(writer)) for writer in range(6)]
+            for _ in range(3):
+                progress.clear()
+                await progress.wait()
+                await asyncio.to_thread(node.kill)
+                await asyncio.to_thread(node.start)
+            await asyncio.gather(*writers)
+            events = [event async for event in cache.events()]
+            assert [event.id for event in events] == sorted(acknowledged)
+            assert len({(event.key, str(event.value)) for event in events}) == len(events) == 6 * (40 + 20 * 10)
+            for writer in range(6):
+                own = [event.value[1] for event in events if event.key == f"w{writer}"]
+                assert own == sorted(own)
+            async with asyncio.timeout(20):
+                while len(followed) < len(events):  # noqa: ASYNC110 -- the follower has no event to wait for
+                    await asyncio.sleep(0.01)
+            reader.cancel()
+            await asyncio.wait([reader])
+            assert followed == [event.id for event in events]
+
+    with NodeProcess(tmp_path, "--segments", "8") as node:
+        run(main(node))

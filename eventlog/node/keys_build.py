@@ -1,6 +1,6 @@
 """Building the key table of a cache from its state, beside the writes: what they change meanwhile is noted and applied at the end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -28,6 +28,16 @@ async def build_key_table(store: Store, cache: CacheState, *, keys_max: int, is_
         update_table(table, hashes=changed, kinds=kinds, rows=rows)
     cache.building = None
     cache.keys = table
+
+
+def give_up_tables(caches: Iterable[CacheState], *, bytes_max: int) -> None:
+    """Let the largest key tables go until the rest has `bytes_max` or less; existence in their caches is read from the store."""
+    tables = sorted(((cache.keys.nbytes, cache) for cache in caches if cache.keys is not None), key=lambda row: row[0])
+    used = sum(nbytes for nbytes, _ in tables)
+    while used > bytes_max:
+        nbytes, cache = tables.pop()
+        cache.keys = None
+        used -= nbytes
 
 
 def _scan(store: Store, cache: CacheState, is_stopping: Callable[[], bool]) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from eventlog.errors import EventLogError
-from eventlog.limits import EXPIRE_PER_TURN_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
+from eventlog.limits import EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
 from eventlog.node.checkpoint import Puts
 from eventlog.node.expiry import Expirer
+from eventlog.node.keys_build import give_up_tables
 from eventlog.node.node import Node
 
 log = logging.getLogger("eventlog.node")
@@ -65,6 +66,7 @@ class Periodic:
     async def _look_at_disk(self) -> None:
         was_full = self._node.disk.is_full
         self._node.disk.look()
+        give_up_tables(self._node.caches, bytes_max=KEY_INDEX_BYTES_MAX)  # here because both grow with what is written
         if self._node.disk.is_full != was_full:
             log.warning("disk_%s free_bytes=%d", "resumed" if was_full else "full", self._node.disk.free_bytes)
 

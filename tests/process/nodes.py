@@ -78,8 +78,16 @@ class NodeProcess:
         self.address, self.http = ready["listen"], ready["http"]
 
     def signal(self, number: int) -> None:
-        """Send a signal to the node itself, whatever wraps it."""
-        os.kill(self.pid, number)
+        """Send a signal to the node itself, whatever wraps it; before it serves, to the process that was started."""
+        assert self._process is not None
+        os.kill(self.pid if self._ready.exists() else self._process.pid, number)
+
+    def catches(self, number: int) -> bool:
+        """Return whether the started process has taken a signal into its own hands."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt:")).split()[1], 16)
+        return bool(caught >> (number - 1) & 1)
 
     def kill(self) -> None:
         """kill -9, and wait until it is gone."""

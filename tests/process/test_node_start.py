@@ -3,7 +3,9 @@
 import asyncio
 import json
 import shutil
+import signal
 import subprocess
+import time
 import urllib.error
 
 import pytest
@@ -64,6 +66,49 @@ def test_a_port_in_use_is_named(tmp_path):
         done = refused("--data", str(tmp_path / "two"), "--listen", node.address, "--http", "127.0.0.1:0")
         assert done.returncode == 2
         assert node.address in last_line(done)
+
+
+def test_an_http_port_in_use_is_named(tmp_path):
+    with NodeProcess(tmp_path / "one") as node:
+        done = refused("--data", str(tmp_path / "two"), "--listen", "127.0.0.1:0", "--http", node.http)
+        assert done.returncode == 2
+        assert last_line(done).startswith("error: BAD_CONFIG: http: ")
+        assert node.http in last_line(done)
+
+
+def test_a_ready_file_that_cannot_be_written_is_named(tmp_path):
+    path = str(tmp_path / "nowhere" / "ready.json")
+    done = refused("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--ready-file", path)
+    assert done.returncode == 2
+    assert path in last_line(done)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_twice_stops_once_and_cleanly(tmp_path, number):
+    with NodeProcess(tmp_path) as node:
+        node.command("cache", "create", "c")
+        node.signal(number)
+        node.signal(number)
+        assert node.wait() == 0
+        assert node.log_text().count("stopped clean=True") == 1
+        assert "Traceback" not in node.log_text()
+
+
+def test_sigterm_during_the_start_ends_it_and_leaves_a_node_that_starts(tmp_path):
+    with NodeProcess(tmp_path) as node:
+        node.command("cache", "create", "c")
+        node.command("put", "c", "k", "1")
+        node.kill()
+        node.spawn()
+        deadline = time.monotonic() + 30
+        while not node.catches(signal.SIGTERM):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)  # a poll of the process table; nothing else tells
+        node.signal(signal.SIGTERM)
+        assert node.wait() == 0
+        assert "Traceback" not in node.log_text()
+        node.start()
+        assert json.loads(node.command("get", "c", "k", "--json").stdout)["value"] == 1
 
 
 @pytest.mark.smoke

@@ -185,7 +185,7 @@ class CorruptData(PeerViolation):
 class LostDisk(PeerViolation):
     code = "LOST_DISK"
     http_status = 500
-    sentence = "{where}: {why}; the data directory lost acknowledged events, restore it or start this node on an empty directory"
+    sentence = "{where}: {why}; restore the data directory, or give its events up: remove both it and the metadata beside it"
     where: str
     why: str
 

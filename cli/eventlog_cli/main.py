@@ -137,9 +137,9 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: Any) -> N
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version and exit.")
 @common_options
 def main() -> None:
-    r"""A clustered, keyed store in which every change is an event that can be replayed by id.
+    """A clustered, keyed store in which every change is an event that can be replayed by id.
 
     \b
     New here?      eventlog demo
     Run a node:    eventlog serve
-    """
+    """  # noqa: D301 -- the escape is meant: it keeps click from filling these lines

@@ -1,0 +1,132 @@
+"""The tour of the README, run as it is written: every command and every program, against the node that its first command starts.
+
+What follows a block as `text` is what it prints, up to what varies from run to run (see `pages.pattern_of`). The one thing that may
+differ is the address: where another program has the default port, the demo takes a free one.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import TOP, Block, blocks_of, pattern_of, section_of
+
+pytestmark = [pytest.mark.source, pytest.mark.process, pytest.mark.timeout(400)]
+
+ADDRESS = "127.0.0.1:7400"
+SECONDS_MAX = 180
+STOP_SECONDS_MAX = 30
+_END = "--- end of block {} with "
+_GOES_ON = re.compile(r"goes on as process (\d+) on (\S+)\. Stop it: +kill \1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A block of the tour, what the page shows for it, and what became of it."""
+
+    block: Block
+    shown: str
+    printed: str
+    exit_code: int
+
+
+def tour_blocks() -> list[tuple[Block, str]]:
+    """Return each block to run with the output shown behind it, empty for none."""
+    blocks = blocks_of(section_of((TOP / "README.md").read_text(), "A tour in five minutes"))
+    found = []
+    for block, after in pairwise([*blocks, Block(language="", text="", line=0)]):
+        if block.language != "text":
+            found.append((block, after.text if after.language == "text" else ""))
+    return found
+
+
+def run_shell(script: Path, text: str, environment: dict[str, str]) -> str:
+    script.write_text(text)
+    done = subprocess.run(
+        ["bash", script],
+        cwd=TOP,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    return done.stdout.decode()
+
+
+def shell_text(blocks: list[tuple[Block, str]]) -> str:
+    """Return one script for all blocks, as if pasted one after the other into one terminal."""
+    parts = []
+    for number, (block, _) in enumerate(blocks):
+        text = block.text if block.language == "sh" else f"python - <<'END OF PROGRAM'\n{block.text}END OF PROGRAM\n"
+        parts.append(f'{text}echo "{_END.format(number)}$?"\n')
+    return "".join(parts)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def stop(pid: int) -> None:
+    """Do what the demo says, and wait for the end."""
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS_MAX
+    while is_running(pid):
+        assert time.monotonic() < deadline, f"process {pid} does not end"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ran]]:
+    home = tmp_path_factory.mktemp("tour")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "EVENTLOG_"))}
+    environment |= {"TMPDIR": str(home), "LC_ALL": "C.UTF-8"}
+    (first, first_shown), *rest = tour_blocks()
+    assert first.text == "make demo KEEP=1\n"
+    printed = run_shell(home / "demo.sh", first.text, environment)
+    goes_on = _GOES_ON.search(printed)
+    assert goes_on, printed
+    pid, address = int(goes_on[1]), goes_on[2]
+    try:
+        environment["EVENTLOG_SERVER"] = address
+        text = run_shell(home / "tour.sh", shell_text(rest).replace(ADDRESS, address), environment)
+        ran = [Ran(block=first, shown=first_shown, printed=printed.replace(address, ADDRESS), exit_code=0)]
+        for number, (block, shown) in enumerate(rest):
+            own, end, text = text.partition(_END.format(number))
+            assert end, f"line {block.line}: {own}"
+            code, _, text = text.partition("\n")
+            # `get` ends its value's line only on a terminal
+            ran.append(Ran(block=block, shown=shown, printed=own if own.endswith("\n") else f"{own}\n", exit_code=int(code)))
+        yield ran
+    finally:
+        stop(pid)
+
+
+def test_every_block_does_what_the_page_shows(tour: list[Ran]):
+    for ran in tour:
+        told = f"line {ran.block.line} of the tour:\n{ran.block.text}\nshown:\n{ran.shown}\nprinted:\n{ran.printed}"
+        assert ran.exit_code == 0, told
+        assert pattern_of(ran.shown).match(ran.printed), told
+
+
+def test_every_block_is_run_and_has_its_output_shown(tour: list[Ran]):
+    assert {ran.block.language for ran in tour} == {"sh", "python"}
+    assert [ran.block.text for ran in tour if not ran.shown] == []
+
+
+def test_the_two_commands_of_the_first_page_are_targets():
+    targets = re.findall(r"^([a-z]+):", (TOP / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test"} <= set(targets)
+    assert re.findall(r"^make (\w+)", blocks_of((TOP / "README.md").read_text())[0].text, re.MULTILINE) == ["demo", "test"]

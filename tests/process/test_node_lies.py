@@ -89,6 +89,11 @@ def test_writes_that_are_not_what_they_say_are_refused_by_name(tmp_path):
             found = await code_of(connection, message, bytes(spoilt))
             assert found in {"", "BAD_MESSAGE", "BAD_BLOCK"}, (at, found)
 
+        crowded = bytearray(good)
+        crowded[4:8] = (1_000_001).to_bytes(4, "little")
+        with pytest.raises(BadMessage, match="more than 1000000 events"):
+            await ask(connection, write_of(), bytes(crowded))
+
     lie_to(tmp_path, act)
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.figures import Row, Scale, render, write_json
+from benchmarks.figures import Row, Scale, render, write_document, write_json
 
 NAMES = ("append", "puts", "keyed", "latency", "columns", "objects", "load", "memory", "start", "flat")
 
@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(NAMES)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the sizes: shows that it runs, the figures are rough")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results here, too")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="put the tables into this page, docs/benchmarks.md for instance")
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(NAMES):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
@@ -35,6 +36,8 @@ def main() -> int:
         print(f"{render(rows)}\n({results[-1][1]})", flush=True)
     if chosen.json is not None:
         write_json(chosen.json, about, results)
+    if chosen.page is not None:
+        write_document(chosen.page, about, results)
     missed = [f"{name}: {row.case}" for name, _, rows in results for row in rows if row.reached is False]
     print("\nall targets reached" if not missed else "\nmissed: " + "; ".join(missed))
     return 0

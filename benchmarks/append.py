@@ -18,10 +18,10 @@ class _Case:
 
 
 CASES = (
-    _Case(load=Load(batch=1_000), events=2 * MILLION, ratio_at_most=2.2, per_second_at_least=MILLION),
+    _Case(load=Load(batch=1_000), events=MILLION, ratio_at_most=2.2, per_second_at_least=MILLION),
     _Case(load=Load(batch=10_000), events=2 * MILLION, ratio_at_most=1.6, per_second_at_least=2.5 * MILLION),
-    _Case(load=Load(batch=1_000, alike=True), events=2 * MILLION, ratio_at_most=1.4),
-    _Case(load=Load(batch=100, value_bytes=1024, alike=True), events=200_000, ratio_at_most=1.3),
+    _Case(load=Load(batch=1_000, alike=True), events=MILLION, ratio_at_most=1.4),
+    _Case(load=Load(batch=100, value_bytes=1024, alike=True), events=100_000, ratio_at_most=1.3),
 )
 
 

@@ -98,6 +98,24 @@ def render(rows: Sequence[Row]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells)
 
 
+def markdown(rows: Sequence[Row]) -> str:
+    """Return rows as a table of a Markdown page."""
+    lines = [HEADINGS, ("---",) * len(HEADINGS), *(row.cells() for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def write_document(path: Path, machine: str, results: Iterable[tuple[str, str, Sequence[Row]]]) -> None:
+    """Put the tables of results into a page, each between its two marks `<!-- NAME -->` and `<!-- /NAME -->`."""
+    page = path.read_text()
+    for name, remark, rows in results:
+        before, mark, rest = page.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition(f"<!-- /{name} -->")
+        if not mark or not end:
+            raise ValueError(f"{path} has no place for {name}")
+        page = f"{before}{mark}{machine}; {remark.strip()}.\n\n{markdown(rows)}\n{end}{after}"
+    path.write_text(page)
+
+
 def write_json(path: Path, machine: str, results: Iterable[tuple[str, str, Sequence[Row]]]) -> None:
     """Keep all results, (name, remark, rows), for whoever compares runs."""
     found = [{"name": name, "remark": remark, "rows": [asdict(row) for row in rows]} for name, remark, rows in results]

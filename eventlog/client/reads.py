@@ -180,8 +180,9 @@ class CacheReads(CacheHandle):
                 return None
         routes, place = self._core.routes, reading.position
         if place is not None:
-            place.check(cluster=self._core.cluster, cache_id=info.id, segments=routes.segments)
-            if isinstance(place.at, int):
+            # a place in another cache is the node's to judge: it knows whether that one had this name before
+            place.check(cluster=self._core.cluster, cache_id=place.cache_id, segments=routes.segments)
+            if isinstance(place.at, int) and place.cache_id == info.id:
                 start, place = place.at, None
         if place is None and 0 < until <= start:
             return None

@@ -9,7 +9,7 @@ from eventlog.errors import ConnectionLost
 from eventlog.limits import KIB, MIB
 from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import Get, Keys, LogEnds, Message, Poll, Write
-from tests.process.transport_ends import LOOPS, Answers, Plain, connected, item, poll_answer, run, serving, until
+from tests.process.transport_ends import LOOPS, Answers, Plain, connected, poll_answer, run, sent_until_it_waits, serving, until
 
 GET = Message(get=Get(key=b"k"))
 ANSWER_BYTES = MIB
@@ -91,6 +91,53 @@ def test_requests_that_are_not_answered_stop_the_reading_of_more(loop):
             assert server.figures()["bytes_in_flight"][0] == 0
 
     run(main, loop)
+
+
+def test_who_waits_for_a_full_process_goes_on_when_another_leaves_room():
+    async def main():
+        answers = Answers()
+        body = bytes(MIB)
+        options = {"process_bytes_in_flight_max": 8 * MIB}
+        async with serving(answers, **options) as (server, port), connected(port) as waiting, connected(port) as other:
+            futures = [other.send(Message(poll=Poll()), body) for _ in range(4)]
+            await until(lambda: len(answers.held) == 4)
+            futures += [waiting.send(Message(poll=Poll()), body) for _ in range(7)]  # 4 MiB are each one's share
+            await until(lambda: len(answers.held) >= 8 and any(not there.is_reading for there in server.connections))
+            assert len(answers.held) == 8
+            for exchange in answers.held[:4]:  # the other's
+                exchange.answer(poll_answer())
+            await until(lambda: len(answers.held) == 11)
+            for exchange in answers.held[4:]:
+                exchange.answer(poll_answer())
+            await asyncio.gather(*futures)
+
+    run(main)
+
+
+def test_who_is_below_its_share_again_goes_on_although_the_process_is_full():
+    async def main():
+        answers = Answers()
+        body = bytes(MIB)
+        async with serving(answers, process_bytes_in_flight_max=8 * MIB) as (server, port), connected(port) as connection:
+            hogs = [await Plain.open(port) for _ in range(3)]  # 2 MiB are each one's share
+            for hog in hogs:
+                for opaque in range(2, 9):
+                    hog.say(opaque, Message(poll=Poll()), body)
+            await until(lambda: sum(not there.is_reading for there in server.connections) == 3)
+            theirs = len(answers.held)
+            futures = [connection.send(Message(poll=Poll()), body) for _ in range(3)]
+            await until(lambda: sum(not there.is_reading for there in server.connections) == 4)
+            assert len(answers.held) == theirs + 2
+            answers.held[-1].answer(poll_answer())
+            await until(lambda: len(answers.held) == theirs + 3)
+            assert server.figures()["bytes_in_flight"][0] > 8 * MIB
+            for exchange in (answers.held[-1], answers.held[-3]):
+                exchange.answer(poll_answer())
+            await asyncio.gather(*futures)
+            for hog in hogs:
+                await hog.close()
+
+    run(main)
 
 
 def test_small_requests_weigh_what_they_cost():
@@ -191,12 +238,7 @@ def test_a_stream_waits_for_the_socket_too():
             plain.say(2, Message(keys=Keys(credit=2**31)))
             await until(lambda: answers.streams)
             [exchange] = answers.streams
-            sent = 0
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    while True:
-                        await exchange.credit()
-                        sent += exchange.stream_send(item(), bytes(ANSWER_BYTES))
+            sent = await sent_until_it_waits(exchange, ANSWER_BYTES, wait_s=0.2)
             assert server.connections[0].unsent_bytes < 3 * ANSWER_BYTES
             assert sent < 64 * MIB
             exchange.stream_end()

@@ -114,8 +114,20 @@ async def connected(port, **options):
 
 async def until(condition):
     """Wait for a state that other callbacks of this loop bring about."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110  # the state is the real object's, which tells nobody
         await asyncio.sleep(0.001)
+
+
+async def sent_until_it_waits(exchange, size, *, wait_s):
+    """Send items of `size` bytes until there has been no credit for `wait_s`; return what they took of it."""
+    sent = 0
+    try:
+        while True:
+            async with asyncio.timeout(wait_s):
+                await exchange.credit()
+            sent += exchange.stream_send(item(), bytes(size))
+    except TimeoutError:
+        return sent
 
 
 class Plain:

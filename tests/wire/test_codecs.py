@@ -150,6 +150,11 @@ def test_a_lying_header_is_refused_without_memory_or_time(lie):
     assert time.process_time() - started < 1
 
 
+def test_zstd_in_more_blocks_than_its_output_can_need_is_not_walked_to_its_end():
+    with pytest.raises(BadFrame, match="too many blocks"):
+        codecs.decompress(Codec.ZSTD, zstd_frame(window=0, blocks=bytes(3 * 2000) + RAW_LAST_BLOCK), bytes_max=MIB)
+
+
 def test_zstd_of_one_frame_with_any_legal_header_is_read():
     for frame in (
         zstd_frame(window=0, blocks=RAW_LAST_BLOCK),

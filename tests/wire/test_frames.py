@@ -195,12 +195,13 @@ def test_a_timeout_is_written_behind_the_opaque():
         assert message.timeout_ms == timeout_ms
 
 
-def test_a_length_that_no_field_can_say_is_refused():
+@pytest.mark.parametrize("size", [2**32 - 1, 2**32])
+def test_a_length_that_no_field_can_say_is_refused(size):
     class Huge(bytes):
         def __len__(self):
-            return 2**32
+            return size
 
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLarge, match="a payload" if size < 2**32 else "a body"):
         frames.encode_with_body(1, Message(write=Write()), [Huge()], version=1)
 
 

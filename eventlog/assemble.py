@@ -13,7 +13,7 @@ from eventlog.clock import Clock
 from eventlog.errors import BadConfig, EventLogError
 from eventlog.http.metrics import render
 from eventlog.http.server import HttpServer, Probes
-from eventlog.limits import FRAME_BYTES_MAX, MIB
+from eventlog.limits import CONNECTION_BYTES_IN_FLIGHT_MAX, FRAME_BYTES_MAX, MIB
 from eventlog.node.config import NodeConfig, load_config, split_address
 from eventlog.node.figures import metrics_page
 from eventlog.node.handlers import TABLE
@@ -55,8 +55,13 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
         asyncio.get_running_loop().add_signal_handler(number, end)
     started = await open_node(config, on_fatal=end, clock=clock)
     node = started.node
-    session = SessionOptions(frame_bytes_max=max(FRAME_BYTES_MAX, config.value_bytes_max + MIB))
-    server = Server(dispatcher(node, TABLE), ServerOptions(connections_max=config.connections_max, session=session))
+    frame_bytes_max = max(FRAME_BYTES_MAX, config.value_bytes_max + MIB)
+    options = ServerOptions(
+        connections_max=config.connections_max,
+        bytes_in_flight_max=max(CONNECTION_BYTES_IN_FLIGHT_MAX, frame_bytes_max),  # one frame never blocks its own connection
+        session=SessionOptions(frame_bytes_max=frame_bytes_max),
+    )
+    server = Server(dispatcher(node, TABLE), options)
     host, port = split_address(config.http, option="http")
     http = HttpServer(Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, server, render)), host=host, port=port)
     error: EventLogError | None = None

@@ -130,7 +130,7 @@ def _check(config: NodeConfig) -> None:
     for option in ("listen", "http"):
         address: str = getattr(config, option)
         host, _ = split_address(address, option=option)
-        if not config.insecure and not _is_loopback(host):
+        if not config.insecure and not _is_loopback(host, option=option):
             raise Insecure(address=address)
 
 
@@ -146,7 +146,7 @@ def split_address(address: str, *, option: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _is_loopback(host: str) -> bool:
+def _is_loopback(host: str, *, option: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -154,5 +154,5 @@ def _is_loopback(host: str) -> bool:
     try:
         found = socket.getaddrinfo(host, None)
     except OSError as error:
-        raise BadConfig(option="listen", why=f"{host!r} is no address of this host: {error}") from error
+        raise BadConfig(option=option, why=f"{host!r} is no address of this host: {error}") from error
     return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)

@@ -43,6 +43,8 @@ def counters(node: Node) -> Iterator[Counter]:
     low = node.low.limit()
     age_ms = max(node.clock.physical_ms() - time_of(low), 0) if low else 0
     yield "eventlog_low_watermark_age_ms", "How far the low watermark lies behind the clock.", "gauge", age_ms, ""
+    delay_help = "The longest that the event loop was held up since start."
+    yield "eventlog_loop_delay_ms_peak", delay_help, "gauge", node.loop_delay_ms_peak, ""
     for cache in node.caches:
         label = f'cache="{cache.name}"'
         yield "eventlog_cache_events", "Events kept.", "gauge", cache.events_kept, label

@@ -88,6 +88,7 @@ class Node:
         self.checkpoints = Checkpoints(store=self.store, storage=self.storage, core=self.core, caches=self.caches)
         self.retention = Retention(self, checkpoint=self.checkpoints.write)
         self.changing_caches = asyncio.Lock()  # held from a commit to the caches' records until this node knows of it
+        self.loop_delay_ms_peak = 0
         self.is_stopping = False
         self._on_fatal = on_fatal
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -7,6 +7,7 @@ import pytest
 
 from eventlog.errors import ConnectionLost
 from eventlog.limits import KIB, MIB
+from eventlog.transport import link
 from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import Get, Keys, LogEnds, Message, Poll, Write
 from tests.process.transport_ends import LOOPS, Answers, Plain, connected, poll_answer, run, sent_until_it_waits, serving, until
@@ -227,6 +228,26 @@ def test_a_peer_whose_unread_answers_pass_every_measure_is_cut_off(caplog):
 
     run(main)
     assert "peer_cut_off" in caplog.text
+
+
+def test_closing_waits_a_moment_for_a_peer_that_does_not_read_and_no_longer(monkeypatch):
+    monkeypatch.setattr(link, "LINGER_MS_MAX", 100)
+
+    async def main():
+        answers = Answers()
+        async with serving(answers) as (server, port):
+            plain = await Plain.open(port, receive_bytes=1 << 10)
+            plain.writer.transport.pause_reading()
+            plain.say(2, Message(poll=Poll()))
+            await until(lambda: answers.held)
+            answers.held[0].answer(poll_answer(), bytes(16 * MIB))
+            [there] = server.connections
+            await until(lambda: not there.has_room)
+            there.close()
+            await there.wait_closed()
+            await plain.close()
+
+    run(main)
 
 
 def test_a_stream_waits_for_the_socket_too():

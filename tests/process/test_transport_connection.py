@@ -261,7 +261,7 @@ def test_a_server_that_does_not_answer_hello_times_out():
             pass
 
     async def main():
-        async with serving(Mute()) as (server, port):
+        async with serving(Mute(), handshake_ms_max=60_000) as (server, port):
             with pytest.raises(TimedOut, match="Hello at 127"):
                 await connect("127.0.0.1", port, options=ConnectOptions(connect_timeout_ms=50))
             await until(lambda: not server.connections)

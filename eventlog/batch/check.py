@@ -4,8 +4,8 @@ Every length, offset and padding byte is looked at; a block that fails is named 
 block would cost more than the whole append (2.7 us a block against 0.05 us an event), so each rule is one array operation.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from eventlog.events import Kind
 Ints = npt.NDArray[np.int64]
 FROM_CLIENTS = EXPIRY | HEADERS
 _BITS = np.array([bitmap.bit_count() for bitmap in range(32)], np.int64)
+# the padding in the last word of a column, by how many bytes of that word are the column's; 0: all of them
+_PADDING = np.array([0, *((0xFFFF_FFFF_FFFF_FFFF << 8 * used) & 0xFFFF_FFFF_FFFF_FFFF for used in range(1, 8))], np.uint64)
 _LEGAL = np.zeros(256, bool)
 _LEGAL[[Kind.CREATED, Kind.REMOVED]] = True
 
@@ -32,11 +34,11 @@ class Bounds:
     columns: int = FROM_CLIENTS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Blocks:
     """Blocks back to back in `data`, and where their columns are (byte positions). `events` is the sum of `counts`.
 
-    `key_at`, `key_end` (and the same for values) have one number an event, in the order of the blocks.
+    `key_at`, `key_end` (and the same for values) have one number an event, in the order of the blocks; they are made when asked for.
     """
 
     data: npt.NDArray[np.uint8]
@@ -45,15 +47,29 @@ class Blocks:
     counts: Ints
     bitmaps: Ints
     kinds_index: Ints
-    key_at: Ints
-    key_end: Ints
-    value_at: Ints
-    value_end: Ints
+    kinds: npt.NDArray[np.uint8]
+    key_column: "Column | LoneColumn"
+    value_column: "Column | LoneColumn"
 
-    @property
-    def kinds(self) -> npt.NDArray[np.uint8]:
-        """Return the kind of every event, as a copy."""
-        return self.data[self.kinds_index]
+    @cached_property
+    def key_at(self) -> Ints:
+        """Return where each key begins."""
+        return self.key_column.begins()
+
+    @cached_property
+    def key_end(self) -> Ints:
+        """Return where each key ends."""
+        return self.key_column.ends()
+
+    @cached_property
+    def value_at(self) -> Ints:
+        """Return where each value begins."""
+        return self.value_column.begins()
+
+    @cached_property
+    def value_end(self) -> Ints:
+        """Return where each value ends."""
+        return self.value_column.ends()
 
 
 class BadBlocks(ValueError):
@@ -115,11 +131,15 @@ def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bo
 
     rows = _Rows(counts)
     kinds_index = rows.spread(kinds_at)
-    rows.fail(~_LEGAL[data[kinds_index]], "a kind is neither put nor remove")
-    key_at, key_end = rows.strings(data, key_offsets_at, keys_at, key_bytes)
-    value_at, value_end = rows.strings(data, value_offsets_at, values_at, value_bytes)
-    rows.fail(key_end - key_at > bounds.key_bytes, f"a key is longer than {bounds.key_bytes} bytes")
-    rows.fail(value_end - value_at > bounds.value_bytes, f"a value is longer than {bounds.value_bytes} bytes")
+    kinds = data.take(kinds_index)
+    if kinds.any():
+        rows.fail(~_LEGAL[kinds], "a kind is neither put nor remove")
+    key_column = rows.strings(data, key_offsets_at, keys_at, size=key_bytes)
+    value_column = rows.strings(data, value_offsets_at, values_at, size=value_bytes)
+    if key_column.longest > bounds.key_bytes:
+        rows.fail(key_column.ends() - key_column.begins() > bounds.key_bytes, f"a key is longer than {bounds.key_bytes} bytes")
+    if value_column.longest > bounds.value_bytes:
+        rows.fail(value_column.ends() - value_column.begins() > bounds.value_bytes, f"a value is longer than {bounds.value_bytes} bytes")
     columns_end = [kinds_at + counts, key_offsets_at + 4 * (counts + 1), keys_at + key_bytes]
     columns_end += [value_offsets_at + 4 * (counts + 1), values_at + value_bytes]
     _check_padding(data, columns_end)
@@ -132,10 +152,9 @@ def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bo
         counts=counts,
         bitmaps=bitmaps,
         kinds_index=kinds_index,
-        key_at=key_at,
-        key_end=key_end,
-        value_at=value_at,
-        value_end=value_end,
+        kinds=kinds,
+        key_column=key_column,
+        value_column=value_column,
     )
 
 
@@ -155,10 +174,9 @@ def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Boun
         counts=counts,
         bitmaps=places[1:2],
         kinds_index=places[2:3],
-        key_at=places[3:4],
-        key_end=places[4:5],
-        value_at=places[5:6],
-        value_end=places[6:7],
+        kinds=data[KIND_AT : KIND_AT + 1],
+        key_column=LoneColumn(places[3:4], places[4:5]),
+        value_column=LoneColumn(places[5:6], places[6:7]),
     )
 
 
@@ -167,56 +185,108 @@ def _fail(bad: npt.NDArray[np.bool_], why: str) -> None:
         raise BadBlocks([(block, why) for block in np.flatnonzero(bad).tolist()])
 
 
+class Column:
+    """The offsets of one column of all blocks, checked: block i has `[first[i], last[i]]` of them, relative to `bytes_at[i]`."""
+
+    __slots__ = ("_bytes_at", "_offsets", "_rows", "longest")
+
+    def __init__(self, rows: "_Rows", offsets: npt.NDArray[np.int32], bytes_at: Ints, longest: int) -> None:
+        self._rows = rows
+        self._offsets = offsets
+        self._bytes_at = bytes_at
+        self.longest = longest
+
+    def begins(self) -> Ints:
+        """Return where each item begins."""
+        return self._items(without=self._rows.last)
+
+    def ends(self) -> Ints:
+        """Return where each item ends."""
+        return self._items(without=self._rows.first)
+
+    def firsts(self) -> tuple[Ints, Ints]:
+        """Return where the first item of each block begins and ends; no block is empty."""
+        return self._bytes_at, self._bytes_at + self._offsets[self._rows.first + 1]
+
+    def _items(self, *, without: Ints) -> Ints:
+        inner = np.ones(len(self._offsets), bool)
+        inner[without] = False
+        items = np.repeat(self._bytes_at, self._rows.counts)
+        items += self._offsets[inner]
+        return items
+
+
+class LoneColumn:
+    """The same of a column of one item."""
+
+    __slots__ = ("_at", "_end")
+
+    def __init__(self, at: Ints, end: Ints) -> None:
+        self._at = at
+        self._end = end
+
+    def begins(self) -> Ints:
+        """Return where the item begins."""
+        return self._at
+
+    def ends(self) -> Ints:
+        """Return where the item ends."""
+        return self._end
+
+    def firsts(self) -> tuple[Ints, Ints]:
+        """Return both."""
+        return self._at, self._end
+
+
 class _Rows:
     """Positions of the events of all blocks."""
 
-    __slots__ = ("blocks", "counts", "ends", "intra", "offsets_intra", "offsets_sizes")
+    __slots__ = ("_numbers", "_offsets_base", "_sizes", "counts", "ends", "first", "last")
 
     def __init__(self, counts: Ints) -> None:
         self.counts = counts
         self.ends = np.cumsum(counts)
-        self.blocks = np.repeat(np.arange(len(counts)), counts)
-        self.intra = np.arange(len(self.blocks)) - (self.ends - counts)[self.blocks]
-        sizes = self.offsets_sizes = counts + 1
-        self.offsets_intra = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        self._sizes = counts + 1  # offsets of each block
+        self.last = np.cumsum(self._sizes) - 1
+        self.first = self._offsets_base = self.last - counts
+        self._numbers = np.arange(int(self._sizes.sum()))
+
+    @property
+    def intra(self) -> Ints:
+        """Return the number of each event within its block."""
+        return self.spread(np.zeros(len(self.counts), np.int64))
 
     def spread(self, at: Ints) -> Ints:
-        return at[self.blocks] + self.intra
+        found = np.repeat(at - (self.ends - self.counts), self.counts)
+        found += self._numbers[: len(found)]
+        return found
 
     def fail(self, bad: npt.NDArray[np.bool_], why: str) -> None:
         if bad.any():
-            raise BadBlocks([(block, why) for block in np.unique(self.blocks[bad]).tolist()])
+            blocks = np.repeat(np.arange(len(self.counts)), self.counts)
+            raise BadBlocks([(block, why) for block in np.unique(blocks[bad]).tolist()])
 
-    def strings(self, data: npt.NDArray[np.uint8], offsets_at: Ints, bytes_at: Ints, size: Ints) -> tuple[Ints, Ints]:
-        """Return where each item of a column begins and ends in `data`."""
-        offsets = data.view("<i4")[np.repeat(offsets_at >> 2, self.offsets_sizes) + self.offsets_intra].astype(np.int64)
-        last = np.cumsum(self.offsets_sizes) - 1
-        first = last - self.counts
-        steps = np.diff(offsets)
-        steps[last[:-1]] = 0  # from the end of a block to the beginning of the next
-        if (offsets[first] != 0).any() or (offsets[last] != size).any() or (steps < 0).any():
-            wrong = (offsets[first] != 0) | (offsets[last] != size)
-            falling = np.unique(np.searchsorted(last, np.flatnonzero(steps < 0), side="left"))
-            wrong[falling] = True
+    def strings(self, data: npt.NDArray[np.uint8], offsets_at: Ints, bytes_at: Ints, *, size: Ints) -> Column:
+        """Return a column whose offsets are right."""
+        places = np.repeat((offsets_at >> 2) - self._offsets_base, self._sizes)
+        places += self._numbers
+        offsets = data.view("<i4").take(places)
+        steps = np.diff(offsets)  # fits int32 where no offset is negative
+        steps[self.last[:-1]] = 0  # from the end of a block to the beginning of the next
+        wrong = (offsets[self.first] != 0) | (offsets[self.last] != size)
+        if wrong.any() or int(offsets.min()) < 0 or int(steps.min(initial=0)) < 0:
+            falling = np.diff(offsets.astype(np.int64)) < 0
+            falling[self.last[:-1]] = False
+            wrong[np.unique(np.searchsorted(self.last, np.flatnonzero(falling), side="left"))] = True
             _fail(wrong, "offsets do not rise from 0 to the size of their column")
-        inner = np.ones(len(offsets), bool)
-        inner[last] = False
-        begins = offsets[inner]
-        inner[last] = True
-        inner[first] = False
-        base = bytes_at[self.blocks]
-        return begins + base, offsets[inner] + base
+        return Column(self, offsets, bytes_at, int(steps.max(initial=0)))
 
 
 def _check_padding(data: npt.NDArray[np.uint8], ends: list[Ints], blocks: Ints | None = None) -> None:
     flat = np.concatenate(ends)
-    used = flat & 7
-    ragged = used != 0
-    words = data.view("<u8")[flat[ragged] >> 3]
-    bad = np.zeros(len(flat), bool)
-    bad[ragged] = words >> (used[ragged].astype(np.uint64) << np.uint64(3)) != 0
-    wrong = bad.reshape(len(ends), -1).any(axis=0)
-    if wrong.any():
+    padding = data.view("<u8").take((flat - 1) >> 3) & _PADDING.take(flat & 7)
+    if padding.any():
+        wrong = padding.reshape(len(ends), -1).any(axis=0)
         found = np.flatnonzero(wrong) if blocks is None else blocks[wrong]
         raise BadBlocks([(block, "padding is not zero") for block in found.tolist()])
 
@@ -256,10 +326,11 @@ def _check_optional(
             _fail_some(sizes < offsets_room, blocks, "its headers column is shorter than its offsets")
             rows = _Rows(own_counts)
             try:
-                begin, end = rows.strings(data, at[blocks], at[blocks] + offsets_room, sizes - offsets_room)
+                column = rows.strings(data, at[blocks], at[blocks] + offsets_room, size=sizes - offsets_room)
             except BadBlocks as error:
                 raise BadBlocks([(int(blocks[block]), why) for block, why in error.found]) from None
-            _fail_some_rows(rows, end - begin > bounds.header_bytes, blocks, f"headers are longer than {bounds.header_bytes} bytes")
+            too_long = column.ends() - column.begins() > bounds.header_bytes
+            _fail_some_rows(rows, too_long, blocks, f"headers are longer than {bounds.header_bytes} bytes")
         at[blocks] += _pad8(sizes)
 
 
@@ -270,12 +341,13 @@ def _fail_some(bad: npt.NDArray[np.bool_], blocks: Ints, why: str) -> None:
 
 def _fail_some_rows(rows: _Rows, bad: npt.NDArray[np.bool_], blocks: Ints, why: str) -> None:
     if bad.any():
-        raise BadBlocks([(block, why) for block in blocks[np.unique(rows.blocks[bad])].tolist()])
+        own = np.repeat(blocks, rows.counts)
+        raise BadBlocks([(block, why) for block in np.unique(own[bad]).tolist()])
 
 
-def slices(data: Any, at: Ints, end: Ints) -> Iterator[bytes]:
-    """Yield `data[at[i]:end[i]]` for each i; of a memoryview, views."""
-    return map(data.__getitem__, map(slice, at.tolist(), end.tolist()))
+def slices(data: Any, at: Ints, end: Ints) -> list[Any]:
+    """Return `data[at[i]:end[i]]` for each i; of a memoryview, views."""
+    return [data[low:high] for low, high in zip(at.tolist(), end.tolist(), strict=True)]
 
 
 def _pad8(sizes: Ints) -> Ints:

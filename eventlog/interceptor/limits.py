@@ -25,16 +25,14 @@ def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = N
         bad = np.flatnonzero(submitted.segments >= rules.segments).tolist()
         raise BadBlocks([(block, f"there are {rules.segments} segments") for block in bad])
     blocks = check_blocks(submitted.data, lengths=submitted.lengths, counts=submitted.counts, bounds=bounds)
-    kinds = blocks.kinds
+    kinds = blocks.kinds.copy()
     if submitted.internal:
         kinds[kinds == Kind.REMOVED] = Kind.EXPIRED
     share = Share(rules=rules, submitted=submitted, blocks=blocks, kinds=kinds, live=np.ones(len(submitted.counts), bool), table=table)
     if (submitted.counts == 0).any():
         raise BadBlocks([(block, "it is empty") for block in np.flatnonzero(submitted.counts == 0).tolist()])
-    first_rows = np.cumsum(submitted.counts) - submitted.counts
-    rows = slice(None) if rules.state else first_rows
-    data = share.raw if rules.state else blocks.data.data
-    keys = list(slices(data, blocks.key_at[rows], blocks.key_end[rows]))
+    data, places = (share.raw, (blocks.key_at, blocks.key_end)) if rules.state else (blocks.data.data, blocks.key_column.firsts())
+    keys = slices(data, *places)
     hashes = np.array(hash_keys(keys), np.uint64)
     routed = np.array(hash_keys([route_bytes(key, by_prefix=True) for key in keys]), np.uint64) if rules.by_prefix else hashes
     expected = np.repeat(submitted.segments, submitted.counts) if rules.state else submitted.segments

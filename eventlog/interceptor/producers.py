@@ -5,6 +5,7 @@ rebuilds it from the producer rows of stored values; it is kept in the state und
 Results are kept by frame, as the arrays that answered it, so that a frame of 256 blocks costs what a frame of one does.
 """
 
+from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_RESULTS_KEPT, PRODUCE
 
 Ints = npt.NDArray[np.int64]
 Kinds = npt.NDArray[np.uint8]
+_FRAMES_MIN = 4 * PRODUCER_RESULTS_KEPT
 _IDLE_IDS = PRODUCER_IDLE_MS_MAX << 22
 
 
@@ -56,6 +58,7 @@ class _Producer:
     last_ids: Ints  # where the log of each segment stood then
     dirty: npt.NDArray[np.bool_]
     frames: deque[FrameResult] = field(default_factory=deque)
+    frames_max: int = _FRAMES_MIN  # then those that nobody needs go, wherever they stand
     kept: int = 0  # frames after the last sifting
 
     def find(self, segment: int, sequence: int) -> tuple[Ints, Kinds] | None:
@@ -84,6 +87,13 @@ class Verdict:
     deferred: set[int] = field(default_factory=set)
 
 
+def runs_of(producers: npt.NDArray[np.uint64], bounds: list[int]) -> list[tuple[int, int]]:
+    """Return the blocks `[low, high)` of neighbouring frames of one producer; `bounds` are the frames' first blocks, and the end."""
+    firsts = producers[bounds[:-1]]
+    starts = [bounds[index] for index in np.flatnonzero(np.concatenate(([True], firsts[1:] != firsts[:-1]))).tolist()]
+    return list(pairwise([*starts, bounds[-1]]))
+
+
 class ProducerTable:
     """The producers of one cache. Holds at most PRODUCERS_PER_SEGMENT_MAX, the longest silent go first."""
 
@@ -102,10 +112,32 @@ class ProducerTable:
         """
         verdict = Verdict()
         submitted = share.submitted
-        for low, high in pairwise(bounds):
+        for low, high in runs_of(submitted.producers, bounds):
             number = submitted.producers.item(low)
-            if number == 0:
-                continue
+            if number and not self._advance(number, submitted.segments[low:high], submitted.sequences[low:high]):
+                first, end = bisect_left(bounds, low), bisect_left(bounds, high)
+                self._sort_frames(share, bounds[first : end + 1], number=number, verdict=verdict)
+        return verdict
+
+    def _advance(self, number: int, segments: Ints, sequences: Ints) -> bool:
+        """Advance the sequences of a known producer if they go on where the last ones ended; a segment may come more than once."""
+        producer = self._producers.get(number)
+        if producer is None:
+            return False
+        order = np.argsort(segments, kind="stable")
+        segments, sequences = segments[order], sequences[order]
+        places = np.arange(len(order))
+        is_first = np.ones(len(order), bool)
+        np.not_equal(segments[1:], segments[:-1], out=is_first[1:])
+        repeats = places - np.maximum.accumulate(np.where(is_first, places, 0))
+        if not bool((producer.last[segments] + 1 + repeats == sequences).all()):
+            return False
+        producer.last[segments] = sequences  # of equal indices the last assignment counts
+        return True
+
+    def _sort_frames(self, share: Share, bounds: list[int], *, number: int, verdict: Verdict) -> None:
+        submitted = share.submitted
+        for low, high in pairwise(bounds):
             producer = self._producers.get(number)
             if producer is None and not submitted.sequences[low:high].any():
                 producer = self._enter(number)
@@ -119,7 +151,6 @@ class ProducerTable:
                 continue
             for block in range(low, high):
                 self._sort_block(share, block, producer=producer, verdict=verdict)
-        return verdict
 
     def _enter(self, number: int) -> _Producer:
         """Return a new producer: its first blocks have sequence 0, or it has a past here that was forgotten."""

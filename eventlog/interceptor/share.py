@@ -95,7 +95,7 @@ class Share:
     @cached_property
     def values(self) -> list[bytes]:
         """Return the value of every row."""
-        return list(slices(self.raw, self.blocks.value_at, self.blocks.value_end))
+        return slices(self.raw, self.blocks.value_at, self.blocks.value_end)
 
     @cached_property
     def headers(self) -> Sequence[bytes] | None:

@@ -68,11 +68,16 @@ def _verbatim(share: Share, block_order: Ints) -> Stamped:
     else:
         lows, highs = blocks.starts[block_order].tolist(), (blocks.starts + blocks.lengths)[block_order].tolist()
         joined = b"".join([view[low:high] for low, high in zip(lows, highs, strict=True)])
-    rank = _ranks(share, block_order, counts)
-    rows = np.empty(len(rank), np.int64)
-    rows[rank] = np.arange(len(rank))
-    bits = np.bitwise_or.reduceat(np.left_shift(1, share.kinds.astype(np.int64)), np.cumsum(counts) - counts)
     nothing = np.zeros(0, np.int64)
+    rank = np.arange(len(share.kinds)) if in_order else _ranks(block_order, counts)
+    rows = nothing
+    if share.rules.state:  # nobody asks otherwise
+        rows = np.empty(len(rank), np.int64)
+        rows[rank] = np.arange(len(rank))
+    if share.kinds.any():
+        bits = np.bitwise_or.reduceat(np.left_shift(1, share.kinds.astype(np.int64)), np.cumsum(counts) - counts)
+    else:
+        bits = np.ones(len(counts), np.int64)
     shape = _Shape(
         data=joined,
         lengths=blocks.lengths[block_order],
@@ -84,13 +89,15 @@ def _verbatim(share: Share, block_order: Ints) -> Stamped:
     return Stamped(sections=sections, events=len(rank), rank=rank, rows=rows, expired_rows=nothing, expired_rank=nothing)
 
 
-def _ranks(share: Share, block_order: Ints, counts: Ints) -> Ints:
+def _ranks(block_order: Ints, counts: Ints) -> Ints:
     """Return the rank of every row when all blocks are laid out whole."""
     ordered = counts[block_order]
     first_rank = np.empty(len(counts), np.int64)
     first_rank[block_order] = np.cumsum(ordered) - ordered
     first_row = np.cumsum(counts) - counts
-    return (first_rank - first_row)[share.block_of_row] + np.arange(len(share.kinds))
+    ranks = np.repeat(first_rank - first_row, counts)
+    ranks += np.arange(len(ranks))
+    return ranks
 
 
 def _overwrite_expiry(share: Share, data: npt.NDArray[np.uint8]) -> None:

@@ -1,7 +1,6 @@
 """The answers of a group, frame by frame, and what idempotence remembers of them. Pure."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,7 @@ from eventlog.events import Kind
 from eventlog.interceptor import Share, Stamped
 from eventlog.interceptor.conditions import refused_before
 from eventlog.interceptor.images import image_of
-from eventlog.interceptor.producers import FrameResult, Verdict
+from eventlog.interceptor.producers import FrameResult, Verdict, runs_of
 from eventlog.node.caches import CacheState
 from eventlog.node.groups import Joined, WriteResult
 
@@ -90,7 +89,7 @@ def record_producers(part: Part) -> None:
     last_ids = np.zeros(share.rules.segments, np.int64)
     last_ids[values.segments] = values.last_ids
     everything = bool(logged.all())
-    for low, high in pairwise(joined.blocks):
+    for low, high in runs_of(producers, joined.blocks):
         number = producers.item(low)
         if number == 0:
             continue

@@ -5,14 +5,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from eventlog.batch.build import Columns, build_write
+from eventlog.batch.build import Columns, build_write, segments_of
 from eventlog.batch.layout import ABSENT
 from eventlog.batch.stored import make_values
 from eventlog.batch.views import decode_value
 from eventlog.errors import CorruptData, ProducerUnknown, SequenceGap
 from eventlog.interceptor import INTERCEPTORS, CacheRules, Share, Submitted, admit, lay_out
 from eventlog.interceptor.key_table import KeyTable
-from eventlog.interceptor.producers import FrameResult, ProducerTable
+from eventlog.interceptor.producers import FrameResult, ProducerTable, runs_of
 from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_RESULTS_KEPT
 
 RULES = CacheRules(cache_id=3, name="c", state=True, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=4)
@@ -220,3 +220,43 @@ def test_a_quiet_segment_does_not_keep_the_results_of_busy_ones():
     assert producer.find(0, 0) is not None
     assert all(producer.find(1, 1_999 - back) is not None for back in range(PRODUCER_RESULTS_KEPT))
     assert producer.find(1, 1_000) is None
+
+
+def test_a_block_for_a_seldom_written_segment_does_not_hold_back_the_results_of_others() -> None:
+    table = ProducerTable(4)
+    by_segment = {int(segment): key for key, segment in zip(_keys(100), segments_of(_keys(100), segments=4).tolist(), strict=True)}
+    rare, busy = by_segment[0], by_segment[1]
+    share, bounds = share_of([([rare], 0)])
+    table.sort_out(share, bounds)
+    log(table, share, bounds, 1 << 20)
+    for sequence in range(300):
+        share, bounds = share_of([([busy], sequence)])
+        assert not table.sort_out(share, bounds).answered
+        log(table, share, bounds, (sequence + 2) << 20)
+    kept = table._producers[PRODUCER].frames
+    assert len(kept) <= 8 * PRODUCER_RESULTS_KEPT
+    repeated, bounds = share_of([([rare], 0)])
+    assert list(table.sort_out(repeated, bounds).answered) == [0], "the last block of every segment is still known"
+
+
+def test_frames_of_one_group_that_follow_each_other_in_one_segment_are_one_step() -> None:
+    table = ProducerTable(4)
+    share, bounds = share_of([([b"a"], 0)])
+    table.sort_out(share, bounds)
+    log(table, share, bounds, 1 << 20)
+    share, bounds = share_of([([b"a"], 1), ([b"a"], 2), ([b"a"], 3)])
+    assert not table.sort_out(share, bounds).answered
+    assert not share.refusals
+    share, bounds = share_of([([b"a"], 4), ([b"a"], 6)])
+    table.sort_out(share, bounds)
+    assert [type(error) for error in share.refusals.values()] == [SequenceGap], "a gap within the group is found"
+    assert table._producers[PRODUCER].last.max() == 4
+
+
+def test_neighbouring_frames_of_one_producer_are_one_run() -> None:
+    producers = np.array([5, 5, 5, 7, 5, 0, 0], np.uint64)
+    assert runs_of(producers, [0, 1, 3, 4, 5, 6, 7]) == [(0, 3), (3, 4), (4, 5), (5, 7)]
+
+
+def _keys(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]

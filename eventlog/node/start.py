@@ -26,7 +26,7 @@ from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.metastores.sqlite import open_sqlite
-from eventlog.control.records import CacheRecord, SegmentRecord
+from eventlog.control.records import CacheRecord
 from eventlog.errors import BadConfig, EventLogError, MemberReplaced, NotPrimary
 from eventlog.ids import ID_MAX, ID_STEP
 from eventlog.limits import KEY_INDEX_BYTES_MAX, MIB
@@ -42,7 +42,7 @@ from eventlog.node.replay import replay
 from eventlog.replication import PrimaryCore
 from eventlog.segment.keys import cache_range, decode_step, encode_epoch, log_key, log_range, step_range
 from eventlog.segment.port import Identity, LogEnds, Store, StoreOptions
-from eventlog.segment.recovery import recover
+from eventlog.segment.recovery import Recovery, recover
 
 log = logging.getLogger("eventlog.node")
 MARKER_CACHE = 0
@@ -118,11 +118,14 @@ async def _open(
     segments = await records.appoint()
     if len(segments) != identity.segments:
         await _refuse_as_stranger(records, config, name)
-    await records.renew_lease(on_lost=lambda _: None)
     cache_records = CacheRecords(metastore)
     book = [versioned.record for versioned in (await cache_records.read()).caches.values()]
-    origin = _Origin(cluster=identity.cluster, name=name, acknowledged=records.acknowledged)
-    opened = await asyncio.to_thread(_bring_up, config, store, origin, member, segments, book)
+    caches, found = await asyncio.to_thread(_recover, store, book, acknowledged=records.acknowledged)
+    await records.renew_lease(on_lost=lambda _: None)  # right before the first ids are needed: recovery may take longer than a lease
+    epochs = np.array([record.epoch for record in segments], np.int64)
+    origin = _Origin(config=config, cluster=identity.cluster, name=name, member=member, store=store)
+    opened = await asyncio.to_thread(_bring_up, origin, caches, found, epochs=epochs)
+    await records.renew_lease(on_lost=lambda _: None)
     home.remember(records.remember())
     node = Node(opened, cache_records=cache_records, on_fatal=on_fatal)
     node.start()
@@ -163,39 +166,47 @@ def _open_store(config: NodeConfig, segments: int, owner: Identity) -> Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Origin:
-    """What metadata say of the directory that is being opened."""
+    """What the steps before recovery have made."""
 
+    config: NodeConfig
     cluster: str
     name: str
-    acknowledged: int
+    member: Member
+    store: Store
 
 
-def _bring_up(  # noqa: PLR0917 -- what the steps before have made
-    config: NodeConfig, store: Store, origin: _Origin, member: Member, segments: list[SegmentRecord], book: list[CacheRecord]
-) -> Opened:
-    """Recover, take over and bring the state up to the log: all that needs the disk and nobody else."""
+def _recover(store: Store, book: list[CacheRecord], *, acknowledged: int) -> tuple[Caches, Recovery]:
+    """Return the caches as the log has them, and where it ends; what is left of caches that are not in the book is dropped.
+
+    Raises:
+        EventLogError: the log is not what it must be; says where.
+    """
     caches = Caches()
     for record in book:
         caches.add(new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=store.segments))
-    found = recover(store, keyed=[cache.cache_id for cache in caches if cache.options.state], acknowledged=origin.acknowledged)
+    found = recover(store, keyed=[cache.cache_id for cache in caches if cache.options.state], acknowledged=acknowledged)
     if found.refusals:
         raise found.refusals[0]
     for cache in caches:
         if (own := found.caches.get(cache.cache_id)) is not None:
             cache.next_offsets[:] = own.next_offsets
             cache.trimmed_ids[:], cache.trimmed_offsets[:] = own.trimmed_ids, own.trimmed_offsets
-    unknown = set(found.caches) - {cache.cache_id for cache in caches} - {MARKER_CACHE}
-    for cache_id in sorted(unknown):
+    for cache_id in sorted(set(found.caches) - {cache.cache_id for cache in caches} - {MARKER_CACHE}):
         log.info("dropping_unknown cache=%d", cache_id)
         drop_cache_data(store, cache_id, ends=found.ends)
+    return caches, found
+
+
+def _bring_up(origin: _Origin, caches: Caches, found: Recovery, *, epochs: npt.NDArray[np.int64]) -> Opened:
+    """Take over and bring the state up to the log."""
+    store, member = origin.store, origin.member
     member.clock.raise_above(found.last_id)
     core = PrimaryCore(store.segments)
-    epochs = np.array([record.epoch for record in segments], np.int64)
     _take_over(store, member, core, ends=found.ends.ids, epochs=epochs)
     _bring_state_up(store, caches, core)
     promises, low = _lead(core)
     return Opened(
-        config=config,
+        config=origin.config,
         cluster=origin.cluster,
         name=origin.name,
         number=member.number,

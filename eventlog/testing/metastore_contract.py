@@ -200,9 +200,7 @@ class MetaStoreContract(ABC):
             async with aclosing(store.watch("w/", before + 1)) as watch:
                 first = await other.commit({}, puts={"w/a": b"1", "w/b": b"1", "x": b"1"})
                 await other.commit({}, puts={"x": b"2"})
-                assert await anext(watch) == Changes(
-                    revision=first, changes=(Change(key="w/a", value=b"1"), Change(key="w/b", value=b"1"))
-                )
+                assert await anext(watch) == Changes(revision=first, changes=(Change(key="w/a", value=b"1"), Change(key="w/b", value=b"1")))
                 waiting = asyncio.ensure_future(anext(watch))
                 second = await store.commit({}, puts={}, deletes=["w/a", "w/none"])
                 assert await waiting == Changes(revision=second, changes=(Change(key="w/a", value=None),))

@@ -9,7 +9,7 @@ import time
 import urllib.request
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 EVENTLOG = Path(sys.executable).parent / "eventlog"
 READY_S = 60
@@ -30,7 +30,7 @@ class NodeProcess:
         self._log = directory / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "NodeProcess":
+    def __enter__(self) -> Self:
         self.start()
         return self
 

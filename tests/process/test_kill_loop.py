@@ -59,8 +59,8 @@ async def run(directory: Path, seed: int) -> tuple[History, list[eventlog.Event]
         ]
         for _ in range(ROUNDS):
             before = len(history.acknowledged)
-            while len(history.acknowledged) < before + 40:
-                await asyncio.sleep(0.005)  # until the writers are at it again
+            while len(history.acknowledged) < before + 40:  # noqa: ASYNC110 -- until the writers are at it again
+                await asyncio.sleep(0.005)
             await asyncio.sleep(random.random() / 50)
             known = len(history.unknown)
             await asyncio.to_thread(node.kill)

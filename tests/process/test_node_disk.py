@@ -23,6 +23,11 @@ def mounted(path: Path, size: str) -> Path:
     return path
 
 
+def fill_up(ballast: Path) -> None:
+    """Leave 20 MiB of the file system."""
+    ballast.write_bytes(bytes(shutil.disk_usage(ballast.parent).free - 20 * MIB))
+
+
 async def until_writable(cache, *, wanted: bool) -> None:
     """Put until a put is accepted (or refused with DISK_FULL), within a bound."""
     deadline = time.monotonic() + WAIT_S
@@ -44,9 +49,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(tmp_path
         async with eventlog.connect(node.address, idempotent=False) as client:
             cache = await client.create_cache("c", format="json", retain_events=50)
             await cache.put_many([(f"key-{number}", number) for number in range(500)])
-            with ballast.open("wb") as file:
-                left = shutil.disk_usage(ballast.parent).free - 20 * MIB
-                file.write(bytes(left))
+            await asyncio.to_thread(fill_up, ballast)
             await until_writable(cache, wanted=False)
             assert (await cache.get("key-7")).value == 7
             assert len([event async for event in cache.events(from_id=0)]) >= 500

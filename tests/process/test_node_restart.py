@@ -16,7 +16,9 @@ from tests.process.nodes import NodeProcess
 import numpy as np  # isort: skip
 
 
-async def raw_write(address: str, *, cache_id: int, producer: int, sequence: int, keys: list[bytes], kind: int = 0) -> tuple[bytes, list[str]]:
+async def raw_write(
+    address: str, *, cache_id: int, producer: int, sequence: int, keys: list[bytes], kind: int = 0
+) -> tuple[bytes, list[str]]:
     """Send one frame as a producer would; return the answer's ids and kinds, and the codes of refused blocks."""
     host, port = address.rsplit(":", 1)
     connection = await connect(host, int(port), options=ConnectOptions(producer_id=producer))

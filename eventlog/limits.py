@@ -28,7 +28,7 @@ CACHES_MAX = 10_000
 
 # wire
 FRAME_BYTES_BEFORE_HELLO_MAX = 64 * KIB
-FRAME_HEADER_BYTES_MAX = 64 * KIB  # the protobuf part of a frame, without its body
+FRAME_HEADER_BYTES_MAX = 128 * KIB  # the protobuf part of a request, without its body
 FRAME_BYTES_MAX = BATCH_BYTES_MAX + 1 * MIB
 CONNECTIONS_MAX = 4_096
 STREAMS_PER_CONNECTION_MAX = 256
@@ -78,7 +78,7 @@ assert VALUE_BYTES_MAX <= VALUE_BYTES_CAP < BATCH_BYTES_CAP < 1 << 31, "offsets 
 assert KEY_BYTES_MAX + VALUE_BYTES_MAX + HEADERS_BYTES_MAX < BATCH_BYTES_MAX, "one event fits a batch"
 assert BATCH_BYTES_MAX < FRAME_BYTES_MAX, "one batch fits a frame"
 assert FRAME_BYTES_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX <= PROCESS_BYTES_IN_FLIGHT_MAX, "one frame never blocks its own connection"
-assert FRAME_HEADER_BYTES_MAX <= FRAME_BYTES_BEFORE_HELLO_MAX, "before Hello a frame is a header alone"
+assert SEGMENTS_MAX * 20 + 1 * KIB < FRAME_HEADER_BYTES_MAX, "a poll from a position of every segment fits a header"
 assert LEASE_RENEW_MS * 2 < LEASE_MS < CLOCK_AHEAD_MS_MAX, "a lease survives a missed renewal"
 assert STEP_BYTES <= ANSWER_BYTES_MAX, "an answer holds at least one step"
 assert STEP_BYTES <= HISTORY_READ_BYTES <= HISTORY_CACHE_BYTES_MAX, "reading ahead holds a step and fits where it is kept"

@@ -9,7 +9,7 @@ from eventlog.wire.session import SessionOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectOptions:
-    """How to open a connection, and who we say we are. Answers may have headers as large as a frame: lists are in them."""
+    """How to open a connection, and who we say we are."""
 
     client: str = ""  # name and version, for the other side's logs
     producer: bool = False  # ask for a producer id
@@ -17,7 +17,7 @@ class ConnectOptions:
     connect_timeout_ms: int = limits.HANDSHAKE_MS_MAX  # from the first packet to the answer to Hello
     bytes_in_flight_max: int = limits.CONNECTION_BYTES_IN_FLIGHT_MAX
     ssl: SSLContext | None = None
-    session: SessionOptions = field(default_factory=lambda: SessionOptions(header_bytes_max=limits.FRAME_BYTES_MAX))
+    session: SessionOptions = field(default_factory=SessionOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,7 @@ LEGAL_FLAGS: Final = frozenset(
 ALIGNMENT: Final = 8
 JOINED_BODY_BYTES_MAX: Final = 16 << 10  # smaller bodies are copied next to their header: fewer buffers for the socket
 
+FIELDS_BYTES_MAX: Final = 40  # of what a frame adds to a message, timeout, padding and the body's tag and length included
 _FIELDS = struct.Struct("<BIBIBB")  # body_length, opaque and version, with their tags
 _BODY_LENGTH_TAG, _OPAQUE_TAG, _VERSION_TAG, _TIMEOUT_TAG = 0x0D, 0x15, 0x18, b"\x20"
 _BODY_LENGTH = struct.Struct("<BI")

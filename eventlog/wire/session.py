@@ -35,11 +35,12 @@ from eventlog.wire.exchanges import (
     Step,
 )  # fmt: skip
 from eventlog.wire.flow import Credit
-from eventlog.wire.frames import HEADER, Buffers, byte_buffers, decode, encode, encode_with_body
+from eventlog.wire.frames import FIELDS_BYTES_MAX, HEADER, Buffers, byte_buffers, decode, encode, encode_with_body
 from eventlog.wire.kinds import SHAPES, Shape, error_message, read_error
 
 VERSION_MIN: Final = 1
 VERSION_MAX: Final = 1
+ANNOUNCED_FRAME_BYTES_MAX: Final = limits.BATCH_BYTES_CAP + limits.MIB  # no server can be set to more
 OPAQUE_MAX: Final = 0xFFFF_FFFF
 CONNECTION_OPAQUE: Final = 0
 """An Error with this opaque, where none such was asked, is about the connection."""
@@ -56,7 +57,7 @@ class SessionOptions:
     """Bounds, inclusive, and what this end prefers."""
 
     frame_bytes_max: int = limits.FRAME_BYTES_MAX  # a payload, before and after decompression
-    header_bytes_max: int = limits.FRAME_HEADER_BYTES_MAX
+    header_bytes_max: int = limits.FRAME_HEADER_BYTES_MAX  # of a request; answers may be lists as large as a frame
     requests_max: int = limits.REQUESTS_PER_CONNECTION_MAX  # of either side
     streams_max: int = limits.STREAMS_PER_CONNECTION_MAX
     credit_bytes: int = limits.STREAM_CREDIT_BYTES_DEFAULT  # of a stream whose request names none
@@ -110,7 +111,10 @@ class Session:
             UnsupportedVersion: Hello and its answer have no version in common. Likewise.
         """
         options = self.options
-        message, body = decode(flags, payload, bytes_max=self.frame_bytes_in_max, header_bytes_max=options.header_bytes_max)
+        limit = self.frame_bytes_in_max
+        message, body = decode(
+            flags, payload, bytes_max=limit, header_bytes_max=options.header_bytes_max if self.role == "server" else limit
+        )
         kind = message.WhichOneof("kind")
         shape = SHAPES.get(kind, Shape.UNKNOWN)
         if self.stage is not Stage.OPEN:
@@ -221,9 +225,10 @@ class Session:
         answer = message.hello_answer
         self._agree(answer.version, answer.version)
         self.features = answer.features & self.options.features
-        if answer.frame_bytes_max:
-            self.frame_bytes_out_max = min(self.frame_bytes_out_max, answer.frame_bytes_max)
         self._open()
+        if answer.frame_bytes_max:  # the server's word holds for both directions
+            self.frame_bytes_out_max = answer.frame_bytes_max
+            self.frame_bytes_in_max = min(max(self.frame_bytes_in_max, answer.frame_bytes_max), ANNOUNCED_FRAME_BYTES_MAX)
 
     def _agree(self, version_min: int, version_max: int) -> None:
         ours = self.options
@@ -243,7 +248,7 @@ class Session:
 
         Raises:
             Overloaded: as many requests as the limit allows are unanswered, abandoned ones too.
-            TooLarge: the frame is above what the peer takes.
+            TooLarge: the frame, or its header, is above what the peer takes.
         """
         kind = message.WhichOneof("kind")
         shape = SHAPES.get(kind, Shape.UNKNOWN)
@@ -255,6 +260,9 @@ class Session:
             raise Overloaded(what="the number of requests in flight on this connection", limit=self.options.requests_max)
         opaque = self._next_opaque()
         frame = self._encode(opaque, message, buffers, timeout_ms)
+        limit = self.options.header_bytes_max
+        if payload_bytes(frame) > limit and message.ByteSize() + FIELDS_BYTES_MAX > limit:
+            raise TooLarge(what="a request without its body", size=message.ByteSize() + FIELDS_BYTES_MAX, limit=limit)
         if kind == "hello":
             self.stage = STAGES[self.stage, Step.HELLO]
         outgoing = Outgoing(opaque, kind, is_stream=shape is Shape.STREAM, token=token)

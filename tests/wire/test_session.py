@@ -15,7 +15,7 @@ from eventlog.errors import (
     TooLarge,
     UnsupportedVersion,
 )
-from eventlog.limits import FRAME_BYTES_BEFORE_HELLO_MAX, MIB
+from eventlog.limits import BATCH_BYTES_CAP, FRAME_BYTES_BEFORE_HELLO_MAX, FRAME_BYTES_MAX, FRAME_HEADER_BYTES_MAX, MIB
 from eventlog.wire import frames
 from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import (
@@ -393,6 +393,45 @@ def test_frames_above_the_peers_limit_are_not_sent_and_nothing_is_in_flight(body
     with pytest.raises(TooLarge):
         answering.answer(incoming, Message(get_answer=GetAnswer(value=bytes(2000))))
     assert deliver(asking, answering.fail(incoming, TooLarge(what="it", size=2, limit=1)))
+
+
+@pytest.mark.parametrize("announced", [3 * FRAME_BYTES_MAX, FRAME_BYTES_MAX // 2])
+def test_the_server_names_the_limit_of_a_frame_for_both_directions(announced):
+    asking, _ = greeted(server=SessionOptions(frame_bytes_max=announced))
+    assert asking.frame_bytes_out_max == announced
+    assert asking.frame_bytes_in_max == max(announced, FRAME_BYTES_MAX)
+
+
+def test_a_server_that_names_an_absurd_limit_is_not_followed():
+    asking, _ = greeted(server=SessionOptions(frame_bytes_max=2**32 - 1))
+    assert asking.frame_bytes_in_max == BATCH_BYTES_CAP + MIB
+
+
+def test_a_request_whose_header_is_too_large_is_not_sent():
+    asking, answering = greeted()
+    for size, fits in ((FRAME_HEADER_BYTES_MAX - 100, True), (FRAME_HEADER_BYTES_MAX, False)):
+        message = Message(get=Get(key=bytes(size)))
+        for buffers in ((), (bytes(200_000),)):
+            if fits:
+                assert isinstance(ask(asking, answering, message, *buffers)[1], Incoming)
+            else:
+                with pytest.raises(TooLarge, match="without its body"):
+                    asking.ask(message, buffers, token=None)
+    asking.ask(GET, [bytes(200_000)], token=None)
+
+
+def test_a_request_whose_header_is_too_large_is_not_parsed():
+    _, answering = greeted()
+    with pytest.raises(BadFrame, match="a header of"):
+        deliver(answering, raw(1, Message(get=Get(key=bytes(FRAME_HEADER_BYTES_MAX)))))
+
+
+def test_an_answer_may_be_a_header_as_large_as_a_frame():
+    asking, answering = greeted()
+    _, incoming = ask(asking, answering, GET)
+    value = bytes(FRAME_BYTES_MAX - 100)
+    [event] = deliver(asking, answering.answer(incoming, Message(get_answer=GetAnswer(value=value))))
+    assert event.message.get_answer.value == value
 
 
 def test_bodies_are_compressed_for_those_who_read_it():

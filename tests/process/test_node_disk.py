@@ -59,7 +59,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(tmp_path
                 await cache.put("key-7", 8)
             assert caught.value.outcome == "none"
             assert caught.value.reserve_bytes == 32 * MIB
-            ballast.unlink()
+            await asyncio.to_thread(ballast.unlink)
             await until_writable(cache, wanted=True)
             assert (await cache.get("key-7")).value == 7
 

@@ -1,9 +1,24 @@
 """Two sessions and the way between them."""
 
 from eventlog.wire import frames
-from eventlog.wire.eventlog_pb2 import Hello, HelloAnswer, Message
+from eventlog.wire.eventlog_pb2 import Get, Hello, HelloAnswer, Message, StreamItem, Watch
 from eventlog.wire.exchanges import Incoming
 from eventlog.wire.session import Session, SessionOptions
+
+GET = Message(get=Get(cache_id=1, key=b"k"))
+WATCH = Message(watch=Watch(credit=1000))
+ITEM = Message(stream_item=StreamItem())
+
+
+def raw(opaque, message, version=1):
+    """Return the frame of a message that no session made."""
+    return frames.encode(opaque, message, version=version)
+
+
+def refusal(session):
+    """Return the error that the session answers by itself."""
+    [message] = messages(b"".join(session.take_outgoing()))
+    return message
 
 
 def parts(frame):

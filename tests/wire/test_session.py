@@ -7,15 +7,13 @@ from hypothesis import strategies as st
 from eventlog.errors import (
     BadFrame,
     BadMessage,
-    ClientClosed,
     KeyExists,
     Misuse,
     Overloaded,
     Stopping,
     TooLarge,
-    UnsupportedVersion,
 )
-from eventlog.limits import BATCH_BYTES_CAP, FRAME_BYTES_BEFORE_HELLO_MAX, FRAME_BYTES_MAX, FRAME_HEADER_BYTES_MAX, MIB
+from eventlog.limits import BATCH_BYTES_CAP, FRAME_BYTES_MAX, FRAME_HEADER_BYTES_MAX, MIB
 from eventlog.wire import frames
 from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import (
@@ -32,8 +30,6 @@ from eventlog.wire.eventlog_pb2 import (
     Poll,
     Size,
     StreamEnd,
-    StreamItem,
-    Watch,
     Write,
     WriteAnswer,
 )
@@ -46,143 +42,14 @@ from eventlog.wire.exchanges import (
     Ended,
     Failed,
     Incoming,
-    Item,
     Phase,
     ReaderEnded,
     Stage,
     Step,
 )
 from eventlog.wire.kinds import error_message
-from eventlog.wire.session import Session, SessionOptions, payload_bytes
-from tests.wire.ends import ask, deliver, greeted, greeting, messages, parts
-
-GET = Message(get=Get(cache_id=1, key=b"k"))
-WATCH = Message(watch=Watch(credit=1000))
-ITEM = Message(stream_item=StreamItem())
-
-
-def raw(opaque, message, version=1):
-    return frames.encode(opaque, message, version=version)
-
-
-def refusal(session):
-    """Return the error that the session answers by itself."""
-    [message] = messages(b"".join(session.take_outgoing()))
-    return message
-
-
-# ---------------------------------------------------------------- handshake
-
-
-def test_after_the_handshake_both_know_version_features_and_frame_limit():
-    asking, answering = greeted(client=SessionOptions(features=0b110), server=SessionOptions(features=0b10010, frame_bytes_max=5 * MIB))
-    for session in (asking, answering):
-        assert session.stage is Stage.OPEN
-        assert session.version == 1
-        assert session.features == 0b10
-    assert asking.frame_bytes_out_max == 5 * MIB
-    assert answering.frame_bytes_in_max == 5 * MIB
-
-
-def test_the_answer_to_hello_reaches_whoever_said_it():
-    asking, answering = Session("client", SessionOptions()), Session("server", SessionOptions())
-    _, frame = asking.ask(greeting(), token="mine")
-    [incoming] = deliver(answering, frame)
-    [event] = deliver(asking, answering.answer(incoming, Message(hello_answer=HelloAnswer(cluster="c", segments=8))))
-    assert event.outgoing.token == "mine"
-    assert (event.message.hello_answer.cluster, event.message.hello_answer.segments) == ("c", 8)
-
-
-@pytest.mark.parametrize(("theirs", "ours", "agreed"), [((1, 3), (1, 1), 1), ((2, 5), (3, 4), 4), ((3, 3), (1, 9), 3)])
-def test_the_highest_version_that_both_speak_is_agreed(theirs, ours, agreed):
-    answering = Session("server", SessionOptions(version_min=ours[0], version_max=ours[1]))
-    [incoming] = deliver(answering, raw(1, greeting(version_min=theirs[0], version_max=theirs[1])))
-    [message] = messages(answering.answer(incoming, Message(hello_answer=HelloAnswer())))
-    assert message.hello_answer.version == agreed == answering.version
-
-
-@pytest.mark.parametrize(("theirs", "ours"), [((2, 3), (1, 1)), ((1, 1), (2, 3)), ((0, 0), (1, 1)), ((3, 2), (3, 3))])
-def test_no_version_in_common_is_said_with_both_ranges(theirs, ours):
-    answering = Session("server", SessionOptions(version_min=ours[0], version_max=ours[1]))
-    with pytest.raises(UnsupportedVersion, match=f"{theirs[0]} to {theirs[1]}.*{ours[0]} to {ours[1]}"):
-        deliver(answering, raw(1, greeting(version_min=theirs[0], version_max=theirs[1])))
-
-
-def test_a_client_refuses_a_version_that_it_did_not_offer():
-    asking = Session("client", SessionOptions())
-    outgoing, _ = asking.ask(greeting(), token=None)
-    with pytest.raises(UnsupportedVersion):
-        deliver(asking, raw(outgoing.opaque, Message(hello_answer=HelloAnswer(version=2))))
-
-
-@pytest.mark.parametrize(
-    "message", [GET, WATCH, Message(ping=Ping()), Message(done=Done()), Message(), Message(hello_answer=HelloAnswer(version=1))]
-)
-def test_a_server_hears_nothing_before_hello(message):
-    with pytest.raises(BadFrame, match="before the handshake"):
-        deliver(Session("server", SessionOptions()), raw(1, message))
-
-
-def test_a_server_hears_nothing_between_hello_and_its_answer():
-    answering = Session("server", SessionOptions())
-    deliver(answering, raw(1, greeting()))
-    with pytest.raises(BadFrame, match="before the handshake"):
-        deliver(answering, raw(2, GET))
-
-
-@pytest.mark.parametrize("message", [GET, Message(done=Done()), Message(hello_answer=HelloAnswer(version=1)), greeting()])
-def test_a_client_hears_nothing_before_it_said_hello(message):
-    with pytest.raises(BadFrame):
-        deliver(Session("client", SessionOptions()), raw(1, message))
-
-
-def test_a_client_asks_nothing_before_the_answer_to_hello():
-    asking = Session("client", SessionOptions())
-    with pytest.raises(Misuse, match="NEW"):
-        asking.ask(GET, token=None)
-    asking.ask(greeting(), token=None)
-    for message in (GET, greeting()):
-        with pytest.raises(Misuse, match="GREETING"):
-            asking.ask(message, token=None)
-
-
-def test_hello_said_again_is_a_bad_message_and_the_connection_lives_on():
-    asking, answering = greeted()
-    assert deliver(answering, raw(77, greeting())) == [None]
-    assert refusal(answering).error.code == "BAD_MESSAGE"
-    assert ask(asking, answering, GET)
-
-
-def test_a_refused_hello_fails_the_one_who_said_it():
-    asking, answering = Session("client", SessionOptions()), Session("server", SessionOptions())
-    _, frame = asking.ask(greeting(), token="mine")
-    [incoming] = deliver(answering, frame)
-    [event] = deliver(asking, answering.fail(incoming, Overloaded(what="a thing", limit=3)))
-    assert event.outgoing.token == "mine"
-    assert event.error.facts() == {"what": "a thing", "limit": 3}
-    assert asking.stage is Stage.GREETING
-
-
-@pytest.mark.parametrize("said_hello", [False, True])
-def test_a_server_may_give_up_before_the_handshake_is_over(said_hello):
-    asking = Session("client", SessionOptions())
-    if said_hello:
-        asking.ask(greeting(), token=None)
-    [event] = deliver(asking, Session("server", SessionOptions()).farewell(Stopping()))
-    assert event.outgoing is None
-    assert isinstance(event.error, Stopping)
-
-
-def test_before_hello_frames_are_small():
-    session = Session("server", SessionOptions())
-    assert session.frame_bytes_in_max == FRAME_BYTES_BEFORE_HELLO_MAX
-    packed = b"".join(
-        frames.encode_with_body(1, greeting(), [bytes(FRAME_BYTES_BEFORE_HELLO_MAX + 1)], version=1, codec=Codec.ZSTD, body_only=False)
-    )
-    assert len(packed) < 1000
-    with pytest.raises(BadFrame):
-        deliver(session, packed)
-
+from eventlog.wire.session import SessionOptions
+from tests.wire.ends import GET, ITEM, WATCH, ask, deliver, greeted, greeting, messages, parts, raw, refusal
 
 # ---------------------------------------------------------------- requests
 
@@ -451,128 +318,6 @@ def test_checksums_are_a_choice():
         asking, _ = greeted(client=SessionOptions(crc=crc))
         [(flags, _)] = parts(asking.ask(Message(write=Write()), [b"x"], token=None)[1])
         assert bool(flags & frames.CRC) is crc
-
-
-# ---------------------------------------------------------------- streams
-
-
-def test_a_stream_brings_items_and_one_end():
-    asking, answering = greeted()
-    outgoing, incoming = ask(asking, answering, WATCH, token="mine")
-    for number in range(3):
-        [event] = deliver(asking, answering.item(incoming, ITEM, [bytes([number])]))
-        assert isinstance(event, Item)
-        assert (event.outgoing, bytes(event.body)) == (outgoing, bytes([number]))
-    assert deliver(asking, answering.end(incoming)) == [Ended(outgoing=outgoing)]
-    assert asking.outgoing == {} == answering.incoming
-
-
-def test_an_error_on_a_stream_is_followed_by_its_end():
-    asking, answering = greeted()
-    outgoing, incoming = ask(asking, answering, WATCH)
-    answering.item(incoming, ITEM)
-    failed, ended = deliver(asking, answering.fail(incoming, Stopping()))
-    assert isinstance(failed.error, Stopping)
-    assert failed.outgoing is outgoing
-    assert ended == Ended(outgoing=outgoing)
-
-
-def test_after_end_stream_comes_residue_and_one_end():
-    asking, answering = greeted()
-    outgoing, incoming = ask(asking, answering, WATCH)
-    under_way = answering.item(incoming, ITEM)
-    [event] = deliver(answering, asking.end_stream(outgoing))
-    assert event == ReaderEnded(incoming=incoming)
-    residue = answering.item(incoming, ITEM)
-    for frame in (under_way, residue):
-        assert isinstance(deliver(asking, frame)[0], Item)
-    assert deliver(asking, answering.end(incoming)) == [Ended(outgoing=outgoing)]
-
-
-def test_an_error_after_end_stream_is_only_the_end():
-    asking, answering = greeted()
-    outgoing, incoming = ask(asking, answering, WATCH)
-    deliver(answering, asking.end_stream(outgoing))
-    assert deliver(asking, answering.fail(incoming, ClientClosed(what="stream"))) == [Ended(outgoing=outgoing)]
-
-
-def test_a_stream_ended_twice_by_its_reader_ends_once():
-    asking, answering = greeted()
-    outgoing, incoming = ask(asking, answering, WATCH)
-    first = asking.end_stream(outgoing)
-    assert asking.end_stream(outgoing) is None
-    assert deliver(answering, first) == [ReaderEnded(incoming=incoming)]
-    assert deliver(answering, first) == [None]
-    assert len(parts(answering.end(incoming))) == 1
-    assert deliver(answering, first) == [None]  # the stream is over: nobody can help it
-    assert answering.take_outgoing() == []
-
-
-def test_a_stream_ended_twice_by_its_sender_is_our_bug():
-    asking, answering = greeted()
-    _, incoming = ask(asking, answering, WATCH)
-    answering.end(incoming)
-    with pytest.raises(Misuse):
-        answering.end(incoming)
-
-
-def test_a_stream_ended_while_its_end_is_under_way_is_over():
-    asking, answering = greeted()
-    outgoing, incoming = ask(asking, answering, WATCH)
-    end = answering.end(incoming)
-    assert deliver(answering, asking.end_stream(outgoing)) == [None]
-    assert deliver(asking, end) == [Ended(outgoing=outgoing)]
-    assert asking.end_stream(outgoing) is None
-
-
-def test_nothing_follows_an_error_but_the_end():
-    asking, answering = greeted()
-    outgoing, incoming = ask(asking, answering, WATCH)
-    deliver(asking, raw(incoming.opaque, error_message(Stopping())))
-    assert asking.end_stream(outgoing) is None
-    with pytest.raises(BadFrame, match="FAILED"):
-        deliver(asking, raw(incoming.opaque, ITEM))
-
-
-def test_credit_is_counted_in_bytes_of_payloads():
-    asking, answering = greeted()
-    _, incoming = ask(asking, answering, WATCH)
-    frame = answering.item(incoming, ITEM, [bytes(500)])
-    assert incoming.credit.balance == 1000 - payload_bytes(frame)
-    [event] = deliver(asking, frame)
-    assert event.size == payload_bytes(frame)
-
-
-def test_credit_given_wakes_a_stream_that_had_none_left():
-    asking, answering = greeted()
-    outgoing, incoming = ask(asking, answering, WATCH)
-    answering.item(incoming, ITEM, [bytes(1500)])
-    assert incoming.credit.balance < 0
-    assert deliver(answering, asking.give_credit(outgoing, 100)) == [None]
-    assert deliver(answering, asking.give_credit(outgoing, 1000)) == [CreditGiven(incoming=incoming)]
-    assert deliver(answering, asking.give_credit(outgoing, 1000)) == [None]
-
-
-def test_a_request_that_names_no_credit_gets_the_default():
-    asking, answering = greeted(server=SessionOptions(credit_bytes=777))
-    _, incoming = ask(asking, answering, Message(keys=Keys()))
-    assert incoming.credit.balance == 777
-
-
-def test_controls_of_what_is_no_stream_are_bad_messages():
-    asking, answering = greeted()
-    _, incoming = ask(asking, answering, GET)
-    for message in (Message(credit=Credit(stream=incoming.opaque, bytes=1)), Message(end_stream=EndStream(stream=incoming.opaque))):
-        assert deliver(answering, raw(50, message)) == [None]
-        assert refusal(answering).error.code == "BAD_MESSAGE"
-    assert incoming.phase is Phase.WAITING
-
-
-def test_controls_of_what_is_over_are_ignored():
-    _, answering = greeted()
-    for message in (Message(credit=Credit(stream=9, bytes=1)), Message(end_stream=EndStream(stream=9))):
-        assert deliver(answering, raw(50, message)) == [None]
-    assert answering.take_outgoing() == []
 
 
 # ---------------------------------------------------------------- the end

@@ -30,35 +30,41 @@ ROUNDS = 5  # short, and the middle one counts: a virtual machine's CPU time has
 
 def run(scale: Scale) -> Iterator[Row]:
     for case in CASES:
-        ours, bare = _measure(case, events=scale.of(case.events), rounds=scale.of(ROUNDS, quick=1))
-        label = case.load.label
-        yield against(label, ours=ours.us_per_event, bare=bare.us_per_event, unit="us/event of server CPU", at_most=case.ratio_at_most)
+        ours, sent, bare = _measure(case, events=scale.of(case.events), rounds=scale.of(ROUNDS, quick=1))
+        label, unit = case.load.label, "us/event of server CPU"
+        yield against(label, ours=ours.us_per_event, bare=sent.us_per_event, unit=unit, at_most=case.ratio_at_most)
+        yield against(f"{label}, joined", ours=ours.us_per_event, bare=bare.us_per_event, unit=unit, at_most=None)
         yield rate(
             f"{label}, rate",
             per_second=ours.events / ours.server_cpu,
             unit="events/server CPU-s",
             at_least=case.per_second_at_least,
-            bare=bare.events / bare.cpu_seconds,
+            bare=sent.events / sent.cpu_seconds,
         )
         wall = f"{ours.events / ours.seconds / MILLION:.2f} M events/s, {ours.requests_per_group:.1f} batches a group"
         yield note(f"{label}, wall", f"{wall}, client {ours.client_cpu / ours.events * 1e6:.2f} us/event")
         yield against(
             f"{label}, without the kernel",
             ours=(ours.server_cpu - ours.kernel_cpu) / ours.events * 1e6,
-            bare=(bare.cpu_seconds - bare.kernel_cpu) / bare.events * 1e6,
+            bare=(sent.cpu_seconds - sent.kernel_cpu) / sent.events * 1e6,
             unit="us/event of server CPU",
             at_most=None,
         )
 
 
-def _measure(case: _Case, *, events: int, rounds: int) -> tuple[traffic.Spent, baseline.Cost]:
-    """Return the middle one of some rounds, ours and bare in turn."""
+def _measure(case: _Case, *, events: int, rounds: int) -> tuple[traffic.Spent, baseline.Cost, baseline.Cost]:
+    """Return the middle one of some rounds: ours, bare with the blocks as sent, bare with those of a group joined; in turn."""
     ours: list[traffic.Spent] = []
+    sent: list[baseline.Cost] = []
     bare: list[baseline.Cost] = []
     for _ in range(rounds):
         with scratch() as directory, Node(directory / "data") as node:
             ours.append(in_child(traffic.append, node.address, "append", case.load, events=events))
-        bare.append(in_child(baseline.append, case.load, events=events, frames_per_group=ours[-1].requests_per_group))
+        for joined, costs in ((False, sent), (True, bare)):
+            per_group = ours[-1].requests_per_group
+            costs.append(in_child(baseline.append, case.load, events=events, frames_per_group=per_group, joined=joined))
+    middle = rounds // 2
     ours.sort(key=lambda spent: spent.us_per_event)
+    sent.sort(key=lambda cost: cost.us_per_event)
     bare.sort(key=lambda cost: cost.us_per_event)
-    return ours[rounds // 2], bare[rounds // 2]
+    return ours[middle], sent[middle], bare[middle]

@@ -93,12 +93,16 @@ def _write_markers(database: Database) -> None:
     database.root.write(batch, _write_options(journalled=True))
 
 
-def append(load: Load, *, events: int, frames_per_group: float) -> Cost:
-    """Write the groups that `events` in client batches of `load` make, `frames_per_group` batches each on average."""
+def append(load: Load, *, events: int, frames_per_group: float, joined: bool) -> Cost:
+    """Write the groups that `events` in client batches of `load` make, `frames_per_group` batches each on average.
+
+    Each block that a client sends for a segment is a value of its own, or, `joined`, those of a group are one value, as in the node.
+    """
     per_group = max(round(frames_per_group), 1)
     frames = frames_of(load, distinct_frames(load))
+    made = _values if joined else _values_apart
     variants = [
-        _values(_blocks_of([frames[(first + at) % len(frames)] for at in range(per_group)])) for first in range(0, len(frames), per_group)
+        made(_blocks_of([frames[(first + at) % len(frames)] for at in range(per_group)])) for first in range(0, len(frames), per_group)
     ]
     groups = max(round(events / (load.batch * per_group)), 1)
     keys = [_keys_of(variants[group % len(variants)], group * load.batch * per_group) for group in range(groups)]
@@ -209,6 +213,11 @@ def _values(blocks: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int, by
     for segment, count, block in blocks:
         by_segment.setdefault(segment, []).append((count, block))
     return [_value(segment, by_segment[segment]) for segment in sorted(by_segment)]
+
+
+def _values_apart(blocks: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+    """Return (segment, events, stored value) for each block."""
+    return [_value(segment, [(count, block)]) for segment, count, block in blocks]
 
 
 def _value(segment: int, blocks: list[tuple[int, bytes]]) -> tuple[int, int, bytes]:

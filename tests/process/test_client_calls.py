@@ -1,0 +1,279 @@
+"""Polls, caches, limits and threads: the other calls of the client against a node of its own process."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog.client.client import connect
+from eventlog.errors import (
+    BadName,
+    CacheDropped,
+    CacheExists,
+    CacheNotFound,
+    CacheRecreated,
+    EventsTrimmed,
+    InvalidArgument,
+    PartlyWritten,
+    PositionMismatch,
+    TimedOut,
+    VersionMismatch,
+)
+from tests.process.client_ends import run
+from tests.process.nodes import NodeProcess
+from tests.process.one_node import SEGMENTS, using
+
+
+def test_polls_answer_with_events_and_where_to_go_on(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("polls")
+        ids = [(await cache.put(f"k{n}", n)).id for n in range(10)]
+        answer = await cache.poll(max_events=4)
+        assert [event.id for event in answer.events] == ids[:4]
+        following = await cache.poll(position=answer.position, max_events=4)
+        assert [event.id for event in following.events] == ids[4:8]
+        rest = await cache.poll(following.last_id)
+        assert [event.id for event in rest.events] == ids[8:]
+        assert rest.is_end
+        assert rest.low_watermark >= ids[-1]
+        waiting = asyncio.create_task(cache.poll(rest.last_id, wait_ms=10_000))
+        bell = asyncio.create_task(cache.poll(rest.last_id, wait_ms=10_000, max_events=0))
+        stored = await cache.put("news", 1)
+        assert [event.id for event in (await waiting).events] == [stored.id]
+        rung = await bell
+        assert rung.events == []
+        assert rung.last_id >= stored.id
+        empty = await cache.poll(stored.id, wait_ms=20)
+        assert (empty.events, empty.last_id >= stored.id) == ([], True)
+        for wrong in (cache.poll(wait_ms=-1), cache.poll(wait_ms=1 << 30), cache.poll(9, until_id=5)):
+            with pytest.raises(InvalidArgument):
+                await wrong
+
+    using(node, test)
+
+
+def test_waiting_for_an_id_ends_when_readers_see_it(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache, other = await client.create_cache("wait"), await client.create_cache("wait-other")
+        stored = await cache.put("k", 1)
+        await client.wait_for(cache, stored.id)
+        await client.wait_for(other, stored.id)
+        with pytest.raises(TimedOut):
+            await client.wait_for(cache, stored.id + (60_000 << 22), timeout_ms=50)
+
+    using(node, test)
+
+
+def test_trimmed_events_are_told_or_skipped_as_asked(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("trimmed", format="bytes", state=False)
+        ids: list[Any] = []
+        for _ in range(60):
+            ids += (await cache.put_many([("one key", bytes(40_000))] * 5)).ids
+        await client.alter_cache("trimmed", retain_bytes=2_000_000)
+        run_ = await client.run_retention("trimmed", dry_run=True)
+        assert run_.removed > 0
+        assert (await cache.log_ends()).first_id == ids[0]
+        assert (await client.run_retention("trimmed")).removed > 0
+        first = (await cache.log_ends()).first_id
+        assert first is not None
+        assert first > ids[0]
+        kept = ids[ids.index(first) :]
+        assert [event.id async for event in cache.events()] == kept
+        with pytest.raises(EventsTrimmed) as caught:
+            _ = [event async for event in cache.events(from_id=ids[0])]
+        assert caught.value.first_id == first
+        assert caught.value.lost >= ids.index(first) - 1
+        assert [event.id async for event in cache.events(from_id=ids[0], on_trimmed="earliest")] == kept
+        with pytest.raises(EventsTrimmed):
+            await cache.poll(ids[0])
+
+    using(node, test)
+
+
+def test_caches_are_created_described_altered_listed_and_dropped(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("admin", format="bytes", state=False, retain_events=500, lifespan_ms=None)
+        info = await cache.info()
+        assert (info.format, info.state, info.events, info.retain_events, info.lifespan_ms) == ("bytes", False, True, 500, None)
+        with pytest.raises(CacheExists):
+            await client.create_cache("admin")
+        assert (await (await client.create_cache("admin", if_exists="use")).info()).id == info.id
+        altered = await client.alter_cache("admin", retain_events=0, retain_bytes=1 << 30)
+        assert (altered.retain_events, altered.retain_bytes) == (None, 1 << 30)
+        assert await client.describe_cache("admin") == altered
+        assert "admin" in [found.name for found in await client.list_caches()]
+        await client.drop_cache("admin")
+        with pytest.raises(CacheDropped):
+            await cache.put("k", b"")
+        for absent in (client.describe_cache("admin"), client.cache("admin").put("k", b""), client.drop_cache("admin")):
+            with pytest.raises(CacheNotFound):
+                await absent
+        with pytest.raises(CacheNotFound):
+            await client.cache("never")
+        with pytest.raises(BadName):
+            await client.create_cache("..")
+
+    using(node, test)
+
+
+def test_a_position_of_a_dropped_cache_is_told_from_one_of_its_successor_and_of_others(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("again")
+        await cache.put("k", 1)
+        position = next(iter([event.position async for event in cache.events()]))
+        await client.drop_cache("again")
+        successor = await client.create_cache("again")
+        with pytest.raises(CacheRecreated):
+            await successor.poll(position=position)
+        with pytest.raises(CacheRecreated):
+            _ = [event async for event in successor.events(position=position)]
+        with pytest.raises(PositionMismatch):
+            _ = [event async for event in (await client.create_cache("another")).events(position=position)]
+
+    using(node, test)
+
+
+def test_the_cluster_is_shown(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        await client.ping()
+        status = await client.status()
+        assert (status.cluster, status.segments, status.health) == (client.cluster, client.segments_count, "ok")
+        cache = await client.create_cache("shown")
+        stored = await cache.put_many([(f"k{n}", n) for n in range(40)])
+        segments = await client.segments("shown")
+        assert [found.segment for found in segments] == list(range(SEGMENTS))
+        assert sum(found.events for found in segments) == 40
+        assert max(found.last_id for found in await client.segments()) >= stored.last_id
+        report = await client.check()
+        assert report.problems == ()
+        assert report.events >= 40
+        ends = await cache.log_ends()
+        assert (ends.first_id, ends.events) == (stored.first_id, 40)
+
+    using(node, test)
+
+
+def test_a_value_above_the_nodes_limit_fails_alone(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("limits", format="bytes")
+        puts = [cache.put(f"k{n}", bytes(2 << 20 if n == 3 else 10)) for n in range(8)]
+        results = await asyncio.gather(*puts, return_exceptions=True)
+        assert [n for n, result in enumerate(results) if isinstance(result, eventlog.EventLogError)] == [3]
+        assert "longer than" in str(results[3])
+        assert sorted(await cache.keys()) == [f"k{n}" for n in range(8) if n != 3]
+        assert (await cache.put("k3", b"")).kind == "CREATED"
+
+    using(node, test)
+
+
+def test_more_than_a_frame_goes_in_as_several(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("frames", format="bytes", state=False)
+        stored = await cache.put_many([(f"k{n}", bytes(900_000)) for n in range(40)])
+        assert len(set(stored.ids)) == 40
+        assert (await cache.log_ends()).events == 40
+        with pytest.raises(PartlyWritten) as caught:
+            await cache.put_many([(f"x{n}", bytes(2_000_000 if n == 39 else 900_000)) for n in range(40)])
+        error = caught.value
+        assert (error.outcome, error.unknown, error.ok + error.none) == ("none", [], list(range(40)))
+        assert 39 in error.none
+        assert (await cache.log_ends()).events == 40 + len(error.ok)
+
+    using(node, test)
+
+
+def test_the_blocking_client_does_the_same(node: NodeProcess) -> None:
+    with eventlog.blocking.connect(node.address) as client:
+        cache = client.create_cache("blocking", if_exists="use")
+        stored = cache.put("k", {"n": 1})
+        assert cache.put("k", {"n": 2}, previous=True).previous == {"n": 1}
+        entry = cache.get("k")
+        assert entry is not None
+        assert entry.value == {"n": 2}
+        with pytest.raises(VersionMismatch):
+            cache.replace("k", 3, if_version=stored.id)
+        many = cache.put_many([(f"k{n}", n) for n in range(3_000)])
+        assert len(list(cache.keys())) == 3_001
+        assert [found and found.value for found in cache.get_many(["k1", "none"])] == [1, None]
+        assert dict(cache.entries("k299"))["k2999"].value == 2_999
+        assert [event.id for event in cache.events()][-3_000:] == sorted(many.ids)
+        assert sum(map(len, cache.event_batches())) == 3_002
+        future = cache.send_columns([b"a", b"none"], [b"1", b""], removed=[False, True])
+        assert future.result().kinds == ["CREATED", None]
+        assert [event.key for event in cache.poll(many.last_id).events] == ["a"]
+        assert (cache.size(), cache.remove("a").kind, cache.log_ends().events) == (3_002, "REMOVED", 3_004)
+        client.wait_for(cache, stored.id)
+        assert client.status().health == "ok"
+        assert client.describe_cache("blocking") == cache.info()
+        assert client.alter_cache("blocking", retain_events=5).retain_events == 5
+        assert (client.cluster, client.segments_count) == (client.status().cluster, SEGMENTS)
+        client.drop_cache("blocking")
+        following = client.create_cache("blocking").events(follow=True)
+    with pytest.raises(eventlog.errors.ClientClosed):
+        next(following)
+
+
+def test_many_threads_share_a_blocking_client(node: NodeProcess) -> None:
+    with eventlog.blocking.connect(node.address) as client:
+        cache = client.create_cache("threads")
+        acknowledged: list[int | None] = []
+
+        def write(writer: int) -> None:
+            acknowledged.extend(cache.put(f"{writer}-{n}", n).id for n in range(100))
+
+        threads = [threading.Thread(target=write, args=(writer,)) for writer in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(acknowledged) == [event.id for event in cache.events()]  # type: ignore[type-var]
+
+
+def test_a_node_killed_while_it_is_written_to_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    async def main(node: NodeProcess) -> None:
+        async with connect(node.address, timeout_ms=30_000) as client:
+            cache = await client.create_cache("c")
+            acknowledged: list[Any] = []
+            progress = asyncio.Event()
+
+            async def write(writer: int) -> None:
+                for n in range(60):
+                    if n % 3:
+                        acknowledged.append((await cache.put(f"w{writer}", [writer, n])).id)
+                    else:
+                        acknowledged.extend((await cache.put_many([(f"w{writer}-{m}", [writer, n]) for m in range(10)])).ids)
+                    progress.set()
+
+            followed: list[int] = []
+
+            async def follow() -> None:
+                async for event in cache.events(follow=True):
+                    followed.append(event.id)  # noqa: PERF401 -- seen while it grows
+
+            reader = asyncio.create_task(follow())
+            writers = [asyncio.create_task(write(writer)) for writer in range(6)]
+            for _ in range(3):
+                progress.clear()
+                await progress.wait()
+                await asyncio.to_thread(node.kill)
+                await asyncio.to_thread(node.start)
+            await asyncio.gather(*writers)
+            events = [event async for event in cache.events()]
+            assert [event.id for event in events] == sorted(acknowledged)
+            assert len({(event.key, str(event.value)) for event in events}) == len(events) == 6 * (40 + 20 * 10)
+            for writer in range(6):
+                own = [event.value[1] for event in events if event.key == f"w{writer}"]
+                assert own == sorted(own)
+            async with asyncio.timeout(20):
+                while len(followed) < len(events):  # noqa: ASYNC110 -- the follower has no event to wait for
+                    await asyncio.sleep(0.01)
+            reader.cancel()
+            await asyncio.wait([reader])
+            assert followed == [event.id for event in events]
+
+    with NodeProcess(tmp_path, "--segments", "8") as node:
+        run(main(node))

@@ -121,18 +121,18 @@ def _rebuilt(share: Share, block_order: Ints, effective: npt.NDArray[np.bool_]) 
     copies = effective.astype(np.int64)
     if share.expired is not None:
         copies += share.expired & share.live_rows
-    whole = [np.arange(first_row[block], first_row[block] + counts[block]) for block in block_order.tolist()]
-    ordered_rows = np.concatenate([np.zeros(0, np.int64), *whole])
+    ordered = counts[block_order]
+    ends = np.cumsum(ordered)
+    ordered_rows = np.repeat(first_row[block_order] - (ends - ordered), ordered) + np.arange(int(ordered.sum()))
     source = np.repeat(ordered_rows, copies[ordered_rows])
     is_expired = np.zeros(len(source), bool)
     if share.expired is not None:
         first_copy = np.diff(source, prepend=-1) != 0
         is_expired = first_copy & share.expired[source]
-    sizes = np.array([int(copies[first_row[b] : first_row[b] + counts[b]].sum()) for b in block_order.tolist()], np.int64)
+    running = np.concatenate((np.zeros(1, np.int64), np.cumsum(copies[ordered_rows])))
+    sizes = running[ends] - running[ends - ordered]
     columns = _columns(share, source, is_expired)
-    joined, own_lengths = build_blocks(columns, sizes[sizes > 0])
-    lengths = np.zeros(len(sizes), np.int64)
-    lengths[sizes > 0] = own_lengths
+    joined, lengths = _one_section_a_segment(columns, share.submitted.segments[block_order], sizes)
     owner = np.repeat(np.arange(len(sizes)), sizes)
     bits = np.zeros(len(sizes), np.int64)
     np.bitwise_or.at(bits, owner, np.left_shift(1, columns.kinds.astype(np.int64)))
@@ -149,6 +149,19 @@ def _rebuilt(share: Share, block_order: Ints, effective: npt.NDArray[np.bool_]) 
         expired_rows=source[is_expired],
         expired_rank=places[is_expired],
     )
+
+
+def _one_section_a_segment(columns: Columns, segments: Ints, sizes: Ints) -> tuple[bytes, Ints]:
+    """Return the events of each segment as one section, and the lengths by block: all of it with the segment's first block.
+
+    Since the bytes are made anew, they are made in as few pieces as can be; which block brought what stands in the producer rows.
+    """
+    lengths = np.zeros(len(sizes), np.int64)
+    first = np.flatnonzero(np.diff(segments, prepend=-1))
+    in_segment = np.add.reduceat(sizes, first) if len(first) else sizes
+    filled = in_segment > 0
+    joined, lengths[first[filled]] = build_blocks(columns, in_segment[filled])
+    return joined, lengths
 
 
 def _columns(share: Share, source: Ints, is_expired: npt.NDArray[np.bool_]) -> Columns:
@@ -208,7 +221,7 @@ def _sections(share: Share, order: Ints, shape: _Shape) -> Sections:
             block = int(order[place])
             own = share.kinds[first_row[block] : first_row[block] + submitted.counts[block]]
             outcomes[place] = bytes([REFUSED]) * len(own) if block in share.conflicts else own.tobytes()
-    keep = (lengths > 0) | (submitted.producers[order] != 0)
+    keep = (lengths > 0) | (counts > 0) | (submitted.producers[order] != 0)
     if not keep.all():
         places = np.cumsum(keep) - 1
         outcomes = {int(places[place]): outcome for place, outcome in outcomes.items()}

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import fill
 
 MILLION = 1_000_000
 HEADINGS = ("case", "measured", "bare", "ratio", "target", "")
@@ -104,6 +105,9 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+PAGE_COLUMNS = 130
+
+
 def write_document(path: Path, machine: str, results: Iterable[tuple[str, str, Sequence[Row]]]) -> None:
     """Put the tables of results into a page, each between its two marks `<!-- NAME -->` and `<!-- /NAME -->`."""
     page = path.read_text()
@@ -112,7 +116,8 @@ def write_document(path: Path, machine: str, results: Iterable[tuple[str, str, S
         _, end, after = rest.partition(f"<!-- /{name} -->")
         if not mark or not end:
             raise ValueError(f"{path} has no place for {name}")
-        page = f"{before}{mark}{machine}; {remark.strip()}.\n\n{markdown(rows)}\n{end}{after}"
+        said = fill(" ".join(f"{machine}; {remark}.".split()), PAGE_COLUMNS)
+        page = f"{before}{mark}{said}\n\n{markdown(rows)}\n{end}{after}"
     path.write_text(page)
 
 

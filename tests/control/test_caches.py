@@ -163,9 +163,7 @@ def test_an_alteration_that_changes_nothing_commits_nothing():
     assert record.from_id == 7
 
 
-@pytest.mark.parametrize(
-    ("option", "value"), [("state", False), ("format", "bytes"), ("bytes_keys", True), ("route_by_prefix", True)]
-)
+@pytest.mark.parametrize(("option", "value"), [("state", False), ("format", "bytes"), ("bytes_keys", True), ("route_by_prefix", True)])
 def test_what_is_fixed_at_creation_stays(option, value):
     book = with_cache(given={"before": False})
     with pytest.raises(Unalterable) as caught:

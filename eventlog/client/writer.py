@@ -16,7 +16,7 @@ from eventlog.client.changes import Call, Changes
 from eventlog.client.contents import Contents, pack, read_answer, rest_of, split_by_call
 from eventlog.client.options import ClientOptions
 from eventlog.client.uplink import Uplink, chance
-from eventlog.errors import ClientClosed, EventLogError, Outcome, OutcomeUnknown, Stopping, TimedOut
+from eventlog.errors import ClientClosed, ConnectionLost, EventLogError, Outcome, OutcomeUnknown, Stopping, TimedOut
 from eventlog.routing.retry import backoff_ms, decide
 from eventlog.routing.verdict import judge
 from eventlog.routing.window import Frame, State, Window
@@ -82,7 +82,8 @@ class Writer:
         self._is_pump_due = False
         connection, window, routes = self._connection, self._window, self._uplink.routes
         if connection is None or window is None or routes is None:
-            self._needs_connection.set()
+            if self._has_work:
+                self._needs_connection.set()
             return
         while self._connection is connection and not self._is_too_early():
             frame = window.take()
@@ -114,8 +115,8 @@ class Writer:
         message = frame.content.message(frame.cache, self._producer_id)
         try:
             future = connection.send(message, *frame.content.body(frame.sequences))
-        except ClientClosed:
-            return  # it is being lost; so is this frame, with what was sent before
+        except ConnectionLost:
+            return  # `_on_lost` follows, and deals with this frame, too
         except EventLogError as error:
             self._on_error(frame, error)
             return

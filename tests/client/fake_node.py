@@ -326,7 +326,7 @@ class FakeNode:
         try:
             answer, body = self.read(poll)
             if answer.last_id <= poll.after and poll.wait_ms:
-                await self.wait_for_news(poll.wait_ms / 1000)
+                await self.wait_for_news(exchange, poll.wait_ms / 1000)
                 answer, body = self.read(poll)
         except EventLogError as error:
             exchange.fail(error)
@@ -334,9 +334,10 @@ class FakeNode:
         message.poll_answer.CopyFrom(answer)
         exchange.answer(message, *body)
 
-    async def wait_for_news(self, seconds: float) -> None:
+    async def wait_for_news(self, exchange: Exchange, seconds: float) -> None:
         news = asyncio.Event()
         self.news.append(news)
+        exchange.on_end = news.set
         try:
             async with asyncio.timeout(seconds):
                 await news.wait()
@@ -360,7 +361,7 @@ class FakeNode:
                 if answer.end and not watch.follow:
                     break
                 if answer.end:
-                    await self.wait_for_news(60)
+                    await self.wait_for_news(exchange, 60)
         except EventsTrimmed as error:
             exchange.fail(error)
             return
@@ -370,9 +371,9 @@ class FakeNode:
 
 
 @asynccontextmanager
-async def running(node: FakeNode, *, port: int = 0) -> AsyncIterator[str]:
-    """Serve a node; its address."""
-    server = Server(lambda exchange: node.dispatch(exchange))  # noqa: PLW0108 -- tests exchange `dispatch`
+async def running(node: FakeNode, *, port: int = 0, dispatch: Callable[[Exchange], None] | None = None) -> AsyncIterator[str]:
+    """Serve a node; its address. `dispatch` takes the requests that come to this address."""
+    server = Server(dispatch or (lambda exchange: node.dispatch(exchange)))  # noqa: PLW0108 -- tests exchange node.dispatch
     await server.start("127.0.0.1", port)
     try:
         host, port = server.addresses[0]

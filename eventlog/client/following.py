@@ -9,7 +9,7 @@ from eventlog.client.batches import EventBatch, Order, arrow_module
 from eventlog.client.options import ClientOptions
 from eventlog.client.pieces import arrange, take_apart
 from eventlog.client.reading import Reading
-from eventlog.client.requests import Requests, as_lost
+from eventlog.client.requests import Requests
 from eventlog.client.uplink import Uplink, chance
 from eventlog.errors import EventLogError, Stopping
 from eventlog.events import Event, EventSource
@@ -78,11 +78,10 @@ class Follower:
                     return
                 raise Stopping  # a node ends what follows only when it goes away
             except EventLogError as error:
-                found = as_lost(error, connection)
                 left_ms = int((deadline - loop.time()) * 1000)
-                decision = decide(self._options.retry, found, attempt=attempt, left_ms=left_ms, repeatable=True, chance=chance())
+                decision = decide(self._options.retry, error, attempt=attempt, left_ms=left_ms, repeatable=True, chance=chance())
                 if not decision.again:
-                    raise found from None
+                    raise
             if decision.reconnect and connection is not None:
                 self._uplink.drop(connection)
             await asyncio.sleep(decision.wait_ms / 1000)

@@ -4,7 +4,7 @@ import asyncio
 
 from eventlog.client.options import ClientOptions
 from eventlog.client.uplink import Uplink, chance
-from eventlog.errors import ClientClosed, ConnectionLost, EventLogError, TimedOut
+from eventlog.errors import EventLogError, TimedOut
 from eventlog.routing.retry import decide
 from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
@@ -40,19 +40,11 @@ class Requests:
             except TimedOut as error:
                 raise TimedOut(outcome=error.outcome, what=message.WhichOneof("kind"), timeout_ms=timeout_ms) from None
             except EventLogError as error:
-                found = as_lost(error, connection)
                 left_ms = int((deadline - loop.time()) * 1000)
-                decision = decide(self._options.retry, found, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance())
+                decision = decide(self._options.retry, error, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance())
                 if not decision.again:
-                    raise found from None
+                    raise
             if decision.reconnect and connection is not None:
                 self._uplink.drop(connection)
             await asyncio.sleep(decision.wait_ms / 1000)
             attempt += 1
-
-
-def as_lost(error: EventLogError, connection: Connection | None) -> EventLogError:
-    """Return `error`, or ConnectionLost if it says that the connection closed before the request was sent."""
-    if isinstance(error, ClientClosed) and connection is not None:
-        return ConnectionLost(address=connection.peer, why="it closed before the request was sent")
-    return error

@@ -10,7 +10,6 @@ import numpy as np
 from eventlog.batch.views import decode_block
 from eventlog.client.formats import CacheFormat
 from eventlog.client.options import ClientOptions
-from eventlog.client.requests import as_lost
 from eventlog.client.uplink import Uplink, chance
 from eventlog.client.values import Entry
 from eventlog.errors import CorruptData, EventLogError
@@ -66,12 +65,11 @@ class RowReader:
                         done, attempt = done + 1, 0
                         yield self._entry(row)
             except EventLogError as error:
-                found = as_lost(error, connection)
                 decision = decide(
-                    self._options.retry, found, attempt=attempt, left_ms=self._options.timeout_ms, repeatable=True, chance=chance()
+                    self._options.retry, error, attempt=attempt, left_ms=self._options.timeout_ms, repeatable=True, chance=chance()
                 )
                 if not decision.again or attempt >= ATTEMPTS_MAX:
-                    raise found from None
+                    raise
                 if decision.reconnect and connection is not None:
                     self._uplink.drop(connection)
                 await asyncio.sleep(decision.wait_ms / 1000)
@@ -99,12 +97,9 @@ class RowReader:
     async def _scan(self, prefix: bytes, limit: int, *, values: bool) -> AsyncGenerator[RawEntry, None]:
         request = Message(keys=Keys(cache_id=self._cache_id, prefix=prefix, limit=limit, values=values))
         connection = await self._uplink.connection(self._deadline())
-        try:
-            async with aclosing(self._stream(connection, request)) as rows:
-                async for row in rows:
-                    yield row
-        except EventLogError as error:
-            raise as_lost(error, connection) from None
+        async with aclosing(self._stream(connection, request)) as rows:
+            async for row in rows:
+                yield row
 
     async def _stream(self, connection: Connection, request: Message, *buffers: bytes) -> AsyncGenerator[RawEntry, None]:
         stream = connection.stream(request, *buffers, credit_bytes=self._options.read_ahead_bytes)

@@ -103,6 +103,8 @@ class Uplink:
             connection.close()
         self._demand_open()
         self._check(connection, address)
+        if connection.is_closed:
+            raise ConnectionLost(address=str(address), why="it closed right after the greeting")
         self._live = connection
         self.on_open(connection)
         return connection

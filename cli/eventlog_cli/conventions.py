@@ -81,14 +81,16 @@ def common_options(function: Function) -> Function:
 
 
 @contextmanager
-def open_client() -> "Iterator[Client]":
+def open_client(*, one_shot: bool = False) -> "Iterator[Client]":
     """Yield a client connected as the options say.
 
+    `one_shot` is for a command of one write: no producer for it, an answer that is lost is an unknown outcome and is said.
     A callable given as the context's object takes the place of `eventlog.blocking.connect`.
     """
     chosen = settings()
     connect = click.get_current_context().obj or _real_connect()
-    with connect(*chosen.addresses, timeout_ms=chosen.timeout_ms, connect_timeout_ms=min(CONNECT_MS_MAX, chosen.timeout_ms)) as client:
+    connect_ms = min(CONNECT_MS_MAX, chosen.timeout_ms)
+    with connect(*chosen.addresses, timeout_ms=chosen.timeout_ms, connect_timeout_ms=connect_ms, idempotent=not one_shot) as client:
         yield client
 
 

@@ -35,7 +35,7 @@ def put(cache_name: str, key: str, value: str, **options: Any) -> None:
     """Write VALUE, or stdin for -, under KEY: JSON, or anything where CACHE holds bytes."""
     headers = _headers(options.pop("headers"))
     data = sys.stdin.buffer.read() if value == "-" else value.encode(errors="surrogateescape")
-    with open_client() as client:
+    with open_client(one_shot=True) as client:
         cache = client.cache(cache_name)
         content = _json(key, data) if cache.info().format == "json" else data
         _tell(cache.put(_key(cache, key), content, headers=headers, **options))
@@ -48,7 +48,7 @@ def put(cache_name: str, key: str, value: str, **options: Any) -> None:
 @common_options
 def remove(cache_name: str, key: str, **options: Any) -> None:
     """Remove KEY."""
-    with open_client() as client:
+    with open_client(one_shot=True) as client:
         cache = client.cache(cache_name)
         _tell(cache.remove(_key(cache, key), **options))
 

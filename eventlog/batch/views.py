@@ -1,6 +1,5 @@
 """Blocks and stored values seen as columns, without copying their bytes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -25,7 +24,7 @@ from eventlog.batch.layout import (
     checked_head,
     pad8,
 )
-from eventlog.errors import CorruptData, EventLogError, UnsupportedFormat
+from eventlog.errors import CorruptData, UnsupportedFormat
 
 Buffer = bytes | bytearray | memoryview
 
@@ -204,16 +203,3 @@ def _producers(cursor: _Cursor, rows: int) -> tuple[ProducerRow, ...]:
             raise CorruptData(where=cursor.fail, why="a producer row claims more events than it has")
         found.append(ProducerRow(producer=producer, sequence=sequence, first=first, count=count, submitted=submitted, outcomes=own))
     return tuple(found)
-
-
-def column_lists(blocks: Sequence[Block]) -> tuple[list[bytes], list[bytes]]:
-    """Return keys and values of several blocks as two lists."""
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    for block in blocks:
-        keys += block.keys.to_list()
-        values += block.values.to_list()
-    return keys, values
-
-
-__all__ = ["Block", "EventLogError", "ProducerRow", "StoredValue", "Strings", "column_lists", "decode_block", "decode_value"]

@@ -124,9 +124,11 @@ def generated(tree: Path) -> Path:
     """The tree with the schema and the code that is generated from it."""
     (tree / ".venv").symlink_to(TOP / ".venv")
     shutil.copytree(TOP / "schemas", tree / "schemas")
-    (tree / "eventlog" / "wire").mkdir(parents=True)
-    for name in ("eventlog_pb2.py", "eventlog_pb2.pyi"):
-        shutil.copy(TOP / "eventlog" / "wire" / name, tree / "eventlog" / "wire")
+    for name in ("wire/eventlog_pb2.py", "control/metastores/etcd_pb2.py"):
+        copy = tree / "eventlog" / name
+        copy.parent.mkdir(parents=True)
+        shutil.copy(TOP / "eventlog" / name, copy)
+        shutil.copy(TOP / "eventlog" / f"{name}i", f"{copy}i")
     return tree
 
 

@@ -1,0 +1,204 @@
+"""Metadata in an etcd cluster: for clusters over several hosts.
+
+All keys lie under a prefix of their own, so that an etcd which serves others as well can be used. etcd's first revision is 1 before
+anything was put; ours is 0, so one is taken off wherever a revision leaves this module.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from eventlog.control.metastore import Changes, Item, Lease, Listing, check_commit
+from eventlog.control.metastores import etcd_pb2 as pb
+from eventlog.control.metastores.etcd_calls import (
+    LEASE_GRANT,
+    LEASE_KEEP_ALIVE,
+    LEASE_REVOKE,
+    RANGE,
+    STATUS,
+    TXN,
+    Endpoints,
+    EtcdTls,
+    NotThere,
+    Request,
+    after_prefix,
+)
+from eventlog.control.metastores.etcd_watch import watch_prefix
+from eventlog.errors import BadConfig, InvalidArgument, MetadataConflict, MetadataUnavailable
+
+log = logging.getLogger("eventlog.metadata")
+
+LEASE_TTL_S_MIN = 2  # below that etcd lengthens it by itself
+PAGE_ITEMS = 500
+OPEN_MS_MAX = 10_000
+_PATTERN = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_CORRUPTING = ((3, 5, 0), (3, 5, 5)), ((3, 4, 20), (3, 4, 21))  # first and last version of each range
+_WARNED_BELOW = (3, 5, 14)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdOptions:
+    """Where the store is: `host:port` of members, in the order in which they are tried, and what all keys begin with."""
+
+    endpoints: tuple[str, ...]
+    prefix: str = "eventlog/"
+    tls: EtcdTls | None = None
+
+
+async def open_etcd(options: EtcdOptions, *, wait_ms_max: int = OPEN_MS_MAX) -> "EtcdStore":
+    """Return the store, after a look at the version of every endpoint that answers.
+
+    Raises:
+        BadConfig: no endpoint is given, or one runs a version that is known to corrupt what it stores.
+        MetadataUnavailable: none answers.
+    """
+    if not options.endpoints:
+        raise BadConfig(option="meta", why="an etcd needs at least one endpoint, as in etcd://host:2379")
+    endpoints = Endpoints(options.endpoints, tls=options.tls)
+    try:
+        await _check_versions(endpoints, wait_ms_max)
+    except BaseException:
+        await endpoints.close()
+        raise
+    return EtcdStore(endpoints, options.prefix)
+
+
+async def _check_versions(endpoints: Endpoints, wait_ms_max: int) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_ms_max / 1000
+    while not (answers := await endpoints.ask_each(STATUS, pb.StatusRequest())):
+        if loop.time() > deadline:
+            raise MetadataUnavailable(why=f"no answer from etcd at {', '.join(endpoints.addresses)}")
+        await asyncio.sleep(0.1)
+    for address, answer in answers.items():
+        check_version(answer.version, address)
+
+
+def check_version(version: str, address: str) -> None:
+    """Refuse versions that corrupt data, warn of old ones.
+
+    Raises:
+        BadConfig: says why.
+    """
+    found = _PATTERN.match(version)
+    if found is None:
+        log.warning("etcd_version_unknown endpoint=%s version=%s", address, version)
+        return
+    number = tuple(map(int, found.groups()))
+    if any(low <= number <= high for low, high in _CORRUPTING):
+        why = f"etcd {version} at {address} can corrupt its data when it is killed or compacts; upgrade it to 3.4.22, 3.5.14 or newer"
+        raise BadConfig(option="meta", why=why)
+    if number < _WARNED_BELOW:
+        log.warning("etcd_version_old endpoint=%s version=%s advice=%s", address, version, "3.5.14 or newer")
+
+
+class EtcdStore:
+    """An etcd cluster as a `MetaStore`; its commits may have unknown outcomes, so put a `ResolvingStore` over it."""
+
+    def __init__(self, endpoints: Endpoints, prefix: str) -> None:
+        self._endpoints = endpoints
+        self._prefix = prefix.encode()
+        self._closing = asyncio.Event()
+
+    async def get(self, key: str) -> Item | None:
+        answer = await self._endpoints.ask(RANGE, pb.RangeRequest(key=self._prefix + key.encode()))
+        return self._item(answer.kvs[0]) if answer.kvs else None
+
+    async def list(self, prefix: str) -> Listing:
+        start = self._prefix + prefix.encode()
+        items: list[Item] = []
+        revision, end, more = 0, after_prefix(start), True
+        while more:
+            request = pb.RangeRequest(key=start, range_end=end, limit=PAGE_ITEMS, revision=revision)
+            answer = await self._endpoints.ask(RANGE, request)
+            revision = revision or answer.header.revision  # all pages are of the first one's revision
+            items += map(self._item, answer.kvs)
+            more = answer.more
+            if more:
+                start = answer.kvs[-1].key + b"\0"
+        return Listing(items=tuple(items), revision=revision - 1)
+
+    def _item(self, found: pb.KeyValue) -> Item:
+        return Item(key=found.key[len(self._prefix) :].decode(), value=found.value, revision=found.mod_revision - 1)
+
+    async def commit(self, expect: Mapping[str, int], *, puts: Mapping[str, bytes], deletes: Sequence[str] = (), lease: int = 0) -> int:
+        check_commit(expect, puts, deletes)
+        request = pb.TxnRequest(
+            compare=[self._compare(key, revision) for key, revision in expect.items()],
+            success=[*(self._put(key, value, lease) for key, value in puts.items()), *map(self._delete, deletes)],
+            failure=[pb.RequestOp(request_range=pb.RangeRequest(key=self._prefix + key.encode(), keys_only=True)) for key in expect],
+        )
+        answer = await self._endpoints.call(TXN, request)
+        if not answer.succeeded:
+            raise MetadataConflict(key=self._conflict(expect, answer))
+        return answer.header.revision - 1
+
+    def _compare(self, key: str, revision: int) -> pb.Compare:
+        expected = revision + 1 if revision else 0
+        return pb.Compare(target=pb.Compare.MOD, result=pb.Compare.EQUAL, key=self._prefix + key.encode(), mod_revision=expected)
+
+    def _put(self, key: str, value: bytes, lease: int) -> pb.RequestOp:
+        return pb.RequestOp(request_put=pb.PutRequest(key=self._prefix + key.encode(), value=value, lease=lease))
+
+    def _delete(self, key: str) -> pb.RequestOp:
+        return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=self._prefix + key.encode()))
+
+    @staticmethod
+    def _conflict(expect: Mapping[str, int], answer: pb.TxnResponse) -> str:
+        for (key, revision), found in zip(expect.items(), answer.responses, strict=True):
+            kvs = found.response_range.kvs
+            if (kvs[0].mod_revision - 1 if kvs else 0) != revision:
+                return key
+        raise AssertionError("a transaction failed although all it expects holds")
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncGenerator[Changes, None]:
+        start = max(1, from_revision + 1)
+        async with aclosing(watch_prefix(self._endpoints, self._prefix + prefix.encode(), start, closing=self._closing)) as found:
+            async for revision, changes in found:
+                yield Changes(revision=revision - 1, changes=tuple(change(len(self._prefix)) for change in changes))
+
+    async def lease(self, ttl_s: int) -> Lease:
+        if ttl_s < 1:
+            raise InvalidArgument(why=f"a lease of {ttl_s} s; 1 is the least")
+        answer = await self._endpoints.ask(LEASE_GRANT, pb.LeaseGrantRequest(TTL=max(LEASE_TTL_S_MIN, ttl_s)))
+        return _EtcdLease(self._endpoints, answer.ID)
+
+    async def close(self) -> None:
+        self._closing.set()
+        await self._endpoints.close()
+
+
+class _EtcdLease:
+    def __init__(self, endpoints: Endpoints, number: int) -> None:
+        self._endpoints = endpoints
+        self._number = number
+
+    @property
+    def number(self) -> int:
+        return self._number
+
+    async def renew(self) -> None:
+        async def once() -> AsyncGenerator[Request, None]:
+            yield pb.LeaseKeepAliveRequest(ID=self._number)
+
+        at, call = self._endpoints.stream(LEASE_KEEP_ALIVE, once())
+        try:
+            async with asyncio.timeout(1):
+                async for answer in call:
+                    if answer.TTL <= 0:
+                        raise LookupError(f"lease {self._number} has ended")
+                    return
+        except (TimeoutError, OSError) as error:
+            self._endpoints.failed(at)
+            raise MetadataUnavailable(why=f"a lease could not be renewed: {error!r}") from None
+        finally:
+            call.cancel()
+
+    async def end(self) -> None:
+        try:
+            await self._endpoints.ask(LEASE_REVOKE, pb.LeaseRevokeRequest(ID=self._number))
+        except NotThere:
+            return

@@ -1,0 +1,141 @@
+"""etcd for tests: the one named by EVENTLOG_TEST_ETCD, one on PATH, a container, else Debian's package unpacked into `.build/`."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+TOP = Path(__file__).resolve().parents[2]
+UNPACKED = TOP / ".build" / "etcd"
+READY_S = 30
+FLAGS = ("--heartbeat-interval=100", "--election-timeout=1000", "--log-level=error", "--auto-compaction-retention=0")
+
+
+def etcd_binary() -> Path:
+    """Return the program: from PATH, else from Debian's package, fetched once."""
+    if found := shutil.which("etcd"):
+        return Path(found)
+    binary = UNPACKED / "usr" / "bin" / "etcd"
+    if not binary.exists():
+        UNPACKED.mkdir(parents=True, exist_ok=True)
+        _fetch_package()
+        package = next(UNPACKED.glob("etcd-server_*.deb"))
+        subprocess.run(["dpkg-deb", "-x", package, UNPACKED], check=True)
+    return binary
+
+
+def _fetch_package() -> None:
+    fetch = ["apt-get", "download", "etcd-server"]
+    if subprocess.run(fetch, cwd=UNPACKED, capture_output=True, check=False).returncode == 0:
+        return
+    subprocess.run(["apt-get", "update"], capture_output=True, check=False)  # a new machine has no package lists yet
+    done = subprocess.run(fetch, cwd=UNPACKED, capture_output=True, text=True, check=False)
+    if done.returncode:
+        why = "etcd is needed: put it on PATH, name one with EVENTLOG_TEST_ETCD, or make `apt-get download etcd-server` work"
+        raise AssertionError(f"{why}\n{done.stderr}")
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class EtcdProcess:
+    """One member as a process of this test."""
+
+    def __init__(self, directory: Path, *, name: str = "e1", peers: dict[str, str] | None = None, client: str = "") -> None:
+        self.name = name
+        self.directory = directory / name
+        self.address = client or f"127.0.0.1:{free_port()}"
+        self.peers = peers or {name: f"http://127.0.0.1:{free_port()}"}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, with what it had stored if it ran before."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        url = f"http://{self.address}"
+        command = [
+            str(etcd_binary()),
+            f"--name={self.name}",
+            f"--data-dir={self.directory / 'data'}",
+            f"--listen-client-urls={url}",
+            f"--advertise-client-urls={url}",
+            f"--listen-peer-urls={self.peers[self.name]}",
+            f"--initial-advertise-peer-urls={self.peers[self.name]}",
+            "--initial-cluster=" + ",".join(f"{name}={peer}" for name, peer in self.peers.items()),
+            f"--initial-cluster-token={self.directory.parent.name}",
+            *FLAGS,
+        ]
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"ETCD_UNSUPPORTED_ARCH": ""})
+
+    def wait(self) -> None:
+        """Wait until it listens."""
+        assert self._process is not None
+        host, port = self.address.split(":")
+        deadline = time.monotonic() + READY_S
+        while True:
+            assert self._process.poll() is None, (self.directory / "log").read_text()[-2000:]
+            try:
+                socket.create_connection((host, int(port)), timeout=1).close()
+            except OSError:
+                assert time.monotonic() < deadline, "etcd does not listen"
+                time.sleep(0.02)  # nothing else tells
+            else:
+                return
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(READY_S)
+            self._process = None
+
+
+class EtcdCluster:
+    """One or more members, running inside `with`."""
+
+    def __init__(self, directory: Path, members: int = 1) -> None:
+        peers = {f"e{number}": f"http://127.0.0.1:{free_port()}" for number in range(1, members + 1)}
+        self.members = [EtcdProcess(directory, name=name, peers=peers) for name in peers]
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """`host:port` of every member."""
+        return tuple(member.address for member in self.members)
+
+    def __enter__(self) -> Self:
+        for member in self.members:
+            member.start()
+        for member in self.members:
+            member.wait()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for member in self.members:
+            if member._process is not None:
+                member.signal(signal.SIGCONT)
+            member.kill()
+
+
+def named_endpoints() -> tuple[str, ...]:
+    """Return the endpoints that the environment names for tests, none if it names none."""
+    return tuple(filter(None, os.environ.get("EVENTLOG_TEST_ETCD", "").split(",")))
+
+
+def fresh_prefix() -> str:
+    """Return a prefix under which nobody has put anything."""
+    return f"test-{uuid.uuid4().hex}/"

@@ -1,0 +1,64 @@
+"""Values that replication is told: who a replica is, what the metadata store says of a segment, and the bounds of the protocol."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from eventlog.limits import MIB
+
+
+class Replica(NamedTuple):
+    """A member together with its data directory: one that lost its disk comes back as another incarnation, hence another replica."""
+
+    node: int
+    incarnation: str
+
+
+class LostRange(NamedTuple):
+    """Ids in `(after, upto]` that an operator gave up by forcing a replica to take over."""
+
+    after: int
+    upto: int
+
+
+class EpochStart(NamedTuple):
+    """An epoch of a segment: its first id, and the end of the log before it (0 for an empty log)."""
+
+    epoch: int
+    first: int
+    previous: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """What a segment's record said at `revision` of its key, and the ranges given up so far.
+
+    `primary` is alone allowed to append under `epoch`, as the process that calls itself `session`. `owners` are the nodes that are
+    to hold the segment (primary included); `in_sync` are the replicas that hold every committed event.
+    """
+
+    segment: int
+    revision: int
+    epoch: int
+    primary: int
+    owners: tuple[int, ...]
+    in_sync: tuple[Replica, ...]
+    min_in_sync: int
+    session: str = ""
+    lost: tuple[LostRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Bounds. Times are ms.
+
+    `ack_ms_max`: an in-sync replica that lacks something for so long is proposed out. `lost_ms_max`: the same for one without a
+    connection. `probe_ms`: what was sent and is not answered for so long is asked for again. `window_bytes` bounds what is read for
+    or sent to one peer in catching up and not answered, `chunk_bytes` one read (a stored value larger than it goes alone).
+    """
+
+    ack_ms_max: int = 1_000
+    lost_ms_max: int = 100
+    probe_ms: int = 300
+    retry_ms: int = 200
+    window_bytes: int = 16 * MIB
+    chunk_bytes: int = 1 * MIB

@@ -1,0 +1,71 @@
+"""Messages between hosts: each is delayed, and may be lost, repeated, overtaken or kept back by a partition."""
+
+import random
+from dataclasses import dataclass
+
+from eventlog.testing.sim.scheduler import Action, Scheduler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weather:
+    """How a network behaves. Chances are in [0, 1]; a message takes `[delay_us, 2 * delay_us]`, a slow one up to `slow_us` more."""
+
+    delay_us: int = 300
+    lost: float = 0.0
+    repeated: float = 0.0
+    slow: float = 0.0
+    slow_us: int = 2_000_000
+    is_ordered: bool = True  # as one connection is; otherwise messages overtake each other
+
+
+class Network:
+    """Carries messages. A way that is cut carries nothing, and says nothing about it."""
+
+    def __init__(self, scheduler: Scheduler, chance: random.Random, weather: Weather) -> None:
+        self._scheduler = scheduler
+        self._random = chance
+        self.weather = weather
+        self._cut: dict[tuple[int, int], int] = {}  # by how many partitions
+        self._last_us: dict[tuple[int, int], int] = {}
+        self.lost = 0
+
+    def cut(self, source: int, target: int) -> None:
+        """Carry nothing from `source` to `target` until it is mended as often as it was cut."""
+        self._cut[source, target] = self._cut.get((source, target), 0) + 1
+
+    def mend(self, source: int, target: int) -> None:
+        left = self._cut.pop((source, target), 0) - 1
+        if left > 0:
+            self._cut[source, target] = left
+
+    def heal(self) -> None:
+        """Mend everything, and be in good weather from now on."""
+        self._cut.clear()
+        self.weather = Weather()
+
+    def is_open(self, source: int, target: int) -> bool:
+        return (source, target) not in self._cut
+
+    def send(self, source: int, target: int, deliver: Action, *, may_repeat: bool = True) -> None:
+        """Call `deliver` when the message arrives: once, or never, or twice."""
+        weather, chance = self.weather, self._random
+        if not self.is_open(source, target) or (weather.lost and chance.random() < weather.lost):
+            self.lost += 1
+            return
+        self._carry(source, target, deliver)
+        if may_repeat and weather.repeated and chance.random() < weather.repeated:
+            self._carry(source, target, deliver)
+
+    def _carry(self, source: int, target: int, deliver: Action) -> None:
+        weather, chance = self.weather, self._random
+        delay_us = weather.delay_us + int(chance.random() * weather.delay_us)
+        if weather.slow and chance.random() < weather.slow:
+            delay_us += int(chance.random() * weather.slow_us)
+        if source == target:
+            delay_us = 0
+        elif weather.is_ordered:
+            way = (source, target)
+            arrives_us = max(self._scheduler.now_us + delay_us, self._last_us.get(way, 0) + 1)
+            self._last_us[way] = arrives_us
+            delay_us = arrives_us - self._scheduler.now_us
+        self._scheduler.after(delay_us, deliver)

@@ -1,0 +1,102 @@
+"""What a seed's run is like: the cluster, the weather, and a random subset of faults at random rates.
+
+Every seed leaves some faults out: many bugs need a fault to be absent as much as another to be there.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum, unique
+
+from eventlog.testing.sim.network import Weather
+
+
+@unique
+class Fault(StrEnum):
+    """What can be made to happen during the first phase."""
+
+    CRASH = "crash"  # all that was not synced is lost; back after a while
+    CRASH_PRIMARY = "crash primary"  # of some segment, and perhaps its successor right after it
+    CRASH_ALL = "crash all"
+    PAUSE = "pause"
+    PAUSE_PRIMARY = "pause primary"
+    CUT = "cut"  # both ways, some hosts from the others
+    CUT_ONE_WAY = "cut one way"
+    CLOCK = "clock"  # the wall clock jumps
+    DISK = "disk"  # crash, and the disk is empty afterwards
+    STORE_OUT = "metadata store out"
+    MOVE = "move"  # the controller appoints another member of the in-sync set, nobody having failed
+    MEMBER = "member"  # owners change: one comes, one goes
+
+
+INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
+    Fault.CRASH: 1_500,
+    Fault.CRASH_PRIMARY: 2_000,
+    Fault.CRASH_ALL: 5_000,
+    Fault.PAUSE: 1_500,
+    Fault.PAUSE_PRIMARY: 2_000,
+    Fault.CUT: 2_000,
+    Fault.CUT_ONE_WAY: 1_500,
+    Fault.CLOCK: 1_000,
+    Fault.DISK: 3_000,
+    Fault.STORE_OUT: 4_000,
+    Fault.MOVE: 1_000,
+    Fault.MEMBER: 2_500,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swarm:
+    """One run's settings; times in milliseconds. `intervals_ms` has the faults of this run alone."""
+
+    nodes: int
+    segments: int
+    replicas: int
+    writers: int
+    readers: int
+    faults_ms: int
+    intervals_ms: Mapping[Fault, int]
+    weather: Weather
+    sync_us: int
+    think_us: int
+    offsets_ms: tuple[int, ...]
+    store_unknown: float
+    watch_delay_us: int
+    promise_ms: int
+
+
+def choose(chance: random.Random) -> Swarm:
+    """Return the settings of a run."""
+    nodes = chance.choices((1, 2, 3, 4, 5), weights=(1, 2, 8, 3, 3))[0]
+    kinds = [kind for kind in Fault if chance.random() < 0.4 and _makes_sense(kind, nodes)]
+    return Swarm(
+        nodes=nodes,
+        segments=chance.choice((2, 2, 4, 8)),
+        replicas=min(nodes, chance.choice((1, 2, 3, 3, 3, 3, 5))),
+        writers=chance.randint(2, 5),
+        readers=chance.randint(1, 2),
+        faults_ms=chance.choice((4_000, 6_000, 9_000)),
+        intervals_ms={kind: int(INTERVAL_MS[kind] * chance.choice((0.4, 1, 2.5))) for kind in kinds},
+        weather=_weather(chance),
+        sync_us=chance.choice((200, 1_000, 1_000, 20_000, 150_000)),
+        think_us=chance.choice((2_000, 20_000, 60_000)),
+        offsets_ms=tuple(chance.choice((0, 0, chance.randint(-2_000, 2_000), chance.randint(-120_000, 120_000))) for _ in range(nodes)),
+        store_unknown=chance.choice((0.0, 0.0, 0.02, 0.2)),
+        watch_delay_us=chance.choice((1_000, 5_000, 50_000, 500_000)),
+        promise_ms=chance.choice((20, 100, 500)),
+    )
+
+
+def _makes_sense(kind: Fault, nodes: int) -> bool:
+    return nodes > 1 or kind in {Fault.CRASH, Fault.CRASH_ALL, Fault.PAUSE, Fault.CLOCK, Fault.STORE_OUT}
+
+
+def _weather(chance: random.Random) -> Weather:
+    return Weather(
+        delay_us=chance.choice((100, 300, 300, 3_000, 30_000)),
+        lost=chance.choice((0.0, 0.0, 0.0, 0.01, 0.1)),
+        repeated=chance.choice((0.0, 0.0, 0.02, 0.1)),
+        slow=chance.choice((0.0, 0.0, 0.01, 0.05)),
+        slow_us=chance.choice((50_000, 500_000, 3_000_000)),
+        is_ordered=chance.random() < 0.5,
+    )

@@ -1,0 +1,68 @@
+"""What a crash takes from the logs."""
+
+import random
+
+from eventlog.testing.sim.disk import Disk
+from eventlog.testing.sim.history import Value
+
+
+class Chance(random.Random):
+    """A crash that keeps the first `kept` of the writes that were not synced."""
+
+    def __init__(self, kept: int) -> None:
+        super().__init__(0)
+        self.kept = kept
+
+    def random(self) -> float:
+        return 0.0
+
+    def randint(self, low: int, high: int) -> int:
+        return min(self.kept, high)
+
+
+def value(id_: int) -> Value:
+    return Value(id_, id_, 1, (id_,))
+
+
+def ids(disk: Disk) -> list[int]:
+    return [held.base for held in disk.log(0)]
+
+
+def test_what_was_synced_survives_and_what_was_not_is_lost():
+    disk = Disk("a")
+    disk.append(0, [value(1), value(2)])
+    disk.sync(disk.writes)
+    disk.append(0, [value(3)])
+    assert (ids(disk), disk.end(0)) == ([1, 2, 3], 3)
+    assert disk.crash(Chance(0)) == 1
+    assert (ids(disk), disk.end(0)) == ([1, 2], 2)
+
+
+def test_a_cut_that_was_not_synced_is_undone():
+    disk = Disk("a")
+    disk.append(0, [value(1), value(2), value(3)])
+    disk.sync(disk.writes)
+    assert disk.cut(0, 1) == 2
+    disk.append(0, [value(7)])
+    assert ids(disk) == [1, 7]
+    disk.crash(Chance(0))
+    assert ids(disk) == [1, 2, 3]
+
+
+def test_the_writes_that_survive_by_luck_are_the_first():
+    disk = Disk("a")
+    for number in (1, 2, 3):
+        disk.append(number % 2, [value(number)])
+    assert disk.crash(Chance(2)) == 1
+    assert (ids(disk), disk.end(1)) == ([2], 1)
+    assert disk.crash(Chance(0)) == 0, "what survived one crash survives the next"
+
+
+def test_a_sync_covers_what_was_written_when_it_began():
+    disk = Disk("a")
+    disk.append(0, [value(1)])
+    begun = disk.writes
+    disk.append(0, [value(2)])
+    disk.sync(begun)
+    disk.crash(Chance(0))
+    assert ids(disk) == [1]

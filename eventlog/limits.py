@@ -15,6 +15,14 @@ CLOCK_AHEAD_MS_MAX = 60_000  # how far stamped ids may run ahead of physical tim
 LEASE_MS = 5_000  # id space granted at once
 LEASE_RENEW_MS = 1_000
 
+# replicas and who is alive: docs/protocol.md, "Replication and failover"
+REPLICAS_DEFAULT = 3
+REPLICAS_MAX = 7
+SILENCE_MS_MAX = 1_200  # a member that says nothing for so long is taken for dead
+MOVES_IN_FLIGHT_MAX = 16  # segments that a rebalancing copies at once
+BALANCE_PRIMARIES_CALM_MS = 3_000  # nothing changed for so long: primaries are spread evenly
+REBALANCE_DELAY_MS = 60_000  # nothing changed for so long: segments are too
+
 # what a client may send
 KEY_BYTES_MAX = 4 * KIB
 VALUE_BYTES_MAX = 1 * MIB

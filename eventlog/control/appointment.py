@@ -6,12 +6,11 @@ committing, and the old primary's next raise conflicts. The floor never falls: w
 primary's ceiling alone would say too little.
 """
 
-from collections.abc import Iterable
-
-import msgspec
+from collections.abc import Iterable, Sequence
 
 from eventlog.control.metastore import OPERATIONS_MAX
-from eventlog.control.records import CommitPlan, NodeRecord, Replica, SegmentRecord, Versioned, encode, node_key, segment_key
+from eventlog.control.records import CommitPlan, NodeRecord, SegmentRecord, Versioned, encode, node_key, segment_key
+from eventlog.control.rules import SegmentRules, appoint
 from eventlog.control.view import ClusterView
 from eventlog.errors import CorruptData, LostDisk
 
@@ -21,23 +20,27 @@ assert RECORDS_PER_COMMIT_MAX + OLD_PRIMARIES_PER_COMMIT_MAX < OPERATIONS_MAX, "
 
 
 def segments_to_start(view: ClusterView, node: NodeRecord, *, segments: int) -> list[int]:
-    """Return the segments that a starting node is to be appointed to: its own ones, and those of a new cluster.
+    """Return the segments that a starting node is to be appointed to: those it led and still may lead, and those of a new cluster.
+
+    What another node can lead as well is left to the controller, should this directory be a new one.
 
     Raises:
-        LostDisk: of its own ones, this data directory does not hold all that was acknowledged.
+        LostDisk: of its own ones, nobody but an earlier data directory of this node holds all that was acknowledged.
     """
-    unassigned = [segment for segment in range(segments) if segment not in view.segments]
-    own = sorted(number for number, segment in view.segments.items() if segment.record.primary == node.number)
-    foreign = [segment for segment in own if not is_electable(view.segments[segment].record, node)]
-    if foreign:
-        where = f"segments {foreign[0]} to {foreign[-1]}" if len(foreign) > 1 else f"segment {foreign[0]}"
+    unassigned = [] if node.gateway else [segment for segment in range(segments) if segment not in view.segments]
+    led = sorted(number for number, segment in view.segments.items() if segment.record.primary == node.number)
+    own = [segment for segment in led if is_electable(view.segments[segment].record, node)]
+    lost = [segment for segment in led if {replica.node for replica in view.segments[segment].record.in_sync} == {node.number}]
+    lost = [segment for segment in lost if segment not in own]
+    if lost:
+        where = f"segments {lost[0]} to {lost[-1]}" if len(lost) > 1 else f"segment {lost[0]}"
         raise LostDisk(where=where, why=f"their events were acknowledged by another data directory of node {node.number} ({node.name})")
     return own + unassigned
 
 
 def is_electable(segment: SegmentRecord, node: NodeRecord) -> bool:
     """Return whether this incarnation of the node holds every committed event of the segment."""
-    return Replica(node=node.number, incarnation=node.incarnation) in segment.in_sync
+    return SegmentRules.may_lead(segment, node)
 
 
 def next_appointments(view: ClusterView, node: NodeRecord, *, segments: Iterable[int], nonce: str) -> CommitPlan | None:
@@ -46,60 +49,62 @@ def next_appointments(view: ClusterView, node: NodeRecord, *, segments: Iterable
     `nonce` is one per round of appointments: after a commit call again with the view after it. Every segment in `segments` that has
     a record must be one for which the node is electable.
     """
+    changed = []
+    for segment in segments:
+        found = view.segments.get(segment)
+        if found is None:
+            changed.append(_create(segment, node, nonce))
+        elif found.record.nonce != nonce:
+            changed.append(appoint(found.record, node, old_primary=old_primary(view, found.record).record, nonce=nonce))
+        if len(changed) == RECORDS_PER_COMMIT_MAX:
+            break
+    return commit_of(view, changed)
+
+
+def commit_of(view: ClusterView, changed: Sequence[SegmentRecord], *, records_max: int = RECORDS_PER_COMMIT_MAX) -> CommitPlan | None:
+    """Return the commit of the first `records_max` changed records, None without any.
+
+    It expects what the view shows, and with every new term the record of the old primary, which it rewrites. Fewer records fit when
+    their old primaries are very many.
+    """
     expect: dict[str, int] = {}
     puts: dict[str, bytes] = {}
-    for segment in _one_commit(view, [segment for segment in segments if not _is_done(view, segment, nonce)]):
-        found = view.segments.get(segment)
-        key = segment_key(segment)
-        expect[key] = found.revision if found else 0
-        puts[key] = encode(_appoint(view, found.record, node, nonce) if found else _create(segment, node, nonce))
-        if found:
-            old = _old_primary(view, found.record)
+    old_primaries: dict[int, Versioned[NodeRecord]] = {}
+    for record in changed[:records_max]:
+        found = view.segments.get(record.segment)
+        if found is not None and record.epoch != found.record.epoch:
+            old = old_primary(view, found.record)
+            old_primaries[old.record.number] = old
+            if len(old_primaries) > OLD_PRIMARIES_PER_COMMIT_MAX:
+                break
             expect[node_key(old.record.number)] = old.revision
             puts[node_key(old.record.number)] = encode(old.record)
+        expect[segment_key(record.segment)] = found.revision if found else 0
+        puts[segment_key(record.segment)] = encode(record)
     return CommitPlan(expect=expect, puts=puts) if puts else None
 
 
-def _one_commit(view: ClusterView, segments: list[int]) -> list[int]:
-    """Return as many of the segments as fit one commit with the records of their old primaries."""
-    chosen: list[int] = []
-    old_primaries: set[int] = set()
-    for segment in segments[:RECORDS_PER_COMMIT_MAX]:
-        if found := view.segments.get(segment):
-            old_primaries.add(found.record.primary)
-        if len(old_primaries) > OLD_PRIMARIES_PER_COMMIT_MAX:
-            break
-        chosen.append(segment)
-    return chosen
+def old_primary(view: ClusterView, segment: SegmentRecord) -> Versioned[NodeRecord]:
+    """Return the record of the segment's primary, a tombstone's too.
 
-
-def _is_done(view: ClusterView, segment: int, nonce: str) -> bool:
-    found = view.segments.get(segment)
-    return found is not None and found.record.nonce == nonce
-
-
-def _create(segment: int, node: NodeRecord, nonce: str) -> SegmentRecord:
-    replica = Replica(node=node.number, incarnation=node.incarnation)
-    # Nobody has issued ids in it; the floor is that of the number, which may have been another member's.
-    return SegmentRecord(
-        segment=segment, owners=(node.number,), epoch=1, in_sync=(replica,), floor=node.ceiling, min_in_sync=1, nonce=nonce
-    )
-
-
-def _appoint(view: ClusterView, segment: SegmentRecord, node: NodeRecord, nonce: str) -> SegmentRecord:
-    assert is_electable(segment, node), "only a member of the in-sync set becomes primary"
-    others = tuple(owner for owner in segment.owners if owner != node.number)
-    return msgspec.structs.replace(
-        segment,
-        owners=(node.number, *others),
-        epoch=segment.epoch + 1,
-        floor=max(segment.floor, _old_primary(view, segment).record.ceiling),
-        nonce=nonce,
-    )
-
-
-def _old_primary(view: ClusterView, segment: SegmentRecord) -> Versioned[NodeRecord]:
+    Raises:
+        CorruptData: there is none.
+    """
     found = view.nodes.get(segment.primary)
     if found is None:
         raise CorruptData(where=f"metadata {node_key(segment.primary)}", why=f"segment {segment.segment} names it, and it is not there")
     return found
+
+
+def _create(segment: int, node: NodeRecord, nonce: str) -> SegmentRecord:
+    # Nobody has issued ids in it; the floor is that of the number, which may have been another member's.
+    return SegmentRecord(
+        segment=segment,
+        owners=(node.number,),
+        epoch=1,
+        in_sync=(node.replica,),
+        floor=node.ceiling,
+        min_in_sync=1,
+        nonce=nonce,
+        session=node.session,
+    )

@@ -1,17 +1,19 @@
 """The driver: reads records, lets the pure modules plan, commits, and on a conflict does so again.
 
 At start, in this order: `open_or_create`, `join`, `appoint`, `renew_lease`; then `renew_lease` every second, `release` at a clean
-stop. One task calls these. The caches have a driver of their own: `cache_records.CacheRecords`.
+stop. One task calls these; `watch`, `propose` and `carry_out` may run beside it. A term that another node gave to this one is told by
+`lead` before anything is stamped in it. The caches have a driver of their own: `cache_records.CacheRecords`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventlog.clock import Clock, Entropy
-from eventlog.control.appointment import next_appointments, segments_to_start
+from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, next_appointments, segments_to_start
 from eventlog.control.leases import check_own, lost_segments, plan_ceiling
-from eventlog.control.membership import plan_join
+from eventlog.control.membership import Joining, NodeLabels, plan_join
 from eventlog.control.metastore import Listing, MetaStore
+from eventlog.control.proposals import InSyncChange, Outcome, plan_batch
 from eventlog.control.records import (
     IDENTITY_KEY,
     NODE_PREFIX,
@@ -25,9 +27,10 @@ from eventlog.control.records import (
     decode,
     encode,
     node_key,
+    segment_key,
 )
-from eventlog.control.view import ClusterView, read_nodes, read_segments
-from eventlog.errors import InvalidArgument, MetadataConflict, MetadataLost, WrongCluster
+from eventlog.control.view import PREFIXES, ClusterView, read_nodes, read_segments, read_view
+from eventlog.errors import InvalidArgument, MetadataConflict, MetadataLost, MetadataUnavailable, WrongCluster
 from eventlog.ids import FlakeClock
 from eventlog.limits import SEGMENTS_MAX
 
@@ -37,12 +40,16 @@ TOKEN_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """This node as the cluster knows it. `clock` is its only source of ids, above all that its number ever issued."""
+    """This process as the cluster knows it. `clock` is its only source of ids, above all that its number ever issued.
+
+    It leads a segment only in terms that were given to its `session`.
+    """
 
     number: int
     name: str
     address: str
     incarnation: str
+    session: str
     clock: FlakeClock
 
 
@@ -124,23 +131,27 @@ class ClusterRecords:
             why = f"it is an older copy, at revision {self._revision}; this node has seen {remembered.revision}"
             raise MetadataLost(where=self._where, why=why)
 
-    async def join(self, *, name: str, address: str, clock: Clock) -> Member:
+    async def join(self, *, name: str, address: str, clock: Clock, labels: NodeLabels | None = None) -> Member:
         """Become a member, or be one again; return it with its clock, above the ceiling of its number, and without a lease yet.
 
         Raises:
             BadConfig: the name cannot be used.
             NodeNumbersExhausted: there are too many members.
         """
+        session = self._token()
+        joining = Joining(name=name, address=address, incarnation=self._incarnation, session=session, labels=labels or NodeLabels())
         for _ in range(CONFLICTS_MAX):
             nodes = read_nodes(await self._list(NODE_PREFIX))
-            record, plan = plan_join(nodes, name=name, address=address, incarnation=self._incarnation)
+            record, plan = plan_join(nodes, joining)
             try:
                 self._own = Versioned(record, await self._commit(plan))
             except MetadataConflict:
                 continue
             flake_clock = FlakeClock(clock, node=record.number)
             flake_clock.start_above(record.ceiling)
-            self._member = Member(number=record.number, name=name, address=address, incarnation=self._incarnation, clock=flake_clock)
+            self._member = Member(
+                number=record.number, name=name, address=address, incarnation=self._incarnation, session=session, clock=flake_clock
+            )
             return self._member
         raise MetadataConflict(key=NODE_PREFIX)
 
@@ -168,6 +179,15 @@ class ClusterRecords:
             self.member.clock.raise_above(max((record.floor for record in records), default=0))
             return records
         raise MetadataConflict(key=SEGMENT_PREFIX)
+
+    def lead(self, terms: Mapping[int, int]) -> None:
+        """Note terms (segment -> epoch) that this process took over, so that a later loss of them is noticed."""
+        self._led |= terms
+
+    def resign(self, segments: Iterable[int]) -> None:
+        """Note that this process leads these segments no more, and has stopped to stamp and promise."""
+        for segment in segments:
+            self._led.pop(segment, None)
 
     # ------------------------------------------------------------ once a second, and at the end
 
@@ -232,10 +252,97 @@ class ClusterRecords:
     def _check_own(self, found: Versioned[NodeRecord] | None) -> Versioned[NodeRecord]:
         return check_own(found, number=self.member.number, name=self.member.name, incarnation=self._incarnation)
 
+    # ------------------------------------------------------------ any time
+
     async def view(self) -> ClusterView:
-        """Return members and segments; nodes are read first."""
-        nodes = read_nodes(await self._list(NODE_PREFIX))
-        return ClusterView(nodes=nodes, segments=read_segments(await self._list(SEGMENT_PREFIX)))
+        """Return members, segments and the rest; nodes are read first."""
+        return read_view({prefix: await self._list(prefix) for prefix in PREFIXES})
+
+    async def watch(self) -> AsyncGenerator[ClusterView, None]:
+        """Yield the view, then the view after each revision that changes it, until it is closed.
+
+        Raises:
+            MetadataUnavailable: the store does not answer; watch again.
+        """
+        while True:
+            view = await self.view()
+            yield view
+            try:
+                async for changes in self._store.watch("", view.revision + 1):
+                    self._revision = max(self._revision, changes.revision)
+                    after = view.applied(changes)
+                    if after is not view:
+                        view = after
+                        yield view
+            except LookupError:
+                continue  # revisions were forgotten
+            return
+
+    async def propose(self, changes: Sequence[InSyncChange], *, seen: Mapping[int, Versioned[SegmentRecord]]) -> list[Outcome]:
+        """Commit what this node proposes for segments that it leads, at most one change a segment; return one outcome a change.
+
+        `seen` are the records that the proposals were made from. A record that is another now makes a conflict of its own change,
+        not of the others. Unavailable metadata are an outcome, too.
+        """
+        outcomes: dict[int, Outcome] = {}
+        for begin in range(0, len(changes), RECORDS_PER_COMMIT_MAX):
+            outcomes.update(await self._propose_some(list(changes[begin : begin + RECORDS_PER_COMMIT_MAX]), seen))
+        return [outcomes[change.segment] for change in changes]
+
+    async def _propose_some(self, changes: list[InSyncChange], seen: Mapping[int, Versioned[SegmentRecord]]) -> dict[int, Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        records = {change.segment: seen[change.segment] for change in changes if change.segment in seen}
+        for _ in range(CONFLICTS_MAX):
+            batch = plan_batch(records, changes, nonce=self._token())
+            outcomes |= {outcome.change.segment: outcome for outcome in batch.refused}
+            changes = [change for change in changes if change.segment in batch.proposed]
+            if batch.plan is None:
+                return outcomes
+            try:
+                revision = await self._commit(batch.plan)
+            except MetadataConflict:
+                pass
+            except MetadataUnavailable as error:
+                return outcomes | {change.segment: Outcome(change=change, kind=error.outcome) for change in changes}
+            else:
+                return outcomes | {
+                    change.segment: Outcome(change=change, kind="committed", record=Versioned(batch.proposed[change.segment], revision))
+                    for change in changes
+                }
+            try:
+                now = await self._read_some(changes)
+            except MetadataUnavailable:
+                break
+            moved = {change.segment for change in changes if now.get(change.segment) != records[change.segment]}
+            outcomes |= {
+                change.segment: Outcome(change=change, kind="conflict", record=now.get(change.segment))
+                for change in changes
+                if change.segment in moved
+            }
+            changes = [change for change in changes if change.segment not in moved]
+        return outcomes | {change.segment: Outcome(change=change, kind="none") for change in changes}
+
+    async def _read_some(self, changes: Sequence[InSyncChange]) -> dict[int, Versioned[SegmentRecord]]:
+        found: dict[int, Versioned[SegmentRecord]] = {}
+        for change in changes:
+            key = segment_key(change.segment)
+            item = await self._store.get(key)
+            if item is not None:
+                found[change.segment] = Versioned(decode(item.value, SegmentRecord, where=key), item.revision)
+        return found
+
+    async def carry_out(self, plan: CommitPlan) -> int:
+        """Commit what a pure module planned; return the revision.
+
+        Raises:
+            MetadataConflict: a record is another now; read the view again and plan again.
+            MetadataUnavailable: nothing was changed, or, with `outcome` "unknown", perhaps.
+        """
+        return await self._commit(plan)
+
+    def token(self) -> str:
+        """Return a nonce that nobody had before."""
+        return self._token()
 
     async def _list(self, prefix: str) -> Listing:
         listing = await self._store.list(prefix)

@@ -6,6 +6,7 @@ the two never meet.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,7 +17,28 @@ from eventlog.limits import NODE_NUMBER_MAX
 NAME_CHARACTERS_MAX = 255
 
 
-def plan_join(nodes: Mapping[int, Versioned[NodeRecord]], *, name: str, address: str, incarnation: str) -> tuple[NodeRecord, CommitPlan]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLabels:
+    """What decides where segments are placed; see `NodeRecord`."""
+
+    host_label: str = ""
+    rack: str = ""
+    weight: int = 1
+    gateway: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """The process that joins: `session` is its own, `incarnation` its data directory's."""
+
+    name: str
+    address: str
+    incarnation: str
+    session: str
+    labels: NodeLabels = NodeLabels()
+
+
+def plan_join(nodes: Mapping[int, Versioned[NodeRecord]], joining: Joining) -> tuple[NodeRecord, CommitPlan]:
     """Return this data directory's record as it is after joining, and the commit that makes it so.
 
     The directory's own number is found again by `incarnation`, another directory under the same name takes over the member as a
@@ -26,13 +48,27 @@ def plan_join(nodes: Mapping[int, Versioned[NodeRecord]], *, name: str, address:
         BadConfig: the name is empty, too long, or another member's, while this directory is a member already.
         NodeNumbersExhausted: no number is free.
     """
+    name, labels = joining.name, joining.labels
     if not 0 < len(name) <= NAME_CHARACTERS_MAX or not name.isprintable():
         raise BadConfig(option="node_name", why=f"{name!r} is not 1 to {NAME_CHARACTERS_MAX} printable characters")
-    number = _own_number(nodes, name=name, incarnation=incarnation) or free_number(nodes)
+    member = _own_number(nodes, name=name, incarnation=joining.incarnation)
+    number = member or free_number(nodes)
     found = nodes.get(number)
-    ceiling = found.record.ceiling if found else 0
-    acknowledged = found.record.acknowledged if found and found.record.incarnation == incarnation else 0
-    record = NodeRecord(number=number, name=name, address=address, incarnation=incarnation, ceiling=ceiling, acknowledged=acknowledged)
+    is_same = found is not None and found.record.incarnation == joining.incarnation
+    record = NodeRecord(
+        number=number,
+        name=name,
+        address=joining.address,
+        incarnation=joining.incarnation,
+        ceiling=found.record.ceiling if found else 0,
+        acknowledged=found.record.acknowledged if found and is_same else 0,
+        session=joining.session,
+        host_label=labels.host_label,
+        rack=labels.rack,
+        weight=labels.weight,
+        gateway=labels.gateway,
+        draining=found.record.draining if found and member else False,
+    )
     key = node_key(number)
     return record, CommitPlan(expect={key: found.revision if found else 0}, puts={key: encode(record)})
 

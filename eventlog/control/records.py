@@ -1,10 +1,13 @@
 """What the metadata store holds: one frozen struct per kind of record, stored as JSON under the keys below.
 
     identity          the cluster                      node/<number>     a member, or the tombstone of a number
-    segment/<number>  owners, epoch, in-sync set       cache/<name>      a cache and its options
+    settings          what operators set for it        segment/<number>  owners, epoch, in-sync set
+    controller        who appoints and rebalances      lost/<number>     what forced takeovers of a segment gave up
+    rebalance         the rebalancing under way        cache/<name>      a cache and its options
     cache-next        the next cache id                writer/<token>    the nonce of a process's last commit
 
-Decoding is strict: an unknown field is from a newer version that means something by it.
+Decoding is strict: an unknown field is from a newer version that means something by it. A field added later has a default, so that
+older records stay readable.
 """
 
 from collections.abc import Mapping
@@ -15,11 +18,15 @@ import msgspec
 
 from eventlog.errors import CorruptData
 from eventlog.ids import ID_MAX
-from eventlog.limits import NODE_NUMBER_MAX, RETAIN_BYTES_DEFAULT, RETAIN_TIME_MS_DEFAULT, SEGMENTS_MAX
+from eventlog.limits import NODE_NUMBER_MAX, REPLICAS_DEFAULT, REPLICAS_MAX, RETAIN_BYTES_DEFAULT, RETAIN_TIME_MS_DEFAULT, SEGMENTS_MAX
 
 IDENTITY_KEY = "identity"
 NODE_PREFIX = "node/"
 SEGMENT_PREFIX = "segment/"
+LOST_PREFIX = "lost/"
+SETTINGS_KEY = "settings"
+CONTROLLER_KEY = "controller"
+REBALANCE_KEY = "rebalance"
 CACHE_PREFIX = "cache/"
 CACHE_NEXT_KEY = "cache-next"
 CACHES_SCOPE = "cache"  # caches and the counter in one listing
@@ -29,6 +36,8 @@ EventId = Annotated[int, msgspec.Meta(ge=0, le=ID_MAX)]
 Number = Annotated[int, msgspec.Meta(ge=1, le=NODE_NUMBER_MAX)]
 Segment = Annotated[int, msgspec.Meta(ge=0, lt=SEGMENTS_MAX)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+Weight = Annotated[int, msgspec.Meta(ge=1, le=100)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Limit = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]  # 0: none
 Format = Literal["json", "bytes", "avro"]
 
@@ -50,7 +59,9 @@ class NodeRecord(Record, frozen=True, kw_only=True):
 
     Every id and promise issued under this number is below `ceiling`. `incarnation` names the data directory that the number
     belongs to. `removed_id` is 0 for a member, else an id of the time of its removal. The directory's log has reached `acknowledged`:
-    one that does not is an older copy.
+    one that does not is an older copy. `session` is new with every process: a term of primary belongs to one. Nodes of one
+    `host_label`, and of one `rack`, fail together; an empty label is a host or rack of its own. A node of weight 2 holds twice as much
+    as one of weight 1, a `gateway` nothing; one that is `draining` is being emptied.
     """
 
     number: Number
@@ -60,6 +71,27 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     ceiling: EventId
     acknowledged: EventId = 0
     removed_id: EventId = 0
+    session: str = ""
+    host_label: str = ""
+    rack: str = ""
+    weight: Weight = 1
+    gateway: bool = False
+    draining: bool = False
+
+    @property
+    def is_member(self) -> bool:
+        """Return whether no operator removed it."""
+        return not self.removed_id
+
+    @property
+    def holds_data(self) -> bool:
+        """Return whether segments may be placed on it: a member that is neither a gateway nor being emptied."""
+        return self.is_member and not self.gateway and not self.draining
+
+    @property
+    def replica(self) -> "Replica":
+        """Return what an in-sync set calls it now."""
+        return Replica(node=self.number, incarnation=self.incarnation)
 
 
 class Replica(Record, frozen=True, kw_only=True):
@@ -72,8 +104,9 @@ class Replica(Record, frozen=True, kw_only=True):
 class SegmentRecord(Record, frozen=True, kw_only=True):
     """Who holds a segment. Changed only by a commit that expects its revision; `epoch` only grows.
 
-    The first of `owners` is primary, for `epoch` alone. It stamps and promises only above `floor`, which is at or above the ceiling
-    of every earlier primary. `nonce` is new with every change.
+    The first of `owners` is primary, for `epoch` and for the process `session` alone. It stamps and promises only above `floor`, which
+    is at or above the ceiling of every earlier primary. An owner that is not in sync catches up. `target` are the owners that the
+    segment is moving to, the primary first; empty: it is not moving. `nonce` is new with every change.
     """
 
     segment: Segment
@@ -83,11 +116,56 @@ class SegmentRecord(Record, frozen=True, kw_only=True):
     floor: EventId
     min_in_sync: Positive
     nonce: str
+    session: str = ""
+    target: tuple[Number, ...] = ()
 
     @property
     def primary(self) -> int:
         """Return the number of the node that alone accepts writes."""
         return self.owners[0]
+
+
+class ClusterSettings(Record, frozen=True, kw_only=True):
+    """What operators set. `replicas` is how many copies a segment shall have, where there are as many members."""
+
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=REPLICAS_MAX)] = REPLICAS_DEFAULT
+
+
+class ControllerRecord(Record, frozen=True, kw_only=True):
+    """Who appoints primaries and moves segments. Two at once are harmless: every change expects the record that it changes."""
+
+    node: Number
+    session: str
+    nonce: str
+
+
+class LostRange(Record, frozen=True, kw_only=True):
+    """Ids in `(after, upto]` of a segment may have been shown, and are gone since `epoch`, whose primary was forced."""
+
+    epoch: Positive
+    after: EventId
+    upto: EventId
+
+
+class LostRanges(Record, frozen=True, kw_only=True):
+    """All that forced takeovers of a segment gave up, in order; kept as long as the cluster lives."""
+
+    segment: Segment
+    ranges: tuple[LostRange, ...]
+
+
+class RebalanceRecord(Record, frozen=True, kw_only=True):
+    """The last rebalancing. Where it stands is in the segments' `target`.
+
+    `throttle_bytes` is what all copies together may take a second, 0: no limit.
+    """
+
+    state: Literal["running", "cancelled", "done"]
+    moves_total: Count
+    bytes_total: Count
+    throttle_bytes: Count
+    started_ms: Count
+    nonce: str
 
 
 class CacheOptions(Record, frozen=True, kw_only=True):
@@ -178,6 +256,11 @@ def node_key(number: int) -> str:
 def segment_key(segment: int) -> str:
     """Return where a segment's record lies."""
     return f"{SEGMENT_PREFIX}{segment}"
+
+
+def lost_key(segment: int) -> str:
+    """Return where the lost ranges of a segment lie."""
+    return f"{LOST_PREFIX}{segment}"
 
 
 def cache_key(name: str) -> str:

@@ -1,10 +1,11 @@
 """Node numbers: who holds which, and who gets which."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.control.membership import free_number, plan_join, tombstone
+from eventlog.control.membership import Joining, NodeLabels, free_number, plan_join, tombstone
 from eventlog.control.records import NodeRecord, Versioned, decode
 from eventlog.errors import BadConfig, NodeNumbersExhausted
 from tests.control.worlds import node
@@ -14,15 +15,17 @@ def versioned(*records):
     return {record.number: Versioned(record, 10 + record.number) for record in records}
 
 
-def join(nodes, *, name="new", address="h:1", incarnation="fresh"):
-    record, plan = plan_join(nodes, name=name, address=address, incarnation=incarnation)
+def join(nodes, *, name="new", address="h:1", incarnation="fresh", labels=None):
+    record, plan = plan_join(
+        nodes, Joining(name=name, address=address, incarnation=incarnation, session="s", labels=labels or NodeLabels())
+    )
     assert {key: decode(value, NodeRecord, where=key) for key, value in plan.puts.items()} == {f"node/{record.number}": record}
     return record, plan
 
 
 def test_the_first_node_gets_number_1():
     record, plan = join({})
-    assert record == NodeRecord(number=1, name="new", address="h:1", incarnation="fresh", ceiling=0)
+    assert record == NodeRecord(number=1, name="new", address="h:1", incarnation="fresh", ceiling=0, session="s")
     assert plan.expect == {"node/1": 0}
 
 
@@ -41,6 +44,18 @@ def test_a_data_directory_keeps_its_number_under_another_name_and_address():
 def test_an_empty_directory_under_the_same_name_is_the_same_member_as_a_new_incarnation():
     record, _ = join(versioned(node(1), node(2, name="new", ceiling=77)))
     assert (record.number, record.incarnation, record.ceiling) == (2, "fresh", 77)
+
+
+def test_labels_are_those_of_the_process_and_draining_is_the_operators():
+    drained = msgspec.structs.replace(node(1, name="new"), draining=True, rack="old")
+    record, _ = join(versioned(drained), labels=NodeLabels(host_label="h", weight=3))
+    assert (record.host_label, record.rack, record.weight, record.gateway, record.draining) == ("h", "", 3, False, True)
+
+
+def test_a_number_that_is_given_out_again_is_not_draining():
+    drained = {number: msgspec.structs.replace(node(number, removed_id=1), draining=True) for number in range(1, 1024)}
+    record, _ = join(versioned(*drained.values()))
+    assert not record.draining
 
 
 def test_a_member_cannot_take_another_members_name():

@@ -46,6 +46,8 @@ PROCESS_BYTES_IN_FLIGHT_MAX = 256 * MIB
 HANDSHAKE_MS_MAX = 10_000
 IDLE_MS_MAX = 10 * 60_000
 STREAM_CREDIT_BYTES_DEFAULT = 8 * MIB
+PEER_BYTES_IN_FLIGHT_MAX = 32 * MIB  # of bodies sent to one other member and not answered
+PEER_SILENT_MS_MAX = 2_000  # a connection to a member that says nothing for so long is given up
 
 # write path
 GROUP_BYTES_MAX = 4 * MIB  # no gain above 1 MiB a commit; larger groups only lengthen the wait
@@ -91,4 +93,5 @@ assert LEASE_RENEW_MS * 2 < LEASE_MS < CLOCK_AHEAD_MS_MAX, "a lease survives a m
 assert STEP_BYTES <= ANSWER_BYTES_MAX, "an answer holds at least one step"
 assert STEP_BYTES <= HISTORY_READ_BYTES <= HISTORY_CACHE_BYTES_MAX, "reading ahead holds a step and fits where it is kept"
 assert GROUP_BYTES_MAX <= OVERLAY_BYTES_MAX, "one group fits the overlay"
+assert GROUP_BYTES_MAX < PEER_BYTES_IN_FLIGHT_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX, "one group never blocks the way to a backup"
 assert ANSWER_BYTES_MAX <= STREAM_CREDIT_BYTES_DEFAULT <= CONNECTION_BYTES_IN_FLIGHT_MAX, "one answer fits a stream's credit"

@@ -1,0 +1,347 @@
+"""The other members as this node reaches them: one connection to each, opened again and again, and word of when they come and go.
+
+Every node dials every other, so two nodes share two connections: each asks on the one that it dialled. A connection is greeted with
+the cluster, the number and the incarnation of both ends before anything else is said on it; so whatever is answered on it comes from
+the process that was greeted, and the end of that process ends the connection.
+"""
+
+import asyncio
+import errno
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog.errors import BadMessage, ConnectionLost, EventLogError, Overloaded, WrongCluster
+from eventlog.limits import PEER_BYTES_IN_FLIGHT_MAX, PEER_SILENT_MS_MAX
+from eventlog.transport.connect import connect
+from eventlog.transport.connection import Connection
+from eventlog.transport.exchange import Exchange
+from eventlog.transport.options import ConnectOptions
+from eventlog.transport.reply import Reply
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+log = logging.getLogger("eventlog.node")
+_STATE = "peer"  # under which a connection keeps who dialled it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerIdentity:
+    """A member as it greets: `incarnation` names its data directory."""
+
+    cluster: str
+    number: int
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerOptions:
+    """How often and how long; milliseconds."""
+
+    beat_ms: int = 200
+    silent_ms_max: int = PEER_SILENT_MS_MAX  # then the connection is given up: it may be one that no packet passes any more
+    dial_ms_max: int = 1_000
+    pause_ms_min: int = 20  # before dialling again, doubled up to the maximum
+    pause_ms_max: int = 1_000
+    bytes_in_flight_max: int = PEER_BYTES_IN_FLIGHT_MAX
+
+
+@dataclass(kw_only=True)
+class PeerHooks:
+    """Who wants to know. `lost` is called when a connection ends, and again, with True, when nobody listens there any more."""
+
+    connected: list[Callable[[int, str], None]]
+    lost: list[Callable[[int, bool], None]]
+    beaten: list[Callable[[int, int], None]]  # (number, the last revision of the metadata that it knows of)
+
+
+class _Peer:
+    """One other member."""
+
+    def __init__(self, number: int, address: str, now: float) -> None:
+        self.number = number
+        self.address = address
+        self.connection: Connection | None = None
+        self.incarnation = ""
+        self.heard_at = now
+        self.clock_ahead_ms: int | None = None  # its wall clock minus ours
+        self.bytes_in_flight = 0
+        self.beat: asyncio.Future[Reply] | None = None
+        self.word: bool | None = None  # what `lost` said last; None: nothing since it was connected
+        self.again = asyncio.Event()  # dial now
+        self.task: asyncio.Task[None] | None = None
+
+
+class Peers:
+    """Connections to the other members. `own` keeps the tasks: it cancels and awaits them after `close`."""
+
+    def __init__(self, me: PeerIdentity, *, own: Callable[["asyncio.Task[Any]"], None], options: PeerOptions | None = None) -> None:
+        self.me = me
+        self.hooks = PeerHooks(connected=[], lost=[], beaten=[])
+        self.revision = 0  # told with every beat
+        self._own = own
+        self._options = options or PeerOptions()
+        self._peers: dict[int, _Peer] = {}
+        self._beat_due = 0.0
+
+    def start(self) -> None:
+        """Begin to beat. Who there is, `update` says."""
+        self._beat_due = self._now() + self._options.beat_ms / 1000
+        self._own(asyncio.create_task(self._beat_forever(), name="beats"))
+
+    def update(self, addresses: Mapping[int, str]) -> None:
+        """Reach these members, the own one left out, and let go of all others."""
+        for number in [number for number in self._peers if number not in addresses]:
+            self._let_go(self._peers.pop(number))
+        for number, address in addresses.items():
+            peer = self._peers.get(number)
+            if number == self.me.number or (peer is not None and peer.address == address):
+                continue
+            if peer is not None:
+                peer.address = address
+                peer.again.set()
+                continue
+            peer = self._peers[number] = _Peer(number, address, self._now())
+            peer.task = asyncio.create_task(self._keep(peer), name=f"peer_{number}")
+            self._own(peer.task)
+
+    def close(self) -> None:
+        """Let go of everybody; nobody is told."""
+        self.hooks = PeerHooks(connected=[], lost=[], beaten=[])
+        for peer in self._peers.values():
+            self._let_go(peer)
+        self._peers.clear()
+
+    def _let_go(self, peer: _Peer) -> None:
+        if peer.task is not None:
+            peer.task.cancel()
+        if peer.connection is not None:
+            peer.connection.close()
+
+    # ------------------------------------------------------------ asking
+
+    def connection(self, number: int) -> Connection:
+        """Return the open connection to a member.
+
+        Raises:
+            ConnectionLost: there is none now.
+        """
+        peer = self._peers.get(number)
+        if peer is None or peer.connection is None:
+            raise ConnectionLost(address=peer.address if peer else f"node {number}", why="no connection to this node now")
+        return peer.connection
+
+    def send(self, number: int, message: Message, *buffers: Any, timeout_ms: int = 0) -> "asyncio.Future[Reply]":
+        """Ask a member, and return the future of its answer, as `Connection.send` does.
+
+        Raises:
+            ConnectionLost: it is not connected. Nothing was sent.
+            Overloaded: as many bytes or requests as allowed are unanswered. Nothing was sent.
+        """
+        connection = self.connection(number)
+        peer = self._peers[number]
+        size = sum(memoryview(buffer).nbytes for buffer in buffers)
+        if not size:
+            return connection.send(message, timeout_ms=timeout_ms)
+        limit = self._options.bytes_in_flight_max
+        if peer.bytes_in_flight and peer.bytes_in_flight + size > limit:
+            raise Overloaded(what=f"the number of bytes in flight to node {number}", limit=limit)
+        answer = connection.send(message, *buffers, timeout_ms=timeout_ms)
+        peer.bytes_in_flight += size
+
+        def answered(_: "asyncio.Future[Reply]") -> None:
+            peer.bytes_in_flight -= size
+
+        answer.add_done_callback(answered)
+        return answer
+
+    @property
+    def incarnations(self) -> dict[int, str]:
+        """The members that are connected, each with the incarnation that was greeted."""
+        return {number: peer.incarnation for number, peer in self._peers.items() if peer.connection is not None}
+
+    def silent_ms(self, number: int) -> int:
+        """Return for how long nothing was heard of a member; while this process was held up, nobody is counted as silent."""
+        peer = self._peers.get(number)
+        if peer is None or (peer.connection is not None and peer.connection.is_heard):
+            return 0
+        now = self._now()
+        return max(int((now - peer.heard_at - self._late(now)) * 1000), 0)
+
+    def is_refused(self, number: int) -> bool:
+        """Return whether the last thing known of a member is that nobody listens at its address."""
+        peer = self._peers.get(number)
+        return peer is not None and peer.connection is None and peer.word is True
+
+    def clocks_ahead_ms(self) -> list[int]:
+        """Return by how much the wall clocks of the connected members are ahead of this one's."""
+        return [peer.clock_ahead_ms for peer in self._peers.values() if peer.connection is not None and peer.clock_ahead_ms is not None]
+
+    # ------------------------------------------------------------ being asked
+
+    def greeted(self, exchange: Exchange) -> None:
+        """Answer a member's greeting; its own address is dialled at once if it was not reached before.
+
+        Raises:
+            WrongCluster: it belongs to another one.
+        """
+        hello = exchange.message.peer_hello
+        if hello.cluster != self.me.cluster:
+            raise WrongCluster(where=f"node {self.me.number}", theirs=self.me.cluster, ours=hello.cluster)
+        exchange.connection.state[_STATE] = PeerIdentity(cluster=hello.cluster, number=hello.number, incarnation=hello.incarnation)
+        answer = Message()
+        answer.peer_hello_answer.number, answer.peer_hello_answer.incarnation = self.me.number, self.me.incarnation
+        exchange.answer(answer)
+        if (peer := self._peers.get(hello.number)) is not None:
+            peer.again.set()
+
+    def heard_beat(self, exchange: Exchange) -> None:
+        """Answer a beat."""
+        number = peer_of(exchange).number
+        beat = exchange.message.beat
+        answer = Message()
+        answer.beat_answer.revision, answer.beat_answer.now_ms = self.revision, _wall_ms()
+        exchange.answer(answer)
+        self._heard_revision(number, beat.revision)
+
+    # ------------------------------------------------------------ one member's connection
+
+    async def _keep(self, peer: _Peer) -> None:
+        pause_ms = self._options.pause_ms_min
+        while True:
+            peer.again.clear()
+            try:
+                connection = await self._dial(peer)
+            except EventLogError as error:
+                self._tell_lost(peer, refused=_is_refusal(error))
+                log.debug("peer_not_reached number=%d address=%s error=%s", peer.number, peer.address, error)
+                try:
+                    async with asyncio.timeout(pause_ms / 1000):
+                        await peer.again.wait()
+                except TimeoutError:
+                    pause_ms = min(2 * pause_ms, self._options.pause_ms_max)
+                continue
+            pause_ms = self._options.pause_ms_min
+            await connection.wait_closed()
+
+    async def _dial(self, peer: _Peer) -> Connection:
+        host, _, port = peer.address.rpartition(":")
+        options = ConnectOptions(client=f"node {self.me.number}", connect_timeout_ms=self._options.dial_ms_max)
+        connection = await connect(host.strip("[]"), int(port), options=options)
+        try:
+            hello = pb.PeerHello(cluster=self.me.cluster, number=self.me.number, incarnation=self.me.incarnation)
+            reply = await connection.send(Message(peer_hello=hello), timeout_ms=self._options.dial_ms_max)
+            answer = reply.message.peer_hello_answer
+            if answer.number != peer.number:
+                raise ConnectionLost(address=peer.address, why=f"node {answer.number} answers there, not node {peer.number}")
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, WrongCluster):
+                log.warning("peer_of_another_cluster number=%d address=%s cluster=%s", peer.number, peer.address, error.theirs)
+            raise
+        self._connected(peer, connection, answer.incarnation)
+        return connection
+
+    def _connected(self, peer: _Peer, connection: Connection, incarnation: str) -> None:
+        if connection.is_closed:
+            raise connection.lost()
+        log.info("peer_connected number=%d address=%s incarnation=%s", peer.number, peer.address, incarnation)
+        peer.connection, peer.incarnation, peer.word = connection, incarnation, None
+        peer.heard_at, peer.beat = self._now(), None
+        connection.on_close = lambda _: self._ended(peer)
+        for hook in self.hooks.connected:
+            hook(peer.number, incarnation)
+
+    def _ended(self, peer: _Peer) -> None:
+        assert peer.connection is not None, "only an open connection ends"
+        log.info("peer_lost number=%d address=%s why=%s", peer.number, peer.address, peer.connection.lost().why)
+        peer.connection = None
+        self._tell_lost(peer, refused=False)
+
+    def _tell_lost(self, peer: _Peer, *, refused: bool) -> None:
+        """Say what is new: that it is lost, and when that was said, that nobody listens there."""
+        if peer.word is None or (refused and not peer.word):
+            peer.word = refused
+            for hook in self.hooks.lost:
+                hook(peer.number, refused)
+
+    # ------------------------------------------------------------ beats
+
+    def beat_now(self) -> None:
+        """Tell everybody at once which revision of the metadata this node knows of."""
+        for peer in self._peers.values():
+            self._beat(peer)
+
+    async def _beat_forever(self) -> None:
+        while True:
+            await asyncio.sleep(max(self._beat_due - self._now(), 0))
+            now = self._now()
+            late = self._late(now)
+            self._beat_due = now + self._options.beat_ms / 1000
+            for peer in list(self._peers.values()):
+                peer.heard_at = min(peer.heard_at + late, now)
+                self._look_at(peer, now)
+
+    def _look_at(self, peer: _Peer, now: float) -> None:
+        connection = peer.connection
+        if connection is None:
+            return
+        if connection.is_heard:
+            connection.is_heard, peer.heard_at = False, now
+        if (now - peer.heard_at) * 1000 >= self._options.silent_ms_max:
+            log.warning("peer_silent number=%d ms=%d", peer.number, (now - peer.heard_at) * 1000)
+            connection.abort()
+        elif peer.beat is None or peer.beat.done():
+            self._beat(peer)
+
+    def _beat(self, peer: _Peer) -> None:
+        if peer.connection is None:
+            return
+        try:
+            peer.beat = peer.connection.send(Message(beat=pb.Beat(revision=self.revision, now_ms=_wall_ms())))
+        except (ConnectionLost, Overloaded):
+            return  # its end is told, or its answers will be heard
+
+        def answered(future: "asyncio.Future[Reply]") -> None:
+            if not future.cancelled() and future.exception() is None:
+                beat = future.result().message.beat_answer
+                peer.clock_ahead_ms = beat.now_ms - _wall_ms()
+                self._heard_revision(peer.number, beat.revision)
+
+        peer.beat.add_done_callback(answered)
+
+    def _heard_revision(self, number: int, revision: int) -> None:
+        for hook in self.hooks.beaten:
+            hook(number, revision)
+
+    def _late(self, now: float) -> float:
+        """Return by how many seconds the next round of beats is overdue, if by more than a moment."""
+        late = now - self._beat_due
+        return late if late > self._options.beat_ms / 2000 else 0.0
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def peer_of(exchange: Exchange) -> PeerIdentity:
+    """Return which member asks.
+
+    Raises:
+        BadMessage: it has not said who it is.
+    """
+    found: PeerIdentity | None = exchange.connection.state.get(_STATE)
+    if found is None:
+        raise BadMessage(why=f"{exchange.kind} is for members, and this connection has not been greeted by one")
+    return found
+
+
+def _is_refusal(error: EventLogError) -> bool:
+    """Return whether a host answered that nobody listens: its system did, or, of several addresses, each."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and (cause.errno == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(cause))
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,261 @@
+"""Connections between members over real sockets: who is greeted, what is told when one comes, goes, stops answering or changes."""
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+
+from eventlog.errors import BadMessage, ConnectionLost, Overloaded, WrongCluster
+from eventlog.node.peers import PeerIdentity, PeerOptions, Peers, peer_of
+from eventlog.transport.options import ServerOptions
+from eventlog.transport.server import Server
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+from tests.process.transport_ends import connected, run, until
+
+QUICK = PeerOptions(beat_ms=20, silent_ms_max=300, dial_ms_max=300, pause_ms_min=5, pause_ms_max=20, bytes_in_flight_max=1000)
+
+
+class Member:
+    """A member with nothing but its connections. What it is told stands in `told`; requests of kind `write` wait in `held`."""
+
+    def __init__(self, number, *, cluster="one", incarnation="a", options=QUICK):
+        self.tasks = []
+        self.told = []
+        self.held = []
+        self.revisions = []
+        self.is_mute = False
+        self.peers = Peers(PeerIdentity(cluster=cluster, number=number, incarnation=incarnation), own=self.tasks.append, options=options)
+        self.peers.hooks.connected.append(lambda number, incarnation: self.told.append(("connected", number, incarnation)))
+        self.peers.hooks.lost.append(lambda number, refused: self.told.append(("lost", number, refused)))
+        self.peers.hooks.beaten.append(lambda number, revision: self.revisions.append((number, revision)))
+        self.server = None
+        self.port = 0
+
+    async def listen(self):
+        self.server = Server(self._dispatch, ServerOptions())
+        await self.server.start("127.0.0.1", self.port)
+        self.port = self.server.addresses[0][1]
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    def _dispatch(self, exchange):
+        if self.is_mute:
+            return
+        match exchange.kind:
+            case "hello":
+                exchange.answer(Message(hello_answer=pb.HelloAnswer()))
+            case "peer_hello":
+                self.peers.greeted(exchange)
+            case "beat":
+                self.peers.heard_beat(exchange)
+            case "write":
+                self.held.append((peer_of(exchange), exchange))
+
+    async def stop_listening(self):
+        for connection in self.server.connections:
+            connection.abort()
+        await self.server.stop(grace_ms=0)
+
+    async def close(self):
+        self.peers.close()
+        for task in self.tasks:
+            task.cancel()
+        for result in await asyncio.gather(*self.tasks, return_exceptions=True):
+            assert result is None or isinstance(result, asyncio.CancelledError), result
+        await self.stop_listening()
+
+
+@contextlib.asynccontextmanager
+async def members(*those):
+    """Members that listen and know each other."""
+    for member in those:
+        await member.listen()
+        member.peers.start()
+    addresses = {member.peers.me.number: member.address for member in those}
+    for member in those:
+        member.peers.update(addresses)
+    try:
+        yield those
+    finally:
+        for member in those:
+            await member.close()
+
+
+def test_two_members_reach_each_other_and_know_who_it_is():
+    async def main():
+        async with members(Member(1), Member(2, incarnation="b")) as (one, two):
+            await until(lambda: one.told and two.told)
+            assert one.told == [("connected", 2, "b")]
+            assert two.told == [("connected", 1, "a")]
+            assert one.peers.incarnations == {2: "b"}
+            answer = one.peers.send(2, Message(write=pb.Write()), b"x" * 8)
+            await until(lambda: two.held)
+            asked_by, exchange = two.held[0]
+            assert (asked_by.number, asked_by.incarnation) == (1, "a")
+            exchange.answer(Message(write_answer=pb.WriteAnswer(id=7)))
+            assert (await answer).message.write_answer.id == 7
+            found = one.peers.connection(2)._transport.get_extra_info("socket")
+            assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    run(main)
+
+
+def test_a_member_of_another_cluster_is_refused_on_both_sides():
+    async def main():
+        async with members(Member(1), Member(2, cluster="two")) as (one, two):
+            await until(lambda: one.told and two.told)
+            assert one.told == [("lost", 2, False)]
+            assert two.told == [("lost", 1, False)]
+            async with connected(one.port) as connection:
+                with pytest.raises(WrongCluster):
+                    await connection.send(Message(peer_hello=pb.PeerHello(cluster="two", number=2)))
+
+    run(main)
+
+
+def test_another_number_at_the_address_is_not_the_member():
+    async def main():
+        async with members(Member(1), Member(2)) as (one, two):
+            one.peers.update({3: two.address})
+            await until(lambda: ("lost", 3, False) in one.told)
+            assert ("connected", 3, "a") not in one.told
+            with pytest.raises(ConnectionLost):
+                one.peers.connection(3)
+
+    run(main)
+
+
+def test_an_end_is_told_at_once_and_then_that_nobody_listens():
+    async def main():
+        async with members(Member(1), Member(2)) as (one, two):
+            await until(lambda: one.told)
+            answer = one.peers.send(2, Message(write=pb.Write()))
+            await until(lambda: two.held)
+            await two.stop_listening()
+            with pytest.raises(ConnectionLost):
+                await answer
+            await until(lambda: len(one.told) == 3)
+            assert one.told[1:] == [("lost", 2, False), ("lost", 2, True)]
+            assert one.peers.is_refused(2)
+            with pytest.raises(ConnectionLost):
+                one.peers.send(2, Message(write=pb.Write()))
+            await two.listen()
+            await until(lambda: len(one.told) == 4)
+            assert one.told[3] == ("connected", 2, "a")
+            assert not one.peers.is_refused(2)
+
+    run(main)
+
+
+def test_a_changed_incarnation_is_told():
+    async def main():
+        async with members(Member(1), Member(2)) as (one, two):
+            await until(lambda: one.told)
+            two.peers.me = PeerIdentity(cluster="one", number=2, incarnation="fresh")
+            for connection in two.server.connections:
+                connection.abort()
+            await until(lambda: ("connected", 2, "fresh") in one.told)
+            assert one.peers.incarnations == {2: "fresh"}
+
+    run(main)
+
+
+def test_a_connection_that_says_nothing_is_given_up():
+    async def main():
+        async with members(Member(1), Member(2)) as (one, two):
+            await until(lambda: one.told)
+            two.is_mute = True
+            await until(lambda: ("lost", 2, False) in one.told)
+            assert one.peers.silent_ms(2) >= QUICK.silent_ms_max
+            two.is_mute = False
+            await until(lambda: one.told[-1] == ("connected", 2, "a"))
+            assert one.peers.silent_ms(2) < QUICK.silent_ms_max
+
+    run(main)
+
+
+def test_a_member_that_was_held_up_itself_takes_nobody_for_silent():
+    async def main():
+        async with members(Member(1), Member(2)) as (one, _):
+            await until(lambda: one.told)
+            import time
+
+            time.sleep(QUICK.silent_ms_max / 1000 + 0.1)  # noqa: ASYNC251  # the loop stands still, as if the process had been stopped
+            assert one.peers.silent_ms(2) < QUICK.silent_ms_max
+            await until(lambda: one.peers.connection(2).is_heard or one.peers.silent_ms(2) == 0)
+            assert one.told == [("connected", 2, "a")]
+
+    run(main)
+
+
+def test_a_greeting_from_a_member_has_it_dialled_at_once():
+    async def main():
+        slow = PeerOptions(beat_ms=20, dial_ms_max=300, pause_ms_min=60_000, pause_ms_max=60_000)
+        one, two = Member(1, options=slow), Member(2)
+        async with members(one):
+            with socket.socket() as bound:  # an address where nobody listens
+                bound.bind(("127.0.0.1", 0))
+                two.port = bound.getsockname()[1]
+            one.peers.update({2: two.address})
+            await until(lambda: one.told == [("lost", 2, True)])
+            async with members(two):
+                two.peers.update({1: one.address})
+                await until(lambda: one.told[1:] == [("connected", 2, "a")])
+
+    run(main)
+
+
+def test_beats_tell_the_revision_and_the_clock():
+    async def main():
+        async with members(Member(1), Member(2)) as (one, two):
+            await until(lambda: one.told)
+            one.peers.revision = 17
+            one.peers.beat_now()
+            await until(lambda: (1, 17) in two.revisions)
+            two.peers.revision = 18
+            await until(lambda: (2, 18) in one.revisions)
+            assert len(one.peers.clocks_ahead_ms()) == 1
+            assert abs(one.peers.clocks_ahead_ms()[0]) < 10_000
+
+    run(main)
+
+
+def test_bytes_in_flight_are_bounded_and_given_back():
+    async def main():
+        async with members(Member(1), Member(2)) as (one, two):
+            await until(lambda: one.told)
+            answers = [one.peers.send(2, Message(write=pb.Write()), bytes(400)) for _ in range(2)]
+            with pytest.raises(Overloaded):
+                one.peers.send(2, Message(write=pb.Write()), bytes(400))
+            await until(lambda: len(two.held) == 2)
+            for _, exchange in two.held:
+                exchange.answer(Message(write_answer=pb.WriteAnswer()))
+            await asyncio.gather(*answers)
+            one.peers.send(2, Message(write=pb.Write()), bytes(2000)).cancel()  # alone, one of any size passes
+
+    run(main)
+
+
+def test_a_member_that_is_no_more_is_let_go_of():
+    async def main():
+        async with members(Member(1), Member(2)) as (one, two):
+            await until(lambda: one.told and two.server.connections)
+            one.peers.update({})
+            with pytest.raises(ConnectionLost):
+                one.peers.connection(2)
+            await until(lambda: not two.server.connections)
+
+    run(main)
+
+
+def test_what_is_for_members_is_refused_to_others():
+    async def main():
+        async with members(Member(1)) as (one,), connected(one.port) as connection:
+            with pytest.raises(BadMessage):
+                await connection.send(Message(beat=pb.Beat()))
+
+    run(main)

@@ -16,10 +16,12 @@ from eventlog.control.metastore import Listing, MetaStore
 from eventlog.control.proposals import InSyncChange, Outcome, plan_batch
 from eventlog.control.records import (
     IDENTITY_KEY,
+    MOVED_KEY,
     NODE_PREFIX,
     SEGMENT_PREFIX,
     CommitPlan,
     Identity,
+    Moved,
     NodeRecord,
     Remembered,
     SegmentRecord,
@@ -87,7 +89,13 @@ class ClusterRecords:
     def remember(self) -> Remembered:
         """Return what the data directory should keep, to be passed to the next process's `open_or_create`."""
         number = self._member.number if self._member else 0
-        return Remembered(cluster=self.identity.cluster, incarnation=self._incarnation, node=number, revision=self._revision)
+        return Remembered(
+            cluster=self.identity.cluster,
+            incarnation=self._incarnation,
+            node=number,
+            revision=self._revision,
+            copies=self.identity.copies,
+        )
 
     # ------------------------------------------------------------ start
 
@@ -97,12 +105,13 @@ class ClusterRecords:
         `segments` and `now_ms` (since 1970) are used for a new cluster alone.
 
         Raises:
-            MetadataLost: the store is empty, or older than what was remembered.
+            MetadataLost: the store is empty, older than what was remembered, or was left for another.
             WrongCluster: the store is another cluster's.
             InvalidArgument: `segments` is not a power of two up to `SEGMENTS_MAX`.
         """
         if not 0 < segments <= SEGMENTS_MAX or segments & (segments - 1):
             raise InvalidArgument(why=f"segments {segments} is not a power of two from 1 to {SEGMENTS_MAX}")
+        await self._check_not_moved()
         identity = await self._read_identity()
         if remembered is not None:
             self._compare(identity, remembered)
@@ -118,6 +127,11 @@ class ClusterRecords:
                 identity = await self._read_identity()
         raise MetadataConflict(key=IDENTITY_KEY)
 
+    async def _check_not_moved(self) -> None:
+        for item in (await self._list(MOVED_KEY)).items:
+            to = decode(item.value, Moved, where=item.key).to
+            raise MetadataLost(where=self._where, why=f"its records were moved to {to}; start with --meta {to}")
+
     async def _read_identity(self) -> Identity | None:
         found = [item for item in (await self._list(IDENTITY_KEY)).items if item.key == IDENTITY_KEY]
         return decode(found[0].value, Identity, where=IDENTITY_KEY) if found else None
@@ -127,7 +141,9 @@ class ClusterRecords:
             raise MetadataLost(where=self._where, why=f"it is empty, and this node belongs to cluster {remembered.cluster}")
         if identity.cluster != remembered.cluster:
             raise WrongCluster(where=f"metadata at {self._where}", theirs=identity.cluster, ours=remembered.cluster)
-        if self._revision < remembered.revision:
+        if identity.copies < remembered.copies:
+            raise MetadataLost(where=self._where, why="it is an older copy: this node has seen the store that its records were moved to")
+        if identity.copies == remembered.copies and self._revision < remembered.revision:
             why = f"it is an older copy, at revision {self._revision}; this node has seen {remembered.revision}"
             raise MetadataLost(where=self._where, why=why)
 

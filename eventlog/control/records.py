@@ -5,6 +5,7 @@
     controller        who appoints and rebalances      lost/<number>     what forced takeovers of a segment gave up
     rebalance         the rebalancing under way        cache/<name>      a cache and its options
     cache-next        the next cache id                writer/<token>    the nonce of a process's last commit
+    moved             where the records were copied to: this store is not the cluster's any more
 
 Decoding is strict: an unknown field is from a newer version that means something by it. A field added later has a default, so that
 older records stay readable.
@@ -21,6 +22,7 @@ from eventlog.ids import ID_MAX
 from eventlog.limits import NODE_NUMBER_MAX, REPLICAS_DEFAULT, REPLICAS_MAX, RETAIN_BYTES_DEFAULT, RETAIN_TIME_MS_DEFAULT, SEGMENTS_MAX
 
 IDENTITY_KEY = "identity"
+MOVED_KEY = "moved"
 NODE_PREFIX = "node/"
 SEGMENT_PREFIX = "segment/"
 LOST_PREFIX = "lost/"
@@ -47,11 +49,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Identity(Record, frozen=True, kw_only=True):
-    """The cluster. Written once; `segments` is a power of two."""
+    """The cluster. Written once a store; `segments` is a power of two. `copies` counts how often the records moved to another store."""
 
     cluster: str
     segments: Positive
     created_ms: int
+    copies: Count = 0
+
+
+class Moved(Record, frozen=True, kw_only=True):
+    """The records went to another store, named as `--meta` takes it."""
+
+    to: str
 
 
 class NodeRecord(Record, frozen=True, kw_only=True):
@@ -203,12 +212,16 @@ class CacheNext(Record, frozen=True, kw_only=True):
 
 
 class Remembered(Record, frozen=True, kw_only=True):
-    """What a data directory knows of its cluster, so that a lost or older metadata store is named. `node` is 0 before joining."""
+    """What a data directory knows of its cluster, so that a lost or older metadata store is named. `node` is 0 before joining.
+
+    `revision` was that of the store to which the records came by `copies` moves.
+    """
 
     cluster: str
     incarnation: str
     node: Annotated[int, msgspec.Meta(ge=0, le=NODE_NUMBER_MAX)]
     revision: Annotated[int, msgspec.Meta(ge=0)]
+    copies: Count = 0
 
 
 Kind = TypeVar("Kind", bound=Record)

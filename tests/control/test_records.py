@@ -16,6 +16,7 @@ from eventlog.control.records import (
     Identity,
     LostRange,
     LostRanges,
+    Moved,
     NodeRecord,
     RebalanceRecord,
     Record,
@@ -40,6 +41,7 @@ EXAMPLES = [
     CacheOptions(),
     CacheRecord(id=(1 << 32) - 1, name="orders", options=CacheOptions(format="avro", schema='{"type": "long"}'), from_id=7),
     CacheNext(id=1),
+    Moved(to="etcd://h:1"),
     Remembered(cluster="c", incarnation="i", node=0, revision=0),
 ]
 

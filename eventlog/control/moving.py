@@ -1,0 +1,97 @@
+"""Moving a stopped cluster's records to another metadata store.
+
+The identity goes last: a store without one is nobody's, so a copy that broke off is never taken for the cluster. Before it goes, the
+old store is marked as left; nodes refuse it from then on, and a move that broke off between the two is finished by the same command.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from eventlog.control.metastore import Item, Listing, MetaStore
+from eventlog.control.records import IDENTITY_KEY, MOVED_KEY, Identity, Moved, decode, encode
+from eventlog.errors import InvalidArgument, MetadataLost
+
+ITEMS_PER_COMMIT = 100
+BYTES_PER_COMMIT = 1_000_000
+STILL_MS = 2_500  # nodes that run renew their leases every second
+_WRITERS = "writer/"  # nonces of commits: they say nothing about another store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What was moved: the cluster, and the number of records."""
+
+    cluster: str
+    records: int
+
+
+async def move_records(
+    source: MetaStore,
+    target: MetaStore,
+    *,
+    names: tuple[str, str],
+    wait: Callable[[int], Awaitable[None]],
+    on_progress: Callable[[int, int], None],
+) -> Move:
+    """Copy all records from `source` to `target`, which are called `names`, and leave `source` behind, marked.
+
+    `wait` sleeps for some milliseconds; `on_progress` gets the number of records done and in all.
+
+    Raises:
+        MetadataLost: the source holds no cluster, or was left for yet another store.
+        InvalidArgument: nodes are running, or the target holds records of its own.
+    """
+    before = await source.list("")
+    identity = _identity(before, names)
+    await wait(STILL_MS)
+    listing = await source.list("")
+    if listing.revision != before.revision:
+        raise InvalidArgument(why=f"nodes of cluster {identity.cluster} are running on {names[0]}; stop them all first")
+    items = [item for item in listing.items if item.key not in (IDENTITY_KEY, MOVED_KEY) and not item.key.startswith(_WRITERS)]
+    await _check_target(target, items, names[1])
+    done = 0
+    for chunk in _chunks(items):
+        await target.commit({}, puts={item.key: item.value for item in chunk})
+        done += len(chunk)
+        on_progress(done, len(items) + 1)
+    left = next((item.revision for item in listing.items if item.key == MOVED_KEY), 0)
+    await source.commit({MOVED_KEY: left, IDENTITY_KEY: _revision(listing)}, puts={MOVED_KEY: encode(Moved(to=names[1]))})
+    moved = msgspec.structs.replace(identity, copies=identity.copies + 1)
+    await target.commit({IDENTITY_KEY: 0}, puts={IDENTITY_KEY: encode(moved)})
+    on_progress(len(items) + 1, len(items) + 1)
+    return Move(cluster=identity.cluster, records=len(items) + 1)
+
+
+def _identity(listing: Listing, names: tuple[str, str]) -> Identity:
+    found = {item.key: item.value for item in listing.items}
+    if IDENTITY_KEY not in found:
+        raise MetadataLost(where=names[0], why="it holds no cluster")
+    if MOVED_KEY in found and (to := decode(found[MOVED_KEY], Moved, where=MOVED_KEY).to) != names[1]:
+        raise MetadataLost(where=names[0], why=f"its records were moved to {to}")
+    return decode(found[IDENTITY_KEY], Identity, where=IDENTITY_KEY)
+
+
+def _revision(listing: Listing) -> int:
+    return next(item.revision for item in listing.items if item.key == IDENTITY_KEY)
+
+
+async def _check_target(target: MetaStore, items: Sequence[Item], name: str) -> None:
+    """Refuse a target with anything but what an earlier, broken-off move of the same records left there."""
+    ours = {item.key: item.value for item in items}
+    for item in (await target.list("")).items:
+        if not item.key.startswith(_WRITERS) and ours.get(item.key) != item.value:
+            raise InvalidArgument(why=f"{name} holds {item.key} already; records are moved into an empty store")
+
+
+def _chunks(items: Sequence[Item]) -> list[list[Item]]:
+    chunks: list[list[Item]] = []
+    size = BYTES_PER_COMMIT + 1
+    for item in items:
+        if size + len(item.value) > BYTES_PER_COMMIT or len(chunks[-1]) == ITEMS_PER_COMMIT:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(item)
+        size += len(item.value)
+    return chunks

@@ -67,6 +67,15 @@ class NodeProcess:
     def start(self) -> None:
         """Start the process and wait until it serves."""
         self.spawn()
+        self.wait_ready()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def wait_ready(self) -> None:
+        """Wait until the process serves."""
         assert self._process is not None
         deadline = time.monotonic() + READY_S
         while not self._ready.exists():

@@ -8,9 +8,14 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from eventlog.clock import Clock
+from eventlog.clock import Clock, SystemEntropy
+from eventlog.control.metastores.location import open_metastore, parse_location
+from eventlog.control.metastores.resolving import ResolvingStore
+from eventlog.control.moving import Move, move_records
 from eventlog.errors import BadConfig, EventLogError
 from eventlog.http.metrics import render
 from eventlog.http.server import HttpServer, Probes
@@ -25,7 +30,7 @@ from eventlog.transport.options import ServerOptions
 from eventlog.transport.server import Server
 from eventlog.wire.session import SessionOptions
 
-__all__ = ["NodeConfig", "load_config", "serve"]
+__all__ = ["NodeConfig", "load_config", "move_metadata", "serve"]
 
 log = logging.getLogger("eventlog")
 STOP_GRACE_MS = 10_000
@@ -47,6 +52,32 @@ def serve(config: NodeConfig, *, clock: Clock | None = None) -> None:
     gc.freeze()  # what is loaded stays, no collection looks at it again
     gc.set_threshold(GC_OBJECTS, 20, 100)
     run(_serve(config, clock))
+
+
+def move_metadata(source: str, target: str, *, on_progress: Callable[[int, int], None]) -> Move:
+    """Move a stopped cluster's records between stores, named as `--meta` takes them.
+
+    Raises:
+        EventLogError: it could not, or must not: the sentence says why.
+    """
+
+    async def move() -> Move:
+        names = parse_location(source), parse_location(target)
+        async with AsyncExitStack() as stack:
+            stores = []
+            for location, create in zip(names, (False, True), strict=True):
+                store = await open_metastore(location, create=create)
+                stack.push_async_callback(store.close)
+                stores.append(ResolvingStore(store, writer=f"move-{os.getpid()}", entropy=SystemEntropy()))
+            return await move_records(
+                stores[0],
+                stores[1],
+                names=(str(names[0]), str(names[1])),
+                wait=lambda ms: asyncio.sleep(ms / 1000),
+                on_progress=on_progress,
+            )
+
+    return asyncio.run(move())
 
 
 async def _serve(config: NodeConfig, clock: Clock | None) -> None:

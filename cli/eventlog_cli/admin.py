@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import Unavailable
+from eventlog_cli.admin_metastore import command as metastore
 from eventlog_cli.cache import as_row
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
@@ -25,6 +26,9 @@ CHECK_MS_MAX = 3_600_000  # reads everything there is
 @common_options
 def command() -> None:
     """Look after nodes, segments and retention."""
+
+
+command.add_command(metastore)
 
 
 # ------------------------------------------------------------------ status

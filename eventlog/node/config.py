@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from eventlog.control.metastores.location import Location, SqliteLocation, parse_location
 from eventlog.errors import BadConfig, Insecure
 from eventlog.limits import (
     CONNECTIONS_MAX,
@@ -51,11 +52,11 @@ class NodeConfig:
     ready_file: str = ""
 
     @property
-    def meta_path(self) -> Path:
-        """Return where the SQLite metadata lies: beside the data directory, never inside."""
+    def location(self) -> Location:
+        """Return where the metadata is: unless told, a file beside the data directory, never inside."""
         if self.meta:
-            return Path(self.meta.removeprefix("sqlite:"))
-        return self.data.parent / f"{self.data.name}.meta" / "meta.db"
+            return parse_location(self.meta)
+        return SqliteLocation(self.data.parent / f"{self.data.name}.meta" / "meta.db")
 
 
 def load_config(options: Mapping[str, Any], *, file: Path | None = None, environment: Mapping[str, str] | None = None) -> NodeConfig:
@@ -123,10 +124,9 @@ def _check(config: NodeConfig) -> None:
             raise BadConfig(option=option, why="it must be 1 or more")
     if not 0 < config.value_bytes_max <= VALUE_BYTES_CAP:
         raise BadConfig(option="value_bytes_max", why=f"{config.value_bytes_max} is not from 1 to {VALUE_BYTES_CAP}")
-    if config.meta and not config.meta.startswith("sqlite:"):
-        raise BadConfig(option="meta", why=f"{config.meta!r}: this version takes sqlite:PATH")
-    if config.data.resolve() in config.meta_path.resolve().parents:
-        raise BadConfig(option="meta", why=f"{config.meta_path} lies inside the data directory")
+    location = config.location
+    if isinstance(location, SqliteLocation) and config.data.resolve() in location.path.resolve().parents:
+        raise BadConfig(option="meta", why=f"{location.path} lies inside the data directory")
     for option in ("listen", "http"):
         address: str = getattr(config, option)
         host, _ = split_address(address, option=option)

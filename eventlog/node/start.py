@@ -24,8 +24,8 @@ from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.cache_records import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastore import MetaStore
+from eventlog.control.metastores.location import open_metastore
 from eventlog.control.metastores.resolving import ResolvingStore
-from eventlog.control.metastores.sqlite import open_sqlite
 from eventlog.control.records import CacheRecord
 from eventlog.errors import BadConfig, EventLogError, MemberReplaced, NotPrimary
 from eventlog.ids import ID_MAX, ID_STEP
@@ -101,11 +101,11 @@ async def _open(
     home = Home.open(config.data)
     undo.callback(home.close)
     remembered = home.remembered
-    file = await open_sqlite(config.meta_path, create=remembered is None)
-    undo.push_async_callback(file.close)
+    unsure = await open_metastore(config.location, create=remembered is None)
+    undo.push_async_callback(unsure.close)
     incarnation = remembered.incarnation if remembered is not None else entropy.token(8).hex()
-    metastore = ResolvingStore(file, writer=incarnation, entropy=entropy)
-    records = ClusterRecords(metastore, incarnation=incarnation, entropy=entropy, where=str(config.meta_path))
+    metastore = ResolvingStore(unsure, writer=incarnation, entropy=entropy)
+    records = ClusterRecords(metastore, incarnation=incarnation, entropy=entropy, where=str(config.location))
     identity = await records.open_or_create(segments=config.segments, now_ms=clock.wall_ms(), remembered=remembered)
     if identity.segments != config.segments:
         log.warning("segments_fixed asked=%d cluster=%d", config.segments, identity.segments)
@@ -143,7 +143,7 @@ async def _refuse_as_stranger(records: ClusterRecords, config: NodeConfig, name:
     """The segments are another member's, and members do not share them yet."""
     nodes = (await records.view()).nodes.values()
     others = sorted(node.record.name for node in nodes if not node.record.removed_id and node.record.name != name)
-    why = f"{name!r} holds no segments of the cluster at {config.meta_path}, they belong to {', '.join(others)}: take that name"
+    why = f"{name!r} holds no segments of the cluster at {config.location}, they belong to {', '.join(others)}: take that name"
     raise BadConfig(option="node_name", why=why)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.control.metastores.location import SqliteLocation
 from eventlog.errors import BadConfig, Insecure
 from eventlog.node.config import NodeConfig, load_config, split_address
 
@@ -38,7 +39,7 @@ def test_sizes_have_units(text, size):
         ("retention_interval_ms", 0),
         ("insecure", "perhaps"),
         ("durability", "none"),
-        ("meta", "etcd://127.0.0.1:2379"),
+        ("meta", "etcd://127.0.0.1"),
         ("data", 5),
         ("data", "a\0b"),
         ("listen", 7400),
@@ -77,7 +78,7 @@ def test_beyond_loopback_needs_to_be_asked_for(address):
 def test_metadata_never_lies_inside_the_data():
     with pytest.raises(BadConfig):
         load_config({"data": "d", "meta": "sqlite:d/meta.db"}, environment={})
-    assert load_config({"data": "d"}, environment={}).meta_path == Path("d.meta/meta.db")
+    assert load_config({"data": "d"}, environment={}).location == SqliteLocation(Path("d.meta/meta.db"))
 
 
 def test_an_address_in_brackets_is_one_of_six():

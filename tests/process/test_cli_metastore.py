@@ -1,0 +1,65 @@
+"""`eventlog admin metastore copy`: from a file to etcd and back, with the node stopped and started as a user would."""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.process.etcds import EtcdCluster
+from tests.process.nodes import EVENTLOG, NodeProcess
+
+
+def copy(source: str, target: str) -> subprocess.CompletedProcess[str]:
+    command = [str(EVENTLOG), "admin", "metastore", "copy", "--from", source, "--to", target, "--json"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
+
+
+def shell(node: NodeProcess, *arguments: str) -> str:
+    done = subprocess.run([str(EVENTLOG), *arguments, "--server", node.address], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def etcd(tmp_path):
+    with EtcdCluster(tmp_path / "etcd") as cluster:
+        yield f"etcd://{cluster.endpoints[0]}"
+
+
+def test_a_cluster_moves_from_a_file_to_etcd_and_goes_on_there(tmp_path, etcd):
+    old = f"sqlite:{tmp_path / 'n1' / 'data.meta' / 'meta.db'}"
+    with NodeProcess(tmp_path / "n1") as node:
+        shell(node, "cache", "create", "orders")
+        shell(node, "put", "orders", "k", '"before"')
+        running = copy(old, etcd)
+        assert running.returncode == 1
+        assert "stop them all first" in running.stderr
+        assert node.stop() == 0
+
+        moved = copy(old, etcd)
+        assert moved.returncode == 0, moved.stderr
+        assert json.loads(moved.stdout)["records"] > 256
+
+        node.options = ()
+        with pytest.raises(AssertionError, match="records were moved to etcd://"):
+            node.start()  # with the old store
+
+        node.options = ("--meta", etcd)
+        node.start()
+        assert shell(node, "get", "orders", "k") == '"before"'
+        shell(node, "put", "orders", "k", '"after"')
+        assert node.stop() == 0
+
+    again = copy(etcd, f"sqlite:{tmp_path / 'third' / 'meta.db'}")
+    assert again.returncode == 0, again.stderr
+    node.options = ("--meta", f"sqlite:{tmp_path / 'third' / 'meta.db'}")
+    with node:
+        assert shell(node, "get", "orders", "k") == '"after"'
+
+
+def test_what_cannot_be_moved_is_said_in_one_line(tmp_path):
+    for source, code, why in (("sqlite:", 2, "neither sqlite:PATH nor etcd://"), (f"sqlite:{tmp_path / 'none.db'}", 1, "METADATA_LOST")):
+        done = copy(source, f"sqlite:{tmp_path / 'new.db'}")
+        assert done.returncode == code
+        assert why in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1

@@ -52,6 +52,7 @@ PEER_SILENT_MS_MAX = 2_000  # a connection to a member that says nothing for so 
 # write path
 GROUP_BYTES_MAX = 4 * MIB  # no gain above 1 MiB a commit; larger groups only lengthen the wait
 GROUP_FRAMES_MAX = 4_096
+SYNC_BYTES_MAX = 16 * MIB  # appends that wait are synced together up to this much
 OVERLAY_BYTES_MAX = 32 * MIB
 KEY_INDEX_BYTES_MAX = 512 * MIB
 PRODUCERS_PER_SEGMENT_MAX = 10_000

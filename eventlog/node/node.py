@@ -28,7 +28,7 @@ from eventlog.node.storage import StorageThread
 from eventlog.node.tail import Tail
 from eventlog.node.writer import Ints, Writer, WriterHooks
 from eventlog.replication import PrimaryCore
-from eventlog.segment.port import Store
+from eventlog.segment.port import LogEnds, Store
 from eventlog.transport.exchange import Exchange
 
 log = logging.getLogger("eventlog.node")
@@ -71,7 +71,8 @@ class Node:
         self.overlay = Overlay()
         self.tail = Tail()
         self.disk = DiskWatch(opened.store, reserve_bytes=opened.config.disk_reserve_bytes)
-        self.storage = StorageThread(on_fenced=on_fatal)
+        ends = LogEnds(ids=opened.core.ends, epochs=opened.core.epochs)
+        self.storage = StorageThread(opened.store, ends=ends, on_fenced=on_fatal)
         self.entries = EntryReader(opened.store, self.overlay)
         self.writer = Writer(
             store=opened.store,

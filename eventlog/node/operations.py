@@ -55,7 +55,7 @@ async def drop_cache(node: "Node", name: str) -> None:
     async with node.writer.exclusive:  # no group of the cache is on its way
         node.steps.drop(cache.cache_id)
         ends = LogEnds(ids=node.core.ends.copy(), epochs=node.core.epochs.copy())
-        await node.storage.run(partial(drop_cache_data, node.store, cache.cache_id, ends=ends))
+        await node.storage.run(partial(drop_cache_data, node.store, cache.cache_id, ends=ends), is_barrier=True)
 
 
 def drop_cache_data(store: Store, cache_id: int, *, ends: LogEnds) -> None:

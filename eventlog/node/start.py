@@ -229,10 +229,10 @@ def _take_over(store: Store, member: Member, core: PrimaryCore, *, ends: npt.NDA
     core.appoint(segments, epochs=epochs, ends=ends, in_sync=[0], needed=1)
     ids = member.clock.next(store.segments) + segments * ID_STEP
     values, meta = [], []
-    for segment, id_, epoch in zip(segments.tolist(), ids.tolist(), epochs.tolist(), strict=True):
+    for segment, id_, epoch, end in zip(segments.tolist(), ids.tolist(), epochs.tolist(), ends.tolist(), strict=True):
         head = ValueHead(flags=0, sections=0, epoch=epoch, count=0, bitmap=0, kinds=0, producers=0, base=id_, first_offset=0)
         values.append((log_key(segment, MARKER_CACHE, id_), encode_value(head, segment=segment, cache=MARKER_CACHE, sections=[])))
-        meta.append(encode_epoch(segment, epoch, id_))
+        meta.append(encode_epoch(segment, epoch, id_, previous=end))
     core.append_marker(segments, ids)
     store.append(values, meta)
     store.sync(LogEnds(ids=ids, epochs=epochs.astype(np.uint32)))

@@ -1,51 +1,110 @@
 """The storage thread: it alone writes to the store. Readers and the event loop never wait in its queue.
 
-A turn takes everything queued, in order, and reports all results with one call into the loop: a hop costs 15 to 45 us, so it is
-paid per group, never per event. After a failed append or sync the store is fenced and every later job fails alike.
+A turn takes everything queued. Appends that wait, the node's own and those of other primaries alike, become one write and one sync
+and are reported first; then the other jobs run in order and are reported together: a hop into the loop costs 15 to 45 us, so it is
+paid per group, never per event. Appends overtake every job but a barrier, which is what makes a log shorter.
+
+After a failed append or sync the store is fenced and every later job fails alike.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from eventlog.errors import EventLogError, StoreFenced
+import numpy as np
+import numpy.typing as npt
 
+from eventlog.errors import EventLogError, StoreFenced
+from eventlog.limits import SYNC_BYTES_MAX
+from eventlog.segment.cutting import plan_cuts
+from eventlog.segment.port import LogEnds, Pair, Store
+
+Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
-_Job = tuple[Callable[[], Any], "asyncio.Future[Any] | None", bool]  # the last: an error fences the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Append:
+    """Values and rows to be made durable; with them the logs of `segments` end with `ends`, of `epochs`."""
+
+    log: Sequence[Pair]
+    meta: Sequence[Pair]
+    segments: Ints
+    ends: Ints
+    epochs: npt.NDArray[np.uint32]
+    nbytes: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Job:
+    act: Callable[[], Any] | None = None
+    append: Append | None = None
+    future: "asyncio.Future[Any] | None" = None
+    is_vital: bool = False  # an error fences the store
+    is_barrier: bool = False
+
+
+_Done = list[tuple["asyncio.Future[Any]", Any, BaseException | None]]
 
 
 class StorageThread:
-    """Runs jobs one after the other in a thread of its own."""
+    """Runs jobs in a thread of its own. `ends` are the log ends of the store as it was opened; they are kept from here on."""
 
-    def __init__(self, *, on_fenced: Callable[[StoreFenced], None]) -> None:
+    def __init__(self, store: Store, *, ends: LogEnds, on_fenced: Callable[[StoreFenced], None]) -> None:
+        self._store = store
+        self._ends = LogEnds(ids=ends.ids.copy(), epochs=ends.epochs.copy())
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_fenced = on_fenced
         self._fenced: StoreFenced | None = None
+        self.syncs = 0
+        self.appends = 0
 
     def start(self) -> None:
         """Start the thread; results are delivered into the running loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    def run(self, job: Callable[[], Result], *, is_vital: bool = False) -> "asyncio.Future[Result]":
-        """Queue a job; its result or error arrives in the future. An error of a vital one fences the store."""
-        assert self._loop is not None, "start() comes first"
-        future: asyncio.Future[Result] = self._loop.create_future()
-        self._queue.put((job, future, is_vital))
-        return future
+    def append(self, append: Append) -> "asyncio.Future[None]":
+        """Queue an append; the future is done when it is on disk. Appends keep their order."""
+        return self._put(_Job(append=append))
 
-    def post(self, job: Callable[[], Any]) -> None:
+    def cut(self, cuts: Sequence[tuple[int, int]]) -> "asyncio.Future[list[tuple[int, int]]]":
+        """Cut the logs of segments, given as (segment, upto), so that they hold nothing above `upto`.
+
+        Returns (end, epoch) of each log then. Durable on return; a crash in between leaves what may be cut again.
+        """
+        return self.run(partial(self._cut, cuts), is_vital=True, is_barrier=True)
+
+    def forget(self, segments: Sequence[int], *, delete: Callable[[LogEnds], None]) -> "asyncio.Future[None]":
+        """Empty the logs of `segments`: `delete` is called with the ends to be written before anything is deleted."""
+        return self.run(partial(self._forget, segments, delete), is_vital=True, is_barrier=True)
+
+    def run(self, act: Callable[[], Result], *, is_vital: bool = False, is_barrier: bool = False) -> "asyncio.Future[Result]":
+        """Queue a job; its result or error arrives in the future. An error of a vital one fences the store."""
+        return self._put(_Job(act=act, is_vital=is_vital, is_barrier=is_barrier))
+
+    def post(self, act: Callable[[], Any]) -> None:
         """Queue a job whose result nobody waits for; an error fences the store."""
-        self._queue.put((job, None, True))
+        self._queue.put(_Job(act=act, is_vital=True))
 
     async def stop(self) -> None:
         """Run what is queued, then end the thread."""
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
+
+    def _put(self, job: _Job) -> "asyncio.Future[Any]":
+        assert self._loop is not None, "start() comes first"
+        job.future = self._loop.create_future()
+        self._queue.put(job)
+        return job.future
+
+    # ------------------------------------------------------------ in the thread
 
     def _run(self) -> None:
         going = True
@@ -53,31 +112,80 @@ class StorageThread:
             jobs = [self._queue.get()]
             while not self._queue.empty():
                 jobs.append(self._queue.get())
-            done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+            stretch: list[_Job] = []
             for job in jobs:
                 if job is None:
                     going = False
                     break
-                self._do(job, done)
-            if done:
-                assert self._loop is not None
-                self._loop.call_soon_threadsafe(_deliver, done)
+                if job.is_barrier:
+                    self._turn(stretch)
+                    stretch = []
+                stretch.append(job)
+                if job.is_barrier:
+                    self._turn(stretch)
+                    stretch = []
+            self._turn(stretch)
 
-    def _do(self, job: _Job, done: list[tuple["asyncio.Future[Any]", Any, BaseException | None]]) -> None:
-        function, future, is_vital = job
-        result: Any = None
-        error: BaseException | None = self._fenced
-        if error is None:
-            try:
-                result = function()
-            except StoreFenced as fenced:
-                error = self._fence(fenced)
-            except EventLogError as known:
-                error = self._fence(StoreFenced(why=str(known))) if is_vital else known
-            except Exception as unknown:  # noqa: BLE001 -- the edge of the thread: whatever it is, the waiter must hear of it
-                error = self._fence(StoreFenced(why=repr(unknown))) if is_vital else unknown
-        if future is not None:
-            done.append((future, result, error))
+    def _turn(self, jobs: list[_Job]) -> None:
+        appends = [job for job in jobs if job.append is not None]
+        while appends:
+            count = _fitting(appends)
+            done: _Done = []
+            self._append(appends[:count], done)
+            self._report(done)
+            del appends[:count]
+        done = []
+        for job in jobs:
+            if job.act is not None:
+                result, error = self._try(job.act, is_vital=job.is_vital)
+                if job.future is not None:
+                    done.append((job.future, result, error))
+        self._report(done)
+
+    def _append(self, jobs: list[_Job], done: _Done) -> None:
+        """Write and sync some appends as one."""
+        appends = [job.append for job in jobs if job.append is not None]
+        log, meta = appends[0].log, appends[0].meta
+        if len(appends) > 1:
+            log = [pair for append in appends for pair in append.log]
+            meta = [pair for append in appends for pair in append.meta]
+        _, error = self._try(partial(self._write, appends, log, meta), is_vital=False)
+        done += [(job.future, None, error) for job in jobs if job.future is not None]
+
+    def _write(self, appends: list[Append], log: Sequence[Pair], meta: Sequence[Pair]) -> None:
+        self._store.append(log, meta)
+        for append in appends:
+            self._ends.ids[append.segments] = append.ends
+            self._ends.epochs[append.segments] = append.epochs
+        self._store.sync(self._ends)
+        self.syncs += 1
+        self.appends += len(appends)
+
+    def _cut(self, cuts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        plan = plan_cuts(self._store, cuts, ends=self._ends)
+        if plan.is_empty:
+            return plan.ends
+        for (segment, _), (end, epoch) in zip(cuts, plan.ends, strict=True):
+            self._ends.ids[segment], self._ends.epochs[segment] = end, epoch
+        self._store.drop(plan.log_ranges, [], plan.meta_ranges, meta=plan.meta, ends=self._ends)
+        return plan.ends
+
+    def _forget(self, segments: Sequence[int], delete: Callable[[LogEnds], None]) -> None:
+        self._ends.ids[list(segments)] = 0
+        self._ends.epochs[list(segments)] = 0
+        delete(self._ends)
+
+    def _try(self, act: Callable[[], Any], *, is_vital: bool) -> tuple[Any, BaseException | None]:
+        if self._fenced is not None:
+            return None, self._fenced
+        try:
+            return act(), None
+        except StoreFenced as fenced:
+            return None, self._fence(fenced)
+        except EventLogError as known:
+            return None, self._fence(StoreFenced(why=str(known))) if is_vital else known
+        except Exception as unknown:  # noqa: BLE001 -- the edge of the thread: whatever it is, the waiter must hear of it
+            return None, self._fence(StoreFenced(why=repr(unknown))) if is_vital else unknown
 
     def _fence(self, error: StoreFenced) -> StoreFenced:
         if self._fenced is None:
@@ -86,8 +194,24 @@ class StorageThread:
             self._loop.call_soon_threadsafe(self._on_fenced, error)
         return self._fenced
 
+    def _report(self, done: _Done) -> None:
+        if done:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(_deliver, done)
 
-def _deliver(done: list[tuple["asyncio.Future[Any]", Any, BaseException | None]]) -> None:
+
+def _fitting(jobs: list[_Job]) -> int:
+    """Return how many of the first appends go into one write: at least one."""
+    nbytes = 0
+    for count, job in enumerate(jobs):
+        assert job.append is not None
+        nbytes += job.append.nbytes
+        if count and nbytes > SYNC_BYTES_MAX:
+            return count
+    return len(jobs)
+
+
+def _deliver(done: _Done) -> None:
     for future, result, error in done:
         if future.done():
             continue

@@ -26,10 +26,10 @@ from eventlog.node.apply import Change, changes_of
 from eventlog.node.groups import Joined, Pending, Queue, WriteResult, join_frames
 from eventlog.node.overlay import Overlay
 from eventlog.node.results import Part, answer_frames, record_producers
-from eventlog.node.storage import StorageThread
+from eventlog.node.storage import Append, StorageThread
 from eventlog.replication import PrimaryCore
 from eventlog.segment.keys import encode_step, entry_key, log_keys
-from eventlog.segment.port import LogEnds, Pair, Store
+from eventlog.segment.port import Pair, Store
 
 Ints = npt.NDArray[np.int64]
 _WAIT_MS = 20
@@ -225,8 +225,7 @@ class Writer:
             log += zip(log_keys(values.segments.tolist(), cache.cache_id, values.bases.tolist()), values.data, strict=True)
             rows = self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)
             meta += [encode_step(*row) for row in rows]
-        ends = LogEnds(ids=self._core.ends.copy(), epochs=self._core.epochs.copy())
-        written = self._storage.run(partial(_write, self._store, log, meta, ends))
+        written = self._storage.append(_append_of(parts, log, meta, epochs=self._core.epochs))
         changes = [changes_of(part) for part in parts]
         try:
             await written
@@ -288,9 +287,14 @@ class Writer:
             self._overlay.pop_oldest()
 
 
-def _write(store: Store, log: list[Pair], meta: list[Pair], ends: LogEnds) -> None:
-    store.append(log, meta)
-    store.sync(ends)
+def _append_of(parts: list[Part], log: list[Pair], meta: list[Pair], *, epochs: npt.NDArray[np.uint32]) -> Append:
+    values = [part.stored for part in parts]
+    segments, ends = values[0].segments, values[0].last_ids
+    if len(values) > 1:  # ids rise from part to part: of a segment's ends the last counts
+        segments = np.concatenate([own.segments for own in values])
+        ends = np.concatenate([own.last_ids for own in values])
+    nbytes = sum(own.nbytes for own in values)
+    return Append(log=log, meta=meta, segments=segments, ends=ends, epochs=epochs[segments], nbytes=nbytes)
 
 
 def _segments_of(share: Share, wanted: list[bytes]) -> list[int]:

@@ -3,7 +3,7 @@
     log     segment u16 | cache u32 | base id u64                               -> stored value (batch/layout.py)
     state   segment u16 | cache u32 | tag u8 | key, deadline u64 + key, or producer u64
             0xffff | "applied" | page u16                                       -> marks of 64 segments
-    meta    "epoch" segment u16 epoch u32                                       -> first id
+    meta    "epoch" segment u16 epoch u32                                       -> first id, id before it
             "trim" cache u32 segment u16                                        -> id, offset of the last event removed
             "step" cache u32 id u64                                             -> events, bytes so far
             "end" segment u16                                                   -> id, epoch: the log reached this, whatever is left
@@ -39,6 +39,7 @@ _APPLIED = b"\xff\xffapplied"
 _MARKS = np.dtype([("ids", "<i8", MARKS_PER_PAGE), ("epochs", "<u4", MARKS_PER_PAGE)])
 _TWO = Struct("<qq")
 _END = Struct("<qI")
+_FIRST_ID = Struct("<q")
 
 # ---------------------------------------------------------------- log
 
@@ -178,16 +179,21 @@ _STEP_KEY = Struct(">4sIQ")
 _END_KEY = Struct(">3sH")
 
 
-def encode_epoch(segment: int, epoch: int, first_id: int) -> Pair:
-    """Return the row saying that `epoch` of `segment` begins with `first_id`."""
-    return _EPOCH_KEY.pack(b"epoch", segment, epoch), first_id.to_bytes(8, "little")
+def encode_epoch(segment: int, epoch: int, first_id: int, *, previous: int) -> Pair:
+    """Return the row saying that `epoch` of `segment` begins with `first_id`; the log ended with the id `previous` before."""
+    return _EPOCH_KEY.pack(b"epoch", segment, epoch), _TWO.pack(first_id, previous)
 
 
-def decode_epoch(pair: Pair) -> tuple[int, int, int]:
-    """Return (segment, epoch, first id)."""
-    _check(pair, _EPOCH_KEY.size, 8)
+def decode_epoch(pair: Pair) -> tuple[int, int, int, int]:
+    """Return (segment, epoch, first id, previous id).
+
+    Rows of the first format have no previous id: everything below the epoch's first id is what was before it.
+    """
+    if len(pair[1]) == _FIRST_ID.size:
+        pair = pair[0], pair[1] + _FIRST_ID.pack(max(_FIRST_ID.unpack(pair[1])[0] - 1, 0))
+    _check(pair, _EPOCH_KEY.size, _TWO.size)
     _, segment, epoch = _EPOCH_KEY.unpack(pair[0])
-    return segment, epoch, int.from_bytes(pair[1], "little")
+    return segment, epoch, *_TWO.unpack(pair[1])
 
 
 def epoch_range(segment: int | None = None) -> Range:

@@ -38,11 +38,12 @@ class TrimRow(NamedTuple):
 
 
 class EpochRow(NamedTuple):
-    """An epoch of a segment and the first id in it."""
+    """An epoch of a segment, the first id in it, and the end of the log before it."""
 
     segment: int
     epoch: int
     first_id: int
+    previous: int
 
 
 class KeptEnd(NamedTuple):

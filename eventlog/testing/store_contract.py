@@ -111,9 +111,9 @@ class StoreContract(ABC):
         assert store.last_log(keys.segment_range(1)[0], keys.cache_range(1, 7)[0]) == log_pairs(3, cache=1)[-1]
 
     def test_meta_rows_come_with_the_log_values_of_their_write(self, store: Store) -> None:
-        store.append(log_pairs(1), [keys.encode_epoch(1, 1, 5)])
+        store.append(log_pairs(1), [keys.encode_epoch(1, 1, 5, previous=0)])
         store.append([], [keys.encode_step(1, 9, 1, 2)])
-        assert store.read_meta(*keys.epoch_range()) == [keys.encode_epoch(1, 1, 5)]
+        assert store.read_meta(*keys.epoch_range()) == [keys.encode_epoch(1, 1, 5, previous=0)]
         assert store.read_meta(*keys.step_range(1)) == [keys.encode_step(1, 9, 1, 2)]
 
     def test_large_and_empty_values_come_back_as_they_are(self, store: Store) -> None:
@@ -181,7 +181,7 @@ class StoreContract(ABC):
     # ------------------------------------------------------------ durability
 
     def test_a_clean_close_keeps_everything(self, store: Store, tmp_path: Path) -> None:
-        store.append(log_pairs(3), [keys.encode_epoch(1, 1, 1)])
+        store.append(log_pairs(3), [keys.encode_epoch(1, 1, 1, previous=0)])
         store.sync(ends_at(3))
         store.apply([(b"a", b"1")])
         store = self.reopen(store, tmp_path)
@@ -189,12 +189,12 @@ class StoreContract(ABC):
         assert store.ends.ids.tolist() == [3] * SEGMENTS
         assert store.ends.epochs.tolist() == [1] * SEGMENTS
         assert store.read_log(*ALL, bytes_max=MIB) == log_pairs(3)
-        assert store.read_meta(*keys.epoch_range()) == [keys.encode_epoch(1, 1, 1)]
+        assert store.read_meta(*keys.epoch_range()) == [keys.encode_epoch(1, 1, 1, previous=0)]
         assert store.get_many([b"a"]) == [b"1"]
         store.close()
 
     def test_a_crash_keeps_what_was_synced_and_flushed(self, store: Store, tmp_path: Path) -> None:
-        store.append(log_pairs(5)[:3], [keys.encode_epoch(1, 1, 1)])
+        store.append(log_pairs(5)[:3], [keys.encode_epoch(1, 1, 1, previous=0)])
         store.sync(ends_at(3))
         store.apply([(b"a", b"1")])
         store.flush_state()
@@ -204,7 +204,7 @@ class StoreContract(ABC):
         assert not store.stopped_cleanly
         assert store.ends.ids.tolist() == [3] * SEGMENTS
         assert store.read_log(*ALL, bytes_max=MIB) in (log_pairs(5)[:3], log_pairs(5))
-        assert store.read_meta(*keys.epoch_range()) == [keys.encode_epoch(1, 1, 1)]
+        assert store.read_meta(*keys.epoch_range()) == [keys.encode_epoch(1, 1, 1, previous=0)]
         assert store.get_many([b"a", b"b"]) in ([b"1", None], [b"2", b"2"])
         store.close()
 

@@ -69,7 +69,7 @@ def test_ids_of_two_caches_that_overlap_are_found(world):
 
 
 def test_an_epoch_that_falls_is_found(world):
-    world.store.append([], [keys.encode_epoch(0, 2, 0)])
+    world.store.append([], [keys.encode_epoch(0, 2, 0, previous=0)])
     world.epoch = 2
     world.group((0, 1, [(b"b", b"3")]))
     world.epoch = 1

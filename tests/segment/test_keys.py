@@ -82,8 +82,9 @@ def test_applied_marks_lie_outside_every_segment():
 
 @given(segments, st.integers(0, 2**32 - 1), ids, st.integers(-1, 2**62))
 def test_meta_rows_come_back_and_lie_in_their_ranges_only(segment, number, id_, count):
+    epoch = keys.encode_epoch(segment, number, id_, previous=7)
     rows = {
-        "epoch": (keys.encode_epoch(segment, number, id_), keys.decode_epoch, (segment, number, id_), keys.epoch_range(segment)),
+        "epoch": (epoch, keys.decode_epoch, (segment, number, id_, 7), keys.epoch_range(segment)),
         "trim": (keys.encode_trim(number, segment, id_, count), keys.decode_trim, (number, segment, id_, count), keys.trim_range(number)),
         "step": (keys.encode_step(number, id_, count, 7), keys.decode_step, (number, id_, count, 7), keys.step_range(number, upto=id_)),
         "end": (keys.encode_end(segment, id_, number), keys.decode_end, (segment, id_, number), keys.end_range()),

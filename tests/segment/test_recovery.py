@@ -52,7 +52,7 @@ def test_ends_and_next_offsets_are_those_of_the_last_values(world):
 def test_epoch_histories_rise_and_the_end_has_the_epoch_of_its_value(world):
     world.group((0, 1, [(b"a", b"1")]))
     world.epoch = 3
-    world.store.append([], [keys.encode_epoch(0, 3, world.next_id)])
+    world.store.append([], [keys.encode_epoch(0, 3, world.next_id, previous=0)])
     world.group((0, 1, [(b"a", b"2")]))
     recovery = recover(world.store, keyed=KEYED)
     assert [(row.epoch, row.first_id) for row in recovery.epochs[0]] == [(1, 0), (3, 2 * ID_STEP)]

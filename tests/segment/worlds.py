@@ -51,7 +51,7 @@ class World:
     def __post_init__(self):
         self.ends = LogEnds.empty(self.store.segments)
         for segment in range(self.store.segments):
-            self.store.append([], [keys.encode_epoch(segment, self.epoch, 0)])
+            self.store.append([], [keys.encode_epoch(segment, self.epoch, 0, previous=0)])
 
     def group(self, *parts: tuple[int, int, list[Change]], sync: bool = True, apply: bool = True) -> int:
         """Write (segment, cache, changes) each as one value, return the last id. A group that is refused never was."""

@@ -28,7 +28,7 @@ def serve(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]"
         (["--config", "missing.toml"], 2, "error: BAD_CONFIG: missing.toml"),
         (["--durability", "hope"], 2, "error: USAGE: "),
         (["--disk-reserve", "much"], 2, "error: BAD_CONFIG: disk_reserve_bytes"),
-        (["--meta", "etcd://h:1"], 2, "error: BAD_CONFIG: meta"),
+        (["--meta", "etcd://nowhere"], 2, "error: BAD_CONFIG: meta"),
     ],
 )
 def test_bad_configuration_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str], code: int, start: str) -> None:

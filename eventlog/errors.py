@@ -424,6 +424,16 @@ class WrongCluster(Refused):
     ours: str
 
 
+class MetastoreLocal(Refused):
+    code = "METASTORE_LOCAL"
+    sentence = (
+        "cluster {cluster} has its metadata in a file of its host, {where}, which other hosts cannot use; to move it, stop all nodes, run "
+        "'eventlog admin metastore copy --from {where} --to etcd://HOST:PORT', and start them with --meta etcd://HOST:PORT"
+    )
+    cluster: str
+    where: str
+
+
 class DirectoryInUse(Refused):
     code = "DIRECTORY_IN_USE"
     exit_code = 2

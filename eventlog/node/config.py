@@ -18,6 +18,8 @@ from eventlog.limits import (
     GIB,
     KIB,
     MIB,
+    REPLICAS_DEFAULT,
+    REPLICAS_MAX,
     SEGMENTS_DEFAULT,
     SEGMENTS_MAX,
     VALUE_BYTES_CAP,
@@ -28,12 +30,16 @@ ENVIRONMENT_PREFIX = "EVENTLOG_NODE_"
 _SIZE = re.compile(r"([0-9]{1,18})\s*(B|KiB|MiB|GiB)?")
 _PORT = re.compile(r"[0-9]{1,5}")
 PORT_MAX = 65_535
+WEIGHT_MAX = 100
 _UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """What `serve` takes. Addresses are `host:port`; port 0 takes a free one."""
+    """What `serve` takes. Addresses are `host:port`; port 0 takes a free one.
+
+    `join` names nodes of the cluster to become a member of; a directory that remembers a cluster needs none.
+    """
 
     data: Path = Path("eventlog-data")
     listen: str = "127.0.0.1:7400"
@@ -41,7 +47,13 @@ class NodeConfig:
     advertise: str = ""
     node_name: str = ""
     meta: str = ""
+    join: tuple[str, ...] = ()
+    host_label: str = ""
+    rack: str = ""
+    weight: int = 1
+    gateway: bool = False
     segments: int = SEGMENTS_DEFAULT
+    replicas: int = REPLICAS_DEFAULT
     durability: str = "fsync"
     insecure: bool = False
     disk_reserve_bytes: int = DISK_RESERVE_BYTES_DEFAULT
@@ -74,7 +86,7 @@ def load_config(options: Mapping[str, Any], *, file: Path | None = None, environ
     for name in known:
         if (value := environment.get(ENVIRONMENT_PREFIX + name.upper())) is not None:
             merged[name] = value
-    merged.update({name: value for name, value in options.items() if value is not None})
+    merged.update({name: value for name, value in options.items() if value not in (None, ())})
     unknown = sorted(set(merged) - set(known))
     if unknown:
         raise BadConfig(option=unknown[0], why=f"there is no such setting; there are {', '.join(sorted(known))}")
@@ -109,9 +121,19 @@ def _convert(name: str, value: Any) -> Any:
         return int(match[1]) * _UNITS[match[2]]
     if isinstance(default, Path) and isinstance(value, Path):
         return value
+    if isinstance(default, tuple):
+        return _texts(name, value)
     if not isinstance(value, str) or "\0" in value:
         raise BadConfig(option=name, why=f"{value!r} is not a text")
     return Path(value) if isinstance(default, Path) else value
+
+
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    """Return several texts: a list, or one with commas."""
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list | tuple) or not all(isinstance(text, str) and text.strip() for text in found):
+        raise BadConfig(option=name, why=f"{value!r} is not a list of texts")
+    return tuple(text.strip() for text in found)
 
 
 def _check(config: NodeConfig) -> None:
@@ -124,14 +146,26 @@ def _check(config: NodeConfig) -> None:
             raise BadConfig(option=option, why="it must be 1 or more")
     if not 0 < config.value_bytes_max <= VALUE_BYTES_CAP:
         raise BadConfig(option="value_bytes_max", why=f"{config.value_bytes_max} is not from 1 to {VALUE_BYTES_CAP}")
+    if not 1 <= config.replicas <= REPLICAS_MAX:
+        raise BadConfig(option="replicas", why=f"{config.replicas} is not from 1 to {REPLICAS_MAX}")
+    if not 1 <= config.weight <= WEIGHT_MAX:
+        raise BadConfig(option="weight", why=f"{config.weight} is not from 1 to {WEIGHT_MAX}")
+    _check_addresses(config)
+
+
+def _check_addresses(config: NodeConfig) -> None:
     location = config.location
     if isinstance(location, SqliteLocation) and config.data.resolve() in location.path.resolve().parents:
         raise BadConfig(option="meta", why=f"{location.path} lies inside the data directory")
+    for address in config.join:
+        split_address(address, option="join")
+    if config.advertise:
+        split_address(config.advertise, option="advertise")
     for option in ("listen", "http"):
-        address: str = getattr(config, option)
-        host, _ = split_address(address, option=option)
+        listened: str = getattr(config, option)
+        host, _ = split_address(listened, option=option)
         if not config.insecure and not _is_loopback(host, option=option):
-            raise Insecure(address=address)
+            raise Insecure(address=listened)
 
 
 def split_address(address: str, *, option: str) -> tuple[str, int]:

@@ -1,17 +1,20 @@
 """A node's data directory: who holds it, and what it remembers of its cluster. The store lies in `store/` inside.
 
 node.lock      held by the running process           member.json    cluster, node number, incarnation, metadata revision
+metastore      where the metadata are, as --meta takes it
 """
 
 import fcntl
 import os
 from pathlib import Path
 
+from eventlog.control.metastores.location import Location, SqliteLocation, parse_location
 from eventlog.control.records import Remembered, decode, encode
 from eventlog.errors import BadConfig, DirectoryInUse
 
 _LOCK = "node.lock"
 _MEMBER = "member.json"
+_METASTORE = "metastore"
 
 
 class Home:
@@ -21,6 +24,12 @@ class Home:
         self._path = path
         self._lock = lock
         self.remembered = remembered
+
+    @property
+    def metastore(self) -> Location | None:
+        """Return where the metadata were when this directory was last used, None when it never was."""
+        file = self._path / _METASTORE
+        return parse_location(file.read_text().strip()) if file.exists() else None
 
     @classmethod
     def open(cls, path: Path) -> "Home":
@@ -47,20 +56,29 @@ class Home:
 
     def remember(self, remembered: Remembered) -> None:
         """Keep what the next process needs to recognise its cluster; durable when this returns."""
-        if remembered == self.remembered:
-            return
-        new = self._path / f"{_MEMBER}.new"
+        if remembered != self.remembered:
+            self._keep(_MEMBER, encode(remembered))
+            self.remembered = remembered
+
+    def remember_metastore(self, location: Location) -> None:
+        """Keep where the metadata are; durable when this returns."""
+        if isinstance(location, SqliteLocation):
+            location = SqliteLocation(location.path.absolute())
+        if location != self.metastore:
+            self._keep(_METASTORE, f"{location}\n".encode())
+
+    def _keep(self, name: str, content: bytes) -> None:
+        new = self._path / f"{name}.new"
         with new.open("wb") as file:
-            file.write(encode(remembered))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        new.replace(self._path / _MEMBER)
+        new.replace(self._path / name)
         directory = os.open(self._path, os.O_RDONLY)
         try:
             os.fsync(directory)
         finally:
             os.close(directory)
-        self.remembered = remembered
 
     def close(self) -> None:
         """Let go of the directory."""

@@ -17,10 +17,14 @@ Kind = Literal["committed", "conflict", "unknown", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSyncChange:
-    """What the primary of `epoch` wants: the `gone` out of the set, and `joined`, which has caught up, in it."""
+    """What the primary of `epoch` wants: the `gone` out of the set, and `joined`, which has caught up, in it.
+
+    `revision` is that of the record that it was made from; 0 where any will do.
+    """
 
     segment: int
     epoch: int
+    revision: int = 0
     gone: tuple[Replica, ...] = ()
     joined: Replica | None = None
 
@@ -70,8 +74,8 @@ def plan_batch(found: Mapping[int, Versioned[SegmentRecord]], changes: Sequence[
     refused = []
     for change in changes:
         before = found.get(change.segment)
-        if before is None:
-            refused.append(Outcome(change=change, kind="conflict"))
+        if before is None or change.revision not in (0, before.revision):
+            refused.append(Outcome(change=change, kind="conflict", record=before))
             continue
         try:
             record = apply_change(before.record, change, nonce=nonce)

@@ -120,3 +120,10 @@ def test_one_change_may_put_one_out_and_another_in():
     batch = plan_batch(found, [change], nonce="n")
     assert batch.proposed[0].in_sync == (*replicas(1, 3), Replica(node=2, incarnation="empty"))
     assert batch.plan.expect == {"segment/0": 5}
+
+
+def test_a_change_made_from_another_revision_is_a_conflict():
+    found = {0: Versioned(segment(0, owners=(1, 2, 3)), 5)}
+    batch = plan_batch(found, [InSyncChange(segment=0, epoch=1, revision=4, gone=replicas(3))], nonce="n")
+    assert batch.plan is None
+    assert [(outcome.kind, outcome.record) for outcome in batch.refused] == [("conflict", found[0])]

@@ -73,8 +73,9 @@ ANSWER_BYTES_MAX = 8 * MIB
 STORED_VALUE_VERBATIM_BYTES_MIN = 64 * KIB  # larger stored values go out as they are
 STEP_BYTES = 1 * MIB  # how finely the log is indexed by id
 STEP_EVENTS = 8_192
-HISTORY_READ_BYTES = 4 * MIB  # read ahead of one reader of history; many at once share HISTORY_CACHE_BYTES_MAX
-HISTORY_CACHE_BYTES_MAX = 16 * MIB
+HISTORY_READ_BYTES_FIRST = 4 * MIB  # read at once for a reader of history who begins somewhere ...
+HISTORY_READ_BYTES_MAX = 8 * MIB  # ... and for one who goes on; many at once share HISTORY_CACHE_BYTES_MAX
+HISTORY_CACHE_BYTES_MAX = 64 * MIB
 ANSWER_CACHE_BYTES_MAX = 16 * MIB  # answers kept for readers that ask the same
 ANSWER_CACHE_ENTRIES_MAX = 1_024
 POLL_WAIT_MS_MAX = 60_000
@@ -92,7 +93,9 @@ assert FRAME_BYTES_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX <= PROCESS_BYTES_IN_FLI
 assert SEGMENTS_MAX * 20 + 1 * KIB < FRAME_HEADER_BYTES_MAX, "a poll from a position of every segment fits a header"
 assert LEASE_RENEW_MS * 2 < LEASE_MS < CLOCK_AHEAD_MS_MAX, "a lease survives a missed renewal"
 assert STEP_BYTES <= ANSWER_BYTES_MAX, "an answer holds at least one step"
-assert STEP_BYTES <= HISTORY_READ_BYTES <= HISTORY_CACHE_BYTES_MAX, "reading ahead holds a step and fits where it is kept"
+assert STEP_BYTES <= HISTORY_READ_BYTES_FIRST <= HISTORY_READ_BYTES_MAX <= HISTORY_CACHE_BYTES_MAX, (
+    "reading ahead holds a step and fits where it is kept"
+)
 assert GROUP_BYTES_MAX <= OVERLAY_BYTES_MAX, "one group fits the overlay"
 assert GROUP_BYTES_MAX < PEER_BYTES_IN_FLIGHT_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX, "one group never blocks the way to a backup"
 assert ANSWER_BYTES_MAX <= STREAM_CREDIT_BYTES_DEFAULT <= CONNECTION_BYTES_IN_FLIGHT_MAX, "one answer fits a stream's credit"

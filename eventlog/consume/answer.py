@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.join import indexes_within, join
+from eventlog.batch.join import Packed, indexes_within, join_packed, pack
 from eventlog.batch.layout import read_head
 from eventlog.consume.cursor import Cursor, SegmentEnds
 from eventlog.consume.cut import Limits, Spans, choose_cut
@@ -24,13 +24,26 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoredValues:
-    """Stored values of one cache, one row each, `sizes` in bytes; those of a segment in order of their ids."""
+    """Stored values of one cache, one row each, `sizes` in bytes; those of a segment in order of their ids.
+
+    Small ones are best packed once, for all the answers that are made of them.
+    """
 
     segments: Ints
     bases: Ints
     counts: Ints
     sizes: Ints
-    data: Sequence[bytes]
+    data: Sequence[bytes] | Packed
+
+    def value(self, row: int) -> bytes:
+        """Return one value."""
+        return self.data.value(row) if isinstance(self.data, Packed) else self.data[row]
+
+    def packed(self, rows: Ints) -> Packed:
+        """Return some values to be joined."""
+        if isinstance(self.data, Packed):
+            return self.data.take(rows)
+        return pack(self.segments[rows], [self.data[row] for row in rows.tolist()])
 
 
 def values_of(groups: Iterable[CacheValues]) -> StoredValues:
@@ -134,16 +147,13 @@ def _lay_out(
         own = rows[low:high]
         if verbatim[low]:
             row = int(own[0])
-            data = values.data[row]
+            data = values.value(row)
             parts.append(Part(length=len(data), runs=0, segment=int(values.segments[row]), events=int(values.counts[row])))
             body.append(data)
             continue
-        picked = values.data if len(own) == len(values.data) and low == 0 else None
-        if picked is None or not bool((own[1:] > own[:-1]).all()):
-            picked = [values.data[row] for row in own.tolist()]
-        joined = join(values.segments[own], picked, after=after if isinstance(after, int) else after[own], until=cut)
+        joined = join_packed(values.packed(own), after=after if isinstance(after, int) else after[own], until=cut)
         parts.append(Part(length=joined.nbytes, runs=len(joined.runs), segment=0, events=joined.events))
-        body += [joined.runs.tobytes(), *joined.block]
+        body += (joined.runs.tobytes(), joined.block)
     return parts, body
 
 
@@ -151,6 +161,6 @@ def _ends(values: StoredValues, rows: Ints, highs: Ints) -> SegmentEnds:
     """Return where the last value of each segment was left; `rows` are sorted by segment."""
     segments = values.segments[rows]
     last = rows[np.flatnonzero(np.concatenate((segments[1:] != segments[:-1], [True])))]
-    heads = [read_head(values.data[row], where="answer") for row in last.tolist()]
+    heads = [read_head(values.value(row), where="answer") for row in last.tolist()]
     offsets = [head.first_offset + high for head, high in zip(heads, highs[last].tolist(), strict=True)]
     return SegmentEnds(values.segments[last].tolist(), offsets, [head.epoch for head in heads])

@@ -21,13 +21,13 @@ from eventlog.ids import ID_MAX, TIME_SHIFT, time_of
 from eventlog.limits import (
     CONNECTIONS_MAX,
     HISTORY_CACHE_BYTES_MAX,
-    HISTORY_READ_BYTES,
+    HISTORY_READ_BYTES_MAX,
     REQUESTS_PER_CONNECTION_MAX,
     STALLED_MS,
 )
 from eventlog.node.answer_cache import AnswerCache, Key
 from eventlog.node.caches import CacheState
-from eventlog.node.history import History, HistoryRead
+from eventlog.node.history import ChunkEnd, History, HistoryRead
 from eventlog.node.poll_messages import Shared, bare_message
 from eventlog.node.pulls import Delivered, Pull, ReadContext, begin
 from eventlog.node.reader import ReaderThread
@@ -37,6 +37,7 @@ from eventlog.wire.eventlog_pb2 import Poll, Stalled
 Ints = npt.NDArray[np.int64]
 _INLINE_BYTES = 512 << 10  # joining more than this takes the loop longer than a millisecond
 _LIMIT_AGE_S = 0.02
+_CHUNK_ENDS_MAX = 64
 _STALLED_SEGMENTS_MAX = 64
 
 log = logging.getLogger("eventlog.node")
@@ -269,20 +270,30 @@ class Reads:
             chosen = steps.choose_cut(cache.cache_id, after=lowest, nbytes_max=nbytes * cursor.share)
             return floor if chosen is None else min(chosen, floor)
 
-        ahead = max(min(HISTORY_READ_BYTES, self._history_bytes_max // (2 * self._thread.readers)), pull.limits.nbytes)
+        ahead = max(min(HISTORY_READ_BYTES_MAX, self._history_bytes_max // (2 * self._thread.readers)), pull.limits.nbytes)
         start, end = steps.at_or_below(cache.cache_id, lowest), cut(ahead)
         chunk_after = min(start.id, lowest)
         between = steps.between(cache.cache_id, after=lowest, upto=end)
-        is_known = cursor.asked is None and bool(between) and between[-1].id == end and cache.last_trimmed_id <= chunk_after == start.id
+        is_known = cursor.asked is None and cache.last_trimmed_id <= chunk_after == start.id
+        ends = [
+            ChunkEnd(
+                id=step.id,
+                nbytes=(step.nbytes - start.nbytes) // cursor.share,
+                events=step.events - start.events if is_known else None,
+            )
+            for step in between[:: len(between) // _CHUNK_ENDS_MAX + 1]
+        ]
+        if not ends or ends[-1].id < end:
+            ends.append(ChunkEnd(id=end, nbytes=ends[-1].nbytes if ends else 0, events=None))
         return HistoryRead(
             cache_id=cache.cache_id,
             cursor=cursor.copy(),
             top=min(top, cut(pull.limits.nbytes)),
             limits=pull.limits,
             chunk_after=chunk_after,
-            cuts=tuple(sorted({step.id for step in between} | {end})),
-            nbytes_max=4 * HISTORY_READ_BYTES,
-            events=between[-1].events - start.events if is_known else None,
+            ends=tuple(ends),
+            nbytes_max=2 * HISTORY_READ_BYTES_MAX,
+            is_clean=True,
         )
 
     def _make(self, key: Key, pull: Pull, job: Callable[[], Answer]) -> None:

@@ -88,7 +88,7 @@ OPTIONAL = {"expiry": 0, "before": b"", "headers": b""}
 
 
 def decoded(joined: Joined) -> Block:
-    data = b"".join(joined.block)
+    data = joined.block
     block = decode_block(data)
     assert block.nbytes == len(data)
     assert joined.nbytes == len(data) + joined.runs.nbytes

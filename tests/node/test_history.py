@@ -7,7 +7,9 @@ import pytest
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
 from eventlog.errors import CorruptData, UnsupportedFormat
-from eventlog.node.history import History, HistoryRead
+from eventlog.ids import ID_STEP
+from eventlog.limits import HISTORY_READ_BYTES_FIRST
+from eventlog.node.history import ChunkEnd, History, HistoryRead
 from tests.node.reading import FakeNode
 
 
@@ -16,11 +18,16 @@ class CountingStore:
 
     def __init__(self, store):
         self._store = store
-        self.reads = 0
+        self.reads = self.nbytes = 0
 
     def read_logs(self, ranges, *, bytes_max):
         self.reads += 1
-        return self._store.read_logs(ranges, bytes_max=bytes_max)
+        pairs = self._store.read_logs(ranges, bytes_max=bytes_max)
+        self.nbytes += sum(len(value) for _, value in pairs)
+        return pairs
+
+    def last_log(self, lower, upper):
+        return self._store.last_log(lower, upper)
 
 
 def written(groups=10, size=100, segments=4):
@@ -35,17 +42,22 @@ def written(groups=10, size=100, segments=4):
     return CountingStore(node.store), node.store.disk.log, lasts
 
 
-def wanted(lasts, *, after=0, events=None, cuts=None, nbytes_max=1 << 30, **limits):
+def wanted(lasts, *, after=0, events=None, ends=None, chunk_after=0, nbytes_max=1 << 30, is_clean=True, **limits):
     return HistoryRead(
         cache_id=1,
         cursor=Cursor(4, after),
         top=lasts[-1],
         limits=Limits(**limits),
-        chunk_after=0,
-        cuts=cuts or (lasts[-1],),
+        chunk_after=chunk_after,
+        ends=ends or (ChunkEnd(id=lasts[-1], nbytes=0, events=events),),
         nbytes_max=nbytes_max,
-        events=events,
+        is_clean=is_clean,
     )
+
+
+def ends_at(lasts, *, nbytes):
+    """Return an end at each id, `nbytes` after the one before it."""
+    return tuple(ChunkEnd(id=last, nbytes=nbytes * number, events=None) for number, last in enumerate(lasts, 1))
 
 
 def test_a_chunk_is_read_once_for_all_its_answers():
@@ -69,24 +81,44 @@ def test_chunks_are_kept_within_their_bound():
     assert history.nbytes == 0
     history = History(store, bytes_max=12_000)
     for low, high in pairwise(lasts):
-        read = HistoryRead(
-            cache_id=1, cursor=Cursor(4, low), top=high, limits=Limits(), chunk_after=low, cuts=(high,), nbytes_max=1 << 30, events=4
-        )
+        read = wanted([high], after=low, chunk_after=low, events=4)
         assert history.read(read).events == 4
         assert history.nbytes <= 12_000
 
 
-def test_a_chunk_that_is_too_much_is_read_up_to_an_earlier_cut():
+def test_a_chunk_that_is_too_much_is_read_up_to_an_earlier_end():
     store, _, lasts = written(groups=16, size=200_000)
-    answer = History(store).read(wanted(lasts, cuts=tuple(lasts), nbytes_max=1 << 20, events=64))
+    answer = History(store).read(wanted(lasts, ends=ends_at(lasts, nbytes=0), nbytes_max=1 << 20))
     assert 4 <= answer.events < 64
     assert answer.upto in lasts[:-1]
 
 
-def test_more_than_a_slice_is_read_in_slices():
-    store, _, lasts = written(groups=4, size=200_000)
-    assert History(store).read(wanted(lasts, events=16)).events == 16
-    assert store.reads > 1
+def test_who_goes_on_reads_more_at_once_than_who_begins():
+    store, _, lasts = written(groups=64, size=200_000)
+    history, after, chunks = History(store), 0, []
+    while after < lasts[-1]:
+        before = store.reads, store.nbytes
+        ahead = [end for end in ends_at(lasts, nbytes=800_000) if end.id > after]
+        ends = tuple(ChunkEnd(id=end.id, nbytes=end.nbytes - ahead[0].nbytes + 800_000, events=None) for end in ahead)
+        after = history.read(wanted(lasts, after=after, chunk_after=after, ends=ends, nbytes=1)).upto
+        if store.reads > before[0]:
+            chunks.append(store.nbytes - before[1])
+    assert chunks[0] <= HISTORY_READ_BYTES_FIRST
+    assert chunks[1] > 1.5 * chunks[0]
+    assert sum(chunks) == store.nbytes, "nothing is read twice"
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_value_on_both_sides_of_a_chunk_is_not_missed(is_kept):
+    node = FakeNode(segments=4)
+    cache = node.cache()
+    group = node.stamp((cache, {segment: [b"v"] * 5 for segment in range(4)}))
+    inside = group.caches[0].bases[2] + ID_STEP  # two events of segment 2 lie at or below it
+    history = History(node.store, bytes_max=1 << 20 if is_kept else 0)
+    first = history.read(wanted([inside], ends=(ChunkEnd(id=inside, nbytes=0, events=None),)))
+    assert (first.events, first.upto) == (12, inside)
+    rest = history.read(wanted([group.last_id], after=inside, chunk_after=inside, is_clean=False))
+    assert (rest.events, rest.first_id) == (8, inside + ID_STEP)
 
 
 def damage(log, key, change):

@@ -1,88 +1,159 @@
-"""A data directory: the logs of segments, and what a crash takes from them."""
+"""A data directory: logs of segments with their epochs, and what a crash takes from them."""
 
 import random
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from eventlog.control.records import Remembered
+from eventlog.replication import EpochStart
 from eventlog.testing.sim.history import Value
 
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A write that may not survive yet: how many values it added to a log, or which it took from its end."""
-
-    segment: int
-    added: int
-    taken: tuple[Value, ...]
+Content = TypeVar("Content")
 
 
 class Disk:
     """Logs by segment. What is written is there at once; it survives a crash when it was synced, and otherwise perhaps.
 
-    Writes survive in the order in which they were made: of those not synced, a crash keeps the first few, or none.
+    Writes survive in the order in which they were made: of those not synced, a crash keeps the first few, or none. What retention
+    trims from the front is out of reach for whoever reads the log, and stays known as the state that it made.
     """
 
     def __init__(self, incarnation: str) -> None:
         self.incarnation = incarnation
         self.remembered: Remembered | None = None
+        self.applied: dict[int, int] = {}
+        self.trimmed: dict[int, int] = {}
         self._logs: dict[int, list[Value]] = {}
-        self._written: deque[_Written] = deque()
+        self._histories: dict[int, list[EpochStart]] = {}
+        self._installing: dict[int, None] = {}
+        self._undo: deque[Callable[[], None]] = deque()  # one for each write that may not survive
         self._synced = 0
-        self._writes = 0
+
+    # ------------------------------------------------------------ reading
 
     def log(self, segment: int) -> Sequence[Value]:
+        """Return all values, the trimmed ones included: what log and state hold together."""
         return self._logs.get(segment, ())
 
-    def segments(self) -> list[int]:
-        """Return the segments that have a log, an empty one perhaps."""
-        return sorted(self._logs)
+    def after(self, segment: int, id_: int) -> Sequence[Value]:
+        """Return the values that end above `id_`."""
+        log = self._logs.get(segment, [])
+        return log[bisect_right(log, id_, key=_last) :]
+
+    def history(self, segment: int) -> tuple[EpochStart, ...]:
+        return tuple(self._histories.get(segment, ()))
 
     def end(self, segment: int) -> int:
         """Return the id that the log ends with, 0 where there is none."""
         log = self._logs.get(segment)
         return log[-1].last if log else 0
 
-    def append(self, segment: int, values: Sequence[Value]) -> None:
-        self._logs.setdefault(segment, []).extend(values)
-        self._note(_Written(segment, len(values), ()))
+    # ------------------------------------------------------------ writing
+
+    def append(self, segment: int, values: Sequence[Value], history: Sequence[EpochStart] = ()) -> None:
+        """Add values to a log and epochs to its history, in one write."""
+        log, epochs = self._logs.setdefault(segment, []), self._histories.setdefault(segment, [])
+        log.extend(values)
+        epochs.extend(history)
+
+        def undo() -> None:
+            del log[len(log) - len(values) :]
+            del epochs[len(epochs) - len(history) :]
+
+        self._undo.append(undo)
 
     def cut(self, segment: int, upto: int) -> int:
-        """Remove the values that end above `upto`; return how many."""
-        log = self._logs.setdefault(segment, [])
-        keep = len(log)
-        while keep and log[keep - 1].last > upto:
-            keep -= 1
-        taken = tuple(log[keep:])
+        """Remove the values that end above `upto`, and the epochs that begin there; return how many values."""
+        log, epochs = self._logs.setdefault(segment, []), self._histories.setdefault(segment, [])
+        keep = bisect_right(log, upto, key=_last)
+        taken, ended = log[keep:], [start for start in epochs if start.first > upto]
         del log[keep:]
-        self._note(_Written(segment, 0, taken))
+        epochs[:] = [start for start in epochs if start.first <= upto]
+
+        def undo() -> None:
+            log.extend(taken)
+            epochs.extend(ended)
+
+        self._undo.append(undo)
         return len(taken)
 
-    def _note(self, written: _Written) -> None:
-        self._writes += 1
-        self._written.append(written)
+    def drop(self, segment: int, *, installing: bool = False) -> None:
+        """Remove log and state; `installing` leaves the mark that what comes next is not whole."""
+        log, epochs = self._logs.pop(segment, None), self._histories.pop(segment, None)
+        applied, trimmed = self.applied.pop(segment, None), self.trimmed.pop(segment, None)
+        was_installing = segment in self._installing
+        if installing:
+            self._installing[segment] = None
+
+        def undo() -> None:
+            _put_back(self._logs, segment, log)
+            _put_back(self._histories, segment, epochs)
+            _put_back(self.applied, segment, applied)
+            _put_back(self.trimmed, segment, trimmed)
+            if not was_installing:
+                self._installing.pop(segment, None)
+
+        self._undo.append(undo)
+
+    def end_install(self, segment: int, *, pin: int, history: Sequence[EpochStart]) -> None:
+        """Make what was installed the log and state of a segment, applied up to `pin`."""
+        was_installing = segment in self._installing
+        self._installing.pop(segment, None)
+        self._histories[segment] = list(history)
+        self.applied[segment] = self.trimmed[segment] = pin
+
+        def undo() -> None:
+            del self._histories[segment], self.applied[segment], self.trimmed[segment]
+            if was_installing:
+                self._installing[segment] = None
+
+        self._undo.append(undo)
+
+    def flush(self, segment: int, applied: int) -> None:
+        """Note up to which id the state is on disk; never above what was synced of the log."""
+        self.applied[segment] = applied
+
+    def trim(self, segment: int, upto: int) -> None:
+        """Remove from the log what ends at or below `upto`, an id that the state is applied to on disk."""
+        self.trimmed[segment] = upto
+
+    # ------------------------------------------------------------ what survives
 
     @property
     def writes(self) -> int:
-        """Return how many writes there were: what `sync` takes."""
-        return self._writes
+        """Return how many writes there were since the start: what `sync` takes."""
+        return self._synced + len(self._undo)
 
     def sync(self, writes: int) -> None:
         """Make the first `writes` writes survive whatever comes."""
         while self._synced < writes:
-            self._written.popleft()
+            self._undo.popleft()
             self._synced += 1
 
     def crash(self, chance: random.Random) -> int:
         """Lose what was not synced, or all but the first few writes of it; return how many writes were lost."""
-        kept = chance.randint(0, len(self._written)) if chance.random() < 0.5 else 0
-        lost = len(self._written) - kept
+        kept = chance.randint(0, len(self._undo)) if chance.random() < 0.5 else 0
+        lost = len(self._undo) - kept
         for _ in range(lost):
-            written = self._written.pop()
-            log = self._logs[written.segment]
-            del log[len(log) - written.added :]
-            log.extend(written.taken)
-        self._written.clear()
-        self._synced = self._writes = 0
+            self._undo.pop()()
+        self._undo.clear()
+        self._synced = 0
         return lost
+
+    def open(self) -> None:
+        """Begin a process: drop what an install left half done."""
+        for segment in list(self._installing):
+            self.drop(segment)
+            del self._installing[segment]
+
+
+def _put_back(book: dict[int, Content], segment: int, content: Content | None) -> None:
+    book.pop(segment, None)
+    if content is not None:
+        book[segment] = content
+
+
+def _last(value: Value) -> int:
+    return value.last

@@ -47,10 +47,14 @@ class Scheduler:
 
 
 class Process:
-    """What runs on a host between a start and a crash. Paused, its actions wait; dead, they are gone."""
+    """What runs on a host between a start and a crash. Paused, its actions wait; dead, they are gone.
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    `on_error` hears of errors of its actions, which are raised without one.
+    """
+
+    def __init__(self, scheduler: Scheduler, *, on_error: Callable[[Exception], None] | None = None) -> None:
         self.scheduler = scheduler
+        self._on_error = on_error
         self.is_alive = True
         self.is_paused = False
         self._waiting: deque[Action] = deque()
@@ -66,7 +70,15 @@ class Process:
         if self.is_paused or self._waiting:
             self._waiting.append(action)
         else:
+            self._call(action)
+
+    def _call(self, action: Action) -> None:
+        try:
             action()
+        except Exception as error:
+            if self._on_error is None:
+                raise
+            self._on_error(error)
 
     def pause(self) -> None:
         self.is_paused = True
@@ -75,8 +87,7 @@ class Process:
         """Go on: what waited runs first, in order."""
         self.is_paused = False
         while self._waiting and self.is_alive and not self.is_paused:
-            action = self._waiting[0]
-            action()
+            self._call(self._waiting[0])
             if self._waiting:
                 self._waiting.popleft()
 

@@ -63,6 +63,7 @@ class Swarm:
     store_unknown: float
     watch_delay_us: int
     promise_ms: int
+    trims: bool
 
 
 def choose(chance: random.Random) -> Swarm:
@@ -84,6 +85,7 @@ def choose(chance: random.Random) -> Swarm:
         store_unknown=chance.choice((0.0, 0.0, 0.02, 0.2)),
         watch_delay_us=chance.choice((1_000, 5_000, 50_000, 500_000)),
         promise_ms=chance.choice((20, 100, 500)),
+        trims=chance.random() < 0.3,
     )
 
 

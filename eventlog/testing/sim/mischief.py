@@ -1,0 +1,228 @@
+"""Making faults happen, and making good again."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from eventlog.control.appointment import commit_of
+from eventlog.control.metastore import Listing
+from eventlog.control.records import CommitPlan, NodeRecord, Replica, SegmentRecord
+from eventlog.control.rules import appoint, own
+from eventlog.control.view import PREFIXES, ClusterView, read_view
+from eventlog.errors import MetadataConflict, NotEnoughReplicas
+from eventlog.testing.sim.clients import primary_of
+from eventlog.testing.sim.metadata import METADATA_HOST
+from eventlog.testing.sim.node import Host
+from eventlog.testing.sim.swarm import Fault
+from eventlog.testing.sim.world import World
+
+_AWAY_MS: Final = (20, 200, 1_000, 3_000)  # how long a fault lasts: each as likely, doubled at most
+_JUMPS_MS: Final = (-3_600_000, -5_000, -300, 300, 4_000, 30_000, 3_600_000)
+
+
+class Mischief:
+    """Faults of the kinds and at the rates that the run has."""
+
+    def __init__(self, world: World, hosts: Mapping[int, Host]) -> None:
+        self._world = world
+        self._hosts = hosts
+        self._is_over = False
+        self._acts = {
+            Fault.CRASH: lambda: self.crash(self._any()),
+            Fault.CRASH_PRIMARY: self._crash_primary,
+            Fault.CRASH_ALL: self._crash_all,
+            Fault.PAUSE: lambda: self._pause(self._any()),
+            Fault.PAUSE_PRIMARY: lambda: self._pause(self._primary()),
+            Fault.CUT: self._cut,
+            Fault.CUT_ONE_WAY: self._cut_one_way,
+            Fault.CLOCK: self._jump,
+            Fault.DISK: self._lose_disk,
+            Fault.STORE_OUT: self._store_out,
+            Fault.MOVE: self._move,
+            Fault.MEMBER: self._change_owners,
+        }
+
+    def start(self) -> None:
+        for kind in self._world.swarm.intervals_ms:
+            self._plan(kind)
+
+    def _plan(self, kind: Fault) -> None:
+        mean_us = self._world.swarm.intervals_ms[kind] * 1000
+        self._world.scheduler.after(300_000 + int(mean_us * self._world.random.expovariate(1)), lambda: self._act(kind))
+
+    def _act(self, kind: Fault) -> None:
+        if not self._is_over:
+            self._world.note(f"fault {kind.value}")
+            self._world.reached[f"fault: {kind.value}"] += 1
+            self._acts[kind]()
+            self._plan(kind)
+
+    def stop(self) -> None:
+        """Make everything good again, except that clocks stay as wrong as they are."""
+        self._is_over = True
+        self._world.note("heal")
+        self._world.network.heal()
+        self._world.store.faults.is_out = False
+        self._world.store.faults.unknown = 0.0
+        for host in self._hosts.values():
+            self._resume(host)
+            host.start()
+
+    # ------------------------------------------------------------ who
+
+    def host_of(self, node: int) -> int:
+        """Return where the node of this number runs."""
+        record = self.view().nodes[node].record
+        return int(record.name[1:])
+
+    def view(self) -> ClusterView:
+        """Return the cluster as the metadata store has it now."""
+        listings: dict[str, Listing] = {prefix: self._world.store.list(prefix) for prefix in PREFIXES}
+        return read_view(listings)
+
+    def _any(self) -> Host:
+        return self._hosts[self._world.random.choice(list(self._hosts))]
+
+    def _primary(self) -> Host:
+        record = primary_of(self._world, self._world.random.randrange(self._world.swarm.segments))
+        return self._any() if record is None else self._hosts[self.host_of(record.primary)]
+
+    def _away_us(self) -> int:
+        return int(self._world.random.choice(_AWAY_MS) * 1000 * (1 + self._world.random.random()))
+
+    # ------------------------------------------------------------ processes and disks
+
+    def crash(self, host: Host) -> None:
+        host.crash()
+        self._world.scheduler.after(self._away_us(), host.start)
+
+    def _crash_primary(self) -> None:
+        segment = self._world.random.randrange(self._world.swarm.segments)
+        record = primary_of(self._world, segment)
+        if record is None:
+            return
+        self.crash(self._hosts[self.host_of(record.primary)])
+        if self._world.random.random() < 0.5:
+            self._world.scheduler.after(int(self._world.random.random() * 1_500_000), lambda: self._crash_successor(segment, record.epoch))
+
+    def _crash_successor(self, segment: int, epoch: int) -> None:
+        record = primary_of(self._world, segment)
+        if record is not None and record.epoch > epoch and not self._is_over:
+            self._world.reached["failover twice in a row"] += 1
+            self.crash(self._hosts[self.host_of(record.primary)])
+
+    def _crash_all(self) -> None:
+        for host in self._hosts.values():
+            self.crash(host)
+
+    def _pause(self, host: Host) -> None:
+        if host.node is None or host.node.process.is_paused:
+            return
+        host.node.process.pause()
+        self._world.scheduler.after(self._away_us(), lambda: self._resume(host))
+
+    def _resume(self, host: Host) -> None:
+        if host.node is not None:
+            host.node.process.resume()
+
+    def _lose_disk(self) -> None:
+        """Empty a disk, unless that would take the last copy of something: the loss of a minority is what must be survived."""
+        host = self._any()
+        records = [primary_of(self._world, segment) for segment in range(self._world.swarm.segments)]
+        view = self.view()
+        disks = {self.host_of(number): number for number in view.nodes}
+        for record in records:
+            if record is None:
+                return
+            whole = [replica for replica in record.in_sync if self._is_whole(replica)]
+            if all(replica.node == disks.get(host.number) for replica in whole):
+                return
+        host.lose_disk()
+        self._world.scheduler.after(self._away_us(), host.start)
+
+    def _is_whole(self, replica: Replica) -> bool:
+        return self._hosts[self.host_of(replica.node)].disk.incarnation == replica.incarnation
+
+    def _jump(self) -> None:
+        self._any().wall.offset_ms += self._world.random.choice(_JUMPS_MS)
+
+    # ------------------------------------------------------------ network and metadata store
+
+    def _cut(self) -> None:
+        chance = self._world.random
+        everybody = [METADATA_HOST, *self._hosts]
+        some = [host for host in everybody if chance.random() < 0.5]
+        ways = [(a, b) for a in some for b in everybody if b not in some]
+        self._cut_ways([*ways, *((b, a) for a, b in ways)])
+
+    def _cut_one_way(self) -> None:
+        chance = self._world.random
+        one = self._any().number
+        others = [host for host in (METADATA_HOST, *self._hosts) if host != one]
+        chosen = others if chance.random() < 0.5 else [chance.choice(others)]
+        self._cut_ways([(one, other) if chance.random() < 0.5 else (other, one) for other in chosen])
+
+    def _cut_ways(self, ways: list[tuple[int, int]]) -> None:
+        for source, target in ways:
+            self._world.network.cut(source, target)
+
+        def mend() -> None:
+            if not self._is_over:
+                for source, target in ways:
+                    self._world.network.mend(source, target)
+
+        self._world.scheduler.after(self._away_us(), mend)
+
+    def _store_out(self) -> None:
+        self._world.store.faults.is_out = True
+
+        def back() -> None:
+            self._world.store.faults.is_out = False
+
+        self._world.scheduler.after(2 * self._away_us(), back)
+
+    # ------------------------------------------------------------ what an operator may do
+
+    def _move(self) -> None:
+        """Give a segment to another member of its in-sync set, nobody having failed."""
+        view = self.view()
+        segment = self._world.random.randrange(self._world.swarm.segments)
+        found = view.segments.get(segment)
+        if found is None:
+            return
+        able = [node for node in self._running(view) if node.replica in found.record.in_sync and node.number in found.record.owners]
+        if able:
+            node = self._world.random.choice(able)
+            old = view.nodes[found.record.primary].record
+            self._commit(view, appoint(found.record, node, old_primary=old, nonce=self._nonce()))
+
+    def _change_owners(self) -> None:
+        """Let a replica come to a segment, or go from it."""
+        view, chance = self.view(), self._world.random
+        found = view.segments.get(chance.randrange(self._world.swarm.segments))
+        if found is None:
+            return
+        owners = found.record.owners
+        others = [node.number for node in self._running(view) if node.number not in owners]
+        if others and len(owners) <= self._world.swarm.replicas:
+            owners = (*owners, chance.choice(others))
+        elif len(owners) > 1:
+            gone = chance.choice(owners[1:])
+            owners = tuple(owner for owner in owners if owner != gone)
+        try:
+            self._commit(view, own(found.record, owners, nonce=self._nonce()))
+        except NotEnoughReplicas:
+            self._world.reached["owner that cannot go"] += 1
+
+    def _running(self, view: ClusterView) -> list[NodeRecord]:
+        return [node for node in view.members.values() if self._hosts[self.host_of(node.number)].node is not None]
+
+    def _commit(self, view: ClusterView, record: SegmentRecord) -> None:
+        plan: CommitPlan | None = commit_of(view, [record])
+        if plan is not None:
+            try:
+                self._world.store.commit(plan.expect, puts=plan.puts, deletes=plan.deletes)
+            except MetadataConflict:
+                self._world.reached["move in conflict"] += 1
+
+    def _nonce(self) -> str:
+        return f"operator-{self._world.number()}"

@@ -1,0 +1,104 @@
+"""What hosts send each other. Stored values travel beside the core's rows, as they do in the node's messages."""
+
+from dataclasses import dataclass
+
+from eventlog.consume.watermark import Promise
+from eventlog.replication import Message, Replica
+from eventlog.testing.sim.history import Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeting:
+    """A connection is made; `is_answer` completes it. `connection` is new each time."""
+
+    host: int
+    replica: Replica
+    connection: int
+    is_answer: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """A connection has ended: its process died, or never knew it."""
+
+    host: int
+    connection: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """APPEND rows and the values of all of them, in their order."""
+
+    message: Message
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acks:
+    """ACK rows."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promised:
+    """A low watermark that a primary promises."""
+
+    promise: Promise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseUp:
+    """A reader waits: promise up to `id`, and tell `host`."""
+
+    host: int
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """Somebody lives."""
+
+    host: int
+    connection: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """A client wants one event a token appended, in one stored value."""
+
+    client: int
+    request: int
+    segment: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """What became of it: ids from `base`, or 0 and whether it is certain that nothing was appended."""
+
+    request: int
+    base: int = 0
+    is_unknown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A reader wants what comes after an id in some segments."""
+
+    client: int
+    request: int
+    segments: tuple[int, ...]
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Per asked segment that the node holds: the limit, and all values up to it after the asked id."""
+
+    request: int
+    limits: dict[int, int]
+    values: dict[int, tuple[Value, ...]]
+
+
+Packet = Greeting | Reset | Rows | Acks | Promised | CloseUp | Beat | Submit | Submitted | Read | Found

@@ -1,0 +1,149 @@
+"""One process and the metadata store: the product's driver, on virtual time, and the tasks that a node gives it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from eventlog.control.cluster import ClusterRecords, Member
+from eventlog.control.metastore import MetaStore
+from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
+from eventlog.control.proposals import InSyncChange, Outcome
+from eventlog.control.records import Replica as ReplicaRecord
+from eventlog.control.records import SegmentRecord, Versioned
+from eventlog.control.view import ClusterView
+from eventlog.errors import LostDisk, MetadataConflict, MetadataUnavailable
+from eventlog.limits import LEASE_RENEW_MS
+from eventlog.replication import LostRange, Replica, Term
+from eventlog.replication.commands import Propose
+from eventlog.testing.clocks import SeededEntropy
+from eventlog.testing.sim.clocks import HostClock
+from eventlog.testing.sim.disk import Disk
+
+_PAUSE_S = 0.1
+
+
+class Records:
+    """What one process knows and changes of the cluster. `view` is the latest it has seen."""
+
+    def __init__(self, store: MetaStore, *, host: int, disk: Disk, entropy: SeededEntropy) -> None:
+        resolving = ResolvingStore(store, writer=f"host-{host}", entropy=entropy, retry=RetryOptions(attempts=4))
+        self.driver = ClusterRecords(resolving, incarnation=disk.incarnation, entropy=entropy, where="memory")
+        self._host = host
+        self._disk = disk
+        self._renew_now = asyncio.Event()
+        self.view = ClusterView(nodes={}, segments={})
+        self._known: dict[int, Versioned[SegmentRecord]] = {}
+
+    async def join(self, wall: HostClock, *, segments: int) -> Member:
+        """Become a member, however long it takes; then read what the cluster looks like."""
+        while True:
+            try:
+                await self.driver.open_or_create(segments=segments, now_ms=wall.wall_ms(), remembered=self._disk.remembered)
+                member = await self.driver.join(name=f"n{self._host}", address=f"host{self._host}:1", clock=wall)
+                self._disk.remembered = self.driver.remember()
+                self._see(await self.driver.view())
+                return member
+            except (MetadataUnavailable, MetadataConflict):
+                await asyncio.sleep(_PAUSE_S)
+
+    async def appoint(self) -> None:
+        """Be appointed again to what was led before, and to all there is in a new cluster; the rest is up to the controller."""
+        while True:
+            try:
+                await self.driver.appoint()
+                return
+            except (MetadataUnavailable, MetadataConflict, LostDisk):
+                await asyncio.sleep(_PAUSE_S)
+
+    def ask_lease(self) -> None:
+        """Raise the ceiling now, not when it is time."""
+        self._renew_now.set()
+
+    async def keep_lease(self, *, on_lost: Callable[[Sequence[int]], None], acknowledged: Callable[[], int]) -> None:
+        """Raise the ceiling every second, and whenever it is asked for."""
+        while True:
+            try:
+                await self.driver.renew_lease(on_lost=on_lost, acknowledged=acknowledged())
+            except (MetadataUnavailable, MetadataConflict):
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            try:
+                async with asyncio.timeout(LEASE_RENEW_MS / 1000):
+                    await self._renew_now.wait()
+            except TimeoutError:
+                continue
+            self._renew_now.clear()
+            await asyncio.sleep(0.005)
+
+    async def watch(self, changed: Callable[[ClusterView], None]) -> None:
+        """Tell of the view, and of each that follows."""
+        while True:
+            try:
+                async for view in self.driver.watch():
+                    self._see(view)
+                    changed(view)
+            except MetadataUnavailable:
+                pass
+            await asyncio.sleep(_PAUSE_S)
+
+    def _see(self, view: ClusterView) -> None:
+        self.view = view
+        for found in view.segments.values():
+            self.learn(found)
+
+    def learn(self, found: Versioned[SegmentRecord]) -> None:
+        """Keep the latest record of a segment, from wherever it comes."""
+        known = self._known.get(found.record.segment)
+        if known is None or found.revision > known.revision:
+            self._known[found.record.segment] = found
+
+    def record(self, segment: int) -> Versioned[SegmentRecord] | None:
+        """Return the latest record known."""
+        return self._known.get(segment)
+
+    async def propose(
+        self, command: Propose, *, learned: Callable[[Versioned[SegmentRecord]], None], withdrawn: Callable[[], None]
+    ) -> None:
+        """Commit a change of an in-sync set, and tell what became of it as soon as that is known."""
+        seen = self._known.get(command.segment)
+        if seen is None or seen.revision != command.revision:
+            withdrawn()
+            if seen is not None:
+                learned(seen)
+            return
+        change = InSyncChange(
+            segment=command.segment, epoch=command.epoch, gone=tuple(map(_record_of, command.gone)),
+            joined=None if command.joined is None else _record_of(command.joined),
+        )  # fmt: skip
+        while True:
+            outcome = await self._try(change, {command.segment: seen})
+            if outcome.kind == "unknown":  # the same again, on the same revision: it cannot be carried out twice
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            if outcome.record is not None and outcome.record.revision != command.revision:
+                learned(outcome.record)
+            else:
+                withdrawn()
+            return
+
+    async def _try(self, change: InSyncChange, seen: Mapping[int, Versioned[SegmentRecord]]) -> Outcome:
+        return (await self.driver.propose([change], seen=seen))[0]
+
+
+def _record_of(replica: Replica) -> ReplicaRecord:
+    return ReplicaRecord(node=replica.node, incarnation=replica.incarnation)
+
+
+def term_of(found: Versioned[SegmentRecord], view: ClusterView) -> Term:
+    """Return what the core is told of a segment's record."""
+    record = found.record
+    return Term(
+        segment=record.segment,
+        revision=found.revision,
+        epoch=record.epoch,
+        primary=record.primary,
+        owners=record.owners,
+        in_sync=tuple(Replica(replica.node, replica.incarnation) for replica in record.in_sync),
+        min_in_sync=record.min_in_sync,
+        session=record.session,
+        lost=tuple(LostRange(lost.after, lost.upto) for lost in view.lost_ranges(record.segment)),
+    )

@@ -1,0 +1,124 @@
+"""Brokers of Kafka as local processes, from the jars that Maven fetches: one, or three that replicate."""
+
+import base64
+import shutil
+import signal
+import socket
+import subprocess
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+TOP = Path(__file__).resolve().parents[2]
+JARS = TOP / ".build" / "kafka"
+VERSION = "4.3.1"
+READY_S = 60
+_POM = f"""<?xml version="1.0" encoding="UTF-8"?>
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>eventlog</groupId><artifactId>brokers</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+
+
+class KafkaUnavailable(Exception):
+    """The jars or Java are not to be had; says what is missing."""
+
+
+def jars() -> Path:
+    """Return the folder with the jars, fetched once.
+
+    Raises:
+        KafkaUnavailable: Java or Maven is missing, or Maven cannot fetch them.
+    """
+    done = JARS / f"{VERSION}.done"
+    if done.exists():
+        return JARS
+    for program, package in (("java", "a Java runtime 17 or newer"), ("mvn", "Maven")):
+        if shutil.which(program) is None:
+            raise KafkaUnavailable(f"brokers of Kafka need {package} ({program} on PATH)")
+    JARS.mkdir(parents=True, exist_ok=True)
+    (JARS / "pom.xml").write_text(_POM)
+    command = ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={JARS}"]
+    found = subprocess.run(command, cwd=JARS, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if found.returncode:
+        raise KafkaUnavailable(f"Maven could not fetch Kafka {VERSION}:\n{found.stdout[-2000:]}")
+    done.touch()
+    return JARS
+
+
+def _token() -> str:
+    while True:
+        token = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not token.startswith("-"):  # the format tool would take it for an option
+            return token
+
+
+def _ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(found.getsockname()[1]) for found in sockets]
+    for found in sockets:
+        found.close()
+    return ports
+
+
+class KafkaBrokers:
+    """Running brokers inside `with`; `addresses` is what clients bootstrap from."""
+
+    def __init__(self, directory: Path, brokers: int, *, heap: str = "1g", quick: bool = False) -> None:
+        self._directory = directory
+        self._heap = heap
+        self._quick = quick
+        ports = _ports(2 * brokers)
+        self._clients, self._controllers = ports[:brokers], ports[brokers:]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.addresses = ",".join(f"127.0.0.1:{port}" for port in self._clients)
+
+    def _java(self, main: str, *arguments: str) -> list[str]:
+        flags = [f"-Xms{self._heap}", f"-Xmx{self._heap}"]
+        if self._quick:
+            flags = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        classes = ":".join(str(jar) for jar in sorted(jars().glob("*.jar")))
+        return ["java", *flags, "-cp", classes, main, *arguments]
+
+    def __enter__(self) -> Self:
+        cluster = _token()
+        voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(self._controllers, 1))
+        copies, least = min(3, len(self._clients)), min(2, len(self._clients))
+        for number, (client, controller) in enumerate(zip(self._clients, self._controllers, strict=True), 1):
+            place = self._directory / f"kafka-{number}"
+            place.mkdir(parents=True)
+            properties = place / "server.properties"
+            properties.write_text(
+                f"process.roles=broker,controller\nnode.id={number}\ncontroller.quorum.voters={voters}\n"
+                f"listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}\n"
+                f"advertised.listeners=PLAINTEXT://127.0.0.1:{client}\ncontroller.listener.names=CONTROLLER\n"
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+                f"log.dirs={place / 'log'}\noffsets.topic.replication.factor={copies}\n"
+                f"transaction.state.log.replication.factor={copies}\ntransaction.state.log.min.isr={least}\n"
+                f"min.insync.replicas={least}\ndefault.replication.factor={copies}\nauto.create.topics.enable=false\n"
+                "group.initial.rebalance.delay.ms=0\n"
+            )
+            format_command = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+            subprocess.run(format_command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+            with (place / "out").open("wb") as output:
+                command = self._java("kafka.Kafka", str(properties))
+                self._processes.append(subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=place))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for process in self._processes:
+            process.send_signal(signal.SIGKILL)  # voters that stop together would wait for each other
+        for process in self._processes:
+            process.wait(READY_S)
+
+    @property
+    def pids(self) -> list[int]:
+        """Return the brokers' processes."""
+        return [process.pid for process in self._processes]

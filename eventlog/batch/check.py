@@ -174,7 +174,7 @@ def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Boun
         counts=counts,
         bitmaps=places[1:2],
         kinds_index=places[2:3],
-        kinds=data[KIND_AT : KIND_AT + 1],
+        kinds=data[KIND_AT : KIND_AT + 1].copy(),  # it stays when the frame is gone
         key_column=LoneColumn(places[3:4], places[4:5]),
         value_column=LoneColumn(places[5:6], places[6:7]),
     )

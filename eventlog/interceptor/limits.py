@@ -6,7 +6,7 @@ from eventlog.batch.check import FROM_CLIENTS, BadBlocks, Bounds, check_blocks, 
 from eventlog.events import Kind
 from eventlog.hashing import HASH_BITS, hash_key, hash_keys, route_bytes, segment_of
 from eventlog.interceptor.key_table import KeyTable
-from eventlog.interceptor.share import CacheRules, Share, Submitted
+from eventlog.interceptor.share import CacheRules, Ints, Share, Submitted
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
 
 BOUNDS = Bounds(key_bytes=KEY_BYTES_MAX, value_bytes=VALUE_BYTES_MAX, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS)
@@ -21,30 +21,30 @@ def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = N
     Raises:
         BadBlocks: naming the blocks; the caller refuses their frames and admits the rest again.
     """
-    if int(submitted.segments.max(initial=0)) >= rules.segments:
-        bad = np.flatnonzero(submitted.segments >= rules.segments).tolist()
-        raise BadBlocks([(block, f"there are {rules.segments} segments") for block in bad])
     blocks = check_blocks(submitted.data, lengths=submitted.lengths, counts=submitted.counts, bounds=bounds)
-    kinds = blocks.kinds.copy()
-    if submitted.internal:
-        kinds[kinds == Kind.REMOVED] = Kind.EXPIRED
-    share = Share(rules=rules, submitted=submitted, blocks=blocks, kinds=kinds, live=np.ones(len(submitted.counts), bool), table=table)
-    if (submitted.counts == 0).any():
+    if not submitted.counts.all():
         raise BadBlocks([(block, "it is empty") for block in np.flatnonzero(submitted.counts == 0).tolist()])
+    kinds = np.where(blocks.kinds == Kind.REMOVED, np.uint8(Kind.EXPIRED), blocks.kinds) if submitted.internal else blocks.kinds
+    share = Share(rules=rules, submitted=submitted, blocks=blocks, kinds=kinds, live=np.ones(len(submitted.counts), bool), table=table)
     data, places = (share.raw, (blocks.key_at, blocks.key_end)) if rules.state else (blocks.data.data, blocks.key_column.firsts())
     keys = slices(data, *places)
     hashes = np.array(hash_keys(keys), np.uint64)
     routed = np.array(hash_keys([route_bytes(key, by_prefix=True) for key in keys]), np.uint64) if rules.by_prefix else hashes
     expected = np.repeat(submitted.segments, submitted.counts) if rules.state else submitted.segments
     placed = routed >> np.uint64(HASH_BITS + 1 - rules.segments.bit_length()) if rules.segments > 1 else np.zeros(len(keys), np.uint64)
-    wrong = placed.astype(np.int64) != expected
+    wrong = placed.view(np.int64) != expected
     if wrong.any():
-        bad_blocks = np.unique(share.block_of_row[wrong]) if rules.state else np.flatnonzero(wrong)
-        raise BadBlocks([(block, "a key belongs to another segment") for block in bad_blocks.tolist()])
+        raise BadBlocks(_misplaced(share, np.unique(share.block_of_row[wrong]) if rules.state else np.flatnonzero(wrong)))
     if rules.state:
         share.keys, share.hashes = keys, hashes
         _check_conditions(submitted, rules)
     return share
+
+
+def _misplaced(share: Share, blocks: Ints) -> list[tuple[int, str]]:
+    segments = share.rules.segments
+    beyond = share.submitted.segments >= segments
+    return [(block, f"there are {segments} segments" if beyond[block] else "a key belongs to another segment") for block in blocks.tolist()]
 
 
 def _check_conditions(submitted: Submitted, rules: CacheRules) -> None:

@@ -89,6 +89,8 @@ class Verdict:
 
 def runs_of(producers: npt.NDArray[np.uint64], bounds: list[int]) -> list[tuple[int, int]]:
     """Return the blocks `[low, high)` of neighbouring frames of one producer; `bounds` are the frames' first blocks, and the end."""
+    if len(bounds) == 2:
+        return [(bounds[0], bounds[1])]
     firsts = producers[bounds[:-1]]
     starts = [bounds[index] for index in np.flatnonzero(np.concatenate(([True], firsts[1:] != firsts[:-1]))).tolist()]
     return list(pairwise([*starts, bounds[-1]]))
@@ -124,13 +126,15 @@ class ProducerTable:
         producer = self._producers.get(number)
         if producer is None:
             return False
-        order = np.argsort(segments, kind="stable")
-        segments, sequences = segments[order], sequences[order]
-        places = np.arange(len(order))
-        is_first = np.ones(len(order), bool)
-        np.not_equal(segments[1:], segments[:-1], out=is_first[1:])
-        repeats = places - np.maximum.accumulate(np.where(is_first, places, 0))
-        if not bool((producer.last[segments] + 1 + repeats == sequences).all()):
+        expected = producer.last[segments] + 1
+        if len(segments) > 1 and not bool((segments[1:] > segments[:-1]).all()):
+            order = np.argsort(segments, kind="stable")
+            segments, sequences = segments[order], sequences[order]
+            places = np.arange(len(order))
+            is_first = np.ones(len(order), bool)
+            np.not_equal(segments[1:], segments[:-1], out=is_first[1:])
+            expected = expected[order] + places - np.maximum.accumulate(np.where(is_first, places, 0))
+        if not bool((expected == sequences).all()):
             return False
         producer.last[segments] = sequences  # of equal indices the last assignment counts
         return True
@@ -169,10 +173,10 @@ class ProducerTable:
             return
         found = producer.find(segment, sequence)
         if found is not None and len(found[0]) == submitted.counts.item(block):
-            share.live[block] = False
+            share.leave_out(block)
             verdict.answered[block] = found
         elif found is None and last - PRODUCER_RESULTS_KEPT < sequence <= last and not _has_results(producer, segment, sequence):
-            share.live[block] = False  # its first copy is in this very group
+            share.leave_out(block)  # its first copy is in this very group
             verdict.deferred.add(block)
         else:
             share.refuse(block, SequenceGap(producer=submitted.producers.item(block), segment=segment, found=sequence, last=last))

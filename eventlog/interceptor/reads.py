@@ -3,7 +3,6 @@
 import numpy as np
 
 from eventlog.events import Kind
-from eventlog.interceptor.existence import link_rows
 from eventlog.interceptor.share import Share
 
 
@@ -19,9 +18,7 @@ def plan_reads(share: Share) -> list[bytes]:
     wanted.update((share.keys[row], None) for row in share.submitted.previous_rows)
     rules = share.rules
     if rules.before or rules.may_expire or share.table is None:
-        rows = np.flatnonzero(share.live_rows)
-        before, _ = link_rows(share.hashes, rows)
-        first = rows[before < 0]
+        first = np.flatnonzero(share.live_rows & (share.previous < 0))
         if share.table is not None:
             first = first[share.table.contains(share.hashes[first])]
         wanted.update((share.keys[row], None) for row in first.tolist())

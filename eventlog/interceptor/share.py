@@ -14,6 +14,9 @@ from eventlog.errors import EventLogError
 from eventlog.interceptor.key_table import Hashes, KeyTable
 
 Ints = npt.NDArray[np.int64]
+_NO_HASHES = np.zeros(0, np.uint64)
+_ALONE = np.full(1, -1, np.int64)
+_ALONE.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +65,9 @@ class Submitted:
 class Share:
     """Events of one cache in one group. Rows are events in order of arrival, blocks likewise.
 
-    Invariants: `live` blocks will be logged; `refusals` name the others that were refused; `kinds` of a live row is final once
-    `decide_kinds` ran, ABSENT where a removal found nothing. `entries` holds the committed entry of every key planned.
+    Invariants: `live` blocks will be logged, and only `leave_out` changes which; `refusals` name the others that were refused; `kinds`
+    of a live row is final once `decide_kinds` ran, ABSENT where a removal found nothing. `entries` holds the committed entry of every
+    key planned.
     """
 
     rules: CacheRules
@@ -73,11 +77,10 @@ class Share:
     live: npt.NDArray[np.bool_]
     table: KeyTable | None = None
     keys: list[bytes] = field(default_factory=list)
-    hashes: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
+    hashes: Hashes = field(default_factory=lambda: _NO_HASHES)
     entries: dict[bytes, Entry | None] = field(default_factory=dict)
     refusals: dict[int, EventLogError] = field(default_factory=dict)
     conflicts: set[int] = field(default_factory=set)  # of the refused: those whose condition failed; a producer's leave a row in the log
-    previous: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # row of the last write to the same key in this share, or -1
     expired: npt.NDArray[np.bool_] | None = None  # rows that meet an expired entry: EXPIRED is logged before them
     before: list[bytes] | None = None
     expiry: Ints | None = None
@@ -117,12 +120,46 @@ class Share:
         ends = (self.blocks.starts + self.blocks.lengths).tolist()
         return [decode_block(data[low:high]) for low, high in zip(self.blocks.starts.tolist(), ends, strict=True)]
 
-    @property
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether all blocks are live."""
+        return bool(self.live.all())
+
+    @cached_property
     def live_rows(self) -> npt.NDArray[np.bool_]:
         """Return which rows belong to live blocks."""
-        return self.live[self.block_of_row]
+        return np.ones(len(self.kinds), bool) if self.is_whole else self.live[self.block_of_row]
+
+    @cached_property
+    def previous(self) -> Ints:
+        """Return for each live row the live row before it with the same key, or -1."""
+        if len(self.kinds) == 1:
+            return _ALONE
+        if self.is_whole:
+            return link_rows(self.hashes)
+        rows = np.flatnonzero(self.live_rows)
+        linked = link_rows(self.hashes[rows])
+        found = np.full(len(self.kinds), -1, np.int64)
+        found[rows] = np.where(linked >= 0, rows[linked], -1)
+        return found
+
+    def leave_out(self, block: int) -> None:
+        """Take a block out of the group."""
+        self.live[block] = False
+        for known in ("is_whole", "live_rows", "previous"):
+            self.__dict__.pop(known, None)
 
     def refuse(self, block: int, error: EventLogError) -> None:
         """Take a block out of the group; the first reason stays."""
-        self.live[block] = False
+        self.leave_out(block)
         self.refusals.setdefault(block, error)
+
+
+def link_rows(hashes: Hashes) -> Ints:
+    """Return for each row the row before it with the same hash, or -1."""
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    same = np.flatnonzero(ordered[1:] == ordered[:-1])
+    before = np.full(len(hashes), -1, np.int64)
+    before[order[same + 1]] = order[same]
+    return before

@@ -34,14 +34,26 @@ class Stamped:
 
 def lay_out(share: Share) -> Stamped:
     """Return the share in the order of the log: segment by segment, in order of arrival within each."""
-    effective = share.live_rows & (share.kinds != ABSENT)
-    logged = share.live | _has_producer(share)
-    block_order = np.argsort(share.submitted.segments, kind="stable")
-    block_order = block_order[logged[block_order]]
-    untouched = bool(effective.all()) and share.before is None and share.expired is None and bool(share.live.all())
-    if untouched and (share.expiry is None or bool((share.blocks.bitmaps & 1).all())):
-        return _verbatim(share, block_order)
-    return _rebuilt(share, block_order, effective)
+    order = _FIRST if len(share.live) == 1 else np.argsort(share.submitted.segments, kind="stable")
+    if _is_untouched(share):
+        return _verbatim(share, order)
+    if not share.is_whole:
+        logged = share.live | _has_producer(share)
+        order = order[logged[order]]
+    return _rebuilt(share, order, share.live_rows & (share.kinds != ABSENT))
+
+
+def _is_untouched(share: Share) -> bool:
+    """Whether every event stays where it is, and brings no column that its block has not."""
+    if not share.is_whole or share.before is not None or share.expired is not None:
+        return False
+    if share.rules.state and bool((share.kinds == ABSENT).any()):
+        return False
+    return share.expiry is None or bool((share.blocks.bitmaps & 1).all())
+
+
+_FIRST = np.zeros(1, np.int64)
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 def _has_producer(share: Share) -> npt.NDArray[np.bool_]:
@@ -52,41 +64,56 @@ def _has_producer(share: Share) -> npt.NDArray[np.bool_]:
     return left
 
 
-def _verbatim(share: Share, block_order: Ints) -> Stamped:
-    blocks = share.blocks
-    data = blocks.data
-    if share.rules.state or share.expiry is not None:
-        data = data.copy() if not data.flags.writeable else data
-        data[blocks.kinds_index] = share.kinds
-    if share.expiry is not None:
-        _overwrite_expiry(share, data)
-    counts = blocks.counts
-    in_order = bool((np.diff(block_order) == 1).all())
-    view = data.data
-    if in_order:
-        joined: bytes | bytearray | memoryview = view
-    else:
-        lows, highs = blocks.starts[block_order].tolist(), (blocks.starts + blocks.lengths)[block_order].tolist()
+def _verbatim(share: Share, order: Ints) -> Stamped:
+    """Return the blocks as they came, but for what the interceptors said about each event."""
+    blocks, submitted = share.blocks, share.submitted
+    view = _overwritten(share).data
+    in_order = len(order) == 1 or bool((submitted.segments[1:] >= submitted.segments[:-1]).all())
+    lengths, counts, bitmaps, bits = blocks.lengths, blocks.counts, blocks.bitmaps, _kind_bits(share.kinds, blocks.counts)
+    segments, producers, sequences = submitted.segments, submitted.producers, submitted.sequences
+    joined: bytes | memoryview = view
+    rank = np.arange(len(share.kinds))
+    if not in_order:
+        lows, highs = blocks.starts[order].tolist(), (blocks.starts + lengths)[order].tolist()
         joined = b"".join([view[low:high] for low, high in zip(lows, highs, strict=True)])
-    nothing = np.zeros(0, np.int64)
-    rank = np.arange(len(share.kinds)) if in_order else _ranks(block_order, counts)
-    rows = nothing
-    if share.rules.state:  # nobody asks otherwise
+        rank = _ranks(order, counts)
+        lengths, counts, bitmaps, bits = lengths[order], counts[order], bitmaps[order], bits[order]
+        segments, producers, sequences = segments[order], producers[order], sequences[order]
+    rows = rank if in_order else _NO_ROWS
+    if share.rules.state and not in_order:  # nobody asks otherwise
         rows = np.empty(len(rank), np.int64)
         rows[rank] = np.arange(len(rank))
-    if share.kinds.any():
-        bits = np.bitwise_or.reduceat(np.left_shift(1, share.kinds.astype(np.int64)), np.cumsum(counts) - counts)
-    else:
-        bits = np.ones(len(counts), np.int64)
-    shape = _Shape(
+    sections = Sections(
         data=joined,
-        lengths=blocks.lengths[block_order],
-        counts=counts[block_order],
-        bitmaps=blocks.bitmaps[block_order],
-        kind_bits=bits[block_order],
+        segments=segments,
+        lengths=lengths,
+        counts=counts,
+        bitmaps=bitmaps,
+        kind_bits=bits,
+        producers=producers,
+        sequences=sequences,
+        submitted=counts,
     )
-    sections = _sections(share, block_order, shape)
-    return Stamped(sections=sections, events=len(rank), rank=rank, rows=rows, expired_rows=nothing, expired_rank=nothing)
+    return Stamped(sections=sections, events=len(rank), rank=rank, rows=rows, expired_rows=_NO_ROWS, expired_rank=_NO_ROWS)
+
+
+def _overwritten(share: Share) -> npt.NDArray[np.uint8]:
+    """Return the data with kinds and expiry as they were decided; the data itself where nothing was."""
+    data = share.blocks.data
+    if share.kinds is share.blocks.kinds and share.expiry is None:
+        return data
+    data = data if data.flags.writeable else data.copy()
+    data[share.blocks.kinds_index] = share.kinds
+    if share.expiry is not None:
+        data.view("<i8")[_expiry_at(share)] = share.expiry
+    return data
+
+
+def _kind_bits(kinds: npt.NDArray[np.uint8], counts: Ints) -> Ints:
+    """Return the union of `1 << kind` of each block."""
+    if not kinds.any():
+        return np.ones(len(counts), np.int64)
+    return np.bitwise_or.reduceat(np.left_shift(1, kinds, dtype=np.int64), np.cumsum(counts) - counts)
 
 
 def _ranks(block_order: Ints, counts: Ints) -> Ints:
@@ -98,12 +125,6 @@ def _ranks(block_order: Ints, counts: Ints) -> Ints:
     ranks = np.repeat(first_rank - first_row, counts)
     ranks += np.arange(len(ranks))
     return ranks
-
-
-def _overwrite_expiry(share: Share, data: npt.NDArray[np.uint8]) -> None:
-    assert share.expiry is not None
-    at = _expiry_at(share)
-    data.view("<i8")[at] = share.expiry
 
 
 def _expiry_at(share: Share) -> Ints:

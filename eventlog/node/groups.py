@@ -3,11 +3,12 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import BLOCK_HEAD_BYTES, TABLE, pad8
+from eventlog.batch.layout import BLOCK_HEAD_BYTES, TABLE_ROW_BYTES, pad8
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition, Submitted
 from eventlog.limits import GROUP_BYTES_MAX, GROUP_FRAMES_MAX
@@ -28,7 +29,10 @@ class WriteResult:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pending:
-    """One frame that waits to be written. `done` is called once, with its result or the error that refused it whole."""
+    """One frame that waits to be written. `done` is called once, with its result or the error that refused it whole.
+
+    `send` has the answers of a connection leave at once; the frames of one connection have the same.
+    """
 
     cache: CacheState
     table: npt.NDArray[np.void]
@@ -38,6 +42,7 @@ class Pending:
     previous: bool
     internal: bool
     done: Callable[[WriteResult | EventLogError], None]
+    send: Callable[[], None] | None = None
 
 
 class Queue:
@@ -147,30 +152,35 @@ class Joined:
 
 def join_frames(frames: list[Pending], *, now: int) -> Joined:
     """Return the blocks of all frames of one cache, back to back."""
-    tables = frames[0].table
-    if len(frames) > 1:  # as bytes: concatenate compares the fields of every pair of tables
-        tables = np.frombuffer(b"".join([pending.table.data for pending in frames]), TABLE)
-    data = np.frombuffer(b"".join([pending.blocks for pending in frames]) if len(frames) > 1 else frames[0].blocks, np.uint8)
-    sizes = np.fromiter((len(pending.table) for pending in frames), np.int64, len(frames))
-    counts = tables["count"].astype(np.int64)
-    block_bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
-    row_bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))[block_bounds]
-    blocks, rows = block_bounds.tolist(), row_bounds.tolist()
+    first = frames[0]
+    if len(frames) == 1:
+        table, data = first.table.view("<u4"), np.frombuffer(first.blocks, np.uint8)
+    else:  # tables as bytes: concatenate compares the fields of every pair of them
+        table = np.frombuffer(b"".join([pending.table.data for pending in frames]), "<u4")
+        data = np.frombuffer(bytearray().join([pending.blocks for pending in frames]), np.uint8)
+    places, counts, lengths, sequences = np.array(table.reshape(-1, TABLE_ROW_BYTES // 4).T, np.int64, order="C")
+    sizes = [len(pending.table) for pending in frames]
+    blocks = [0, *accumulate(sizes)]
+    events_before = [0, *np.cumsum(counts).tolist()]
     conditions = [
-        Condition(block=first + condition.block, key=condition.key, version=condition.version)
-        for pending, first in zip(frames, blocks, strict=False)
+        Condition(block=before + condition.block, key=condition.key, version=condition.version)
+        for pending, before in zip(frames, blocks, strict=False)
         for condition in pending.conditions
     ]
+    rows = [events_before[block] for block in blocks]
     submitted = Submitted(
         data=data,
-        segments=tables["segment"].astype(np.int64),
-        lengths=tables["length"].astype(np.int64),
+        segments=places & _SEGMENT,
+        lengths=lengths,
         counts=counts,
         producers=np.repeat(np.array([pending.producer for pending in frames], np.uint64), sizes),
-        sequences=tables["sequence"].astype(np.int64),
+        sequences=sequences,
         conditions=tuple(conditions),
-        previous_rows=tuple(row for pending, row in zip(frames, rows, strict=False) if pending.previous),
-        internal=frames[0].internal,
+        previous_rows=tuple([row for pending, row in zip(frames, rows, strict=False) if pending.previous]),
+        internal=first.internal,
         now=now,
     )
     return Joined(frames=frames, submitted=submitted, blocks=blocks, rows=rows)
+
+
+_SEGMENT = 0xFFFF  # of the first word of a table's row

@@ -1,7 +1,7 @@
 """The write road's shell: takes waiting frames as one group, calls the cores in order, and lets everyone know of the commit.
 
 One group is in flight; what arrives meanwhile becomes the next, so load makes groups larger, not queues longer. A commit is one
-step on the loop: the watermark moves, entries enter the overlay, readers see both, the clients are answered.
+step on the loop: the watermark moves, the clients are answered, entries enter the overlay, readers see both.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ from eventlog.segment.port import Pair, Store
 
 Ints = npt.NDArray[np.int64]
 _WAIT_MS = 20
+_EVENTS_WORTH_OVERLAP = 256  # fewer are settled after the sync: the storage thread would wait for the GIL before it could begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +227,9 @@ class Writer:
             rows = self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)
             meta += [encode_step(*row) for row in rows]
         written = self._storage.append(_append_of(parts, log, meta, epochs=self._core.epochs))
-        changes = [changes_of(part) for part in parts]
+        changes: list[Change] = []
+        if sum(part.stamped.events for part in parts) >= _EVENTS_WORTH_OVERLAP:
+            changes = [changes_of(part) for part in parts]
         try:
             await written
         except EventLogError as error:
@@ -234,17 +237,27 @@ class Writer:
                 _refuse(part.joined.frames, OutcomeUnknown(why=str(error), outcome="unknown"))
             raise
         await self._room_in_overlay()
-        self._commit(parts, changes)
+        self._commit(parts)
+        self._settle(parts, changes or [changes_of(part) for part in parts])
 
     async def _room_in_overlay(self) -> None:
         while self._overlay.nbytes > OVERLAY_BYTES_MAX and self._applying is not None:
             await self._applying
 
-    def _commit(self, parts: list[Part], changes: list[Change]) -> None:
+    def _commit(self, parts: list[Part]) -> None:
+        """Commit a group and answer it; `_settle` follows in the same step, when the answers are on their way."""
+        for part in parts:
+            self._core.acknowledged(0, part.stored.segments, part.stored.last_ids)
+        for part in parts:
+            answer_frames(part)
+        for send in {pending.send for part in parts for pending in part.joined.frames if pending.send is not None}:
+            send()
+
+    def _settle(self, parts: list[Part], changes: list[Change]) -> None:
+        """Make a committed group visible, and remember what repeated frames are answered with."""
         caches = []
         for part, change in zip(parts, changes, strict=True):
             values, cache = part.stored, part.cache
-            self._core.acknowledged(0, values.segments, values.last_ids)
             self._hooks.committed(values.segments, values.last_ids)
             change.commit(cache, values)
             record_producers(part)
@@ -264,8 +277,6 @@ class Writer:
         self.frames += sum(len(part.joined.frames) for part in parts)
         first_id, last_id = int(parts[0].stored.bases[0]), parts[-1].stored.last_id
         self._hooks.visible(CommittedGroup(first_id=first_id, last_id=last_id, caches=tuple(caches)))
-        for part in parts:
-            answer_frames(part)
         self._apply([change for change in changes if change.layer])
 
     def _apply(self, changes: list[Change]) -> None:

@@ -218,6 +218,11 @@ class Link(asyncio.BufferedProtocol):
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
+    def flush(self) -> None:
+        """Have what was sent leave now: for who has nothing to add in this tick."""
+        if not self._is_pumping:
+            self._flush()
+
     def _charge(self, size: int) -> None:
         self.budget.used += size
         self.budget.settle()

@@ -13,7 +13,7 @@ from eventlog.wire.flow import ProcessBudget
 from eventlog.wire.frames import CRC, HEADER, LEGAL_FLAGS, TRAILER, check_crc
 from eventlog.wire.memory import SHARED_BYTES, Arena
 
-OWN_BUFFER_BYTES_MIN: Final = 128 * KIB
+OWN_BUFFER_BYTES_MIN: Final = 32 * KIB
 assert SHARED_BYTES > OWN_BUFFER_BYTES_MIN, "a small frame fits the shared buffer whole"
 
 

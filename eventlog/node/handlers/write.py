@@ -44,6 +44,7 @@ def write(node: "Node", exchange: Exchange) -> None:
             previous=request.previous,
             internal=False,
             done=partial(_answer, exchange),
+            send=exchange.connection.flush,
         )
     )
 

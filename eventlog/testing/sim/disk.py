@@ -54,13 +54,21 @@ class Disk:
 
     def append(self, segment: int, values: Sequence[Value], history: Sequence[EpochStart] = ()) -> None:
         """Add values to a log and epochs to its history, in one write."""
-        log, epochs = self._logs.setdefault(segment, []), self._histories.setdefault(segment, [])
-        log.extend(values)
-        epochs.extend(history)
+        self.append_all([(segment, values, history)])
+
+    def append_all(self, batch: Sequence[tuple[int, Sequence[Value], Sequence[EpochStart]]]) -> None:
+        """Add to several logs and histories in one write, which survives whole or not at all."""
+        added = []
+        for segment, values, history in batch:
+            log, epochs = self._logs.setdefault(segment, []), self._histories.setdefault(segment, [])
+            log.extend(values)
+            epochs.extend(history)
+            added.append((log, len(values), epochs, len(history)))
 
         def undo() -> None:
-            del log[len(log) - len(values) :]
-            del epochs[len(epochs) - len(history) :]
+            for log, more_values, epochs, more_epochs in reversed(added):
+                del log[len(log) - more_values :]
+                del epochs[len(epochs) - more_epochs :]
 
         self._undo.append(undo)
 

@@ -72,9 +72,8 @@ class Effects:
         epochs = [self._state.core.history(segment)[-1] for segment in segments.tolist()]
 
         def write() -> None:
-            for segment, added, start in zip(segments.tolist(), values, epochs, strict=True):
-                begins = [] if added[0].tokens else [start]
-                self._write(segment, added, begins)
+            rows = zip(segments.tolist(), values, epochs, strict=True)
+            self._write([(segment, added, () if added[0].tokens else (start,)) for segment, added, start in rows])
 
         def done() -> None:
             for segment, added in zip(segments.tolist(), values, strict=True):
@@ -83,10 +82,11 @@ class Effects:
 
         self._state.storage.put(write, done)
 
-    def _write(self, segment: int, values: Sequence[Value], history: Sequence[EpochStart]) -> None:
-        for value in values:
-            self._state.world.history.write(segment, value)
-        self._state.disk.append(segment, values, history)
+    def _write(self, batch: Sequence[tuple[int, Sequence[Value], Sequence[EpochStart]]]) -> None:
+        for segment, values, _ in batch:
+            for value in values:
+                self._state.world.history.write(segment, value)
+        self._state.disk.append_all(batch)
 
     def _run(self, command: Command, group: Groups, arrived: Rows | None) -> None:  # noqa: C901, PLR0912 - one line a command
         match command:
@@ -143,10 +143,10 @@ class Effects:
         assert len(plain) == len(segments), f"{len(plain)} rows with values, {len(segments)} segments to write"
 
         def write() -> None:
-            for segment, values in zip(segments, plain, strict=True):
-                self._write(segment, values, [])
+            begun: dict[int, list[EpochStart]] = {}
             for segment, start in command.history:
-                self._state.disk.append(segment, (), (start,))
+                begun.setdefault(segment, []).append(start)
+            self._write([(segment, values, begun.pop(segment, ())) for segment, values in zip(segments, plain, strict=True)])
 
         self._state.storage.put(write, lambda: self.run(self._state.core.stored(command, now_ms=self._state.now_ms())))
 
@@ -231,7 +231,7 @@ class Effects:
                 case BeginInstall():
                     state.disk.drop(command.segment, installing=True)
                 case InstallPart():
-                    self._write(command.segment, part, [])
+                    self._write([(command.segment, part, ())])
                 case EndInstall():
                     state.disk.end_install(command.segment, pin=command.pin, history=command.history)
 

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from eventlog.control.appointment import commit_of
 from eventlog.control.metastore import Listing
 from eventlog.control.records import CommitPlan, NodeRecord, Replica, SegmentRecord
-from eventlog.control.rules import appoint, own
+from eventlog.control.rules import appoint
 from eventlog.control.view import PREFIXES, ClusterView, read_view
-from eventlog.errors import MetadataConflict, NotEnoughReplicas
+from eventlog.errors import MetadataConflict
 from eventlog.testing.sim.clients import primary_of
 from eventlog.testing.sim.metadata import METADATA_HOST
 from eventlog.testing.sim.node import Host
@@ -196,22 +198,14 @@ class Mischief:
             self._commit(view, appoint(found.record, node, old_primary=old, nonce=self._nonce()))
 
     def _change_owners(self) -> None:
-        """Let a replica come to a segment, or go from it."""
+        """Want other owners for a segment; the controller takes it there."""
         view, chance = self.view(), self._world.random
         found = view.segments.get(chance.randrange(self._world.swarm.segments))
         if found is None:
             return
-        owners = found.record.owners
-        others = [node.number for node in self._running(view) if node.number not in owners]
-        if others and len(owners) <= self._world.swarm.replicas:
-            owners = (*owners, chance.choice(others))
-        elif len(owners) > 1:
-            gone = chance.choice(owners[1:])
-            owners = tuple(owner for owner in owners if owner != gone)
-        try:
-            self._commit(view, own(found.record, owners, nonce=self._nonce()))
-        except NotEnoughReplicas:
-            self._world.reached["owner that cannot go"] += 1
+        members = list(view.members)
+        target = tuple(chance.sample(members, min(len(members), view.replicas)))
+        self._commit(view, msgspec.structs.replace(found.record, target=target, nonce=self._nonce()))
 
     def _running(self, view: ClusterView) -> list[NodeRecord]:
         return [node for node in view.members.values() if self._hosts[self.host_of(node.number)].node is not None]

@@ -15,6 +15,7 @@ from eventlog.replication import Options, Replica
 from eventlog.replication.commands import Mark, Propose
 from eventlog.testing.clocks import SeededEntropy
 from eventlog.testing.sim.clocks import HostClock
+from eventlog.testing.sim.controlling import Controlling
 from eventlog.testing.sim.disk import Disk
 from eventlog.testing.sim.effects import Effects, Hooks
 from eventlog.testing.sim.history import Value
@@ -110,6 +111,8 @@ class Node:
         await self.records.appoint()
         self._loop.start(self.records.keep_lease(on_lost=lambda lost: self._resign(ints(*lost)), acknowledged=self._acknowledged))
         self._loop.start(self.records.watch(self._see))
+        now_ms = self._host.wall.monotonic_ms
+        self._loop.start(Controlling(self.records, dead=self._peers.dead, now_ms=now_ms).run())
 
     def _open(self, member: Member) -> None:
         world, host = self._world, self._host

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from eventlog.limits import SILENCE_MS_MAX
 from eventlog.replication import Replica
 from eventlog.testing.sim.packets import Beat, Greeting, Packet, Reset
 from eventlog.testing.sim.state import State
@@ -50,8 +51,13 @@ class Peers:
                 self._state.world.send(self._state.host, host, packet)
 
     def silent_ms(self, host: int) -> int:
-        """Return for how long nothing was heard from a host, counted from the start of this process."""
-        return (self._state.world.scheduler.now_us - self._heard_us.get(host, 0)) // 1000
+        """Return for how long nothing was heard from a host, counted from when this process first looked for it."""
+        now_us = self._state.world.scheduler.now_us
+        return (now_us - self._heard_us.get(host, now_us)) // 1000
+
+    def dead(self) -> frozenset[int]:
+        """Return the members that do not answer: nobody is at home, or nothing was heard for long."""
+        return frozenset(number for host, number in self.members.items() if self.refused.get(host) or self.silent_ms(host) > SILENCE_MS_MAX)
 
     def _beat(self) -> None:
         world, now_us = self._state.world, self._state.world.scheduler.now_us

@@ -40,7 +40,7 @@ class Records:
                 await self.driver.open_or_create(segments=segments, now_ms=wall.wall_ms(), remembered=self._disk.remembered)
                 member = await self.driver.join(name=f"n{self._host}", address=f"host{self._host}:1", clock=wall)
                 self._disk.remembered = self.driver.remember()
-                self._see(await self.driver.view())
+                self.see(await self.driver.view())
                 return member
             except (MetadataUnavailable, MetadataConflict):
                 await asyncio.sleep(_PAUSE_S)
@@ -79,14 +79,16 @@ class Records:
         while True:
             try:
                 async for view in self.driver.watch():
-                    self._see(view)
+                    self.see(view)
                     changed(view)
             except MetadataUnavailable:
                 pass
             await asyncio.sleep(_PAUSE_S)
 
-    def _see(self, view: ClusterView) -> None:
-        self.view = view
+    def see(self, view: ClusterView) -> None:
+        """Take a view for the latest, if it is not older than the one there is."""
+        if view.revision >= self.view.revision:
+            self.view = view
         for found in view.segments.values():
             self.learn(found)
 

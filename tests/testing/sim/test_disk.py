@@ -2,6 +2,7 @@
 
 import random
 
+from eventlog.replication import EpochStart
 from eventlog.testing.sim.disk import Disk
 from eventlog.testing.sim.history import Value
 
@@ -66,3 +67,45 @@ def test_a_sync_covers_what_was_written_when_it_began():
     disk.sync(begun)
     disk.crash(Chance(0))
     assert ids(disk) == [1]
+
+
+def test_a_batch_survives_whole_or_not_at_all():
+    disk = Disk("a")
+    start = EpochStart(1, 1, 0)
+    disk.append_all([(0, [value(1)], [start]), (1, [value(2), value(3)], [])])
+    assert (disk.end(0), disk.end(1), disk.history(0)) == (1, 3, (start,))
+    assert disk.crash(Chance(0)) == 1
+    assert (disk.end(0), disk.end(1), disk.history(0)) == (0, 0, ())
+
+
+def test_a_dropped_log_comes_back_if_the_drop_was_not_synced():
+    disk = Disk("a")
+    disk.append(0, [value(1)], [EpochStart(1, 1, 0)])
+    disk.sync(disk.writes)
+    disk.flush(0, 1)
+    disk.drop(0, installing=True)
+    assert (disk.end(0), disk.applied) == (0, {})
+    disk.crash(Chance(0))
+    disk.open()
+    assert (ids(disk), disk.applied, len(disk.history(0))) == ([1], {0: 1}, 1)
+
+
+def test_an_install_that_was_interrupted_is_dropped_at_the_start():
+    disk = Disk("a")
+    disk.drop(0, installing=True)
+    disk.append(0, [value(1)])
+    disk.sync(disk.writes)
+    disk.crash(Chance(0))
+    disk.open()
+    assert (ids(disk), disk.end(0)) == ([], 0)
+
+
+def test_an_install_that_ended_is_a_log_with_a_state():
+    disk = Disk("a")
+    disk.drop(0, installing=True)
+    disk.append(0, [value(1)])
+    disk.end_install(0, pin=1, history=[EpochStart(1, 1, 0)])
+    disk.sync(disk.writes)
+    disk.crash(Chance(0))
+    disk.open()
+    assert (ids(disk), disk.applied[0], disk.trimmed[0], len(disk.history(0))) == ([1], 1, 1, 1)

@@ -78,7 +78,7 @@ class Effects:
         def done() -> None:
             for segment, added in zip(segments.tolist(), values, strict=True):
                 self.unwritten[segment] = [value for value in self.unwritten[segment] if value not in added]
-            self.run(self._state.core.written(segments, last_ids, now_ms=self._state.now_ms()))
+            self.run(self._state.core.written(segments, last_ids))
 
         self._state.storage.put(write, done)
 
@@ -148,7 +148,7 @@ class Effects:
                 begun.setdefault(segment, []).append(start)
             self._write([(segment, values, begun.pop(segment, ())) for segment, values in zip(segments, plain, strict=True)])
 
-        self._state.storage.put(write, lambda: self.run(self._state.core.stored(command, now_ms=self._state.now_ms())))
+        self._state.storage.put(write, lambda: self.run(self._state.core.stored(command)))
 
     def _cut(self, command: Cut) -> None:
         disk, world = self._state.disk, self._state.world
@@ -188,7 +188,7 @@ class Effects:
             now += [value for value in self.unwritten.get(command.segment, ()) if value.last > disk_end]
             values = read_and_flying if read_and_flying == now[: len(read_and_flying)] else found  # else there is a gap
             upto = values[-1].last if values else command.after
-            commands = state.core.log_read(command, upto=upto, count=len(values), nbytes=len(values) * VALUE_BYTES, now_ms=state.now_ms())
+            commands = state.core.log_read(command, upto=upto, count=len(values), nbytes=len(values) * VALUE_BYTES)
             self.run(commands, group=[values])
 
         state.process.after(int(_READ_US * (0.5 + state.world.random.random())), answer)
@@ -212,9 +212,7 @@ class Effects:
             read = command
 
             def act() -> None:
-                commands = state.core.snapshot_read(
-                    read, count=len(part), nbytes=len(part) * VALUE_BYTES, is_last=is_last, now_ms=state.now_ms()
-                )
+                commands = state.core.snapshot_read(read, count=len(part), nbytes=len(part) * VALUE_BYTES, is_last=is_last)
                 self.run(commands, group=[part])
 
         state.process.after(_READ_US, act)

@@ -205,15 +205,12 @@ class Node:
         ids = base + np.arange(len(current)) * ID_STEP
         commands = state.core.mark(segments, ids, now_ms=state.now_ms())
         marked = state.core.marked
-        chosen = np.isin(segments, marked)
-        values = [
-            [Value(id_, id_, int(state.core.epochs[segment]), ())]
-            for segment, id_ in zip(segments[chosen].tolist(), ids[chosen].tolist(), strict=True)
-        ]
+        values = [[Value(id_, id_, epoch, ())] for (_, epoch), id_ in zip(current, ids.tolist(), strict=True)]
+        chosen = np.flatnonzero(np.isin(segments, marked)).tolist()
         for segment in marked.tolist():
             self._world.history.lead(state.number, segment, int(state.core.epochs[segment]))
-        if len(marked):
-            self._effects.append(marked, values, last_ids=ids[chosen])
+        if chosen:
+            self._effects.append(marked, [values[place] for place in chosen], last_ids=ids[chosen])
         self._effects.run(commands, group=values)
 
     def _resign(self, segments: Ints) -> None:

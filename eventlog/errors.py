@@ -455,6 +455,15 @@ class MemberReplaced(Refused):
     name: str
 
 
+class OperationRefused(Refused):
+    """An operator asked for what would lose data, or makes no sense as the cluster is."""
+
+    code = "OPERATION_REFUSED"
+    sentence = "{what} is refused: {why}"
+    what: str
+    why: str
+
+
 class NodeNumbersExhausted(Refused):
     code = "NODE_NUMBERS_EXHAUSTED"
     sentence = "all {limit} node numbers are taken; remove a node first"

@@ -19,6 +19,8 @@ from eventlog.control.records import (
     MOVED_KEY,
     NODE_PREFIX,
     SEGMENT_PREFIX,
+    SETTINGS_KEY,
+    ClusterSettings,
     CommitPlan,
     Identity,
     Moved,
@@ -34,7 +36,7 @@ from eventlog.control.records import (
 from eventlog.control.view import PREFIXES, ClusterView, read_nodes, read_segments, read_view
 from eventlog.errors import InvalidArgument, MetadataConflict, MetadataLost, MetadataUnavailable, WrongCluster
 from eventlog.ids import FlakeClock
-from eventlog.limits import SEGMENTS_MAX
+from eventlog.limits import REPLICAS_DEFAULT, SEGMENTS_MAX
 
 CONFLICTS_MAX = 32  # more nodes than that do not start in one moment
 TOKEN_BYTES = 8
@@ -99,10 +101,12 @@ class ClusterRecords:
 
     # ------------------------------------------------------------ start
 
-    async def open_or_create(self, *, segments: int, now_ms: int, remembered: Remembered | None) -> Identity:
+    async def open_or_create(
+        self, *, segments: int, now_ms: int, remembered: Remembered | None, replicas: int = REPLICAS_DEFAULT
+    ) -> Identity:
         """Return the cluster's identity, which is made if there is none and the data directory remembers none.
 
-        `segments` and `now_ms` (since 1970) are used for a new cluster alone.
+        `segments`, `replicas` and `now_ms` (since 1970) are used for a new cluster alone.
 
         Raises:
             MetadataLost: the store is empty, older than what was remembered, or was left for another.
@@ -121,7 +125,8 @@ class ClusterRecords:
                 return identity
             fresh = Identity(cluster=self._token(), segments=segments, created_ms=now_ms)
             try:
-                await self._commit(CommitPlan(expect={IDENTITY_KEY: 0}, puts={IDENTITY_KEY: encode(fresh)}))
+                settings = encode(ClusterSettings(replicas=replicas))
+                await self._commit(CommitPlan(expect={IDENTITY_KEY: 0}, puts={IDENTITY_KEY: encode(fresh), SETTINGS_KEY: settings}))
                 identity = fresh
             except MetadataConflict:
                 identity = await self._read_identity()

@@ -8,7 +8,7 @@ where none can go straight from one to the other, along the shortest chain of me
 load more even, which for loads of this kind is the most even there is.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from eventlog.control.domains import Domains, domains_of
 from eventlog.control.records import NodeRecord
@@ -18,17 +18,21 @@ _LOOK_MAX = 64  # segments looked at for one whose primary need not move
 Give = Callable[[int, int], int | None]  # (giver, taker) -> a segment that can go from one to the other
 
 
-def place(members: Sequence[NodeRecord], owners: Owners, *, replicas: int, level: bool = True) -> dict[int, tuple[int, ...]]:
+def place(
+    members: Sequence[NodeRecord], owners: Owners, *, replicas: int, level: bool = True, barred: Collection[int] = ()
+) -> dict[int, tuple[int, ...]]:
     """Return the owners of every segment in `owners`, `replicas` each (fewer only if there are fewer members), primaries first.
 
-    `members` are those that may hold data; others lose what they have. Without `level` segments are completed and nothing else moves.
+    `members` are those that may hold data; others lose what they have. Those in `barred` get nothing that they do not have, so that
+    segments may stay incomplete. Without `level` segments are completed and nothing else moves.
     """
     replicas = min(replicas, len(members))
     if not replicas:
         return dict.fromkeys(owners, ())
-    layout = _Layout(members, dict(sorted(owners.items())), replicas)
+    layout = _Layout(members, dict(sorted(owners.items())), replicas, frozenset(barred))
     layout.drop_surplus()
-    layout.spread()
+    if level:
+        layout.spread()
     layout.fill()
     if level:
         layout.level()
@@ -79,7 +83,8 @@ def _led_by(nodes: tuple[int, ...], primary: int | None) -> tuple[int, ...]:
 class _Layout:
     """An assignment that is being made; every change keeps `nodes_of` and `held` in step."""
 
-    def __init__(self, members: Sequence[NodeRecord], owners: Owners, replicas: int) -> None:
+    def __init__(self, members: Sequence[NodeRecord], owners: Owners, replicas: int, barred: frozenset[int]) -> None:
+        self.barred = barred
         self.weights = {node.number: node.weight for node in members}
         self.owners = owners
         self.replicas = replicas
@@ -110,7 +115,10 @@ class _Layout:
             while len(nodes) < self.replicas:
                 chosen = self._candidate(nodes, 0)
                 if chosen is None:  # what is there stands too close together to be completed as it should be
-                    chosen = min((node for node in self.held if node not in nodes), key=lambda node: (self._load(node), node))
+                    free = [node for node in self.held if node not in nodes and node not in self.barred]
+                    chosen = min(free, key=lambda node: (self._load(node), node), default=None)
+                if chosen is None:
+                    break
                 self._add(segment, chosen)
 
     def level(self) -> None:
@@ -119,6 +127,8 @@ class _Layout:
         _level(self.held, self.weights, self._give, self._move)
 
     def _give_new(self, giver: int, taker: int) -> int | None:
+        if taker in self.barred:
+            return None
         for segment in self.held[giver]:
             nodes = self.nodes_of[segment]
             if giver not in self.owners[segment] and taker not in nodes and self.domains.may_hold(taker, nodes - {giver}):
@@ -126,6 +136,8 @@ class _Layout:
         return None
 
     def _give(self, giver: int, taker: int) -> int | None:
+        if taker in self.barred:
+            return None
         found, rank = None, 3
         for looked, segment in enumerate(self.held[giver]):
             if found is not None and looked > _LOOK_MAX:
@@ -141,7 +153,8 @@ class _Layout:
         return found
 
     def _candidate(self, others: set[int], excluded: int) -> int | None:
-        fitting = [node for node in self.held if node != excluded and node not in others and self.domains.may_hold(node, others)]
+        free = [node for node in self.held if node != excluded and node not in others and node not in self.barred]
+        fitting = [node for node in free if self.domains.may_hold(node, others)]
         return min(fitting, key=lambda node: (self._load(node), node), default=None)
 
     def _unwanted(self, segment: int, node: int) -> tuple[bool, bool]:

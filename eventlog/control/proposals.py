@@ -49,10 +49,13 @@ def apply_change(record: SegmentRecord, change: InSyncChange, *, nonce: str) -> 
         NotPrimary: the term is over, or who joined is no owner.
         NotEnoughReplicas: the set would be too small.
     """
-    if change.gone:
-        record = shrink(record, change.gone, epoch=change.epoch, nonce=nonce)
-    if change.joined is not None:
-        record = grow(record, change.joined, epoch=change.epoch, nonce=nonce)
+    joined = change.joined
+    # An earlier incarnation of who joins leaves by that: a set at its least size is as large afterwards.
+    gone = [replica for replica in change.gone if joined is None or replica.node != joined.node]
+    if gone:
+        record = shrink(record, gone, epoch=change.epoch, nonce=nonce)
+    if joined is not None:
+        record = grow(record, joined, epoch=change.epoch, nonce=nonce)
     return record
 
 

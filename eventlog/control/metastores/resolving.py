@@ -6,7 +6,7 @@ its nonce. Comparing the values that were to be put could not tell: they may hav
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventlog.clock import Entropy
@@ -29,6 +29,7 @@ class ResolvingStore:
     """A `MetaStore` over a `MetaStore`; one commit at a time.
 
     `writer` is this process's alone while it runs; using the same again after a restart keeps the number of such keys small.
+    `on_commit`, if set, is called with the revision of each commit and the keys that it put or deleted.
     """
 
     def __init__(self, store: MetaStore, *, writer: str, entropy: Entropy, retry: RetryOptions | None = None) -> None:
@@ -38,6 +39,7 @@ class ResolvingStore:
         self._retry = retry or RetryOptions()
         self._revision: int | None = None  # of the own key, None when it must be read
         self._turn = asyncio.Lock()
+        self.on_commit: Callable[[int, Collection[str]], None] | None = None
 
     async def get(self, key: str) -> Item | None:
         return await self._store.get(key)
@@ -61,8 +63,10 @@ class ResolvingStore:
             nonce = self._entropy.token(NONCE_BYTES)
             expected, put = {self._key: self._revision, **expect}, {**puts, self._key: nonce}
             self._revision = None  # until it is known again; a cancelled commit leaves it so
-            self._revision = await self._attempt(expected, put, deletes, lease)
-            return self._revision
+            revision = self._revision = await self._attempt(expected, put, deletes, lease)
+        if self.on_commit is not None:
+            self.on_commit(revision, [*puts, *deletes])
+        return revision
 
     async def _read_revision(self) -> int:
         found = await self._store.get(self._key)

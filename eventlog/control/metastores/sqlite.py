@@ -89,6 +89,10 @@ class SqliteStore:
         self._wake()
         return revision
 
+    def look(self) -> None:
+        """Have the watches look now: somebody said that there is something new."""
+        self._wake()
+
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()

@@ -1,0 +1,250 @@
+"""What the controller decides: from the view and from who answers to the next commit, until there is none.
+
+    1 appoint     a primary, where the present one is dead, removed, restarted, or came back with another disk
+    2 sweep       the newly dead out of every other in-sync set; the least size of sets follows the members
+    3 repair      removed owners leave, missing ones are added, surplus ones leave, those of a draining member get a target
+    4 move        segments with a target: owners are added, a few segments at a time; once all are in sync and found equal to
+                  the primary's copy, the primary moves and the others leave
+    5 rebalance   while one runs: targets, until there is nothing to move
+    6 primaries   are spread evenly, when all has been well for a while
+
+Safety does not hang on any of this: whoever else does the same at the same time makes one of the two commits conflict. All of it is
+found out anew from the records, so the next controller goes on where this one stopped.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, commit_of, old_primary
+from eventlog.control.moves import next_move
+from eventlog.control.placement import level_primaries, place
+from eventlog.control.records import REBALANCE_KEY, CommitPlan, NodeRecord, Replica, SegmentRecord, encode
+from eventlog.control.repair import repaired
+from eventlog.control.rules import SegmentRules, appoint, settle, without
+from eventlog.control.view import ClusterView
+from eventlog.limits import BALANCE_PRIMARIES_CALM_MS, MOVES_IN_FLIGHT_MAX, REBALANCE_DELAY_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerOptions:
+    """How many segments are copied at once, and for how long nothing may have changed before load is evened out (0: never)."""
+
+    moves_in_flight_max: int = MOVES_IN_FLIGHT_MAX
+    balance_primaries_calm_ms: int = BALANCE_PRIMARIES_CALM_MS
+    rebalance_delay_ms: int = REBALANCE_DELAY_MS
+    verifies: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What is decided from. `dead` are numbers of members that do not answer; `verified` are copies found equal to the primary's."""
+
+    view: ClusterView
+    dead: frozenset[int] = frozenset()
+    verified: frozenset[tuple[int, Replica]] = frozenset()
+    now_ms: int = 0
+
+    def is_here(self, replica: Replica) -> bool:
+        """Return whether a replica's node is a member, answers, and still has that disk."""
+        node = self.view.members.get(replica.node)
+        return node is not None and node.incarnation == replica.incarnation and replica.node not in self.dead
+
+    def is_led(self, segment: SegmentRecord) -> bool:
+        """Return whether the segment's primary is there, and the process that was appointed."""
+        node = self.view.members.get(segment.primary)
+        return (
+            node is not None
+            and segment.primary not in self.dead
+            and SegmentRules.may_lead(segment, node)
+            and SegmentRules.is_served(segment, node)
+        )
+
+    def is_whole(self, segment: SegmentRecord) -> bool:
+        """Return whether the segment is led, and all its owners are in sync and there."""
+        here = {replica.node for replica in segment.in_sync if self.is_here(replica)}
+        return self.is_led(segment) and here.issuperset(segment.owners)
+
+
+@dataclass
+class Controller:
+    """Decides; remembers only for how long all has been calm, and what it need not look at again."""
+
+    options: ControllerOptions = field(default_factory=ControllerOptions)
+    _calm: tuple[object, int] = (None, 0)
+    _swept: dict[int, frozenset[int]] = field(default_factory=dict)  # the dead -> segments whose sets cannot do without them
+    _planned: object = None
+    _idle: object = None
+
+    def next_commit(self, situation: Situation, *, nonce: str, records_max: int = RECORDS_PER_COMMIT_MAX) -> CommitPlan | None:
+        """Return what to commit now, None when nothing is to be done; after a commit ask again with the view after it.
+
+        `nonce` is new with every call; after a conflict read the view again and let `records_max` be smaller.
+        """
+        view = situation.view
+        self._watch_calm(situation)
+        state = (view.revision, situation.dead, situation.verified, self._is_calm(situation, 0), self._is_calm(situation, 1))
+        if state == self._idle:
+            return None
+        steps: tuple[Callable[[Situation, str], Iterable[SegmentRecord]], ...] = (
+            self.appointments,
+            self._sweep,
+            self._repair,
+            self._move,
+            self._rebalance,
+            self._level,
+        )
+        for step in steps:
+            if changed := [record for record in step(situation, nonce) if record != view.segments[record.segment].record]:
+                return commit_of(view, changed, records_max=records_max)
+        plan = self._rebalance_record(situation, nonce)
+        self._idle = None if plan else state
+        return plan
+
+    # ------------------------------------------------------------ 1 and 2
+
+    def appointments(self, situation: Situation, nonce: str) -> Iterable[SegmentRecord]:
+        """Return the records of segments that get another term."""
+        view = situation.view
+        load = dict.fromkeys(view.members, 0)
+        for found in view.segments.values():
+            if found.record.primary in load:
+                load[found.record.primary] += 1
+        changed = []
+        for found in view.segments.values():
+            segment = found.record
+            if situation.is_led(segment):
+                continue
+            chosen = self.successor(situation, segment, load)
+            if chosen is None:
+                continue  # it waits for one of its in-sync set, or for an operator
+            load[chosen.number] += 1
+            gone = [replica for replica in segment.in_sync if not situation.is_here(replica)]
+            changed.append(appoint(segment, chosen, old_primary=old_primary(view, segment).record, nonce=nonce, gone=gone))
+        return changed
+
+    def successor(self, situation: Situation, segment: SegmentRecord, load: dict[int, int]) -> NodeRecord | None:
+        """Return who leads next: the one that led, if it is there; else, of the in-sync set, who leads least for its weight."""
+        members = situation.view.members
+        here = [members[replica.node] for replica in segment.in_sync if situation.is_here(replica)]
+        electable = [node for node in here if SegmentRules.may_lead(segment, node)]
+        return min(
+            electable,
+            key=lambda node: (node.draining, node.number != segment.primary, load[node.number] / node.weight, node.number),
+            default=None,
+        )
+
+    def _sweep(self, situation: Situation, nonce: str) -> Iterable[SegmentRecord]:
+        """Take the dead out of in-sync sets, once for each death: a primary that reaches one of them may put it back."""
+        led = [found.record for found in situation.view.segments.values() if situation.is_led(found.record)]
+        self._swept = {number: kept for number, kept in self._swept.items() if number in situation.dead}
+        changed = []
+        for segment in led:
+            gone = [replica for replica in segment.in_sync if not situation.is_here(replica) and self._is_unswept(segment, replica)]
+            after = settle(without(segment, gone, nonce=nonce), situation.view.replicas, nonce=nonce)
+            if after != segment:
+                changed.append(after)
+        if not changed:
+            for number in situation.dead - self._swept.keys():
+                kept = [segment.segment for segment in led if any(replica.node == number for replica in segment.in_sync)]
+                self._swept[number] = frozenset(kept)
+        return changed
+
+    def _is_unswept(self, segment: SegmentRecord, replica: Replica) -> bool:
+        return replica.node not in self._swept or segment.segment in self._swept[replica.node]
+
+    # ------------------------------------------------------------ 3 to 6
+
+    def _repair(self, situation: Situation, nonce: str) -> Iterable[SegmentRecord]:
+        view = situation.view
+        led = {number: found.record for number, found in view.segments.items() if situation.is_led(found.record)}
+        return repaired(view, led, dead=situation.dead, nonce=nonce)
+
+    def _move(self, situation: Situation, nonce: str) -> Iterable[SegmentRecord]:
+        moving = [found.record for found in situation.view.segments.values() if found.record.target]
+        under_way = sum(set(segment.owners) > set(segment.target) for segment in moving)
+        for segment in moving:
+            if not situation.is_led(segment):
+                continue
+            verified = {replica for number, replica in situation.verified if number == segment.segment}
+            if not self.options.verifies:
+                verified = set(segment.in_sync)
+            here = frozenset(replica for replica in segment.in_sync if situation.is_here(replica))
+            may_begin = under_way < self.options.moves_in_flight_max
+            after = next_move(situation.view, segment, here=here, verified=verified, may_begin=may_begin, nonce=nonce)
+            under_way += len(after.owners) > len(segment.owners)
+            yield after
+
+    def _rebalance(self, situation: Situation, nonce: str) -> Iterable[SegmentRecord]:
+        """Give targets, once for each rebalancing and each set of members."""
+        running = situation.view.rebalance
+        if running is None or running.record.state != "running":
+            return []
+        planned = (running.record.nonce, self._calm[0])
+        if self._planned == planned and any(found.record.target for found in situation.view.segments.values()):
+            return []
+        changed = [
+            msgspec.structs.replace(situation.view.segments[number].record, target=target, nonce=nonce)
+            for number, target in plan_rebalance(situation.view, dead=situation.dead).items()
+            if not situation.view.segments[number].record.target
+        ]
+        if not changed:
+            self._planned = planned
+        return changed
+
+    def _rebalance_record(self, situation: Situation, nonce: str) -> CommitPlan | None:
+        """Return the commit that ends a rebalancing with nothing left to move."""
+        running = situation.view.rebalance
+        if running is None or running.record.state != "running" or any(found.record.target for found in situation.view.segments.values()):
+            return None
+        done = msgspec.structs.replace(running.record, state="done", nonce=nonce)
+        return CommitPlan(expect={REBALANCE_KEY: running.revision}, puts={REBALANCE_KEY: encode(done)})
+
+    def _level(self, situation: Situation, nonce: str) -> Iterable[SegmentRecord]:
+        view = situation.view
+        records = {number: found.record for number, found in view.segments.items()}
+        if not self._is_calm(situation, 0) or any(segment.target or not situation.is_whole(segment) for segment in records.values()):
+            return []
+        members = [node for node in view.members.values() if node.holds_data]
+        leveled = level_primaries(members, {number: segment.owners for number, segment in records.items()})
+        return [
+            appoint(records[number], view.members[owners[0]], old_primary=old_primary(view, records[number]).record, nonce=nonce)
+            for number, owners in leveled.items()
+            if owners[0] != records[number].primary
+        ]
+
+    # ------------------------------------------------------------ calm
+
+    def _watch_calm(self, situation: Situation) -> None:
+        """Begin anew whenever members come, go, restart, or answer otherwise than before."""
+        seen = (
+            tuple((node.number, node.session, node.draining, node.weight) for node in situation.view.members.values()),
+            situation.dead,
+            situation.view.replicas,
+        )
+        if seen != self._calm[0]:
+            self._calm = (seen, situation.now_ms)
+
+    def _is_calm(self, situation: Situation, which: int) -> bool:
+        needed = (self.options.balance_primaries_calm_ms, self.options.rebalance_delay_ms)[which]
+        return bool(needed) and not situation.dead and situation.now_ms - self._calm[1] >= needed
+
+    def wants_rebalancing(self, situation: Situation) -> bool:
+        """Return whether segments should be moved without being told to: all is well for long, nobody called it off, load is uneven."""
+        last = situation.view.rebalance
+        if not self._is_calm(situation, 1) or (last is not None and last.record.state != "done"):
+            return False
+        if any(found.record.target or not situation.is_whole(found.record) for found in situation.view.segments.values()):
+            return False
+        return bool(plan_rebalance(situation.view, dead=situation.dead))
+
+
+def plan_rebalance(view: ClusterView, *, dead: frozenset[int]) -> dict[int, tuple[int, ...]]:
+    """Return the owners of segments that would have others, or another primary, if load were even, the primary first."""
+    now = {number: found.record.target or found.record.owners for number, found in sorted(view.segments.items())}
+    members = [node for node in view.members.values() if node.holds_data]
+    placed = place(members, now, replicas=view.replicas, barred=dead)
+    return {
+        number: owners for number, owners in placed.items() if owners and (set(owners) != set(now[number]) or owners[0] != now[number][0])
+    }

@@ -1,0 +1,277 @@
+"""What operators ask for, as commits: settings, draining, replacing, removing, rebalancing, forcing a replica to take over.
+
+Each function returns the next commit, None when nothing is left to commit; what follows from it (copies, moves) is the controller's.
+All may be called again after a failure and go on where the last call stopped.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from eventlog.control.appointment import OLD_PRIMARIES_PER_COMMIT_MAX, commit_of, old_primary
+from eventlog.control.controller import Controller, Situation, plan_rebalance
+from eventlog.control.membership import tombstone
+from eventlog.control.records import (
+    REBALANCE_KEY,
+    SETTINGS_KEY,
+    ClusterSettings,
+    CommitPlan,
+    LostRange,
+    LostRanges,
+    NodeRecord,
+    RebalanceRecord,
+    SegmentRecord,
+    encode,
+    lost_key,
+    node_key,
+)
+from eventlog.control.rules import SegmentRules
+from eventlog.control.view import ClusterView
+from eventlog.errors import InvalidArgument, OperationRefused
+from eventlog.limits import REPLICAS_MAX
+
+SEGMENTS_NAMED_MAX = 10
+FORCED_PER_COMMIT_MAX = OLD_PRIMARIES_PER_COMMIT_MAX  # each may have had another primary, and a lost range goes with it
+
+
+def member_named(view: ClusterView, name: str) -> NodeRecord:
+    """Return the member of this name or number.
+
+    Raises:
+        InvalidArgument: there is none; names those there are.
+    """
+    found = view.named(name)
+    if found is None:
+        raise InvalidArgument(why=f"there is no node {name!r}; there are {', '.join(node.name for node in view.members.values())}")
+    return found
+
+
+def set_replicas(view: ClusterView, replicas: int) -> CommitPlan | None:
+    """Set how many copies segments shall have.
+
+    Raises:
+        InvalidArgument: nobody can have so many or few.
+    """
+    if not 1 <= replicas <= REPLICAS_MAX:
+        raise InvalidArgument(why=f"replicas {replicas} is not from 1 to {REPLICAS_MAX}")
+    found = view.settings
+    if found is not None and found.record.replicas == replicas:
+        return None
+    return CommitPlan(
+        expect={SETTINGS_KEY: found.revision if found else 0}, puts={SETTINGS_KEY: encode(ClusterSettings(replicas=replicas))}
+    )
+
+
+# ---------------------------------------------------------------- emptying and replacing
+
+
+def drain(view: ClusterView, node: NodeRecord) -> CommitPlan | None:
+    """Begin to empty a member.
+
+    Raises:
+        OperationRefused: nobody else can take what it holds.
+    """
+    if not any(other.holds_data for other in view.members.values() if other.number != node.number):
+        raise OperationRefused(what=f"draining {node.name}", why="no other member holds data; add one first")
+    return _mark_draining(view, node, draining=True)
+
+
+def undrain(view: ClusterView, node: NodeRecord, *, nonce: str) -> CommitPlan | None:
+    """Stop to empty a member; segments on their way to others stay, the rest stops where it is."""
+    if plan := _mark_draining(view, node, draining=False):
+        return plan
+    held = [found.record for found in view.segments.values() if node.number in found.record.owners]
+    leaving = [segment for segment in held if segment.target and node.number not in segment.target]
+    return commit_of(view, [msgspec.structs.replace(segment, target=(), nonce=nonce) for segment in leaving])
+
+
+def replace(view: ClusterView, old: NodeRecord, new: NodeRecord, *, nonce: str) -> CommitPlan | None:
+    """Begin to move everything of one member, dead or alive, to another.
+
+    Raises:
+        OperationRefused: the other cannot hold data.
+    """
+    if not new.holds_data or new.number == old.number:
+        raise OperationRefused(what=f"replacing {old.name}", why=f"{new.name} is a gateway, being drained, or the same node")
+    changed = []
+    for found in view.segments.values():
+        segment = found.record
+        if old.number in segment.owners and new.number not in segment.owners and old.number in (segment.target or segment.owners):
+            target = tuple(new.number if owner == old.number else owner for owner in segment.target or segment.owners)
+            changed.append(msgspec.structs.replace(segment, target=target, nonce=nonce))
+    return commit_of(view, changed) or _mark_draining(view, old, draining=True)
+
+
+def _mark_draining(view: ClusterView, node: NodeRecord, *, draining: bool) -> CommitPlan | None:
+    found = view.nodes[node.number]
+    if found.record.draining == draining:
+        return None
+    key = node_key(node.number)
+    return CommitPlan(expect={key: found.revision}, puts={key: encode(msgspec.structs.replace(found.record, draining=draining))})
+
+
+# ---------------------------------------------------------------- removing
+
+
+def remove(situation: Situation, node: NodeRecord, *, removed_id: int, nonce: str) -> CommitPlan | None:
+    """Return the next commit that removes a member: others lead its segments, which folds its ceiling into their floors; then it goes.
+
+    Raises:
+        OperationRefused: it is up and owns segments, or it alone holds what was committed in some; names them.
+    """
+    view = situation.view
+    if node.number not in view.members:
+        return None
+    owned = [found.record for _, found in sorted(view.segments.items()) if node.number in found.record.owners]
+    what = f"removing {node.name}"
+    if owned and node.number not in situation.dead:
+        raise OperationRefused(what=what, why=f"it is up and holds {len(owned)} segments: first eventlog admin drain {node.name}")
+    alone = [segment for segment in owned if {replica.node for replica in segment.in_sync} == {node.number}]
+    if alone:
+        why = f"it alone holds what was committed in {_listed(alone)}: bring it back, or give that up with eventlog admin force-primary"
+        raise OperationRefused(what=what, why=why)
+    without = Situation(view=view, dead=situation.dead | {node.number})
+    led = [segment for segment in owned if segment.primary == node.number]
+    moved = [record for record in Controller().appointments(without, nonce) if record.segment in {segment.segment for segment in led}]
+    if len(moved) < len(led):
+        stuck = [segment for segment in led if segment.segment not in {record.segment for record in moved}]
+        raise OperationRefused(what=what, why=f"whoever else holds what was committed in {_listed(stuck)} is down: bring it back first")
+    if plan := commit_of(view, moved):
+        return plan
+    found, key = view.nodes[node.number], node_key(node.number)
+    return CommitPlan(expect={key: found.revision}, puts={key: encode(tombstone(found.record, removed_id=removed_id))})
+
+
+def _listed(segments: Sequence[SegmentRecord]) -> str:
+    named = ", ".join(str(segment.segment) for segment in segments[:SEGMENTS_NAMED_MAX])
+    more = f" and {len(segments) - SEGMENTS_NAMED_MAX} more" if len(segments) > SEGMENTS_NAMED_MAX else ""
+    return f"segment {named}" if len(segments) == 1 else f"segments {named}{more}"
+
+
+# ---------------------------------------------------------------- rebalancing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceStart:
+    """What a new rebalancing is told: bytes to be copied, the most of them a second (0: no limit), and the time (since 1970)."""
+
+    bytes_total: int
+    throttle_bytes: int
+    now_ms: int
+
+
+def start_rebalance(situation: Situation, start: RebalanceStart, *, nonce: str) -> CommitPlan | None:
+    """Begin to even out load; None when it is even.
+
+    Raises:
+        OperationRefused: one is running.
+    """
+    found = situation.view.rebalance
+    if found is not None and found.record.state == "running":
+        raise OperationRefused(what="rebalancing", why="one is running: eventlog admin rebalance status, or cancel")
+    moves = plan_rebalance(situation.view, dead=situation.dead)
+    if not moves:
+        return None
+    record = RebalanceRecord(
+        state="running",
+        moves_total=len(moves),
+        bytes_total=start.bytes_total,
+        throttle_bytes=start.throttle_bytes,
+        started_ms=start.now_ms,
+        nonce=nonce,
+    )
+    return CommitPlan(expect={REBALANCE_KEY: found.revision if found else 0}, puts={REBALANCE_KEY: encode(record)})
+
+
+def cancel_rebalance(view: ClusterView, *, nonce: str) -> CommitPlan | None:
+    """Stop where it is: nothing begins any more, half-made copies go, whole ones leave as surplus; moves off drained members go on.
+
+    Raises:
+        OperationRefused: none was started, or it has ended.
+    """
+    found = view.rebalance
+    if found is None or found.record.state == "done":
+        raise OperationRefused(what="cancelling", why="no rebalancing is running")
+    if found.record.state == "running":
+        record = msgspec.structs.replace(found.record, state="cancelled", nonce=nonce)
+        return CommitPlan(expect={REBALANCE_KEY: found.revision}, puts={REBALANCE_KEY: encode(record)})
+    holders = {number for number, node in view.members.items() if node.holds_data}
+    moving = [segment.record for segment in view.segments.values() if segment.record.target and not _is_leaving(segment.record, holders)]
+    return commit_of(view, [msgspec.structs.replace(segment, target=(), nonce=nonce) for segment in moving])
+
+
+def _is_leaving(segment: SegmentRecord, holders: set[int]) -> bool:
+    return any(owner not in holders for owner in segment.owners if owner not in segment.target)
+
+
+# ---------------------------------------------------------------- forcing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forced:
+    """A replica that shall take over although it may lack committed events; its log ends with `end`."""
+
+    segment: int
+    node: int
+    end: int
+
+
+def why_not_forced(situation: Situation, segment: SegmentRecord, node: NodeRecord | None) -> str:
+    """Return why a replica need not or cannot be forced, empty when it can."""
+    if situation.is_led(segment):
+        return f"segment {segment.segment} has a primary"
+    if Controller().successor(situation, segment, dict.fromkeys(situation.view.members, 0)) is not None:
+        return f"segment {segment.segment} has an in-sync replica that is up, which takes over by itself"
+    if node is None or node.number in situation.dead:
+        return "the node does not answer"
+    if node.number not in segment.owners:
+        return f"{node.name} does not hold segment {segment.segment}"
+    return ""
+
+
+def force(situation: Situation, forced: Sequence[Forced], *, nonce: str) -> tuple[CommitPlan, Mapping[int, LostRange]]:
+    """Return the commit that makes these replicas primaries, at most `FORCED_PER_COMMIT_MAX`, and the ranges of ids that it gives up.
+
+    Lost is what is above the end of the forced log, up to whatever the old primary may have issued; its successor issues above that.
+
+    Raises:
+        OperationRefused: one of them need not or cannot be forced.
+    """
+    view = situation.view
+    records: list[SegmentRecord] = []
+    lost: dict[int, LostRange] = {}
+    expect: dict[str, int] = {}
+    puts: dict[str, bytes] = {}
+    for one in forced[:FORCED_PER_COMMIT_MAX]:
+        segment, node = view.segments[one.segment].record, view.members.get(one.node)
+        if why := why_not_forced(situation, segment, node):
+            raise OperationRefused(what="forcing a primary", why=why)
+        assert node is not None, "refused above"
+        record = _forced(view, segment, node, nonce)
+        lost[one.segment] = LostRange(epoch=record.epoch, after=one.end, upto=max(record.floor, one.end))
+        found = view.lost.get(one.segment)
+        ranges = LostRanges(segment=one.segment, ranges=(*view.lost_ranges(one.segment), lost[one.segment]))
+        expect[lost_key(one.segment)] = found.revision if found else 0
+        puts[lost_key(one.segment)] = encode(ranges)
+        records.append(record)
+    plan = commit_of(view, records)
+    assert plan is not None, "there was something to force"
+    kept = {key for key in plan.puts if key.startswith("segment/")}
+    assert len(kept) == len(records), "few segments, so few old primaries"
+    return CommitPlan(expect={**expect, **plan.expect}, puts={**puts, **plan.puts}), lost
+
+
+def _forced(view: ClusterView, segment: SegmentRecord, node: NodeRecord, nonce: str) -> SegmentRecord:
+    """Return the record with the replica as primary and alone in sync: what the others hold counts no more than what it holds."""
+    return msgspec.structs.replace(
+        segment,
+        owners=(node.number, *(owner for owner in segment.owners if owner != node.number)),
+        in_sync=(node.replica,),
+        min_in_sync=1,
+        epoch=SegmentRules.next_epoch(segment),
+        floor=SegmentRules.next_floor(segment, old_primary(view, segment).record),
+        session=node.session,
+        target=(),
+        nonce=nonce,
+    )

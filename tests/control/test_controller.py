@@ -1,0 +1,351 @@
+"""What the controller decides, as stories of nodes that come, go and come back."""
+
+import contextlib
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.control.controller import Controller, ControllerOptions, plan_rebalance
+from eventlog.control.operators import RebalanceStart, set_replicas, start_rebalance
+from eventlog.control.records import Replica
+from eventlog.errors import OperationRefused
+from tests.control.plays import Play, cluster
+from tests.control.worlds import node, replicas, segment
+
+# ---------------------------------------------------------------- growing up
+
+
+def test_a_second_and_a_third_member_get_copies_at_once_and_primaries_when_all_is_calm():
+    play = cluster(1)
+    assert play.records[0].min_in_sync == 1
+    play.join(2)
+    play.settle()
+    assert {record.owners for record in play.records.values()} == {(1, 2)}
+    assert {record.min_in_sync for record in play.records.values()} == {2}
+    play.join(3)
+    play.settle()
+    assert play.primaries() == {1: 12, 2: 0, 3: 0}
+    play.settle(ms=5_000)
+    assert play.primaries() == {1: 4, 2: 4, 3: 4}
+    assert {record.min_in_sync for record in play.records.values()} == {2}
+    assert play.is_whole()
+
+
+def test_the_minimum_waits_until_the_set_has_grown():
+    play = cluster(1)
+    play.join(2)
+    play.decide()
+    assert {(record.owners, record.min_in_sync) for record in play.records.values()} == {((1, 2), 1)}
+
+
+def test_members_beyond_the_replicas_get_nothing_until_load_is_evened_out():
+    play = cluster(3)
+    play.join(4)
+    play.settle(ms=5_000)
+    assert play.held() == {1: 12, 2: 12, 3: 12, 4: 0}
+
+
+def test_a_gateway_holds_nothing_and_counts_for_nothing():
+    play = cluster(2)
+    play.join(3, gateway=True)
+    play.settle(ms=5_000)
+    assert play.held() == {1: 12, 2: 12, 3: 0}
+    assert play.view.replicas == 2
+
+
+# ---------------------------------------------------------------- dying and coming back
+
+
+def test_a_dead_primarys_segments_go_to_the_survivors_evenly_and_it_leaves_every_set_in_the_same_pass():
+    play = cluster(3, segments=300)
+    play.dead.add(2)
+    play.commits.clear()
+    play.decide()
+    assert play.primaries() == {1: 150, 2: 0, 3: 150}
+    assert all(replica.node != 2 for record in play.records.values() for replica in record.in_sync)
+    assert all(2 in record.owners for record in play.records.values()), "it is wanted back"
+    assert len(play.commits) == 3, "appointments first, then the sets of the others"
+    moved = [record for record in play.records.values() if record.floor >= 2_000]
+    assert len(moved) >= 100
+
+
+def test_a_dead_node_of_a_large_cluster_is_handled_in_few_commits():
+    play = cluster(3, segments=4096)
+    play.dead.add(1)
+    play.commits.clear()
+    play.decide()
+    assert sum(any(key.startswith("node/") for key in plan.puts) for plan in play.commits) == 14
+    assert len(play.commits) <= 14 + 28
+    assert play.primaries()[1] == 0
+
+
+def test_where_it_would_go_below_the_minimum_the_old_primary_stays_in_the_set():
+    play = Play([node(1), node(2), node(3)], [segment(0, owners=(1, 2, 3), in_sync=replicas(1, 2))])
+    play.dead |= {1, 3}
+    play.decide()
+    assert (play.records[0].primary, play.records[0].in_sync) == (2, replicas(1, 2))
+    play.dead.discard(3)
+    play.settle()
+    assert play.records[0].in_sync == replicas(2, 3), "once another has grown in it can go"
+
+
+def test_without_a_living_member_of_the_set_nobody_leads():
+    play = Play([node(1), node(2), node(3)], [segment(0, owners=(1, 2, 3), in_sync=replicas(1, 2))])
+    play.dead |= {1, 2}
+    play.decide()
+    assert play.records[0].primary == 1
+    play.dead.discard(2)
+    play.decide()
+    assert play.records[0].primary == 2
+
+
+def test_a_restarted_primary_gets_another_term_and_nothing_moves():
+    play = cluster(3)
+    before = play.records
+    play.restart(2)
+    play.settle()
+    for number, record in play.records.items():
+        assert record.owners == before[number].owners
+        led = before[number].primary == 2
+        assert record.epoch == before[number].epoch + led
+        assert record.session == ("s2'" if led else before[number].session)
+
+
+def test_a_node_that_was_dead_for_long_gets_its_copies_back_and_then_its_share_of_primaries():
+    play = cluster(3)
+    play.dead.add(3)
+    play.settle(ms=600_000)
+    assert play.primaries() == {1: 6, 2: 6, 3: 0}
+    play.restart(3)
+    play.settle()
+    assert play.is_whole()
+    play.settle(ms=5_000)
+    assert play.primaries() == {1: 4, 2: 4, 3: 4}
+
+
+def test_a_lost_disk_is_another_incarnation_never_leads_and_is_filled_again():
+    play = cluster(3)
+    before = play.records
+    play.restart(2, incarnation="empty")
+    play.decide()
+    assert all(record.primary != 2 for record in play.records.values())
+    assert all(replica.node != 2 for record in play.records.values() for replica in record.in_sync)
+    assert {set(record.owners) == set(before[number].owners) for number, record in play.records.items()} == {True}
+    play.settle()
+    assert all(Replica(node=2, incarnation="empty") in record.in_sync for record in play.records.values())
+    assert play.is_whole()
+
+
+def test_the_only_copy_on_a_lost_disk_is_led_by_nobody():
+    play = cluster(1)
+    play.restart(1, incarnation="empty")
+    play.settle()
+    assert not play.situation.is_led(play.records[0])
+
+
+def test_who_was_put_out_once_may_be_put_back_by_a_primary_that_reaches_it():
+    play = cluster(3)
+    play.dead.add(3)
+    play.decide()
+    led = next(record for record in play.records.values() if record.primary == 1)
+    play.put(msgspec.structs.replace(led, in_sync=(*led.in_sync, *replicas(3)), nonce="back"))
+    play.decide()
+    assert play.records[led.segment].nonce == "back"
+
+
+def test_nothing_to_do_is_found_out_once():
+    play = cluster(3)
+    assert play.controller.next_commit(play.situation, nonce="x") is None
+    assert play.controller._idle is not None
+    assert play.controller.next_commit(play.situation, nonce="x") is None
+
+
+def test_a_smaller_commit_is_a_prefix_of_the_same_work():
+    play = cluster(3, segments=30)
+    play.dead.add(1)
+    plan = Controller().next_commit(play.situation, nonce="n", records_max=2)
+    assert len([key for key in plan.puts if key.startswith("segment/")]) == 2
+
+
+# ---------------------------------------------------------------- replicas and repair
+
+
+def test_fewer_replicas_shed_copies_and_more_add_them():
+    play = cluster(4, segments=16, replicas=3)
+    for wanted in (2, 3, 1):
+        want(play, wanted)
+        play.settle()
+        assert {len(record.owners) for record in play.records.values()} == {wanted}
+        assert {record.min_in_sync for record in play.records.values()} == {wanted // 2 + 1}
+        assert play.is_whole()
+
+
+def want(play, replicas):
+    if plan := set_replicas(play.view, replicas):
+        play.commit(plan)
+
+
+def test_a_copy_too_many_leaves_only_when_all_that_stay_are_whole():
+    play = cluster(4, segments=4, replicas=3)
+    record = play.records[0]
+    extra = next(number for number in (1, 2, 3, 4) if number not in record.owners)
+    grown = msgspec.structs.replace(record, owners=(*record.owners, extra), in_sync=(*record.in_sync, *replicas(extra)), nonce="g")
+    backup = record.owners[1]
+    play.put(msgspec.structs.replace(grown, in_sync=tuple(item for item in grown.in_sync if item.node != backup)))
+    play.decide()
+    assert extra in play.records[0].owners
+    assert backup not in play.records[0].owners, "the one without a whole copy goes first"
+
+
+# ---------------------------------------------------------------- moving
+
+
+def moving(play):
+    return {number: record.target for number, record in play.records.items() if record.target}
+
+
+def begin(play):
+    plan = start_rebalance(play.situation, RebalanceStart(bytes_total=0, throttle_bytes=0, now_ms=5), nonce=play.nonce())
+    if plan is not None:
+        play.commit(plan)
+
+
+def test_a_rebalancing_fills_a_new_member_and_never_has_fewer_whole_copies():
+    play = cluster(3, segments=40)
+    play.join(4)
+    play.settle()
+    begin(play)
+    while play.view.rebalance.record.state == "running":
+        revision = play.view.revision
+        play.decide()
+        for record in play.records.values():
+            assert len(record.in_sync) >= 3
+        play.catch_up()
+        assert play.view.revision > revision, "it goes on"
+    assert play.held() == {1: 30, 2: 30, 3: 30, 4: 30}
+    assert play.primaries() == {1: 10, 2: 10, 3: 10, 4: 10}
+    assert not moving(play)
+    assert plan_rebalance(play.view, dead=frozenset()) == {}
+
+
+def test_only_so_many_segments_are_copied_at_once():
+    play = cluster(3, segments=40, options=ControllerOptions(moves_in_flight_max=2, verifies=False))
+    play.join(4)
+    play.decide()
+    begin(play)
+    play.decide()
+    assert sum(len(record.owners) == 4 for record in play.records.values()) == 2
+
+
+def test_a_copy_is_verified_before_the_old_owner_leaves():
+    play = cluster(3, segments=4, options=ControllerOptions())
+    play.join(4)
+    begin(play)
+    play.settle()
+    waiting = [record for record in play.records.values() if record.target]
+    assert waiting
+    assert all(len(record.owners) == 4 for record in waiting)
+    for record in waiting:
+        play.verified |= {(record.segment, replica) for replica in record.in_sync if replica.node == 4}
+    play.settle()
+    assert all(len(record.owners) == 4 for record in play.records.values() if record.target), "the other copies too"
+    play.verified |= {(record.segment, replica) for record in waiting for replica in record.in_sync}
+    play.settle()
+    assert not moving(play)
+    assert play.view.rebalance.record.state == "done"
+
+
+def test_the_next_controller_goes_on_where_the_last_one_stopped():
+    play = cluster(3, segments=40, options=ControllerOptions(moves_in_flight_max=3, verifies=False))
+    play.join(4)
+    play.settle()
+    begin(play)
+    for _ in range(500):
+        play.controller = Controller(options=play.controller.options)
+        plan = play.controller.next_commit(play.situation, nonce=play.nonce())
+        if plan is not None:
+            play.commit(plan)
+        elif play.view.rebalance.record.state == "done":
+            break
+        play.catch_up()
+    else:
+        raise AssertionError("not done after 500 controllers")
+    assert play.held() == {1: 30, 2: 30, 3: 30, 4: 30}
+
+
+def test_a_target_that_was_removed_is_planned_anew():
+    play = cluster(3, segments=4)
+    play.put(msgspec.structs.replace(play.records[0], target=(1, 2, 9), nonce="t"))
+    play.decide()
+    assert play.records[0].target == ()
+    assert len(play.records[0].owners) == 3
+
+
+def test_segments_are_evened_out_by_themselves_when_all_was_calm_for_a_minute():
+    play = cluster(3, segments=12)
+    play.join(4)
+    play.settle()
+    assert not play.controller.wants_rebalancing(play.situation)
+    play.settle(ms=61_000)
+    assert play.controller.wants_rebalancing(play.situation)
+    play.dead.add(1)
+    play.settle(ms=61_000)
+    assert not play.controller.wants_rebalancing(play.situation), "not while a member is away"
+
+
+# ---------------------------------------------------------------- whatever happens
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["die", "restart", "lose", "join", "drain", "calm", "settle", "rebalance", "replicas"]), st.integers(1, 5)),
+    max_size=25,
+)
+
+
+def happen(play, kind, number):
+    known = number in play.view.members
+    if kind == "die" and known:
+        play.dead.add(number)
+    elif kind == "restart" and known:
+        play.restart(number)
+    elif kind == "lose" and known and not play.dead and play.is_whole():
+        play.restart(number, incarnation=f"lost{play.view.revision}")
+    elif kind == "join" and not known:
+        play.join(number)
+    elif kind == "drain" and known:
+        record = play.view.nodes[number].record
+        play.put(msgspec.structs.replace(record, draining=not record.draining))
+    elif kind == "replicas":
+        want(play, min(number, 3))
+    elif kind == "rebalance":
+        with contextlib.suppress(OperationRefused):
+            begin(play)
+    else:
+        play.settle(ms=10_000 if kind == "calm" else 0)
+
+
+@given(EVENTS)
+@settings(max_examples=150, deadline=None)
+def test_whatever_happens_the_rules_hold_and_it_comes_to_rest(events):
+    play = cluster(3, segments=6)
+    for kind, number in events:
+        happen(play, kind, number)
+    play.dead.clear()
+    play.settle()
+    play.settle(ms=10_000)
+    assert not moving(play)
+    is_led = all(play.situation.is_led(record) for record in play.records.values())
+    if is_led and any(member.holds_data for member in play.view.members.values()):
+        for record in play.records.values():
+            assert len(record.owners) == play.view.replicas
+            assert record.min_in_sync == play.view.replicas // 2 + 1
+        assert play.is_whole()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_settled_cluster_is_left_alone(count):
+    play = cluster(count)
+    play.commits.clear()
+    play.settle(ms=600_000)
+    assert play.commits == []

@@ -1,0 +1,101 @@
+"""A network of our own, as root: one namespace a host, a bridge between them, cables that can be pulled and roads that end nowhere."""
+
+import itertools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+_numbers = itertools.count(os.getpid() % 200)
+
+
+def is_possible() -> bool:
+    """Return whether this process may make networks."""
+    return os.geteuid() == 0 and shutil.which("ip") is not None
+
+
+class Network:
+    """Hosts by name, each in a namespace that is gone at the end of `with`. Nothing leads out of it."""
+
+    def __init__(self, *names: str) -> None:
+        number = next(_numbers) % 250
+        self._prefix = f"ev{os.getpid() % 100_000}x{number}"
+        self._subnet = f"10.{100 + os.getpid() % 100}.{number}"
+        self._hosts = {name: at for at, name in enumerate(names, 1)}
+
+    def __enter__(self) -> Self:
+        if not is_possible():
+            pytest.skip("network namespaces need root and the program ip (Debian, Ubuntu: apt-get install iproute2)")
+        try:
+            self._build()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def _build(self) -> None:
+        hub = self._namespace("hub")
+        _run("ip", "netns", "add", hub)
+        _run("ip", "-n", hub, "link", "add", "bridge", "type", "bridge")
+        _run("ip", "-n", hub, "link", "set", "bridge", "up")
+        for name, at in self._hosts.items():
+            own = self._namespace(name)
+            _run("ip", "netns", "add", own)
+            _run("ip", "-n", own, "link", "set", "lo", "up")
+            _run("ip", "-n", hub, "link", "add", f"port{at}", "type", "veth", "peer", "name", "eth0", "netns", own)
+            _run("ip", "-n", hub, "link", "set", f"port{at}", "master", "bridge", "up")
+            _run("ip", "-n", own, "addr", "add", f"{self.address(name)}/24", "dev", "eth0")
+            _run("ip", "-n", own, "link", "set", "eth0", "up")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for name in (*self._hosts, "hub"):
+            if Path(f"/run/netns/{self._namespace(name)}").exists():
+                _run("ip", "netns", "del", self._namespace(name))
+
+    def _namespace(self, name: str) -> str:
+        return f"{self._prefix}-{name}"
+
+    def address(self, name: str) -> str:
+        """Return a host's address."""
+        return f"{self._subnet}.{self._hosts[name]}"
+
+    def wrapper(self, name: str) -> tuple[str, ...]:
+        """Return what to put before a command so that it runs on that host."""
+        return ("ip", "netns", "exec", self._namespace(name))
+
+    # ------------------------------------------------------------ faults
+
+    def pull(self, name: str) -> None:
+        """Pull a host's cable: nothing reaches it, nothing leaves it, and nobody is told."""
+        _run("ip", "-n", self._namespace("hub"), "link", "set", f"port{self._hosts[name]}", "down")
+
+    def plug(self, name: str) -> None:
+        """Put the cable back."""
+        _run("ip", "-n", self._namespace("hub"), "link", "set", f"port{self._hosts[name]}", "up")
+
+    def mute(self, name: str, towards: str) -> None:
+        """Let what one host sends to another vanish; what comes back still arrives."""
+        _run("ip", "-n", self._namespace(name), "route", "add", "blackhole", f"{self.address(towards)}/32")
+
+    def unmute(self, name: str, towards: str) -> None:
+        """End a `mute`."""
+        _run("ip", "-n", self._namespace(name), "route", "del", "blackhole", f"{self.address(towards)}/32")
+
+    def part(self, name: str, other: str) -> None:
+        """Cut the two off from each other, and from nobody else."""
+        self.mute(name, other)
+        self.mute(other, name)
+
+    def join(self, name: str, other: str) -> None:
+        """End a `part`."""
+        self.unmute(name, other)
+        self.unmute(other, name)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"

@@ -3,8 +3,9 @@
 version u8 = 1 | flags u8 | id i64 | [expiry i64] | [schema id u32] | value        (little-endian)
 """
 
-from dataclasses import dataclass
 from struct import Struct
+
+import msgspec
 
 from eventlog.errors import CorruptData, UnsupportedFormat
 
@@ -16,9 +17,11 @@ HEAD_EXPIRY = Struct("<BBqq")
 _SCHEMA = Struct("<I")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """An entry as stored. `expiry` is milliseconds since 2020, 0 for never; `version` is the id of its last event."""
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An entry as stored. `expiry` is milliseconds since 2020, 0 for never; `version` is the id of its last event.
+
+    A struct because a group may read one an event: made in a fifth of the time of a dataclass.
+    """
 
     version: int
     expiry: int
@@ -41,6 +44,8 @@ def decode_entry(data: bytes, *, where: str = "entry") -> Entry:
     if len(data) < HEAD.size:
         raise CorruptData(where=where, why=f"a stored entry of {len(data)} bytes is shorter than its head")
     form, flags, version = HEAD.unpack_from(data)
+    if form == FORMAT and not flags:
+        return Entry(version=version, expiry=0, schema_id=None, value=data[HEAD.size :])
     if form != FORMAT or flags & ~(HAS_EXPIRY | HAS_SCHEMA):
         raise UnsupportedFormat(what=where, found=form | flags << 8, known=str(FORMAT))
     at = HEAD.size

@@ -27,7 +27,7 @@ def decide_kinds(share: Share) -> None:
 
 def _committed(share: Share) -> npt.NDArray[np.bool_]:
     if share.table is not None:
-        return share.table.contains(share.hashes)
+        return share.in_table.copy()
     return np.fromiter((share.entries.get(key) is not None for key in share.keys), bool, len(share.keys))
 
 

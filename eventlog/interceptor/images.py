@@ -37,9 +37,13 @@ def _meet_expired(share: Share) -> None:
 
 def _keep_before(share: Share) -> None:
     images = [b""] * len(share.kinds)
-    replacing = (share.kinds != Kind.CREATED) & (share.kinds != ABSENT) & share.live_rows
-    for row in np.flatnonzero(replacing).tolist():
-        images[row] = image_of(share, row)
+    replacing = np.flatnonzero((share.kinds != Kind.CREATED) & (share.kinds != ABSENT) & share.live_rows)
+    keys, values, entries = share.keys, share.values, share.entries
+    for row, earlier in zip(replacing.tolist(), share.previous[replacing].tolist(), strict=True):
+        if earlier >= 0:
+            images[row] = values[earlier]
+        elif (entry := entries.get(keys[row])) is not None:
+            images[row] = entry.value
     share.before = images
 
 

@@ -131,6 +131,12 @@ class Share:
         return np.ones(len(self.kinds), bool) if self.is_whole else self.live[self.block_of_row]
 
     @cached_property
+    def in_table(self) -> npt.NDArray[np.bool_]:
+        """Return which rows' keys the key table has: what was there before this group."""
+        assert self.table is not None, "asked where there is one"
+        return self.table.contains(self.hashes)
+
+    @cached_property
     def previous(self) -> Ints:
         """Return for each live row the live row before it with the same key, or -1."""
         if len(self.kinds) == 1:

@@ -1,11 +1,13 @@
 """Stamping: the share's events in the order of the log, as sections ready to be stored, and their places in the run of ids."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.build import Columns, build_blocks
+from eventlog.batch.check import slices
 from eventlog.batch.layout import ABSENT, OUTCOMES, REFUSED
 from eventlog.batch.stored import Sections
 from eventlog.events import Kind
@@ -187,26 +189,26 @@ def _one_section_a_segment(columns: Columns, segments: Ints, sizes: Ints) -> tup
 
 def _columns(share: Share, source: Ints, is_expired: npt.NDArray[np.bool_]) -> Columns:
     rows = source.tolist()
-    gone = is_expired.tolist()
-    data = share.raw
-    at, end = share.blocks.key_at.tolist(), share.blocks.key_end.tolist()
-    keys = share.keys or [data[low:high] for low, high in zip(at, end, strict=True)]
-    values, headers, before = share.values, share.headers, share.before
-    kinds = np.where(is_expired, np.uint8(Kind.EXPIRED), share.kinds[source]).astype(np.uint8)
-    images = None
-    if before is not None:
-        images = [_expired_image(share, row) if expired else before[row] for row, expired in zip(rows, gone, strict=True)]
-    expiry = None
-    if share.expiry is not None:
-        expiry = np.where(is_expired, 0, share.expiry[source])
-    return Columns(
-        kinds=kinds,
-        keys=[keys[row] for row in rows],
-        values=[b"" if expired else values[row] for row, expired in zip(rows, gone, strict=True)],
-        expiry=expiry,
-        before=images,
-        headers=None if headers is None else [b"" if expired else headers[row] for row, expired in zip(rows, gone, strict=True)],
-    )
+
+    def pick(column: Sequence[bytes]) -> list[bytes]:
+        return list(map(column.__getitem__, rows))
+
+    keys = share.keys or slices(share.raw, share.blocks.key_at, share.blocks.key_end)
+    kinds, values = share.kinds[source], pick(share.values)
+    expiry = None if share.expiry is None else share.expiry[source]
+    images = None if share.before is None else pick(share.before)
+    headers = None if share.headers is None else pick(share.headers)
+    if share.expired is not None:
+        kinds[is_expired] = Kind.EXPIRED
+        if expiry is not None:
+            expiry[is_expired] = 0
+        for place in np.flatnonzero(is_expired).tolist():
+            values[place] = b""
+            if headers is not None:
+                headers[place] = b""
+            if images is not None:
+                images[place] = _expired_image(share, rows[place])
+    return Columns(kinds=kinds, keys=pick(keys), values=values, expiry=expiry, before=images, headers=headers)
 
 
 def _expired_image(share: Share, row: int) -> bytes:

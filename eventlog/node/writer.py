@@ -28,7 +28,7 @@ from eventlog.node.overlay import Overlay
 from eventlog.node.results import Part, answer_frames, record_producers
 from eventlog.node.storage import Append, StorageThread
 from eventlog.replication import PrimaryCore
-from eventlog.segment.keys import encode_step, entry_key, log_keys
+from eventlog.segment.keys import encode_step, entry_prefix, log_keys
 from eventlog.segment.port import Pair, Store
 
 Ints = npt.NDArray[np.int64]
@@ -178,17 +178,17 @@ class Writer:
                 frames = _refuse_bad(joined, error)
         return None, None
 
-    async def _read_entries(self, share: Share, wanted: list[bytes]) -> None:
+    async def _read_entries(self, share: Share, wanted: dict[bytes, int]) -> None:
         cache_id = share.rules.cache_id
-        segments = _segments_of(share, wanted)
-        keys = [entry_key(segment, cache_id, key) for segment, key in zip(segments, wanted, strict=True)]
+        prefixes = {segment: entry_prefix(segment, cache_id) for segment in set(wanted.values())}
+        keys = [prefixes[segment] + key for key, segment in wanted.items()]
         found, missing = self._overlay.find(keys)
         if missing:
             stored = await self._storage.run(partial(self._store.get_many, missing))
             found.update(zip(missing, stored, strict=True))
-        for key, state_key in zip(wanted, keys, strict=True):
-            data = found[state_key]
-            share.entries[key] = None if data is None else decode_entry(data, where=f"cache {cache_id}")
+        where = f"cache {cache_id}"
+        entries = [None if (data := found[key]) is None else decode_entry(data, where=where) for key in keys]
+        share.entries.update(zip(wanted, entries, strict=True))
 
     def _answered_at_once(self, part: Part) -> bool:
         """Answer what leaves nothing in the log: repeated frames, refused ones, removals of nothing."""
@@ -306,14 +306,6 @@ def _append_of(parts: list[Part], log: list[Pair], meta: list[Pair], *, epochs: 
         ends = np.concatenate([own.last_ids for own in values])
     nbytes = sum(own.nbytes for own in values)
     return Append(log=log, meta=meta, segments=segments, ends=ends, epochs=epochs[segments], nbytes=nbytes)
-
-
-def _segments_of(share: Share, wanted: list[bytes]) -> list[int]:
-    """Return the segment of each wanted key: all of them are keys of rows or conditions of this share."""
-    known = dict(zip(share.keys, np.repeat(share.submitted.segments, share.submitted.counts).tolist(), strict=True))
-    for condition in share.submitted.conditions:
-        known.setdefault(condition.key, int(share.submitted.segments[condition.block]))
-    return [known[key] for key in wanted]
 
 
 def _refuse(frames: list[Pending], error: EventLogError) -> None:

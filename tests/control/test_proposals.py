@@ -131,6 +131,6 @@ def test_a_change_made_from_another_revision_is_a_conflict():
 
 def test_a_lost_disk_is_replaced_in_a_set_at_its_least_size():
     change = InSyncChange(segment=0, epoch=1, gone=replicas(2), joined=Replica(node=2, incarnation="empty"))
-    found = {0: Versioned(segment(0, owners=(1, 2), min_in_sync=2), 5)}
+    found = {0: Versioned(segment(0, owners=(1, 2)), 5)}
     batch = plan_batch(found, [change], nonce="n")
     assert batch.proposed[0].in_sync == (*replicas(1), Replica(node=2, incarnation="empty"))

@@ -18,7 +18,8 @@ from eventlog.testing.sim.swarm import Fault
 from eventlog.testing.sim.world import World
 
 _AWAY_MS: Final = (20, 200, 1_000, 3_000)  # how long a fault lasts: each as likely, doubled at most
-_JUMPS_MS: Final = (-3_600_000, -5_000, -300, 300, 4_000, 30_000, 3_600_000)
+_JUMPS_MS: Final = (-3_600_000, -5_000, -300, 300, 4_000, 15_000)
+_AHEAD_MS_MAX: Final = 25_000  # ids from further ahead than a minute are refused: readers would wait for so long
 
 
 class Mischief:
@@ -145,7 +146,8 @@ class Mischief:
         return self._hosts[self.host_of(replica.node)].disk.incarnation == replica.incarnation
 
     def _jump(self) -> None:
-        self._any().wall.offset_ms += self._world.random.choice(_JUMPS_MS)
+        wall = self._any().wall
+        wall.offset_ms = min(wall.offset_ms + self._world.random.choice(_JUMPS_MS), _AHEAD_MS_MAX)
 
     # ------------------------------------------------------------ network and metadata store
 

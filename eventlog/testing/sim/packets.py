@@ -57,10 +57,11 @@ class CloseUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """Somebody lives."""
+    """Somebody lives, and it is so late there."""
 
     host: int
     connection: int
+    wall_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

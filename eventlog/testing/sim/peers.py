@@ -29,6 +29,7 @@ class Peers:
         self._peers: dict[int, _Peer] = {}
         self._hosts: dict[Replica, int] = {}  # of whomever greeted, or was greeted
         self._heard_us: dict[int, int] = {}
+        self._aheads_ms: dict[int, int] = {}  # by which the clocks of others are ahead of the own one
         self.refused: dict[int, bool] = {}  # hosts where nobody is at home
         self.members: dict[int, int] = {}  # host -> node number, of all other members
 
@@ -70,8 +71,14 @@ class Peers:
             if peer is None or (peer.replica is None and now_us - peer.greeted_us > _BEAT_US):
                 self._greet(host)
             elif peer.replica is not None:
-                world.send(self._state.host, host, Beat(host=self._state.host, connection=peer.connection))
+                beat = Beat(host=self._state.host, connection=peer.connection, wall_ms=self._state.wall.wall_ms())
+                world.send(self._state.host, host, beat)
+        self._look_at_clocks()
         self._state.process.after(_BEAT_US, self._beat)
+
+    def _look_at_clocks(self) -> None:
+        aheads = sorted([0, *self._aheads_ms.values()])
+        self._state.clock.hear_median(self._state.wall.wall_ms() + aheads[(len(aheads) - 1) // 2])
 
     def _greet(self, host: int) -> None:
         connection = self._state.world.number()
@@ -95,6 +102,7 @@ class Peers:
             return
         self.refused.pop(packet.host, None)
         if isinstance(packet, Beat):
+            self._aheads_ms[packet.host] = packet.wall_ms - self._state.wall.wall_ms()
             return
         self._hosts[packet.replica] = packet.host
         if not packet.is_answer:

@@ -81,7 +81,7 @@ def choose(chance: random.Random) -> Swarm:
         weather=_weather(chance),
         sync_us=chance.choice((200, 1_000, 1_000, 20_000, 150_000)),
         think_us=chance.choice((2_000, 20_000, 60_000)),
-        offsets_ms=tuple(chance.choice((0, 0, chance.randint(-2_000, 2_000), chance.randint(-120_000, 120_000))) for _ in range(nodes)),
+        offsets_ms=tuple(chance.choice((0, 0, chance.randint(-2_000, 2_000), chance.randint(-20_000, 20_000))) for _ in range(nodes)),
         store_unknown=chance.choice((0.0, 0.0, 0.02, 0.2)),
         watch_delay_us=chance.choice((1_000, 5_000, 50_000, 500_000)),
         promise_ms=chance.choice((20, 100, 500)),

@@ -1,7 +1,7 @@
 """All replicas of one node: the primary's side, the backup's side, and what connects them.
 
-What is decided where: `primary` appends, counts and commits; `backup` compares, writes and cuts; `in_sync` proposes members;
-`stream` knows what each peer was sent and drives catching up and snapshots.
+What is decided where: `primary` appends, counts and commits; `in_sync` proposes members; `streams` knows what each peer was sent,
+`catch_up` brings up who lacks something; `backup` compares, writes and cuts, `installs` takes snapshots.
 """
 
 from collections.abc import Sequence
@@ -9,59 +9,191 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.replication.commands import BeginInstall, Commands, Cut, EndInstall, InstallPart, OpenSnapshot, ReadLog, ReadSnapshot, Write
-from eventlog.replication.messages import Message
+from eventlog.errors import BadMessage
+from eventlog.replication.backup import BackupCore, pack_acks
+from eventlog.replication.columns import Columns
+from eventlog.replication.commands import (
+    Commands,
+    Cut,
+    Install,
+    Mark,
+    OpenSnapshot,
+    ReadLog,
+    ReadSnapshot,
+    Release,
+    Resign,
+    Write,
+)
+from eventlog.replication.history import epoch_at
+from eventlog.replication.in_sync import InSync
+from eventlog.replication.lead import PrimaryCore
+from eventlog.replication.links import LIVE, NONE, Link
+from eventlog.replication.messages import HELD, MISMATCH, REFUSED, STALE, TAKEN, UNKNOWN, Message, Table, decode_acks, decode_appends
+from eventlog.replication.roster import Roster
+from eventlog.replication.streams import Streams
 from eventlog.replication.terms import EpochStart, Options, Replica, Term
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 class Replication:
-    """The replicas of segments `[0, segments)` at the node `own`.
-
-    Columns, one number a segment, to be read by anyone and written by none: `epochs` (highest known), `leads` and `adopted`, `ends`
-    (last id appended, on disk or not) and `end_epochs`, `durable` (last id on disk), `watermark`, `holds` (whether the record names
-    this node). Invariants: watermark <= durable <= ends for a backup; all of them rise within an epoch, except by a cut.
-    """
-
-    epochs: npt.NDArray[np.uint32]
-    end_epochs: npt.NDArray[np.uint32]
-    ends: Ints
-    durable: Ints
-    watermark: Ints
-    leads: npt.NDArray[np.bool_]
-    adopted: npt.NDArray[np.bool_]
-    holds: npt.NDArray[np.bool_]
+    """The replicas of segments `[0, segments)` at the node `own`, in the process that calls itself `session` in segment records."""
 
     def __init__(self, segments: int, *, own: Replica, session: str = "", options: Options | None = None) -> None:
         self.segments = segments
         self.own = own
-        self.session = session
-        self.options = options or Options()
-        raise NotImplementedError
+        self.columns = Columns(segments, own=own, session=session, options=options or Options())
+        self.roster = Roster(segments, own)
+        self.primary = PrimaryCore(self.columns, self.roster)
+        self.sets = InSync(self.columns, self.roster, self.primary)
+        self.streams = Streams(self.columns, self.roster)
+        self.backup = BackupCore(self.columns)
+        self._marked: Ints = np.zeros(0, np.int64)
+
+    # ------------------------------------------------------------ columns, to be read by anyone and written by none
+
+    @property
+    def epochs(self) -> npt.NDArray[np.uint32]:
+        """Return the highest epoch known of each segment."""
+        return self.columns.epochs
+
+    @property
+    def ends(self) -> Ints:
+        """Return the last id appended to each own log, on disk or not. Falls only by a cut, or when a replica is dropped."""
+        return self.columns.ends
+
+    @property
+    def end_epochs(self) -> npt.NDArray[np.uint32]:
+        """Return the epoch that each own log ends in."""
+        return self.columns.end_epochs
+
+    @property
+    def durable(self) -> Ints:
+        """Return up to where each own log is on disk."""
+        return self.columns.durable
+
+    @property
+    def watermark(self) -> Ints:
+        """Return the high watermarks known here: at or below `durable`, never falling within an epoch."""
+        return self.columns.watermark
+
+    @property
+    def leads(self) -> Flags:
+        """Return which segments this node is primary of, adopted or not."""
+        return self.columns.leads
+
+    @property
+    def adopted(self) -> Flags:
+        """Return which of them have adopted their tail: only these are appended to, promised for and served as primary."""
+        return self.columns.adopted
+
+    @property
+    def holds(self) -> Flags:
+        """Return which segments the records want this node to hold."""
+        return self.columns.holds
+
+    @property
+    def matched(self) -> Flags:
+        """Return which backups are known to have a log that is a prefix of their primary's."""
+        return self.columns.matched
 
     # ------------------------------------------------------------ life of a replica
 
-    def open(self, ends: Ints, *, histories: Sequence[Sequence[EpochStart]], applied: Ints) -> None:
-        """Begin with own logs that end at `ends`, epochs as in `histories`, and a state applied up to `applied`; before all else."""
-        raise NotImplementedError
+    def open(self, ends: Ints, *, histories: Sequence[Sequence[EpochStart]], applied: Ints, terms: Sequence[Term] = ()) -> None:
+        """Begin with own logs that end at `ends`, epochs as in `histories`, a state applied up to `applied`; before all else.
+
+        `terms` are records read before: what they say this node leads was led by an earlier process.
+        """
+        columns = self.columns
+        columns.ends[:] = columns.durable[:] = ends
+        columns.watermark[:] = columns.heard[:] = np.minimum(applied, ends)
+        for segment, history in enumerate(histories):
+            columns.histories[segment] = list(history)
+            columns.end_epochs[segment] = epoch_at(history, columns.ends.item(segment))
+        columns.epochs[:] = columns.end_epochs
+        for term in terms:
+            if term.epoch > columns.epochs[term.segment]:
+                columns.fence(term.segment, epoch=term.epoch, source=term.primary)
 
     def learn(self, terms: Sequence[Term], *, now_ms: int) -> Commands:
         """Take segment records in: `Mark` for what is led now, `Resign` for what is not any more, streams to new owners, `Release`."""
-        raise NotImplementedError
+        commands: Commands = []
+        marks: list[Term] = []
+        released: list[int] = []
+        for term in terms:
+            known = self.columns.terms[term.segment]
+            if known is not None and term.revision <= known.revision:
+                continue
+            commands += self._take_term(term, marks, now_ms=now_ms)
+            if self._is_released(term):
+                released.append(term.segment)
+        if marks:
+            commands.append(Mark(segments=tuple(term.segment for term in marks), epochs=tuple(term.epoch for term in marks)))
+        if released:
+            commands.append(Release(segments=tuple(released)))
+        return commands + self.streams.flush()
+
+    def _take_term(self, term: Term, marks: list[Term], *, now_ms: int) -> Commands:
+        columns, segment = self.columns, term.segment
+        columns.terms[segment] = term
+        commands: Commands = []
+        if term.epoch > columns.epochs[segment]:
+            may_lead = self.primary.may_lead(term)
+            commands += self._resign([segment], now_ms=now_ms)
+            if may_lead:
+                self.primary.appoint(term, now_ms=now_ms)
+                marks.append(term)
+            else:
+                columns.fence(segment, epoch=term.epoch, source=term.primary)
+        elif term.epoch == columns.epochs[segment] and columns.sources[segment] == 0:
+            columns.sources[segment] = term.primary
+        if columns.leads[segment] and term.epoch == columns.epochs[segment]:
+            commands += self.sets.settle(segment, now_ms=now_ms)
+            commands += self.streams.retarget(segment, now_ms=now_ms)
+        return commands
+
+    def _is_released(self, term: Term) -> bool:
+        columns, segment = self.columns, term.segment
+        had = bool(columns.holds[segment]) or columns.ends.item(segment) > 0
+        columns.holds[segment] = self.own.node in term.owners or self.own in term.in_sync
+        if columns.holds[segment] or not had or columns.leads[segment]:
+            return False
+        columns.busy[segment] = True
+        return True
 
     def discarded(self, segments: Ints) -> None:
         """Note that log and state of segments were deleted (`Release`), or lost by a fault found while running."""
-        raise NotImplementedError
+        for segment in segments.tolist():
+            self.columns.forget(segment)
+            self.backup.forget(segment)
+
+    def _resign(self, segments: list[int], *, now_ms: int) -> Commands:
+        led = [segment for segment in segments if self.columns.leads[segment]]
+        if not led:
+            return []
+        commands: Commands = [Resign(segments=np.array(led))]
+        for segment in led:
+            self.primary.resign(segment)
+            self.sets.drop(segment)
+            commands += self.streams.retarget(segment, now_ms=now_ms)
+        return commands
 
     # ------------------------------------------------------------ as primary
 
     def mark(self, segments: Ints, ids: Ints, *, now_ms: int) -> Commands:
         """Register markers, the first ids of the epochs; segments rising. Those that were lost since `Mark` are passed over.
 
-        `marked` tells which were registered: only their markers may be written.
+        `marked` tells which were registered: only their markers may be written. `Send.chosen` counts among all of `segments`.
         """
-        raise NotImplementedError
+        places = self.primary.mark(segments, ids, now_ms=now_ms)
+        self._marked = segments[places]
+        return self.streams.send_markers(segments, places) + self.streams.flush()
+
+    @property
+    def marked(self) -> Ints:
+        """Return the segments that the last `mark` registered."""
+        return self._marked
 
     def append(self, segments: Ints, last_ids: Ints, *, counts: Ints | None = None, now_ms: int = 0) -> Commands:
         """Register a group as in flight and send it; segments rising, `counts` stored values each (None: one).
@@ -70,11 +202,20 @@ class Replication:
             NotPrimary: a segment is not led, or not adopted yet.
             NotEnoughReplicas: fewer replicas are in sync than the segment needs. Nothing of the group is registered either way.
         """
-        raise NotImplementedError
+        if len(segments) == 1:
+            segment, last = segments.item(0), last_ids.item(0)
+            before = self.primary.append_one(segment, last, now_ms=now_ms)
+            if not self.streams.links:
+                return []
+            return self.streams.send_one(segment, previous=before, last=last, count=1 if counts is None else counts.item(0))
+        previous = self.primary.append(segments, last_ids, now_ms=now_ms)
+        if not self.streams.links:
+            return []
+        return self.streams.send_group(segments, previous=previous, last=last_ids, counts=counts)
 
-    def written(self, segments: Ints, last_ids: Ints, *, now_ms: int = 0) -> Commands:
+    def written(self, segments: Ints, last_ids: Ints) -> Commands:
         """Note that the own log holds own appends up to `last_ids` on disk: `Committed`, `Lead`."""
-        raise NotImplementedError
+        return self.primary.count_own(segments, last_ids)
 
     def acknowledged(self, message: Message, *, now_ms: int) -> Commands:
         """Take a backup's answer: `Committed`, `Lead`, `Resign`, `Propose` (growth), `ReadLog`, `Send` (cuts), `OpenSnapshot`.
@@ -82,27 +223,114 @@ class Replication:
         Raises:
             BadMessage: it claims what cannot be. Nothing of it counts.
         """
-        raise NotImplementedError
+        if message.recipient != self.own:
+            return []
+        table = decode_acks(message.rows, segments=self.segments)
+        slot = self.roster.find(message.sender)
+        if slot is None:
+            return []
+        link = self.streams.links.get(message.sender)
+        if link is not None:
+            link.heard_ms = now_ms
+        segments = table["segment"].astype(np.int64)
+        of_term = self._is_of_term(table, segments)
+        if of_term.all() and (table["status"] == HELD).all():
+            return self._held(slot, link, segments, table["end"], now_ms=now_ms)
+        commands: Commands = []
+        for row in table.tolist():
+            commands += self._take_ack(slot, link, row, message.correlation, now_ms=now_ms)
+        return commands + self.streams.flush()
+
+    def _is_of_term(self, table: Table, segments: Ints) -> Flags:
+        """Return which answers are to this node's own present terms.
+
+        Raises:
+            BadMessage: one says that a log matches beyond its own end.
+        """
+        columns = self.columns
+        of_term: Flags = columns.leads[segments] & (table["epoch"] == columns.epochs[segments])
+        beyond = of_term & (table["status"] == HELD) & (table["end"] > columns.ends[segments])
+        if beyond.any():
+            row = table[beyond][0]
+            raise BadMessage(why=f"replication: segment {row['segment']} is acknowledged up to {row['end']}, beyond its end")
+        return of_term
+
+    def _held(self, slot: int, link: Link | None, segments: Ints, ends: Ints, *, now_ms: int) -> Commands:
+        if len(segments) == 1:
+            commands = self.primary.count_one(slot, segments.item(0), ends.item(0))
+        else:
+            commands = self.primary.count(slot, segments, ends)
+        if link is None:
+            return commands
+        if link.streams:
+            for segment, end in zip(segments.tolist(), ends.tolist(), strict=True):
+                commands += self.streams.held(link, segment, end, now_ms=now_ms)
+            commands += self.streams.flush()
+        awaited = self.roster.awaited_rows[slot][segments]
+        if not awaited.all():
+            others = segments[~awaited]
+            commands += self.sets.grow(slot, others[link.modes[others] == LIVE], now_ms=now_ms)
+        return commands
+
+    def _take_ack(self, slot: int, link: Link | None, row: tuple[int, ...], correlation: int, *, now_ms: int) -> Commands:
+        segment, status, epoch, end, end_epoch, _ = row
+        streams, known = self.streams, self.columns.epochs.item(segment)
+        commands: Commands = []
+        if not self.columns.leads[segment]:
+            return commands
+        if status == STALE and epoch > known:
+            commands = self._resign([segment], now_ms=now_ms)
+        elif status == HELD and epoch == known:
+            commands = self._held(slot, link, np.array([segment]), np.array([end]), now_ms=now_ms)
+        elif link is None or link.modes[segment] == NONE:
+            pass
+        elif status == UNKNOWN:
+            commands = streams.unknown(link, segment, now_ms=now_ms)
+        elif epoch != known:
+            pass
+        elif status == MISMATCH:
+            commands = streams.mismatched(link, segment, end=end, end_epoch=end_epoch, correlation=correlation, now_ms=now_ms)
+        elif status == REFUSED:
+            commands = streams.refused(link, segment, end=end, now_ms=now_ms)
+        elif status == TAKEN:
+            streams.catch_up.taken(link, segment, transfer=end_epoch, part=end, now_ms=now_ms)
+        return commands
 
     def withdrawn(self, segment: int, *, revision: int, now_ms: int) -> Commands:
         """Note that the proposal that expected `revision` never was and never will be committed."""
-        raise NotImplementedError
+        return self.sets.withdraw(segment, revision=revision, now_ms=now_ms)
 
     def log_read(self, read: ReadLog, *, upto: int, count: int, nbytes: int, now_ms: int) -> Commands:
         """Send what was read: `count` values of `nbytes` bytes in `(read.after, upto]`. With upto == read.after there was nothing."""
-        raise NotImplementedError
+        link = self.streams.links.get(read.to)
+        if link is None:
+            return []
+        stream = link.streams.get(read.segment)
+        if stream is not None:
+            stream.asked_ms = now_ms
+        return self.streams.catch_up.log_read(link, read, upto=upto, count=count, nbytes=nbytes) + self.streams.flush()
 
     def snapshot_opened(self, command: OpenSnapshot, *, pin: int, now_ms: int) -> Commands:
         """Go on with a snapshot that is pinned at id `pin`."""
-        raise NotImplementedError
+        link = self.streams.links.get(command.to)
+        if link is None:
+            return []
+        return self.streams.catch_up.snapshot_opened(link, command, pin=pin, now_ms=now_ms)
 
     def snapshot_read(self, command: ReadSnapshot, *, count: int, nbytes: int, is_last: bool, now_ms: int) -> Commands:
         """Send a part of `count` pieces and `nbytes` bytes."""
-        raise NotImplementedError
+        link = self.streams.links.get(command.to)
+        if link is None:
+            return []
+        stream = link.streams.get(command.segment)
+        if stream is not None:
+            stream.asked_ms = now_ms
+        catch_up = self.streams.catch_up
+        return catch_up.snapshot_read(link, command, count=count, nbytes=nbytes, is_last=is_last) + self.streams.flush()
 
     def trimmed(self, segments: Ints, ids: Ints) -> None:
         """Note that retention removed events up to `ids` (over all caches of the segment): the log does not reach back to them."""
-        raise NotImplementedError
+        self.columns.trimmed[segments] = np.maximum(self.columns.trimmed[segments], ids)
 
     # ------------------------------------------------------------ as backup
 
@@ -112,57 +340,83 @@ class Replication:
         Raises:
             BadMessage: it claims what cannot be. Nothing of it counts.
         """
-        raise NotImplementedError
+        if message.recipient != self.own:
+            return []
+        table = decode_appends(message.rows, segments=self.segments)
+        histories = self.backup.check(message.sender, table)
+        if self.backup.is_plain(table, message.sender):
+            return self.backup.take_plain(message.sender, message.correlation, table)
+        commands = self._fence(message.sender, table, now_ms=now_ms)
+        return commands + self.backup.take_rows(message, table, histories) + self.streams.flush()
 
-    def stored(self, write: Write, *, now_ms: int = 0) -> Commands:
+    def _fence(self, sender: Replica, table: Table, *, now_ms: int) -> Commands:
+        """Know of the epochs that rows name: whoever leads or backs up under a lower one does so no more."""
+        commands: Commands = []
+        columns = self.columns
+        for segment, epoch in zip(table["segment"].tolist(), table["epoch"].tolist(), strict=True):
+            known = columns.epochs.item(segment)
+            if epoch > known:
+                commands += self._resign([segment], now_ms=now_ms)
+                columns.fence(segment, epoch=epoch, source=sender.node)
+            elif epoch == known and columns.sources[segment] == 0:
+                columns.sources[segment] = sender.node
+        return commands
+
+    def stored(self, write: Write) -> Commands:
         """Note that a `Write` is on disk: `Answer`, `Learned`."""
-        raise NotImplementedError
+        return self.backup.stored(write)
 
     def cut_done(self, cut: Cut, *, end: int) -> Commands:
         """Note that a `Cut` is on disk and the log ends with `end`: `Answer`."""
-        raise NotImplementedError
+        return self.backup.cut_done(cut, end=end)
 
-    def installed(self, command: BeginInstall | InstallPart | EndInstall) -> Commands:
+    def installed(self, command: Install) -> Commands:
         """Note that a step of an install is on disk: `Answer`, at the end `Learned`."""
-        raise NotImplementedError
+        to, correlation, acks, commands = self.backup.installs.done(command)
+        return commands if to is None else [pack_acks(to, correlation, acks), *commands]
 
     def promised(self, segments: Ints, *, epochs: Ints, last_ids: Ints) -> Commands:
         """Take the last committed ids that a promise of these epochs' primaries names as watermarks, where the logs match."""
-        raise NotImplementedError
+        of_epoch = (self.columns.epochs[segments] == epochs) & ~self.columns.leads[segments]
+        return self.backup.hear(segments[of_epoch], last_ids[of_epoch])
 
     # ------------------------------------------------------------ peers and time
 
     def connected(self, peer: Replica, *, now_ms: int) -> Commands:
         """Begin the streams to a peer; connected twice is a new connection."""
-        raise NotImplementedError
+        return self.streams.connect(peer, now_ms=now_ms) + self.streams.flush()
 
     def lost(self, peer: Replica, *, now_ms: int) -> Commands:
         """End the streams to a peer."""
-        raise NotImplementedError
+        return self.streams.disconnect(peer, now_ms=now_ms)
 
     def tick(self, *, now_ms: int) -> Commands:
         """Do what is due: watermarks for who did not hear them, questions again, proposals against who lags."""
-        raise NotImplementedError
+        commands = self.sets.shrink(now_ms=now_ms)
+        commands += self.streams.tick(now_ms=now_ms)
+        for link in self.streams.links.values():
+            commands += self.sets.grow(link.slot, np.flatnonzero(link.modes == LIVE), now_ms=now_ms)
+        return commands + self.streams.flush()
 
     # ------------------------------------------------------------ views
 
-    @property
-    def marked(self) -> Ints:
-        """Return the segments that the last `mark` registered."""
-        raise NotImplementedError
-
     def history(self, segment: int) -> tuple[EpochStart, ...]:
         """Return the epochs of the own log, rising."""
-        raise NotImplementedError
+        return tuple(self.columns.histories[segment])
 
     def term(self, segment: int) -> Term | None:
         """Return the latest record known."""
-        raise NotImplementedError
+        return self.columns.terms[segment]
 
     def in_sync(self, segment: int) -> frozenset[Replica]:
         """Return whom the watermark waits for: the in-sync set, the proposed one included. Only at the primary."""
-        raise NotImplementedError
+        return self.sets.awaited(segment)
 
     def waits_for(self, segment: int) -> tuple[Replica, ...]:
         """Return the replicas that keep the watermark below the end of the log; empty when nothing is in flight."""
-        raise NotImplementedError
+        columns = self.columns
+        end = columns.ends.item(segment)
+        if not columns.leads[segment] or columns.watermark.item(segment) >= end:
+            return ()
+        late = self.roster.awaited[:, segment] & (self.roster.counted[:, segment] < end)
+        return tuple(sorted(self.roster.replicas[slot] for slot in np.flatnonzero(late).tolist()))

@@ -1,0 +1,70 @@
+"""What is known of every segment at this node, as columns; shared by the cores, each of which writes its own part."""
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.replication.history import epoch_at
+from eventlog.replication.terms import EpochStart, Options, Replica, Term
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+NEVER = -1
+
+
+class Columns:
+    """State of segments `[0, segments)`; `Replication` says what the public columns mean.
+
+    For backups: `matched`: the own log is known to be a prefix of that of the epoch's primary. `heard`: highest watermark of this
+    epoch's primary. `busy`: a cut, an install or a deletion is under way. `sources`: the node whose rows of this epoch are taken.
+    For primaries: `starts`: id of the epoch's marker, NEVER before it is registered. `appended_ms`: when the oldest append that is
+    not committed was made. `told`: the watermark that the last rows carried. `trimmed`: what retention has removed.
+    """
+
+    def __init__(self, segments: int, *, own: Replica, session: str, options: Options) -> None:
+        self.segments = segments
+        self.own = own
+        self.session = session
+        self.options = options
+        self.epochs = np.zeros(segments, np.uint32)
+        self.end_epochs = np.zeros(segments, np.uint32)
+        self.ends = np.zeros(segments, np.int64)
+        self.durable = np.zeros(segments, np.int64)
+        self.watermark = np.zeros(segments, np.int64)
+        self.leads = np.zeros(segments, bool)
+        self.adopted = np.zeros(segments, bool)
+        self.holds = np.zeros(segments, bool)
+        self.matched = np.zeros(segments, bool)
+        self.busy = np.zeros(segments, bool)
+        self.heard = np.zeros(segments, np.int64)
+        self.sources = np.zeros(segments, np.int64)
+        self.starts = np.full(segments, NEVER, np.int64)
+        self.appended_ms = np.zeros(segments, np.int64)
+        self.told = np.zeros(segments, np.int64)
+        self.trimmed = np.zeros(segments, np.int64)
+        self.histories: list[list[EpochStart]] = [[] for _ in range(segments)]
+        self.terms: list[Term | None] = [None] * segments
+
+    def fence(self, segment: int, *, epoch: int, source: int) -> None:
+        """Know of a higher epoch: nothing of a lower one counts any more, and nothing is known yet of how the logs compare."""
+        assert epoch > self.epochs[segment], "an epoch only grows"
+        self.epochs[segment] = epoch
+        self.sources[segment] = source
+        self.matched[segment] = False
+        self.heard[segment] = self.watermark[segment]
+
+    def end_with(self, segment: int, end: int) -> None:
+        """Note that the log, on disk too, was made to end with `end` at most."""
+        history = self.histories[segment]
+        while history and history[-1].first > end:
+            history.pop()
+        self.ends[segment] = self.durable[segment] = end
+        self.end_epochs[segment] = epoch_at(history, end)
+        self.matched[segment] = False
+
+    def forget(self, segment: int) -> None:
+        """Note that log and state of a segment are gone."""
+        self.end_with(segment, 0)
+        self.histories[segment].clear()
+        self.watermark[segment] = self.heard[segment] = 0
+        self.busy[segment] = False

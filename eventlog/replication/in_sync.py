@@ -1,0 +1,157 @@
+"""Who the watermark waits for: the recorded in-sync set together with the proposed one, and when another is proposed.
+
+A change is safe only because of what is waited for meanwhile. So a proposal counts from the moment it is made until a newer record
+shows what became of it, whatever the shell believes.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.replication.columns import NEVER, Columns
+from eventlog.replication.commands import Commands, Propose
+from eventlog.replication.lead import PrimaryCore
+from eventlog.replication.roster import OWN, Roster
+from eventlog.replication.terms import Replica
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class InSync:
+    """In-sync sets of the segments that this node leads; at most one proposal in flight for each."""
+
+    def __init__(self, columns: Columns, roster: Roster, primary: PrimaryCore) -> None:
+        self._columns = columns
+        self._roster = roster
+        self._primary = primary
+        self._proposals: dict[int, Propose] = {}
+
+    # ------------------------------------------------------------ records
+
+    def settle(self, segment: int, *, now_ms: int) -> Commands:
+        """Take the set of the latest record; a proposal made on an earlier one is decided by that."""
+        term = self._columns.terms[segment]
+        assert term is not None, "a record was learned"
+        proposal = self._proposals.get(segment)
+        if proposal is not None and self._is_decided(proposal, term.revision):
+            del self._proposals[segment]
+        self._primary.set_sizes(segment, size=len(term.in_sync), needed=term.min_in_sync)
+        self._await(segment, term.in_sync, now_ms=now_ms)
+        return self._primary.advance(np.array([segment]))
+
+    def _is_decided(self, proposal: Propose, revision: int) -> bool:
+        """Return whether a record at `revision` shows the outcome: a commit that expects an earlier one can never succeed again."""
+        return revision > proposal.revision
+
+    def withdraw(self, segment: int, *, revision: int, now_ms: int) -> Commands:
+        """Wait no longer for a proposal that can never be committed."""
+        proposal = self._proposals.get(segment)
+        if proposal is None or proposal.revision != revision:
+            return []
+        del self._proposals[segment]
+        return self.settle(segment, now_ms=now_ms)
+
+    def drop(self, segment: int) -> None:
+        """Forget proposals of a term that is over."""
+        self._proposals.pop(segment, None)
+
+    def _await(self, segment: int, in_sync: Iterable[Replica], *, now_ms: int) -> None:
+        proposal = self._proposals.get(segment)
+        current = {self._roster.slot(replica, now_ms=now_ms) for replica in in_sync}
+        proposed = {self._roster.slot(replica, now_ms=now_ms) for replica in proposal.in_sync} if proposal else current
+        self._roster.await_(segment, in_sync=current, awaited=self._awaited(current, proposed) | {OWN})
+
+    def _awaited(self, current: set[int], proposed: set[int]) -> set[int]:
+        """Return whom the watermark waits for while a proposal is in flight: nobody knows which of the two sets is the true one."""
+        return current | proposed
+
+    def awaited(self, segment: int) -> frozenset[Replica]:
+        """Return the replicas that the watermark waits for."""
+        slots = np.flatnonzero(self._roster.awaited[:, segment]).tolist()
+        return frozenset(self._roster.replicas[slot] for slot in slots)
+
+    # ------------------------------------------------------------ growth
+
+    def grow(self, slot: int, segments: Ints, *, now_ms: int) -> Commands:
+        """Propose a replica that follows live where it has caught up and the record wants it."""
+        if not len(segments):
+            return []
+        ready = segments[self._has_caught_up(slot, segments) & ~self._roster.awaited[slot, segments]]
+        return [made for segment in ready.tolist() if (made := self._propose_joined(segment, slot, now_ms)) is not None]
+
+    def _has_caught_up(self, slot: int, segments: Ints) -> Flags:
+        """Return where a replica holds all that is committed and, with the marker, proof of the present epoch."""
+        columns = self._columns
+        wanted = np.maximum(columns.watermark[segments], columns.starts[segments])
+        caught_up: Flags = (columns.starts[segments] != NEVER) & (self._roster.acknowledged[slot, segments] >= wanted)
+        return caught_up
+
+    def _propose_joined(self, segment: int, slot: int, now_ms: int) -> Propose | None:
+        term, replica = self._columns.terms[segment], self._roster.replicas[slot]
+        if term is None or not self._may_propose(segment) or replica.node not in term.owners:
+            return None
+        gone = tuple(member for member in term.in_sync if member.node == replica.node)  # an earlier incarnation, whose disk is lost
+        in_sync = tuple(sorted((*(member for member in term.in_sync if member not in gone), replica)))
+        return self._propose(segment, in_sync, gone=gone, joined=replica, now_ms=now_ms)
+
+    # ------------------------------------------------------------ shrinking
+
+    def shrink(self, *, now_ms: int) -> Commands:
+        """Propose out whoever keeps an append waiting for too long, or is gone."""
+        late: dict[int, list[int]] = {}
+        for slot in range(1, len(self._roster.replicas)):
+            for segment in np.flatnonzero(self._is_late(slot, now_ms=now_ms)).tolist():
+                late.setdefault(segment, []).append(slot)
+        made = [self._propose_without(segment, slots, now_ms) for segment, slots in late.items()]
+        return [proposal for proposal in made if proposal is not None]
+
+    def _is_late(self, slot: int, *, now_ms: int) -> Flags:
+        columns, roster, options = self._columns, self._roster, self._columns.options
+        members: Flags = roster.in_sync[slot] & columns.leads
+        if not members.any():
+            return members
+        waits: Flags = (columns.ends > columns.watermark) & (roster.acknowledged[slot] < columns.ends)
+        if roster.is_here[slot]:
+            return members & waits & (now_ms - columns.appended_ms >= options.ack_ms_max)
+        away_ms = now_ms - roster.away_ms[slot]
+        if away_ms >= options.ack_ms_max:
+            return members
+        is_late = roster.was_here[slot] and away_ms >= options.lost_ms_max
+        return members & waits if is_late else np.zeros_like(members)
+
+    def _propose_without(self, segment: int, slots: list[int], now_ms: int) -> Propose | None:
+        term = self._columns.terms[segment]
+        if term is None or not self._may_propose(segment):
+            return None
+        roster = self._roster
+        spare = self._spare(len(term.in_sync), term.min_in_sync)
+        worst_first = sorted(slots, key=lambda slot: (roster.is_here[slot], roster.acknowledged_rows[slot].item(segment), slot))
+        gone = tuple(roster.replicas[slot] for slot in worst_first[:spare])
+        if not gone:
+            return None
+        in_sync = tuple(replica for replica in term.in_sync if replica not in gone)
+        return self._propose(segment, in_sync, gone=gone, now_ms=now_ms)
+
+    def _spare(self, size: int, needed: int) -> int:
+        """Return how many may leave: the set never gets smaller than `min_in_sync`; what would need that stays unanswered."""
+        return max(0, size - needed)
+
+    # ------------------------------------------------------------ proposals
+
+    def _may_propose(self, segment: int) -> bool:
+        """Return whether no proposal is in flight: two could each be safe alone and lose data together."""
+        return bool(self._columns.leads[segment]) and segment not in self._proposals
+
+    def _propose(
+        self, segment: int, in_sync: tuple[Replica, ...], *, now_ms: int, gone: tuple[Replica, ...] = (), joined: Replica | None = None
+    ) -> Propose:
+        term = self._columns.terms[segment]
+        assert term is not None, "checked by who proposes"
+        proposal = Propose(segment=segment, epoch=term.epoch, revision=term.revision, in_sync=in_sync, gone=gone, joined=joined)
+        self._proposals[segment] = proposal
+        if joined is not None:
+            self._columns.appended_ms[segment] = now_ms  # what is in flight is awaited from the new member from now on
+        self._await(segment, term.in_sync, now_ms=now_ms)
+        return proposal

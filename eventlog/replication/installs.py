@@ -1,0 +1,117 @@
+"""A replica that is being replaced by a snapshot: parts arrive in order, and until the end it is no replica of anything."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.replication.columns import Columns
+from eventlog.replication.commands import BeginInstall, Commands, EndInstall, Install, InstallPart, Learned
+from eventlog.replication.history import epoch_at
+from eventlog.replication.messages import BEGIN, CHUNK, HELD, TAKEN, Message
+from eventlog.replication.rows import Row
+from eventlog.replication.terms import EpochStart, Replica
+
+Ints = npt.NDArray[np.int64]
+Ack = tuple[int, int, int, int, int, int]
+_TRANSFER_BITS = (1 << 32) - 1
+
+
+@dataclass(slots=True, eq=False)
+class _Install:
+    """`part` is the next one expected."""
+
+    sender: Replica
+    transfer: int
+    epoch: int
+    pin: int
+    correlation: int
+    part: int = 0
+
+
+class Installs:
+    """Replicas that are not whole: they hold no log that could match, lead nothing, and acknowledge nothing but parts."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._partial: dict[int, _Install] = {}
+
+    def any_of(self, segments: npt.NDArray[np.uint16]) -> bool:
+        """Return whether one of them is not whole."""
+        return bool(self._partial) and any(segment in self._partial for segment in segments.tolist())
+
+    def is_partial(self, segment: int) -> bool:
+        """Return whether the replica is not whole."""
+        return segment in self._partial
+
+    def is_left_by(self, segment: int, message: Message) -> bool:
+        """Return whether the message was sent after the snapshot, or by another primary: it will not be gone on with."""
+        install = self._partial[segment]
+        is_same = message.sender == install.sender and self._columns.epochs.item(segment) == install.epoch
+        return not is_same or message.correlation > install.correlation
+
+    def drop(self, segment: int) -> None:
+        """Forget an install."""
+        self._partial.pop(segment, None)
+
+    def take(self, message: Message, row: Row, history: tuple[EpochStart, ...]) -> Commands:
+        """Take a BEGIN, CHUNK or END row; what is out of order or of another transfer is passed over."""
+        segment, flags, epoch, transfer, last, _, values, _ = row
+        if flags == BEGIN:
+            return self._begin(message, row)
+        install = self._partial.get(segment)
+        if install is None or (install.sender, install.transfer, install.epoch) != (message.sender, transfer, epoch):
+            return []
+        install.correlation = max(install.correlation, message.correlation)
+        if flags == CHUNK:
+            is_next = last == install.part
+            install.part += is_next
+            return [InstallPart(segment=segment, epoch=epoch, transfer=transfer, part=last)] if is_next else []
+        if values != install.part or last != install.pin:
+            return []
+        end_epoch = epoch_at(history, last)
+        return [EndInstall(segment=segment, epoch=epoch, transfer=transfer, pin=last, end_epoch=end_epoch, history=history)]
+
+    def _is_meant(self, segment: int, *, end: int, transfer: int, epoch: int) -> bool:
+        """Return whether a BEGIN was made for the log as it is now: one that comes late would drop what has replaced it."""
+        running = self._partial.get(segment)
+        is_late = running is not None and running.epoch == epoch and running.transfer >= transfer
+        return end == self._columns.ends.item(segment) and not is_late
+
+    def _begin(self, message: Message, row: Row) -> Commands:
+        segment, _, epoch, transfer, pin, end, _, _ = row
+        if not self._is_meant(segment, end=end, transfer=transfer, epoch=epoch):
+            return []
+        columns = self._columns
+        columns.busy[segment] = True
+        self._partial[segment] = _Install(message.sender, transfer, epoch, pin, message.correlation)
+        return [BeginInstall(segment=segment, epoch=epoch, transfer=transfer, pin=pin)]
+
+    def done(self, command: Install) -> tuple[Replica | None, int, list[Ack], Commands]:
+        """Note that a step is on disk; return whom to answer, to which message, with what, and what else comes of it."""
+        columns, segment = self._columns, command.segment
+        install = self._partial.get(segment)
+        if isinstance(command, BeginInstall):
+            columns.forget(segment)
+        if install is None or install.transfer != command.transfer or columns.epochs.item(segment) != command.epoch:
+            return None, 0, [], []
+        part = -1 if isinstance(command, BeginInstall) else command.part if isinstance(command, InstallPart) else None
+        commands: Commands = []
+        if isinstance(command, EndInstall):
+            commands = self._become_whole(command)
+            row = (segment, HELD, command.epoch, command.pin, 0, 0)
+        else:
+            assert part is not None
+            row = (segment, TAKEN, command.epoch, part, command.transfer & _TRANSFER_BITS, 0)
+        return install.sender, install.correlation, [row], commands
+
+    def _become_whole(self, command: EndInstall) -> Commands:
+        columns, segment = self._columns, command.segment
+        del self._partial[segment]
+        columns.histories[segment] = list(command.history)
+        columns.ends[segment] = columns.durable[segment] = command.pin
+        columns.end_epochs[segment] = command.end_epoch
+        columns.matched[segment] = True
+        columns.watermark[segment] = command.pin
+        columns.heard[segment] = max(columns.heard.item(segment), command.pin)
+        return [Learned(segments=np.array([segment]), watermarks=np.array([command.pin]))]

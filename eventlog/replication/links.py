@@ -1,0 +1,85 @@
+"""What a primary knows of each peer it can reach: how far each segment's stream is, and what is under way to it."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.replication.terms import Replica
+
+NONE, PROBE, LIVE, CATCH_UP, SNAPSHOT, FAILED = range(6)
+"""NONE: nothing to do with the segment. PROBE: asked where its log ends. LIVE: gets every append at once. CATCH_UP: gets what it lacks
+from the log. SNAPSHOT: gets state and log, since the log does not reach back. FAILED: holds as committed what this log lacks."""
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """Bytes sent in catching up and not acknowledged; `last` is the id, or the part of a snapshot, that acknowledges them."""
+
+    last: int
+    nbytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Transfer:
+    """A snapshot on its way. `pin` is -1 until it is open; `part` is the next to read, -1 until the backup has begun."""
+
+    number: int
+    pin: int = -1
+    part: int = -1
+    is_reading: bool = False
+    is_read: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """A segment that does not simply follow live. What is sent, or being read with `reserved` bytes granted, ends with `after`.
+
+    `asked_ms`: the last sign of life. Refusals of messages before `turn` are old news.
+    """
+
+    asked_ms: int
+    turn: int = 0
+    after: int = 0
+    reserved: int = 0
+    flights: deque[Flight] = field(default_factory=deque)
+    transfer: Transfer | None = None
+
+
+class Link:
+    """A peer with a connection. `streams` has an entry for every segment that is neither NONE nor plainly LIVE.
+
+    `used_bytes` are those of all flights and reservations. `queue`: segments that want to read on, in order. `flown_ms`: when
+    something sent in catching up was last acknowledged.
+    """
+
+    def __init__(self, replica: Replica, slot: int, segments: int) -> None:
+        self.replica = replica
+        self.slot = slot
+        self.modes: npt.NDArray[np.uint8] = np.zeros(segments, np.uint8)
+        self.streams: dict[int, Stream] = {}
+        self.queue: dict[int, None] = {}
+        self.used_bytes = 0
+        self.probes: list[int] = []  # to be asked at the end of this input
+        self.heard_ms = 0
+        self.flown_ms = 0
+
+    def stream(self, segment: int, *, now_ms: int) -> Stream:
+        """Return the stream of a segment, a new one if there is none."""
+        found = self.streams.get(segment)
+        if found is None:
+            found = self.streams[segment] = Stream(asked_ms=now_ms)
+        found.asked_ms = now_ms
+        return found
+
+    def land(self, stream: Stream, last: int) -> None:
+        """Take back the room of what is acknowledged."""
+        while stream.flights and stream.flights[0].last <= last:
+            self.used_bytes -= stream.flights.popleft().nbytes
+
+    def clear(self, stream: Stream) -> None:
+        """Take back all room of a stream."""
+        self.used_bytes -= stream.reserved + sum(flight.nbytes for flight in stream.flights)
+        stream.reserved = 0
+        stream.flights.clear()

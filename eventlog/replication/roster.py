@@ -1,0 +1,105 @@
+"""The replicas that a primary counts on, one row each: what they acknowledged, and whether the watermark waits for them.
+
+A replica is a node's incarnation, so what another incarnation of the same node says never counts for this one.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.replication.terms import Replica
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+OWN = 0
+MAX = np.iinfo(np.int64).max
+_SLOTS_FIRST = 4
+
+
+class Roster:
+    """Rows by slot, columns by segment; slot 0 is this node.
+
+    `acknowledged`: end of the replica's log in this epoch, -1 unknown; `in_sync`: member of the recorded set; `awaited`: member of it
+    or of a proposed one. `counted` is `acknowledged` where awaited and MAX elsewhere: its minimum is what all awaited ones hold.
+    """
+
+    def __init__(self, segments: int, own: Replica) -> None:
+        self._segments = segments
+        self._slots = {own: OWN}
+        self.replicas = [own]
+        self.away_ms = [0]  # since when there is no connection, for those without
+        self.was_here = [True]
+        self.is_here = [True]
+        self._allocate(_SLOTS_FIRST)
+        self._view()
+
+    def _allocate(self, slots: int) -> None:
+        shape = (slots, self._segments)
+        self._acknowledged = np.full(shape, -1, np.int64)
+        self._counted = np.full(shape, MAX, np.int64)
+        self._in_sync = np.zeros(shape, bool)
+        self._awaited = np.zeros(shape, bool)
+
+    def _view(self) -> None:
+        used = len(self.replicas)
+        self.acknowledged, self.counted = self._acknowledged[:used], self._counted[:used]
+        self.in_sync, self.awaited = self._in_sync[:used], self._awaited[:used]
+        self.counted_rows = list(self.counted)
+        self.acknowledged_rows = list(self.acknowledged)
+        self.awaited_rows = list(self.awaited)
+
+    def find(self, replica: Replica) -> int | None:
+        """Return the slot of a replica that has one."""
+        return self._slots.get(replica)
+
+    def slot(self, replica: Replica, *, now_ms: int) -> int:
+        """Return the slot of a replica; one that nothing depends on any more may give up its own for it."""
+        known = self._slots.get(replica)
+        if known is not None:
+            return known
+        for slot in range(1, len(self.replicas)):
+            if not self.is_here[slot] and not self._awaited[slot].any():
+                return self._reuse(slot, replica, now_ms)
+        slot = len(self.replicas)
+        if slot == len(self._acknowledged):
+            self._grow()
+        self.replicas.append(replica)
+        self.away_ms.append(now_ms)
+        self.was_here.append(False)
+        self.is_here.append(False)
+        self._slots[replica] = slot
+        self._view()
+        return slot
+
+    def _reuse(self, slot: int, replica: Replica, now_ms: int) -> int:
+        del self._slots[self.replicas[slot]]
+        self._slots[replica] = slot
+        self.replicas[slot] = replica
+        self.away_ms[slot], self.was_here[slot], self.is_here[slot] = now_ms, False, False
+        self._acknowledged[slot] = -1
+        self._counted[slot] = MAX
+        self._in_sync[slot] = False
+        return slot
+
+    def _grow(self) -> None:
+        old = self._acknowledged, self._counted, self._in_sync, self._awaited
+        self._allocate(2 * len(self._acknowledged))
+        for new, rows in zip((self._acknowledged, self._counted, self._in_sync, self._awaited), old, strict=True):
+            new[: len(rows)] = rows
+
+    def reset(self, segment: int) -> None:
+        """Forget all acknowledgements of a segment: a new epoch begins, or this node leads it no more."""
+        self._acknowledged[:, segment] = -1
+        self._counted[:, segment] = MAX
+        self._in_sync[:, segment] = False
+        self._awaited[:, segment] = False
+
+    def await_(self, segment: int, *, in_sync: set[int], awaited: set[int]) -> None:
+        """Set members by slot, and what of them is counted."""
+        self.in_sync[:, segment] = False
+        self.in_sync[list(in_sync), segment] = True
+        members = list(awaited)
+        self.awaited[:, segment] = False
+        self.awaited[members, segment] = True
+        self.counted[:, segment] = MAX
+        self.counted[members, segment] = self.acknowledged[members, segment]

@@ -22,13 +22,14 @@ def run(scale: Scale) -> Iterator[Row]:
             syncs += in_child(ceilings.syncs, count, size=JOURNAL_BYTES, directory=directory)
             trips += in_child(ceilings.round_trips, count, request_bytes=REQUEST_BYTES, answer_bytes=ANSWER_BYTES)
             puts += in_child(traffic.put_latencies, node.address, f"keyed-{number}", count=count)
-    ours, sync, trip = _percentiles(puts), _percentiles(syncs), _percentiles(trips)
+    ours, sync, trip = percentiles(puts), percentiles(syncs), percentiles(trips)
     yield against("put, p50", ours=ours[50], bare=sync[50] + trip[50], unit="us", at_most=RATIO_AT_MOST)
     yield against("put, p99", ours=ours[99], bare=sync[99] + trip[99], unit="us", at_most=None)
     for name, found in (("fdatasync", sync), ("loopback round trip", trip)):
         yield note(f"bare {name}", f"p50 {found[50]:.0f} us, p99 {found[99]:.0f} us")
 
 
-def _percentiles(seconds: list[float]) -> dict[int, float]:
+def percentiles(seconds: list[float]) -> dict[int, float]:
+    """Return p50 and p99 in microseconds."""
     cuts = quantiles(seconds, n=100)
     return {50: cuts[49] * 1e6, 99: cuts[98] * 1e6}

@@ -117,8 +117,9 @@ class Address:
 class Node:
     """`eventlog serve` as a child process on ports of its own. Starting returns when the node says that it is ready."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *options: str) -> None:
         self.data = data
+        self._options = options
         self.started_seconds = 0.0
         self._ready_file = data.parent / f"{data.name}.ready.json"
         self._log = data.parent / f"{data.name}.log"
@@ -135,6 +136,7 @@ class Node:
         self._ready_file.unlink(missing_ok=True)
         script = Path(sys.executable).parent / "eventlog"
         arguments = ["--data", str(self.data), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--ready-file", str(self._ready_file)]
+        arguments += self._options
         begun = time.monotonic()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([str(script), "serve", *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log)

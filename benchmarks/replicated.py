@@ -1,0 +1,74 @@
+"""Three nodes, three synced copies: events per CPU-second of client and nodes together against Kafka's, and one put against etcd's."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from benchmarks import traffic
+from benchmarks.clusters import Written, cluster, write_batches
+from benchmarks.figures import MILLION, Row, Scale, against, bounded, note
+from benchmarks.inputs import Load
+from benchmarks.latency import percentiles
+from benchmarks.peers import etcd, produce
+from benchmarks.peers.kafka import KafkaBrokers
+from benchmarks.processes import in_child, scratch
+
+ROUNDS = 3
+LOADS = ((Load(batch=1_000), MILLION, 1.0), (Load(batch=10_000), 2 * MILLION, 1 / 1.5), (Load(batch=1_000, value_bytes=1024), 200_000, 1.0))
+KEYED_CPU_SECONDS_AT_MOST = 10.0  # per million: grids in memory with two copies take 6 to 26
+PUTS = 2_000
+
+
+def run(scale: Scale) -> Iterator[Row]:
+    for load, events, at_most in LOADS:
+        ours, peers = _measure(load, events=scale.of(events), rounds=scale.of(ROUNDS, quick=1))
+        cost = median(written.us_per_event for written in ours)
+        flushed = median(produced.us_per_event for produced in peers["aiokafka send_batch, flush"])
+        yield against(f"{load.label}", ours=cost, bare=flushed, unit="us/event, all CPU", at_most=at_most)
+        for name, found in peers.items():
+            each = median(produced.us_per_event for produced in found)
+            yield note(f"{load.label}: {name}", f"{each:.2f} us/event, {median(p.records / p.seconds for p in found) / MILLION:.2f} M/s")
+        yield note(f"{load.label}: ours", f"{median(w.events / w.seconds for w in ours) / MILLION:.2f} M/s, {_split(ours)}")
+    yield from _keyed(scale)
+    yield from _latency(scale)
+
+
+def _split(found: list[Written]) -> str:
+    client = median(written.client_cpu / written.events for written in found) * 1e6
+    return f"client {client:.2f} us/event, nodes {median(written.nodes_cpu / written.events for written in found) * 1e6:.2f}"
+
+
+def _measure(load: Load, *, events: int, rounds: int) -> tuple[list[Written], dict[str, list[produce.Produced]]]:
+    """Return rounds of ours and of Kafka's clients, taken in turn on a cluster and brokers that stay up."""
+    ours: list[Written] = []
+    peers: dict[str, list[produce.Produced]] = {}
+    for number in range(rounds):
+        with scratch() as directory, cluster(directory) as nodes:
+            ours.append(in_child(write_batches, [node.address for node in nodes], load, events=events, state=False))
+        with scratch() as directory, KafkaBrokers(directory, 3) as brokers:
+            for flush in (True, False):
+                topic = f"t{number}{flush}".lower()
+                in_child(produce.create_topic, brokers.addresses, topic, replicas=3, flush=flush)
+                for name, function in (("aiokafka send_batch", produce.send_batches), ("confluent", produce.confluent)):
+                    found = in_child(function, brokers.addresses, topic, pids=brokers.pids, records=events, value_bytes=load.value_bytes)
+                    peers.setdefault(f"{name}, flush" if flush else name, []).append(found)
+    return ours, peers
+
+
+def _keyed(scale: Scale) -> Iterator[Row]:
+    with scratch() as directory, cluster(directory) as nodes:
+        found = in_child(write_batches, [node.address for node in nodes], Load(batch=1_000), events=scale.of(MILLION), state=True)
+    yield bounded("keyed, 1,000 x 100 B", value=found.us_per_event, unit="CPU-s per million", at_most=KEYED_CPU_SECONDS_AT_MOST)
+    yield note("keyed, 1,000 x 100 B: wall", f"{found.events / found.seconds / MILLION:.2f} M/s, {_split([found])}")
+
+
+def _latency(scale: Scale) -> Iterator[Row]:
+    count = scale.of(PUTS, quick=300)
+    ours: list[float] = []
+    theirs: list[float] = []
+    with scratch() as directory, cluster(directory) as nodes, etcd.members(directory / "etcd", 3) as endpoints:
+        for number in range(3):  # in turn, because the disk has moods
+            ours += in_child(traffic.put_latencies, nodes[number].address, "keyed-puts", count=count)
+            theirs += in_child(etcd.put_latencies, endpoints, count=count)
+    own, other = percentiles(ours), percentiles(theirs)
+    yield against("put, one in flight, p50", ours=own[50], bare=other[50], unit="us", at_most=1.5)
+    yield against("put, one in flight, p99", ours=own[99], bare=other[99], unit="us", at_most=2.0)

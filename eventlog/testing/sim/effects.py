@@ -188,7 +188,7 @@ class Effects:
             now += [value for value in self.unwritten.get(command.segment, ()) if value.last > disk_end]
             values = read_and_flying if read_and_flying == now[: len(read_and_flying)] else found  # else there is a gap
             upto = values[-1].last if values else command.after
-            commands = state.core.log_read(command, upto=upto, count=len(values), nbytes=len(values) * VALUE_BYTES)
+            commands = state.core.log_read(command, upto=upto, count=len(values), nbytes=len(values) * VALUE_BYTES, now_ms=state.now_ms())
             self.run(commands, group=[values])
 
         state.process.after(int(_READ_US * (0.5 + state.world.random.random())), answer)
@@ -212,7 +212,9 @@ class Effects:
             read = command
 
             def act() -> None:
-                commands = state.core.snapshot_read(read, count=len(part), nbytes=len(part) * VALUE_BYTES, is_last=is_last)
+                commands = state.core.snapshot_read(
+                    read, count=len(part), nbytes=len(part) * VALUE_BYTES, is_last=is_last, now_ms=state.now_ms()
+                )
                 self.run(commands, group=[part])
 
         state.process.after(_READ_US, act)

@@ -29,6 +29,7 @@ class Mischief:
         self._world = world
         self._hosts = hosts
         self._is_over = False
+        self._host_of: dict[int, int] = {}
         self._acts = {
             Fault.CRASH: lambda: self.crash(self._any()),
             Fault.CRASH_PRIMARY: self._crash_primary,
@@ -74,8 +75,10 @@ class Mischief:
 
     def host_of(self, node: int) -> int:
         """Return where the node of this number runs."""
-        record = self.view().nodes[node].record
-        return int(record.name[1:])
+        host = self._host_of.get(node)
+        if host is None:  # a number stays where it is: its record is never deleted
+            host = self._host_of[node] = int(self.view().nodes[node].record.name[1:])
+        return host
 
     def view(self) -> ClusterView:
         """Return the cluster as the metadata store has it now."""

@@ -33,6 +33,7 @@ from eventlog.testing.sim.writes import Writes
 _TICK_US: Final = 50_000
 _FLUSH_US: Final = 700_000
 _RETRY_US: Final = 50_000
+_RESTART_US: Final = 1_000_000
 
 
 class Host:
@@ -76,7 +77,7 @@ class Host:
         """End a process that met an error it did not expect; its supervisor starts it again."""
         self.world.fail(error, where=f"node {self.number}")
         self.crash()
-        self.world.scheduler.after(200_000, self.start)
+        self.world.scheduler.after(_RESTART_US, self.start)
 
     def receive(self, packet: Packet) -> None:
         node = self.node

@@ -1,17 +1,22 @@
 """A cache's log indexed by id, coarsely: how many events and bytes it had, over all its life, up to some ids.
 
-A step stands at the end of a group, once so many bytes or events have come since the one before, so no stored value lies on both
-sides of it. Readers choose by steps where one answer ends, retention up to where it removes. Rows are written with the group that
-makes them; encoding them is the node's business.
+A step stands at the end of a group, once so many bytes or events of its primary have come since the one before. Where all groups
+are of one primary, no stored value lies on both sides of a step and its counts are exact; where there are several, whose groups may
+overlap, it says about how much there is. Readers choose by steps where one answer ends, retention up to where it removes. Rows are
+written with the group that makes them and count its primary's alone; encoding them is the node's business.
 """
 
 import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
+from eventlog.ids import ID_STEP
 from eventlog.limits import STEP_BYTES, STEP_EVENTS
 
-Row = tuple[int, int, int, int]  # cache id, id, events and bytes up to and including it
+Row = tuple[int, int, int, int]  # cache id, id, its primary's events and bytes up to and including it
+_ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,17 @@ class Step:
 
 
 @dataclass(slots=True)
+class _Origin:
+    """What came from one primary: in all, and since its last step. Its groups come in the order of their ids."""
+
+    last_id: int = 0
+    events: int = 0
+    nbytes: int = 0
+    events_since: int = 0
+    nbytes_since: int = 0
+
+
+@dataclass(slots=True)
 class _CacheSteps:
     """Rising columns; the first step stays as the base when what lies below it is trimmed. `events`, `nbytes`: at the log's end."""
 
@@ -32,14 +48,30 @@ class _CacheSteps:
     nbytes: list[int] = field(default_factory=lambda: [0])
     events_now: int = 0
     nbytes_now: int = 0
+    origins: dict[int, _Origin] = field(default_factory=dict)
 
     def step(self, index: int) -> Step:
         return Step(id=self.ids[index], events=self.events[index], nbytes=self.nbytes[index])
 
-    def append(self, last_id: int) -> None:
-        self.ids.append(last_id)
-        self.events.append(self.events_now)
-        self.nbytes.append(self.nbytes_now)
+    def origin(self, id_: int) -> _Origin:
+        found = self.origins.get(id_ & _ORIGIN)
+        if found is None:
+            found = self.origins[id_ & _ORIGIN] = _Origin()
+            if len(self.origins) == 1:  # what was counted at start without a step is its
+                found.events = found.events_since = self.events_now - self.events[-1]
+                found.nbytes = found.nbytes_since = self.nbytes_now - self.nbytes[-1]
+        return found
+
+    def add_step(self, id_: int, *, events: int, nbytes: int) -> None:
+        """Put a step where it belongs; all above it have as much more below them."""
+        at = len(self.ids) if id_ > self.ids[-1] else bisect.bisect_right(self.ids, id_)
+        before = max(at - 1, 0)
+        self.ids.insert(at, id_)
+        self.events.insert(at, self.events[before] + events)
+        self.nbytes.insert(at, self.nbytes[before] + nbytes)
+        for later in range(at + 1, len(self.ids)):
+            self.events[later] += events
+            self.nbytes[later] += nbytes
 
     def keep(self, low: int, high: int) -> None:
         self.ids, self.events, self.nbytes = self.ids[low:high], self.events[low:high], self.nbytes[low:high]
@@ -58,26 +90,49 @@ class StepIndex:
     def add(self, cache_id: int, last_id: int, events: int, nbytes: int) -> list[Row]:
         """Count a group that ends with `last_id`; return the rows to store with it, none or one."""
         cache = self._caches.setdefault(cache_id, _CacheSteps())
-        assert last_id > cache.ids[-1], "groups come in the order of their ids"
+        origin = cache.origin(last_id)
+        assert last_id > origin.last_id, "groups of a primary come in the order of their ids"
+        origin.last_id = last_id
+        origin.events += events
+        origin.nbytes += nbytes
+        origin.events_since += events
+        origin.nbytes_since += nbytes
         cache.events_now += events
         cache.nbytes_now += nbytes
-        if cache.nbytes_now - cache.nbytes[-1] < self._step_bytes and cache.events_now - cache.events[-1] < self._step_events:
+        if origin.nbytes_since < self._step_bytes and origin.events_since < self._step_events:
             return []
-        cache.append(last_id)
-        return [(cache_id, last_id, cache.events_now, cache.nbytes_now)]
+        cache.add_step(last_id, events=origin.events_since, nbytes=origin.nbytes_since)
+        origin.events_since = origin.nbytes_since = 0
+        return [(cache_id, last_id, origin.events, origin.nbytes)]
 
     def load(self, rows: Iterable[Row]) -> None:
         """Take stored rows in at start, in the order of (cache, id). What came after a cache's last step follows by `add_tail`."""
-        for cache_id, last_id, events, nbytes in rows:
-            cache = self._caches.setdefault(cache_id, _CacheSteps())
-            cache.events_now, cache.nbytes_now = events, nbytes
-            cache.append(last_id)
+        for cache_id, own in groupby(rows, key=itemgetter(0)):
+            self._load(self._caches.setdefault(cache_id, _CacheSteps()), list(own))
+
+    def _load(self, cache: _CacheSteps, rows: list[Row]) -> None:
+        several = len({row[1] & _ORIGIN for row in rows}) > 1
+        for _, last_id, events, nbytes in rows:
+            is_first = last_id & _ORIGIN not in cache.origins
+            origin = cache.origin(last_id)
+            more = events - origin.events, nbytes - origin.nbytes
+            origin.last_id, origin.events, origin.nbytes = last_id, events, nbytes
+            if is_first and several:  # how much of it retention has removed is not known: all of it stands below the first step
+                cache.events = [count + more[0] for count in cache.events]
+                cache.nbytes = [count + more[1] for count in cache.nbytes]
+                more = 0, 0
+            cache.add_step(last_id, events=more[0], nbytes=more[1])
+        cache.events_now, cache.nbytes_now = cache.events[-1], cache.nbytes[-1]
 
     def add_tail(self, cache_id: int, *, events: int, nbytes: int) -> None:
         """Count what the log holds after a cache's last step; once, at start, after `load`."""
         cache = self._caches.setdefault(cache_id, _CacheSteps())
         cache.events_now = cache.events[-1] + events
         cache.nbytes_now = cache.nbytes[-1] + nbytes
+        if len(cache.origins) == 1:
+            (origin,) = cache.origins.values()
+            origin.events, origin.events_since = origin.events + events, events
+            origin.nbytes, origin.nbytes_since = origin.nbytes + nbytes, nbytes
 
     def trim(self, cache_id: int, upto: int) -> int:
         """Forget the steps that retention has passed by removing up to the id `upto`; the highest of them stays as the base.
@@ -96,7 +151,16 @@ class StepIndex:
         """Forget the steps above the id `above`: the log was cut there. What remains after the last step follows by `add_tail`."""
         cache = self._caches.get(cache_id)
         if cache is not None:
-            cache.keep(0, bisect.bisect_right(cache.ids, above))
+            low = bisect.bisect_right(cache.ids, above)
+            for at in range(low, len(cache.ids)):
+                origin = cache.origin(cache.ids[at])
+                origin.events -= cache.events[at] - cache.events[at - 1]
+                origin.nbytes -= cache.nbytes[at] - cache.nbytes[at - 1]
+            for origin in cache.origins.values():
+                origin.events, origin.events_since = origin.events - origin.events_since, 0
+                origin.nbytes, origin.nbytes_since = origin.nbytes - origin.nbytes_since, 0
+                origin.last_id = min(origin.last_id, above)
+            cache.keep(0, low)
             cache.events_now, cache.nbytes_now = cache.events[-1], cache.nbytes[-1]
 
     def drop(self, cache_id: int) -> None:
@@ -104,6 +168,11 @@ class StepIndex:
         self._caches.pop(cache_id, None)
 
     # ------------------------------------------------------------ reading
+
+    def is_exact(self, cache_id: int) -> bool:
+        """Return whether all groups of a cache are of one primary, so that no value lies on both sides of a step."""
+        cache = self._caches.get(cache_id)
+        return cache is None or len(cache.origins) <= 1
 
     def last(self, cache_id: int) -> Step:
         """Return the last step of a cache; the one at id 0 when it has none."""

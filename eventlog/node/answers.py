@@ -190,7 +190,7 @@ class Reads:
         if is_behind_all:
             cursor.advance(top)
         elif lowest < top:
-            self._find(pull, top=top, floor=floor)
+            self._find(pull, top=top, floor=min(floor, limit))
             return
         self._idle(pull, limit)
 
@@ -225,7 +225,7 @@ class Reads:
     # ------------------------------------------------------------ finding
 
     def _find(self, pull: Pull, *, top: int, floor: int) -> None:
-        """Deliver what lies between cursor and `top`, from where it is cheapest to get."""
+        """Deliver what lies between cursor and `top`, from where it is cheapest to get: the tail, or below `floor` the store."""
         cursor, limits = pull.cursor, pull.limits
         read: HistoryRead | None = None
         if cursor.lowest < floor:
@@ -274,7 +274,8 @@ class Reads:
         start, end = steps.at_or_below(cache.cache_id, lowest), cut(ahead)
         chunk_after = min(start.id, lowest)
         between = steps.between(cache.cache_id, after=lowest, upto=end)
-        is_known = cursor.asked is None and cache.last_trimmed_id <= chunk_after == start.id
+        is_exact = steps.is_exact(cache.cache_id)
+        is_known = is_exact and cursor.asked is None and cache.last_trimmed_id <= chunk_after == start.id
         ends = [
             ChunkEnd(
                 id=step.id,
@@ -293,7 +294,7 @@ class Reads:
             chunk_after=chunk_after,
             ends=tuple(ends),
             nbytes_max=2 * HISTORY_READ_BYTES_MAX,
-            is_clean=True,
+            is_clean=is_exact,
         )
 
     def _make(self, key: Key, pull: Pull, job: Callable[[], Answer]) -> None:

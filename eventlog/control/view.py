@@ -55,7 +55,7 @@ class ClusterView:
         """Return the members, by number: whoever was not removed."""
         return {number: found.record for number, found in sorted(self.nodes.items()) if found.record.is_member}
 
-    @property
+    @cached_property
     def replicas(self) -> int:
         """Return the effective replicas: as many as were set, or as there are members to hold them, dead ones included."""
         wanted = self.settings.record.replicas if self.settings else ClusterSettings().replicas

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from eventlog.errors import CorruptData
 from eventlog.node.caches import Caches, CacheState
 from eventlog.node.storage import StorageThread
-from eventlog.replication import PrimaryCore
+from eventlog.replication import Replication
 from eventlog.segment.keys import (
     MARKS_PER_PAGE,
     TAG_PRODUCER,
@@ -35,7 +35,7 @@ _PAGE = 5_000
 class Checkpoints:
     """Writes checkpoints; what was committed before `write` is called is in the storage thread's queue already."""
 
-    def __init__(self, *, store: Store, storage: StorageThread, core: PrimaryCore, caches: Caches) -> None:
+    def __init__(self, *, store: Store, storage: StorageThread, core: Replication, caches: Caches) -> None:
         self._store = store
         self._storage = storage
         self._core = core

@@ -27,7 +27,7 @@ from eventlog.node.retention import Retention
 from eventlog.node.storage import StorageThread
 from eventlog.node.tail import Tail
 from eventlog.node.writer import Ints, Writer, WriterHooks
-from eventlog.replication import PrimaryCore
+from eventlog.replication import Replication
 from eventlog.segment.port import LogEnds, Store
 from eventlog.transport.exchange import Exchange
 
@@ -44,7 +44,7 @@ class Opened:
     number: int
     store: Store
     clock: FlakeClock
-    core: PrimaryCore
+    core: Replication
     caches: Caches
     steps: StepIndex
     promises: Promises

@@ -39,7 +39,7 @@ from eventlog.node.node import Node, Opened
 from eventlog.node.operations import drop_cache_data
 from eventlog.node.periodic import Periodic
 from eventlog.node.replay import replay
-from eventlog.replication import PrimaryCore
+from eventlog.replication import EpochStart, Replica, Replication, Term
 from eventlog.segment.keys import cache_range, decode_step, encode_epoch, log_key, log_range, step_range
 from eventlog.segment.port import Identity, LogEnds, Store, StoreOptions
 from eventlog.segment.recovery import Recovery, recover
@@ -201,7 +201,7 @@ def _bring_up(origin: _Origin, caches: Caches, found: Recovery, *, epochs: npt.N
     """Take over and bring the state up to the log."""
     store, member = origin.store, origin.member
     member.clock.raise_above(found.last_id)
-    core = PrimaryCore(store.segments)
+    core = _open_replicas(store, member, found)
     _take_over(store, member, core, ends=found.ends.ids, epochs=epochs)
     _bring_state_up(store, caches, core)
     promises, low = _lead(core)
@@ -220,29 +220,52 @@ def _bring_up(origin: _Origin, caches: Caches, found: Recovery, *, epochs: npt.N
     )
 
 
-def _take_over(store: Store, member: Member, core: PrimaryCore, *, ends: npt.NDArray[np.int64], epochs: npt.NDArray[np.int64]) -> None:
+def _open_replicas(store: Store, member: Member, found: Recovery) -> Replication:
+    """Return the replicas of this node as the log has them; they lead nothing yet."""
+    core = Replication(store.segments, own=Replica(member.number, member.incarnation), session=member.session)
+    histories = [[EpochStart(row.epoch, row.first_id, row.previous) for row in rows] for rows in found.epochs]
+    core.open(found.ends.ids, histories=histories, applied=load_marks(store)[0])
+    return core
+
+
+def _alone(member: Member, segment: int, epoch: int) -> Term:
+    """Return the term of a primary whose in-sync set is itself."""
+    own = Replica(member.number, member.incarnation)
+    return Term(
+        segment=segment,
+        revision=epoch,
+        epoch=epoch,
+        primary=member.number,
+        owners=(member.number,),
+        in_sync=(own,),
+        min_in_sync=1,
+        session=member.session,
+    )
+
+
+def _take_over(store: Store, member: Member, core: Replication, *, ends: npt.NDArray[np.int64], epochs: npt.NDArray[np.int64]) -> None:
     """Become primary of all segments under `epochs`, with a log that reaches `ends`, and adopt the tail.
 
     One marker a segment, all in one write: a value without events in cache 0, and the epoch's first id.
     """
     segments = np.arange(store.segments)
-    core.appoint(segments, epochs=epochs, ends=ends, in_sync=[0], needed=1)
+    core.learn([_alone(member, segment, epoch) for segment, epoch in zip(segments.tolist(), epochs.tolist(), strict=True)], now_ms=0)
     ids = member.clock.next(store.segments) + segments * ID_STEP
     values, meta = [], []
     for segment, id_, epoch, end in zip(segments.tolist(), ids.tolist(), epochs.tolist(), ends.tolist(), strict=True):
         head = ValueHead(flags=0, sections=0, epoch=epoch, count=0, bitmap=0, kinds=0, producers=0, base=id_, first_offset=0)
         values.append((log_key(segment, MARKER_CACHE, id_), encode_value(head, segment=segment, cache=MARKER_CACHE, sections=[])))
         meta.append(encode_epoch(segment, epoch, id_, previous=end))
-    core.append_marker(segments, ids)
+    core.mark(segments, ids, now_ms=0)
     store.append(values, meta)
     store.sync(LogEnds(ids=ids, epochs=epochs.astype(np.uint32)))
     older = [(cache_range(segment, MARKER_CACHE)[0], log_key(segment, MARKER_CACHE, id_)) for segment, id_ in enumerate(ids.tolist())]
     store.trim(older, [])  # markers of earlier terms: the history of epochs is kept in rows of its own
-    core.acknowledged(0, segments, ids)
+    core.written(segments, ids)
     assert core.adopted.all(), "a set of one adopts with its own acknowledgement"
 
 
-def _bring_state_up(store: Store, caches: Caches, core: PrimaryCore) -> None:
+def _bring_state_up(store: Store, caches: Caches, core: Replication) -> None:
     """Load counters and producers, and apply what the log has above the marks."""
     marks, _ = load_marks(store)
     for cache in caches:
@@ -254,7 +277,7 @@ def _bring_state_up(store: Store, caches: Caches, core: PrimaryCore) -> None:
             cache.keys = None  # built beside the first requests
 
 
-def _lead(core: PrimaryCore) -> tuple[Promises, LowWatermark]:
+def _lead(core: Replication) -> tuple[Promises, LowWatermark]:
     """Return the promises and limits of a node that leads all segments."""
     segments = np.arange(core.segments)
     promises, low = Promises(core.segments), LowWatermark(core.segments)

@@ -27,7 +27,7 @@ from eventlog.node.groups import Joined, Pending, Queue, WriteResult, join_frame
 from eventlog.node.overlay import Overlay
 from eventlog.node.results import Part, answer_frames, record_producers
 from eventlog.node.storage import Append, StorageThread
-from eventlog.replication import PrimaryCore
+from eventlog.replication import Replication
 from eventlog.segment.keys import encode_step, entry_prefix, log_keys
 from eventlog.segment.port import Pair, Store
 
@@ -57,7 +57,7 @@ class Writer:
         *,
         store: Store,
         storage: StorageThread,
-        core: PrimaryCore,
+        core: Replication,
         clock: FlakeClock,
         overlay: Overlay,
         bounds: Bounds,
@@ -247,7 +247,7 @@ class Writer:
     def _commit(self, parts: list[Part]) -> None:
         """Commit a group and answer it; `_settle` follows in the same step, when the answers are on their way."""
         for part in parts:
-            self._core.acknowledged(0, part.stored.segments, part.stored.last_ids)
+            self._core.written(part.stored.segments, part.stored.last_ids)
         for part in parts:
             answer_frames(part)
         for send in {pending.send for part in parts for pending in part.joined.frames if pending.send is not None}:

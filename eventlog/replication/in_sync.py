@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from eventlog.replication.columns import NEVER, Columns
 from eventlog.replication.commands import Commands, Propose
-from eventlog.replication.lead import PrimaryCore
+from eventlog.replication.primary import PrimaryCore
 from eventlog.replication.roster import OWN, Roster
 from eventlog.replication.terms import Replica
 

@@ -1,96 +1,187 @@
-"""The primary's side of the segments that a node leads, as columns over all segments."""
-
-from collections.abc import Sequence
+"""The primary's side of the segments that a node leads: append, count acknowledgements, commit."""
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.errors import NotEnoughReplicas, NotPrimary
+from eventlog.replication.columns import NEVER, Columns
+from eventlog.replication.commands import Command, Commands, Committed, Lead
+from eventlog.replication.roster import OWN, Roster
+from eventlog.replication.terms import EpochStart, Term
 
 Ints = npt.NDArray[np.int64]
-_NEVER = np.int64(-1)
+Flags = npt.NDArray[np.bool_]
 
 
 class PrimaryCore:
-    """Ends, acknowledgements and high watermarks of segments `[0, segments)` with members numbered from 0 (this node).
+    """Ends, acknowledgements and high watermarks of what this node leads.
 
-    Invariants: `watermark <= ends`, both only rise within an epoch; the watermark is the least acknowledgement of the in-sync set;
-    nothing is appended to a segment that is not adopted, except the marker that adopts it.
+    Invariants: the watermark is at or below what every awaited replica has acknowledged in this epoch; nothing is appended to a
+    segment that is not adopted, except the marker that adopts it. `needed`: `min_in_sync`. `ready`: adopted, and enough in sync.
     """
 
-    def __init__(self, segments: int, members: int = 1) -> None:
-        self.segments = segments
-        self.epochs = np.zeros(segments, np.uint32)
-        self.ends = np.zeros(segments, np.int64)
-        self.watermark = np.zeros(segments, np.int64)
-        self.adopted = np.zeros(segments, bool)
-        self._leads = np.zeros(segments, bool)
-        self._starts = np.full(segments, _NEVER)
-        self._in_sync = np.zeros((members, segments), bool)
-        self._acknowledged = np.zeros((members, segments), np.int64)
-        self._needed = np.ones(segments, np.int64)
+    def __init__(self, columns: Columns, roster: Roster) -> None:
+        self._columns = columns
+        self._roster = roster
+        self.needed = np.ones(columns.segments, np.int64)
+        self.sizes = np.zeros(columns.segments, np.int64)  # of the in-sync set
+        self.ready = np.zeros(columns.segments, bool)
 
-    def appoint(self, segments: Ints, *, epochs: Ints, ends: Ints, in_sync: Sequence[int], needed: int) -> None:
-        """Become primary of `segments` under `epochs`, with own logs that reach `ends`.
+    # ------------------------------------------------------------ terms
 
-        Until the marker of the new epoch is committed nothing else is appended and nothing is promised.
+    def may_lead(self, term: Term) -> bool:
+        """Return whether this process is the primary of a term that it did not know of when it began.
 
-        Raises:
-            ValueError: an epoch does not rise.
+        Being primary ends with the process: who comes back needs a higher epoch. An incarnation that is not in sync never leads.
         """
-        if (epochs <= self.epochs[segments]).any():
-            raise ValueError("an epoch must be above the one before it")
-        self.epochs[segments] = epochs
-        self.ends[segments] = ends
-        self._acknowledged[:, segments] = 0
-        self._acknowledged[0, segments] = ends
-        self.adopted[segments] = False
-        self._leads[segments] = True
-        self._starts[segments] = _NEVER
-        self._in_sync[:, segments] = False
-        self._in_sync[np.asarray(in_sync)[:, None], segments] = True
-        self._needed[segments] = needed
+        columns = self._columns
+        is_own = term.primary == columns.own.node and term.session == columns.session and columns.own in term.in_sync
+        return is_own and term.epoch > columns.epochs[term.segment] and not columns.busy[term.segment]
 
-    def resign(self, segments: Ints) -> None:
-        """Stop leading: nothing is appended, acknowledged or promised for them any more."""
-        self._leads[segments] = False
-        self.adopted[segments] = False
+    def appoint(self, term: Term, *, now_ms: int) -> None:
+        """Become primary of a segment; the marker of the epoch is the next thing to append."""
+        columns, segment = self._columns, term.segment
+        columns.fence(segment, epoch=term.epoch, source=columns.own.node)
+        columns.leads[segment] = True
+        columns.adopted[segment] = False
+        columns.starts[segment] = NEVER
+        columns.appended_ms[segment] = now_ms
+        self._roster.reset(segment)
 
-    def append_marker(self, segments: Ints, ids: Ints) -> None:
-        """Register the first entry of the new epoch; its commit adopts the segment, an empty tail included."""
-        self._register(segments, ids)
-        self._starts[segments] = ids
+    def resign(self, segment: int) -> None:
+        """Stop leading: nothing is appended, counted or promised for it any more."""
+        columns = self._columns
+        columns.leads[segment] = columns.adopted[segment] = self.ready[segment] = False
+        columns.starts[segment] = NEVER
+        self._roster.reset(segment)
 
-    def append(self, segments: Ints, last_ids: Ints) -> None:
-        """Register events up to `last_ids` as in flight, in the same step as they are stamped.
+    def set_sizes(self, segment: int, *, size: int, needed: int) -> None:
+        """Note how large the in-sync set is and must be."""
+        self.sizes[segment], self.needed[segment] = size, needed
+        self.ready[segment] = self._columns.adopted[segment] and size >= needed
 
-        Raises:
-            NotPrimary: a segment is not led, or not adopted yet.
-            NotEnoughReplicas: fewer members in sync than the segment needs.
-        """
-        ready = self.adopted[segments]
-        if not ready.all():
-            raise NotPrimary(segment=int(segments[~ready][0]))
-        have = self._in_sync[:, segments].sum(axis=0)
-        if (have < self._needed[segments]).any():
-            worst = int(np.argmin(have - self._needed[segments]))
-            raise NotEnoughReplicas(segment=int(segments[worst]), have=int(have[worst]), need=int(self._needed[segments][worst]))
-        self._register(segments, last_ids)
+    # ------------------------------------------------------------ appending
 
-    def _register(self, segments: Ints, last_ids: Ints) -> None:
-        assert self._leads[segments].all(), "only a primary appends"
-        assert (last_ids > self.ends[segments]).all(), "ids of a segment rise"
-        self.ends[segments] = last_ids
+    def mark(self, segments: Ints, ids: Ints, *, now_ms: int) -> Ints:
+        """Register the first entries of new epochs where they are still wanted; return the places of these."""
+        columns = self._columns
+        places: Ints = np.flatnonzero(columns.leads[segments] & (columns.starts[segments] == NEVER))
+        for segment, id_ in zip(segments[places].tolist(), ids[places].tolist(), strict=True):
+            previous, epoch = columns.ends.item(segment), columns.epochs.item(segment)
+            assert id_ > previous, f"segment {segment}: the marker {id_} is not above the end {previous}"
+            columns.histories[segment].append(EpochStart(epoch, id_, previous))
+            columns.ends[segment] = columns.starts[segment] = id_
+            columns.end_epochs[segment] = epoch
+            columns.appended_ms[segment] = now_ms
+        return places
 
-    def acknowledged(self, member: int, segments: Ints, last_ids: Ints) -> Ints:
-        """Note that a member's log holds everything up to `last_ids` on disk; return the segments whose watermark moved."""
-        acknowledged = self._acknowledged[member]
-        acknowledged[segments] = np.maximum(acknowledged[segments], np.minimum(last_ids, self.ends[segments]))
-        held = np.where(self._in_sync[:, segments], self._acknowledged[:, segments], np.iinfo(np.int64).max).min(axis=0)
-        enough = self._in_sync[:, segments].sum(axis=0) >= self._needed[segments]
-        moves = (held > self.watermark[segments]) & enough & self._leads[segments]
-        moved: Ints = segments[moves]
-        self.watermark[moved] = held[moves]
-        if not self.adopted[moved].all():
-            self.adopted[moved[(self._starts[moved] != _NEVER) & (self.watermark[moved] >= self._starts[moved])]] = True
-        return moved
+    def append(self, segments: Ints, last_ids: Ints, *, now_ms: int) -> Ints:
+        """Register events up to `last_ids` as in flight; return the ends before."""
+        columns = self._columns
+        self._check_ready(segments)
+        previous: Ints = columns.ends[segments]
+        assert (last_ids > previous).all(), "ids of a segment rise"
+        columns.ends[segments] = last_ids
+        if now_ms:
+            is_first = previous <= columns.watermark[segments]
+            columns.appended_ms[segments] = np.where(is_first, now_ms, columns.appended_ms[segments])
+        return previous
+
+    def append_one(self, segment: int, last_id: int, *, now_ms: int) -> int:
+        """Do what `append` does, for one segment and without arrays."""
+        columns = self._columns
+        if not self.ready.item(segment):
+            self._check_ready(np.array([segment]))
+        previous = columns.ends.item(segment)
+        assert last_id > previous, "ids of a segment rise"
+        columns.ends[segment] = last_id
+        if previous <= columns.watermark.item(segment):
+            columns.appended_ms[segment] = now_ms
+        return previous
+
+    def _check_ready(self, segments: Ints) -> None:
+        if self.ready[segments].all():
+            return
+        adopted = self._columns.adopted[segments]
+        if not adopted.all():
+            raise NotPrimary(segment=int(segments[~adopted][0]))
+        have, need = self.sizes[segments], self.needed[segments]
+        if (have < need).any():
+            worst = int(np.argmin(have - need))
+            raise NotEnoughReplicas(segment=int(segments[worst]), have=int(have[worst]), need=int(need[worst]))
+
+    # ------------------------------------------------------------ counting
+
+    def count(self, slot: int, segments: Ints, ends: Ints) -> Commands:
+        """Note that a replica's log holds everything up to `ends` on disk, in this epoch; return what that commits."""
+        roster = self._roster
+        of = roster.acknowledged_rows[slot]
+        held = np.maximum(of[segments], ends)
+        of[segments] = held
+        awaited = roster.awaited_rows[slot][segments]
+        if awaited.all():
+            roster.counted_rows[slot][segments] = held
+        else:
+            segments = segments[awaited]
+            roster.counted_rows[slot][segments] = held[awaited]
+        return self.advance(segments)
+
+    def count_one(self, slot: int, segment: int, end: int) -> Commands:
+        """Do what `count` does, for one segment and without arrays."""
+        roster = self._roster
+        if end > roster.acknowledged_rows[slot].item(segment):
+            roster.acknowledged_rows[slot][segment] = end
+            if not roster.awaited_rows[slot].item(segment):
+                return []
+            roster.counted_rows[slot][segment] = end
+        held = min([row.item(segment) for row in roster.counted_rows])
+        if held <= self._columns.watermark.item(segment):
+            return []
+        return self.advance(np.array([segment]))
+
+    def advance(self, segments: Ints) -> Commands:
+        """Move the watermarks of `segments` to what every awaited replica holds, where enough of them are in sync."""
+        columns = self._columns
+        held = self._held_by_all(segments)
+        moves = (held > columns.watermark[segments]) & columns.leads[segments] & (self.sizes[segments] >= self.needed[segments])
+        if not moves.all():
+            segments, held = segments[moves], held[moves]
+            if not len(segments):
+                return []
+        columns.watermark[segments] = held
+        commands: list[Command] = [Committed(segments=segments, watermarks=held)]
+        adopted = columns.adopted[segments]
+        if not adopted.all():
+            begun = segments[~adopted & self._is_adopted(segments)]
+            columns.adopted[begun] = True
+            self.ready[begun] = self.sizes[begun] >= self.needed[begun]
+            if len(begun):
+                commands.append(Lead(segments=begun))
+        return commands
+
+    def _held_by_all(self, segments: Ints) -> Ints:
+        """Return the ids that every awaited replica, this node among them, has on disk in this epoch."""
+        held: Ints = self._roster.counted.take(segments, axis=1).min(axis=0)
+        return held
+
+    def _is_adopted(self, segments: Ints) -> Flags:
+        """Return whether the marker of the epoch is committed: every awaited replica has cut what is not in this log. Even if empty."""
+        starts = self._columns.starts[segments]
+        adopted: Flags = (starts != NEVER) & (self._columns.watermark[segments] >= starts)
+        return adopted
+
+    def count_own(self, segments: Ints, last_ids: Ints) -> Commands:
+        """Note that the own log holds own appends up to `last_ids` on disk."""
+        columns = self._columns
+        if len(segments) == 1:
+            segment = segments.item(0)
+            last = min(last_ids.item(0), columns.ends.item(segment))
+            if last > columns.durable.item(segment):
+                columns.durable[segment] = last
+            return self.count_one(OWN, segment, last) if columns.leads.item(segment) else []
+        last_ids = np.minimum(last_ids, columns.ends[segments])
+        columns.durable[segments] = np.maximum(columns.durable[segments], last_ids)
+        leads = columns.leads[segments]
+        if not leads.all():
+            segments, last_ids = segments[leads], last_ids[leads]
+        return self.count(OWN, segments, last_ids)

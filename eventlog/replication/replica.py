@@ -26,9 +26,9 @@ from eventlog.replication.commands import (
 )
 from eventlog.replication.history import epoch_at
 from eventlog.replication.in_sync import InSync
-from eventlog.replication.lead import PrimaryCore
 from eventlog.replication.links import LIVE, NONE, Link
 from eventlog.replication.messages import HELD, MISMATCH, REFUSED, STALE, TAKEN, UNKNOWN, Message, Table, decode_acks, decode_appends
+from eventlog.replication.primary import PrimaryCore
 from eventlog.replication.roster import Roster
 from eventlog.replication.streams import Streams
 from eventlog.replication.terms import EpochStart, Options, Replica, Term

@@ -51,6 +51,7 @@ class Workload:
         self.readings = [Reading() for _ in range(readers)]
         self.writers = writers
         self.routing = routing
+        self.acknowledged = 0
         self.stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -82,6 +83,7 @@ class Workload:
                     else:
                         operation.ids = [int(id_) for id_ in (await cache.put_many(pairs)).ids]
                     operation.outcome = "ok"
+                    self.acknowledged += 1
                 except EventLogError as error:
                     operation.outcome, operation.error = error.outcome, f"{error.code}: {error}"
                 operation.ended = time.monotonic()
@@ -109,8 +111,7 @@ def main(file: Path, addresses: list[str], *, writers: int = 6, readers: int = 2
         task = asyncio.create_task(work.run())
         while not task.done():
             await asyncio.sleep(0.02)
-            done = sum(operation.outcome == "ok" for operation in work.operations[-200:])
-            _write(file.with_suffix(".now"), {"operations": len(work.operations), "recently_ok": done})
+            _write(file.with_suffix(".now"), {"acknowledged": work.acknowledged})
         await task
         history = {"operations": [asdict(one) for one in work.operations], "readings": [asdict(one) for one in work.readings]}
         _write(file, history)

@@ -1,6 +1,6 @@
 """What the controller decides: from the view and from who answers to the next commit, until there is none.
 
-    1 appoint     a primary, where the present one is dead, removed, restarted, or came back with another disk
+    1 appoint     a primary, where the present one is dead, removed, restarted, drained, or came back with another disk
     2 sweep       the newly dead out of every other in-sync set; the least size of sets follows the members
     3 repair      removed owners leave, missing ones are added, surplus ones leave, those of a draining member get a target
     4 move        segments with a target: owners are added, a few segments at a time; once all are in sync and found equal to
@@ -114,11 +114,11 @@ class Controller:
         changed = []
         for found in view.segments.values():
             segment = found.record
-            if situation.is_led(segment):
+            if situation.is_led(segment) and not view.members[segment.primary].draining:
                 continue
             chosen = self.successor(situation, segment, load)
-            if chosen is None:
-                continue  # it waits for one of its in-sync set, or for an operator
+            if chosen is None or (situation.is_led(segment) and chosen.number == segment.primary):
+                continue  # it waits for another of its in-sync set, or for an operator
             load[chosen.number] += 1
             gone = [replica for replica in segment.in_sync if not situation.is_here(replica)]
             changed.append(appoint(segment, chosen, old_primary=old_primary(view, segment).record, nonce=nonce, gone=gone))

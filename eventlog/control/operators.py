@@ -131,9 +131,8 @@ def remove(situation: Situation, node: NodeRecord, *, removed_id: int, nonce: st
     if alone:
         why = f"it alone holds what was committed in {_listed(alone)}: bring it back, or give that up with eventlog admin force-primary"
         raise OperationRefused(what=what, why=why)
-    without = Situation(view=view, dead=situation.dead | {node.number})
     led = [segment for segment in owned if segment.primary == node.number]
-    moved = [record for record in Controller().appointments(without, nonce) if record.segment in {segment.segment for segment in led}]
+    moved = _led_by_others(situation, node, nonce)
     if len(moved) < len(led):
         stuck = [segment for segment in led if segment.segment not in {record.segment for record in moved}]
         raise OperationRefused(what=what, why=f"whoever else holds what was committed in {_listed(stuck)} is down: bring it back first")
@@ -141,6 +140,18 @@ def remove(situation: Situation, node: NodeRecord, *, removed_id: int, nonce: st
         return plan
     found, key = view.nodes[node.number], node_key(node.number)
     return CommitPlan(expect={key: found.revision}, puts={key: encode(tombstone(found.record, removed_id=removed_id))})
+
+
+def hand_over(situation: Situation, node: NodeRecord, *, nonce: str) -> CommitPlan | None:
+    """Return the next commit that gives what a member leads, which is about to stop, to those in sync; what nobody can take it keeps."""
+    return commit_of(situation.view, _led_by_others(situation, node, nonce))
+
+
+def _led_by_others(situation: Situation, node: NodeRecord, nonce: str) -> list[SegmentRecord]:
+    """Return the records of the segments that the member leads, with the primaries that they would have without it."""
+    segments = situation.view.segments
+    without = Situation(view=situation.view, dead=situation.dead | {node.number})
+    return [record for record in Controller().appointments(without, nonce) if segments[record.segment].record.primary == node.number]
 
 
 def _listed(segments: Sequence[SegmentRecord]) -> str:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX
-from eventlog.control.cluster import ClusterRecords
+from eventlog.control.cluster import CONFLICTS_MAX, ClusterRecords
 from eventlog.control.controller import Controller, ControllerOptions, Situation
-from eventlog.control.operators import RebalanceStart, start_rebalance
+from eventlog.control.operators import RebalanceStart, hand_over, start_rebalance
 from eventlog.control.records import CONTROLLER_KEY, CommitPlan, ControllerRecord, Replica, encode
 from eventlog.control.view import ClusterView
 from eventlog.errors import MetadataConflict, MetadataUnavailable
@@ -149,6 +149,47 @@ class ControllerLoop:
             start = RebalanceStart(bytes_total=0, throttle_bytes=0, now_ms=self._parts.wall_ms())
             return start_rebalance(situation, start, nonce=token())
         return plan
+
+    async def operate(self, next_plan: Callable[[Situation, str], CommitPlan | None]) -> int:
+        """Commit what an operator asked for, commit by commit, until `next_plan` has no more; return how many it took.
+
+        Any node may do so: it need not be the controller. `next_plan` gets the situation as this node sees it, and a nonce.
+
+        Raises:
+            EventLogError: whatever `next_plan` raises.
+            MetadataUnavailable, MetadataConflict: what was committed before holds; call again.
+        """
+        view = await self._parts.records.view()
+        done = conflicts = 0
+        while True:
+            dead = dead_members(view.members, self._parts.reach, me=self._parts.records.member.number)
+            plan = next_plan(Situation(view=view, dead=dead, now_ms=self._parts.now_ms()), self._parts.records.token())
+            if plan is None:
+                self.wake()
+                return done
+            try:
+                view = view.after(plan, await self._parts.records.carry_out(plan))
+                done += 1
+            except MetadataConflict:
+                conflicts += 1
+                if conflicts > CONFLICTS_MAX:
+                    raise
+                view = await self._parts.records.view()
+
+    async def hand_over(self) -> int:
+        """Give what this node leads to backups that are in sync, because it is about to stop; return how many segments it still leads.
+
+        Raises:
+            MetadataUnavailable, MetadataConflict: it leads on.
+        """
+        number = self._parts.records.member.number
+
+        def next_plan(situation: Situation, nonce: str) -> CommitPlan | None:
+            own = situation.view.members.get(number)
+            return hand_over(situation, own, nonce=nonce) if own else None
+
+        await self.operate(next_plan)
+        return sum(found.record.primary == number for found in (await self._parts.records.view()).segments.values())
 
     async def _commit(self, plan: CommitPlan) -> bool:
         """Commit; on a conflict read again, and say so: the next attempt is planned anew, and smaller."""

@@ -1,5 +1,7 @@
 """Node numbers: who holds which, and who gets which."""
 
+from random import Random
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 from eventlog.control.membership import Joining, NodeLabels, free_number, plan_join, tombstone
 from eventlog.control.records import NodeRecord, Versioned, decode
 from eventlog.errors import BadConfig, NodeNumbersExhausted
+from eventlog.ids import FlakeClock, make_id
+from eventlog.testing.clocks import ManualClock
 from tests.control.worlds import node
 
 
@@ -111,3 +115,29 @@ def test_a_members_number_is_never_given_out(members, removed):
     if number in nodes:
         assert len(nodes) == 1023
         assert removed[number] == min(removed.values())
+
+
+def test_of_five_thousand_members_that_come_and_go_no_id_is_issued_twice():
+    """Every number is given out about five times; most members are killed, some stop cleanly, clocks jump back and forth."""
+    random = Random(7)
+    clock = ManualClock(wall_ms=1_700_000_000_000)
+    nodes, seen, alive = {}, set(), []
+    for member in range(5_000):
+        record, _ = plan_join(nodes, Joining(name=f"m{member}", address="h:1", incarnation=f"i{member}", session=f"s{member}"))
+        flakes = FlakeClock(clock, node=record.number)
+        flakes.start_above(record.ceiling)
+        ceiling = max(record.ceiling, flakes.ceiling_wanted())
+        flakes.set_ceiling(ceiling)
+        count = random.randrange(1, 4)
+        ids = {flakes.next(1) for _ in range(count)}
+        assert len(ids) == count
+        assert not ids & seen
+        seen |= ids
+        ceiling = flakes.last + 1 if random.random() < 0.2 else ceiling
+        nodes[record.number] = Versioned(msgspec.structs.replace(record, ceiling=ceiling), member)
+        alive.append(record.number)
+        clock.set_wall(clock.wall_ms() + random.randrange(-2_000, 2_500))
+        if len(alive) > 30:
+            gone = alive.pop(random.randrange(len(alive)))
+            nodes[gone] = Versioned(tombstone(nodes[gone].record, removed_id=make_id(clock.wall_ms(), 0, 0) + member), member)
+    assert len(nodes) == 1023

@@ -26,7 +26,7 @@ BYTES: Format
 AVRO: Format
 
 class Message(_message.Message):
-    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "padding", "body")
+    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "padding", "body")
     BODY_LENGTH_FIELD_NUMBER: _ClassVar[int]
     OPAQUE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +74,18 @@ class Message(_message.Message):
     RUN_RETENTION_ANSWER_FIELD_NUMBER: _ClassVar[int]
     CHECK_DATA_FIELD_NUMBER: _ClassVar[int]
     CHECK_DATA_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    LIST_NODES_FIELD_NUMBER: _ClassVar[int]
+    LIST_NODES_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_CLUSTER_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    PLAN_REBALANCE_FIELD_NUMBER: _ClassVar[int]
+    PLAN_REBALANCE_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_SEGMENTS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    FORCE_PRIMARY_FIELD_NUMBER: _ClassVar[int]
+    FORCE_PRIMARY_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_STATUS_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_STATUS_ANSWER_FIELD_NUMBER: _ClassVar[int]
     PEER_HELLO_FIELD_NUMBER: _ClassVar[int]
     PEER_HELLO_ANSWER_FIELD_NUMBER: _ClassVar[int]
     BEAT_FIELD_NUMBER: _ClassVar[int]
@@ -137,6 +149,18 @@ class Message(_message.Message):
     run_retention_answer: RunRetentionAnswer
     check_data: CheckData
     check_data_answer: CheckDataAnswer
+    list_nodes: ListNodes
+    list_nodes_answer: ListNodesAnswer
+    change_cluster: ChangeCluster
+    change_cluster_answer: ChangeClusterAnswer
+    plan_rebalance: PlanRebalance
+    plan_rebalance_answer: PlanRebalanceAnswer
+    digest_segments: DigestSegments
+    digest_segments_answer: DigestSegmentsAnswer
+    force_primary: ForcePrimary
+    force_primary_answer: ForcePrimaryAnswer
+    rebalance_status: RebalanceStatus
+    rebalance_status_answer: RebalanceStatusAnswer
     peer_hello: PeerHello
     peer_hello_answer: PeerHelloAnswer
     beat: Beat
@@ -153,7 +177,7 @@ class Message(_message.Message):
     fetch_answer: FetchAnswer
     padding: bytes
     body: bytes
-    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client")
@@ -684,10 +708,12 @@ class StatusAnswer(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., health: _Optional[str] = ..., controller: _Optional[str] = ..., metastore: _Optional[str] = ..., nodes: _Optional[int] = ..., nodes_live: _Optional[int] = ..., segments: _Optional[int] = ..., without_primary: _Optional[int] = ..., under_replicated: _Optional[int] = ..., low_watermark: _Optional[int] = ..., low_watermark_age_ms: _Optional[int] = ..., held_by: _Optional[str] = ..., rebalance: _Optional[str] = ..., advice: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListSegments(_message.Message):
-    __slots__ = ("cache",)
+    __slots__ = ("cache", "local")
     CACHE_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
     cache: str
-    def __init__(self, cache: _Optional[str] = ...) -> None: ...
+    local: bool
+    def __init__(self, cache: _Optional[str] = ..., local: _Optional[bool] = ...) -> None: ...
 
 class SegmentDescription(_message.Message):
     __slots__ = ("segment", "primary", "owners", "in_sync", "epoch", "first_id", "last_id", "high_watermark", "events", "bytes")
@@ -748,6 +774,214 @@ class RunRetentionAnswer(_message.Message):
     removed: int
     cut_id: int
     def __init__(self, rows: _Optional[_Iterable[_Union[RetentionRow, _Mapping]]] = ..., removed: _Optional[int] = ..., cut_id: _Optional[int] = ...) -> None: ...
+
+class NodeDescription(_message.Message):
+    __slots__ = ("number", "name", "address", "state", "primaries", "segments", "host_label", "rack", "weight", "gateway")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PRIMARIES_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    HOST_LABEL_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    GATEWAY_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    name: str
+    address: str
+    state: str
+    primaries: int
+    segments: int
+    host_label: str
+    rack: str
+    weight: int
+    gateway: bool
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., primaries: _Optional[int] = ..., segments: _Optional[int] = ..., host_label: _Optional[str] = ..., rack: _Optional[str] = ..., weight: _Optional[int] = ..., gateway: _Optional[bool] = ...) -> None: ...
+
+class ListNodes(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListNodesAnswer(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeDescription]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeDescription, _Mapping]]] = ...) -> None: ...
+
+class DrainNode(_message.Message):
+    __slots__ = ("node", "cancel")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    cancel: bool
+    def __init__(self, node: _Optional[str] = ..., cancel: _Optional[bool] = ...) -> None: ...
+
+class ReplaceNode(_message.Message):
+    __slots__ = ("old", "new")
+    OLD_FIELD_NUMBER: _ClassVar[int]
+    NEW_FIELD_NUMBER: _ClassVar[int]
+    old: str
+    new: str
+    def __init__(self, old: _Optional[str] = ..., new: _Optional[str] = ...) -> None: ...
+
+class StartRebalance(_message.Message):
+    __slots__ = ("throttle_bytes",)
+    THROTTLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    throttle_bytes: int
+    def __init__(self, throttle_bytes: _Optional[int] = ...) -> None: ...
+
+class CancelRebalance(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ChangeCluster(_message.Message):
+    __slots__ = ("drain", "remove", "replace", "replicas", "start_rebalance", "cancel_rebalance")
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    START_REBALANCE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REBALANCE_FIELD_NUMBER: _ClassVar[int]
+    drain: DrainNode
+    remove: str
+    replace: ReplaceNode
+    replicas: int
+    start_rebalance: StartRebalance
+    cancel_rebalance: CancelRebalance
+    def __init__(self, drain: _Optional[_Union[DrainNode, _Mapping]] = ..., remove: _Optional[str] = ..., replace: _Optional[_Union[ReplaceNode, _Mapping]] = ..., replicas: _Optional[int] = ..., start_rebalance: _Optional[_Union[StartRebalance, _Mapping]] = ..., cancel_rebalance: _Optional[_Union[CancelRebalance, _Mapping]] = ...) -> None: ...
+
+class ChangeClusterAnswer(_message.Message):
+    __slots__ = ("commits",)
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    commits: int
+    def __init__(self, commits: _Optional[int] = ...) -> None: ...
+
+class SegmentMove(_message.Message):
+    __slots__ = ("segment", "owners", "target", "bytes")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    segment: int
+    owners: _containers.RepeatedScalarFieldContainer[str]
+    target: _containers.RepeatedScalarFieldContainer[str]
+    bytes: int
+    def __init__(self, segment: _Optional[int] = ..., owners: _Optional[_Iterable[str]] = ..., target: _Optional[_Iterable[str]] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class PlanRebalance(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PlanRebalanceAnswer(_message.Message):
+    __slots__ = ("moves",)
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    moves: _containers.RepeatedCompositeFieldContainer[SegmentMove]
+    def __init__(self, moves: _Optional[_Iterable[_Union[SegmentMove, _Mapping]]] = ...) -> None: ...
+
+class RebalanceStatus(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RebalanceStatusAnswer(_message.Message):
+    __slots__ = ("state", "moves_total", "moves_done", "bytes_total", "bytes_done", "throttle_bytes", "started_ms", "moving")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MOVES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    MOVES_DONE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    BYTES_DONE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    MOVING_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    moves_total: int
+    moves_done: int
+    bytes_total: int
+    bytes_done: int
+    throttle_bytes: int
+    started_ms: int
+    moving: _containers.RepeatedCompositeFieldContainer[SegmentMove]
+    def __init__(self, state: _Optional[str] = ..., moves_total: _Optional[int] = ..., moves_done: _Optional[int] = ..., bytes_total: _Optional[int] = ..., bytes_done: _Optional[int] = ..., throttle_bytes: _Optional[int] = ..., started_ms: _Optional[int] = ..., moving: _Optional[_Iterable[_Union[SegmentMove, _Mapping]]] = ...) -> None: ...
+
+class CacheBound(_message.Message):
+    __slots__ = ("cache", "id")
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    cache: int
+    id: int
+    def __init__(self, cache: _Optional[int] = ..., id: _Optional[int] = ...) -> None: ...
+
+class DigestSegments(_message.Message):
+    __slots__ = ("segments", "upto", "after", "bounds_only")
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    BOUNDS_ONLY_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    upto: int
+    after: _containers.RepeatedCompositeFieldContainer[CacheBound]
+    bounds_only: bool
+    def __init__(self, segments: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., after: _Optional[_Iterable[_Union[CacheBound, _Mapping]]] = ..., bounds_only: _Optional[bool] = ...) -> None: ...
+
+class SegmentDigest(_message.Message):
+    __slots__ = ("segment", "node", "events", "last_id", "digest", "high_watermark", "trimmed")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    LAST_ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    segment: int
+    node: str
+    events: int
+    last_id: int
+    digest: int
+    high_watermark: int
+    trimmed: _containers.RepeatedCompositeFieldContainer[CacheBound]
+    def __init__(self, segment: _Optional[int] = ..., node: _Optional[str] = ..., events: _Optional[int] = ..., last_id: _Optional[int] = ..., digest: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed: _Optional[_Iterable[_Union[CacheBound, _Mapping]]] = ...) -> None: ...
+
+class DigestSegmentsAnswer(_message.Message):
+    __slots__ = ("digests",)
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    digests: _containers.RepeatedCompositeFieldContainer[SegmentDigest]
+    def __init__(self, digests: _Optional[_Iterable[_Union[SegmentDigest, _Mapping]]] = ...) -> None: ...
+
+class ForcePrimary(_message.Message):
+    __slots__ = ("segments", "all_lost", "node", "dry_run", "accept_data_loss")
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    ALL_LOST_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_DATA_LOSS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    all_lost: bool
+    node: str
+    dry_run: bool
+    accept_data_loss: bool
+    def __init__(self, segments: _Optional[_Iterable[int]] = ..., all_lost: _Optional[bool] = ..., node: _Optional[str] = ..., dry_run: _Optional[bool] = ..., accept_data_loss: _Optional[bool] = ...) -> None: ...
+
+class ForcedReplica(_message.Message):
+    __slots__ = ("segment", "node", "last_id", "upto", "chosen", "why_not")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LAST_ID_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_FIELD_NUMBER: _ClassVar[int]
+    WHY_NOT_FIELD_NUMBER: _ClassVar[int]
+    segment: int
+    node: str
+    last_id: int
+    upto: int
+    chosen: bool
+    why_not: str
+    def __init__(self, segment: _Optional[int] = ..., node: _Optional[str] = ..., last_id: _Optional[int] = ..., upto: _Optional[int] = ..., chosen: _Optional[bool] = ..., why_not: _Optional[str] = ...) -> None: ...
+
+class ForcePrimaryAnswer(_message.Message):
+    __slots__ = ("replicas",)
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    replicas: _containers.RepeatedCompositeFieldContainer[ForcedReplica]
+    def __init__(self, replicas: _Optional[_Iterable[_Union[ForcedReplica, _Mapping]]] = ...) -> None: ...
 
 class CheckData(_message.Message):
     __slots__ = ("cache",)

@@ -53,6 +53,7 @@ PEER_SILENT_MS_MAX = 2_000  # a connection to a member that says nothing for so 
 GROUP_BYTES_MAX = 4 * MIB  # no gain above 1 MiB a commit; larger groups only lengthen the wait
 GROUP_FRAMES_MAX = 4_096
 SYNC_BYTES_MAX = 16 * MIB  # appends that wait are synced together up to this much
+FOLLOW_BYTES_MAX = 32 * MIB  # what a backup keeps at hand until the watermark passes it
 OVERLAY_BYTES_MAX = 32 * MIB
 KEY_INDEX_BYTES_MAX = 512 * MIB
 PRODUCERS_PER_SEGMENT_MAX = 10_000
@@ -79,6 +80,7 @@ HISTORY_CACHE_BYTES_MAX = 64 * MIB
 ANSWER_CACHE_BYTES_MAX = 16 * MIB  # answers kept for readers that ask the same
 ANSWER_CACHE_ENTRIES_MAX = 1_024
 POLL_WAIT_MS_MAX = 60_000
+CLOSE_UP_MS_MAX = 1_000  # how long a read that is not to wait for events waits for what is committed at other nodes
 STALLED_MS = 2_000  # standing still for so long is said, with what holds it
 LOOP_DELAY_WARN_MS = 50
 

@@ -13,7 +13,7 @@ from eventlog.replication.commands import Answer, Commands, Cut, Diverged, Learn
 from eventlog.replication.history import epoch_at, is_rising
 from eventlog.replication.installs import Installs
 from eventlog.replication.messages import ACK, BEGIN, CHUNK, CUT, END, HELD, HISTORY, MISMATCH, REFUSED, STALE, UNKNOWN, Message, Table
-from eventlog.replication.rows import ONE_ACK, Row
+from eventlog.replication.rows import ONE_ACK, ONE_APPEND, Row
 from eventlog.replication.terms import EpochStart, Replica
 
 Ints = npt.NDArray[np.int64]
@@ -55,6 +55,27 @@ class BackupCore:
         follows = (table["previous"] == columns.ends[segments]) & (table["epoch"] == columns.epochs[segments])
         usable = columns.holds[segments] & ~columns.busy[segments] & (columns.sources[segments] == sender.node)
         return bool((follows & usable).all()) and not self.installs.any_of(segments)
+
+    def take_one(self, message: Message) -> Commands | None:
+        """Take a message of one row that continues its log with values, without arrays; None if it is not that."""
+        segment, flags, epoch, previous, last, watermark, values, _ = ONE_APPEND.unpack(message.rows)
+        columns = self._columns
+        if flags or not values or segment >= columns.segments or not previous < last or watermark < 0:
+            return None
+        if epoch != columns.epochs.item(segment) or message.sender.node != columns.sources.item(segment):
+            return None
+        if columns.busy.item(segment) or not columns.holds.item(segment) or self.installs.is_partial(segment):
+            return None
+        if not self.continues(segment, previous):
+            return None
+        columns.matched[segment] = True
+        segments = np.array([segment])
+        commands: Commands = []
+        if watermark > columns.watermark.item(segment):
+            commands = self.hear(segments, np.array([watermark]))
+        columns.ends[segment] = last
+        commands.append(self._write(message.sender, message.correlation, segments=segments, lasts=np.array([last]), rows=None))
+        return commands
 
     def take_plain(self, sender: Replica, correlation: int, table: Table) -> Commands:
         """Take rows for which `is_plain` holds."""
@@ -146,6 +167,8 @@ class BackupCore:
     def stored(self, write: Write) -> Commands:
         """Acknowledge a write that is on disk, as far as its epoch is still the highest known."""
         columns, segments = self._columns, write.segments
+        if len(segments) == 1:
+            return self._stored_one(write, segments.item(0), write.lasts.item(0))
         columns.durable[segments] = np.maximum(columns.durable[segments], np.minimum(write.lasts, columns.ends[segments]))
         valid = self._is_of_this_epoch(segments, write.epochs)
         if valid.all():
@@ -155,6 +178,16 @@ class BackupCore:
         if valid.any():
             commands.append(self._held(write.to, write.correlation, segments[valid], write.lasts[valid]))
         return commands + self.learn(segments[valid])
+
+    def _stored_one(self, write: Write, segment: int, last: int) -> Commands:
+        columns = self._columns
+        columns.durable[segment] = max(columns.durable.item(segment), min(last, columns.ends.item(segment)))
+        if not self._is_of_this_epoch(write.segments, write.epochs).all():
+            return [pack_acks(write.to, write.correlation, [self.ack(segment, STALE)])]
+        commands: Commands = [self._held(write.to, write.correlation, write.segments, write.lasts)]
+        if columns.heard.item(segment) > columns.watermark.item(segment):
+            commands += self.learn(write.segments)
+        return commands
 
     def _is_of_this_epoch(self, segments: Ints, epochs: Ints) -> Flags:
         """Return where what was written may be acknowledged: a primary of a lower epoch must not count it any more."""

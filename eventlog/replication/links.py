@@ -62,7 +62,6 @@ class Link:
         self.queue: dict[int, None] = {}
         self.used_bytes = 0
         self.probes: list[int] = []  # to be asked at the end of this input
-        self.heard_ms = 0
         self.flown_ms = 0
 
     def stream(self, segment: int, *, now_ms: int) -> Stream:

@@ -27,9 +27,22 @@ from eventlog.replication.commands import (
 from eventlog.replication.history import epoch_at
 from eventlog.replication.in_sync import InSync
 from eventlog.replication.links import LIVE, NONE, Link
-from eventlog.replication.messages import HELD, MISMATCH, REFUSED, STALE, TAKEN, UNKNOWN, Message, Table, decode_acks, decode_appends
+from eventlog.replication.messages import (
+    HELD,
+    MISMATCH,
+    REFUSED,
+    STALE,
+    TAKEN,
+    UNKNOWN,
+    Buffer,
+    Message,
+    Table,
+    decode_acks,
+    decode_appends,
+)
 from eventlog.replication.primary import PrimaryCore
 from eventlog.replication.roster import Roster
+from eventlog.replication.rows import ONE_ACK, ONE_APPEND
 from eventlog.replication.streams import Streams
 from eventlog.replication.terms import EpochStart, Options, Replica, Term
 
@@ -225,13 +238,15 @@ class Replication:
         """
         if message.recipient != self.own:
             return []
-        table = decode_acks(message.rows, segments=self.segments)
         slot = self.roster.find(message.sender)
         if slot is None:
             return []
         link = self.streams.links.get(message.sender)
-        if link is not None:
-            link.heard_ms = now_ms
+        if len(message.rows) == ONE_ACK.size and (link is None or not link.streams):
+            committed = self._held_one(slot, message.rows)
+            if committed is not None:
+                return committed
+        table = decode_acks(message.rows, segments=self.segments)
         segments = table["segment"].astype(np.int64)
         of_term = self._is_of_term(table, segments)
         if of_term.all() and (table["status"] == HELD).all():
@@ -240,6 +255,16 @@ class Replication:
         for row in table.tolist():
             commands += self._take_ack(slot, link, row, message.correlation, now_ms=now_ms)
         return commands + self.streams.flush()
+
+    def _held_one(self, slot: int, row: Buffer) -> Commands | None:
+        """Count an answer of one row that only says how far a member of the in-sync set is; None if it is not that."""
+        segment, status, epoch, end, _, _ = ONE_ACK.unpack(row)
+        columns = self.columns
+        if status != HELD or segment >= self.segments or not columns.leads.item(segment) or epoch != columns.epochs.item(segment):
+            return None
+        if not 0 <= end <= columns.ends.item(segment) or not self.roster.awaited_rows[slot].item(segment):
+            return None
+        return self.primary.count_one(slot, segment, end)
 
     def _is_of_term(self, table: Table, segments: Ints) -> Flags:
         """Return which answers are to this node's own present terms.
@@ -342,6 +367,10 @@ class Replication:
         """
         if message.recipient != self.own:
             return []
+        if len(message.rows) == ONE_APPEND.size:
+            taken = self.backup.take_one(message)
+            if taken is not None:
+                return taken
         table = decode_appends(message.rows, segments=self.segments)
         histories = self.backup.check(message.sender, table)
         if self.backup.is_plain(table, message.sender):

@@ -41,7 +41,6 @@ class Streams:
         slot = self._roster.slot(peer, now_ms=now_ms)
         self._roster.is_here[slot] = self._roster.was_here[slot] = True
         link = self.links[peer] = Link(peer, slot, self._columns.segments)
-        link.heard_ms = now_ms
         for segment in np.flatnonzero(self._columns.leads & (self._columns.starts != NEVER)).tolist():
             if self._is_target(link, segment):
                 self._ask(link, segment, now_ms=now_ms)

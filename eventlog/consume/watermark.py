@@ -85,7 +85,7 @@ class Promises:
 class LowWatermark:
     """The reader's side: promises heard and the committed prefix held, segment by segment, as one limit each.
 
-    Invariant: `limits` never falls; every event of a segment at or below its limit is committed and held here.
+    Invariant: `limits` never falls, except by `drop`; every event of a segment at or below its limit is committed and held here.
     """
 
     def __init__(self, segments: int) -> None:
@@ -111,6 +111,10 @@ class LowWatermark:
         """Note that this node holds the committed prefix of `segments` up to `last_ids`."""
         self._held[segments] = np.maximum(self._held[segments], last_ids)
         self._raise(segments)
+
+    def drop(self, segments: Ints) -> None:
+        """Note that the copies of `segments` here are gone, or are about to be replaced: nothing of them can be served."""
+        self._held[segments] = self.limits[segments] = 0
 
     def _raise(self, of: Ints | slice) -> None:
         """Move limits. Without the event that a promise names, a segment is served as far as its prefix reaches.

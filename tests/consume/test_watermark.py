@@ -133,6 +133,18 @@ def test_an_older_promise_or_one_of_an_earlier_epoch_adds_nothing():
     assert low.limits.tolist() == [100, 200]
 
 
+def test_a_copy_that_was_dropped_serves_nothing_until_it_is_whole_again():
+    low = LowWatermark(2)
+    low.hold(ints(0, 1), ints(50, 50))
+    low.hear(promise(100, [0, 1], last_ids=[50, 50]))
+    low.drop(ints(0))
+    assert low.limits.tolist() == [0, 100]
+    low.hold(ints(0), ints(20))
+    assert low.limits.tolist() == [20, 100]
+    low.hold(ints(0), ints(50))
+    assert low.limits.tolist() == [100, 100]
+
+
 def test_holders_are_the_asked_segments_that_stand_still():
     low = LowWatermark(4)
     low.hear(promise(100, [0, 2, 3], last_ids=[0, 0, 0]))

@@ -17,7 +17,7 @@ from eventlog.testing.sim.swarm import Swarm, choose
 from eventlog.testing.sim.world import FIRST_CLIENT, Trace, World
 
 _HEAL_MS: Final = 10_000  # progress is demanded within it
-_QUIET_MS: Final = 10_000  # and then, without writes, agreement
+_QUIET_MS: Final = 30_000  # and then, without writes, agreement
 _STEP_US: Final = 100_000
 
 

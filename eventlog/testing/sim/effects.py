@@ -153,6 +153,8 @@ class Effects:
     def _cut(self, command: Cut) -> None:
         disk, world = self._state.disk, self._state.world
         end = 0
+        if command.discard:
+            self._state.drop(ints(command.segment))
 
         def write() -> None:
             nonlocal end
@@ -165,6 +167,8 @@ class Effects:
         self._state.storage.put(write, lambda: self.run(self._state.core.cut_done(command, end=end)))
 
     def _release(self, command: Release) -> None:
+        self._state.drop(ints(*command.segments))
+
         def write() -> None:
             for segment in command.segments:
                 self._state.disk.drop(segment)
@@ -225,6 +229,8 @@ class Effects:
         if isinstance(command, InstallPart):
             assert arrived is not None, "a part comes with its message"
             part = _chunk(arrived, command)
+        elif isinstance(command, BeginInstall):
+            state.drop(ints(command.segment))
 
         def write() -> None:
             match command:

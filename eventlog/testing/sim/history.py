@@ -126,6 +126,11 @@ class History:
         self._highest[key] = watermark
         self.told.setdefault((segment, watermark), (node, epoch))
 
+    def forget(self, process: int, segments: list[int]) -> None:
+        """Note that a process drops its copies of segments: what it shows of them later begins anew."""
+        for key in [key for key in self._highest if key[0] == process and key[1] in segments]:
+            del self._highest[key]
+
     def promise(self, segment: int, epoch: int, *, id_: int, last_id: int) -> None:
         """Note a promise: nothing of `segment` in `(last_id, id_]` is or will be committed."""
         key = (segment, epoch, last_id)

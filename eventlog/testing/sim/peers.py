@@ -28,6 +28,7 @@ class Peers:
         self._lost = lost
         self._peers: dict[int, _Peer] = {}
         self._hosts: dict[Replica, int] = {}  # of whomever greeted, or was greeted
+        self._accepted: dict[int, int] = {}  # the connections that others made, by host
         self._heard_us: dict[int, int] = {}
         self._aheads_ms: dict[int, int] = {}  # by which the clocks of others are ahead of the own one
         self.refused: dict[int, bool] = {}  # hosts where nobody is at home
@@ -97,15 +98,18 @@ class Peers:
         peer = self._peers.get(packet.host)
         if isinstance(packet, Reset):
             if peer is not None and packet.connection in (0, peer.connection):
-                self.refused[packet.host] = True
+                self.refused[packet.host] = packet.connection == 0
                 self._drop(packet.host)
             return
         self.refused.pop(packet.host, None)
         if isinstance(packet, Beat):
+            if self._accepted.get(packet.host) != packet.connection:
+                self._state.world.send(self._state.host, packet.host, Reset(host=self._state.host, connection=packet.connection))
             self._aheads_ms[packet.host] = packet.wall_ms - self._state.wall.wall_ms()
             return
         self._hosts[packet.replica] = packet.host
         if not packet.is_answer:
+            self._accepted[packet.host] = packet.connection
             answer = Greeting(host=self._state.host, replica=self._state.core.own, connection=packet.connection, is_answer=True)
             self._state.world.send(self._state.host, packet.host, answer)
         elif peer is not None and peer.connection == packet.connection and peer.replica is None:

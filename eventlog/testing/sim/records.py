@@ -116,9 +116,13 @@ class Records:
             segment=command.segment, epoch=command.epoch, gone=tuple(map(_record_of, command.gone)),
             joined=None if command.joined is None else _record_of(command.joined),
         )  # fmt: skip
+        is_open = False
         while True:
             outcome = await self._try(change, {command.segment: seen})
-            if outcome.kind == "unknown":  # the same again, on the same revision: it cannot be carried out twice
+            # The same again, on the same revision, cannot be carried out twice; and once the outcome of one attempt is unknown,
+            # another that changed nothing says nothing about it.
+            is_open = is_open or outcome.kind == "unknown"
+            if outcome.kind == "unknown" or (is_open and outcome.kind == "none"):
                 await asyncio.sleep(_PAUSE_S)
                 continue
             if outcome.record is not None and outcome.record.revision != command.revision:

@@ -61,6 +61,11 @@ class State:
                 watermark=int(self.core.watermark[segment]),
             )
 
+    def drop(self, segments: Ints) -> None:
+        """Let readers see nothing of segments whose copies go; a copy that comes later is another replica's."""
+        self.low.drop(segments)
+        self.world.history.forget(self.number, segments.tolist())
+
     def lead(self, segments: Ints) -> None:
         """Promise for, and take writes to, segments whose tails were adopted just now."""
         watermarks = self.core.watermark[segments]

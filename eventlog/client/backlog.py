@@ -21,14 +21,20 @@ class Backlog:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
+    def has_admitted(self, nbytes: int) -> bool:
+        """Take up `nbytes` if that is possible at once."""
+        if self._waiters or not self._fits(nbytes):
+            return False
+        self.nbytes += nbytes
+        return True
+
     async def admit(self, nbytes: int, *, deadline: float, timeout_ms: int) -> None:
         """Take up `nbytes` as soon as there is room, in order of arrival. What is larger than all room gets it alone.
 
         Raises:
             TimedOut: no room until `deadline`. Nothing was sent.
         """
-        if not self._waiters and self._fits(nbytes):
-            self.nbytes += nbytes
+        if self.has_admitted(nbytes):
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (nbytes, waiter)

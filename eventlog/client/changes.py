@@ -23,7 +23,7 @@ class Condition:
     version: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # one a call: `frozen` would take five times as long to make
 class Changes:
     """Puts and removals of one cache, in order. `removed`, `lifespans` and `headers` are None where no item has one.
 
@@ -46,6 +46,8 @@ class Changes:
     @property
     def nbytes(self) -> int:
         """Return about how large these are in a frame."""
+        if len(self.keys) == 1:
+            return len(self.keys[0]) + len(self.values[0]) + EVENT_BYTES + (len(self.headers[0]) if self.headers else 0)
         size = sum(map(len, self.keys)) + sum(map(len, self.values)) + EVENT_BYTES * len(self.keys)
         return size if self.headers is None else size + sum(map(len, self.headers))
 
@@ -53,6 +55,11 @@ class Changes:
     def is_plain(self) -> bool:
         """Whether others may share its frame."""
         return self.condition is None and not self.wants_previous
+
+
+Items = npt.NDArray[np.int64]
+_NOTHING: Items = np.zeros(0, np.int64)
+_NO_KINDS = np.zeros(0, np.uint8)
 
 
 class Call:
@@ -66,7 +73,7 @@ class Call:
         self.timeout_ms = timeout_ms
         self.deadline = loop.time() + timeout_ms / 1000
         self.is_many = is_many
-        self.is_alone = not changes.is_plain  # has a frame of its own
+        self.is_alone = changes.condition is not None or changes.wants_previous  # has a frame of its own
         self.nbytes = changes.nbytes
         self.future: asyncio.Future[Any] = loop.create_future()
 
@@ -88,65 +95,109 @@ class Call:
 
 
 class Ledger:
-    """What became of the items of some calls that share a frame, until every item is decided."""
+    """What became of the items of some calls that were put together, by index over all of them.
 
-    __slots__ = ("_calls", "_errors", "_ids", "_kinds", "_open", "on_close", "previous")
+    A call is told as soon as every item of it is decided; others of the ledger may be on their way to another node still.
+    """
+
+    __slots__ = ("_bounds", "_errors", "_ids", "_kinds", "_left", "calls", "on_close", "previous")
 
     def __init__(self, calls: list[Call]) -> None:
-        self._calls = calls
-        self.on_close: Callable[[int], None] | None = None  # gets the bytes of the calls
-        self._open = sum(len(call.changes) for call in calls)
-        self._ids = np.zeros(self._open, np.int64)
-        self._kinds = np.zeros(self._open, np.uint8)
-        self._errors: list[tuple[npt.NDArray[np.int64], EventLogError]] = []
+        self.calls = calls
+        self.on_close: Callable[[int], None] | None = None  # gets the bytes of each call
         self.previous: bytes | None = None
+        self._errors: list[tuple[Items, EventLogError]] = []
+        self._bounds = _NOTHING  # where each call begins, and the last ends; made when there is more than one item
+        self._left = _NOTHING  # how many items of each call are undecided
+        self._ids = _NOTHING
+        self._kinds: npt.NDArray[np.uint8] = _NO_KINDS
 
-    def accept(self, items: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], kinds: npt.NDArray[np.uint8]) -> None:
-        """Note that items, by index over all calls, were written under `ids`."""
+    def _begin(self) -> None:
+        if not len(self._bounds):
+            self._left = np.array([len(call.changes) for call in self.calls], np.int64)
+            self._bounds = np.append(0, np.cumsum(self._left))
+            self._ids, self._kinds = np.zeros(self._bounds[-1], np.int64), np.zeros(self._bounds[-1], np.uint8)
+
+    def owners(self, items: Items) -> Items:
+        """Return which call each item belongs to, by index."""
+        self._begin()
+        return np.searchsorted(self._bounds, items, side="right") - 1
+
+    def begin_of(self, index: int) -> int:
+        """Return the first item of a call."""
+        self._begin()
+        return self._bounds.item(index)
+
+    def accept_one(self, id_: int, kind: int) -> None:
+        """Note that the only item of the only call was written."""
+        call = self.calls[0]
+        if self.on_close is not None:
+            self.on_close(call.nbytes)
+        if call.future.done():
+            return
+        if call.is_many:
+            call.future.set_result(StoredMany(np.array((id_,), np.int64), np.array((kind,), np.uint8)))
+        else:
+            call.future.set_result(Stored(id_ or None, kind_name(kind), self.previous))
+
+    def accept(self, items: Items, ids: npt.NDArray[np.int64], kinds: npt.NDArray[np.uint8]) -> None:
+        """Note that items were written under `ids`."""
+        self._begin()
         self._ids[items] = ids
         self._kinds[items] = kinds
-        self._close(len(items))
+        self._close(items)
 
-    def fail(self, items: npt.NDArray[np.int64], error: EventLogError) -> None:
+    def fail(self, items: Items, error: EventLogError) -> None:
         """Note that items were not written, or nobody knows, as `error.outcome` says."""
         if len(items):
+            self._begin()
             self._errors.append((items, error))
-            self._close(len(items))
+            self._close(items)
 
-    def _close(self, count: int) -> None:
-        self._open -= count
-        assert self._open >= 0, "an item was decided twice"
-        if self._open:
-            return
+    def has_begun(self, call: Call) -> bool:
+        """Whether an item of a call is decided that was not refused."""
+        if not len(self._bounds):
+            return False
+        index = self.calls.index(call)
+        return bool(self._ids[self._bounds[index] : self._bounds[index + 1]].any())
+
+    def _close(self, items: Items) -> None:
+        if len(self.calls) == 1:
+            self._left[0] -= len(items)
+            touched = [0]
+        else:
+            owners = self.owners(items)
+            np.subtract.at(self._left, owners, 1)
+            touched = np.unique(owners).tolist() if len(items) > 1 else owners.tolist()
+        assert self._left.min() >= 0, "an item was decided twice"
+        done = [index for index, left in zip(touched, self._left[touched].tolist(), strict=True) if not left]
+        if self._errors or any(self.calls[index].is_many for index in done):
+            for index in done:
+                self._tell(index)
+        elif done:
+            self._tell_singles(done)
+
+    def _tell_singles(self, done: list[int]) -> None:
+        """Tell calls of one item each that all is well."""
+        places = self._bounds[done]
+        for index, id_, kind in zip(done, self._ids[places].tolist(), self._kinds[places].tolist(), strict=True):
+            call = self.calls[index]
+            if self.on_close is not None:
+                self.on_close(call.nbytes)
+            if not call.future.done():
+                call.future.set_result(Stored(id_ or None, kind_name(kind), self.previous))
+
+    def _tell(self, index: int) -> None:
+        call, own = self.calls[index], slice(self._bounds[index], self._bounds[index + 1])
         if self.on_close is not None:
-            self.on_close(sum(call.nbytes for call in self._calls))
-        if self._errors:
-            self._tell_errors()
-            return
-        if len(self._calls) > 1 and not any(call.is_many for call in self._calls):
-            for call, id_, kind in zip(self._calls, self._ids.tolist(), self._kinds.tolist(), strict=True):
-                if not call.future.done():
-                    call.future.set_result(Stored(id_ or None, kind_name(kind)))
-            return
-        low = 0
-        for call in self._calls:
-            high = low + len(call.changes)
-            call.succeed(self._ids[low:high], self._kinds[low:high], previous=self.previous)
-            low = high
-
-    def _tell_errors(self) -> None:
-        fate = np.full(len(self._ids), -1)
-        for index, (items, _) in enumerate(self._errors):
-            fate[items] = index
-        low = 0
-        for call in self._calls:
-            high = low + len(call.changes)
-            own = fate[low:high]
-            if (own < 0).all():
-                call.succeed(self._ids[low:high], self._kinds[low:high], previous=self.previous)
-            else:
-                call.fail(self._error_of(own))
-            low = high
+            self.on_close(call.nbytes)
+        fate = np.full(own.stop - own.start, -1)
+        for number, (items, _) in enumerate(self._errors):
+            fate[items[(items >= own.start) & (items < own.stop)] - own.start] = number
+        if (fate < 0).all():
+            call.succeed(self._ids[own], self._kinds[own], previous=self.previous)
+        else:
+            call.fail(self._error_of(fate))
 
     def _error_of(self, fate: npt.NDArray[np.int64]) -> EventLogError:
         """Return the one error of all items of a call, or which of them fared how."""

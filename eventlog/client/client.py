@@ -22,7 +22,7 @@ def connect(*addresses: str, **options: Any) -> "Client":
     """Return a client of the cluster that answers at one of `addresses` (`HOST:PORT`); enter it with `async with`.
 
     `options` are those of `ClientOptions`: timeout_ms, connect_timeout_ms, reconnect_ms_max, idempotent, bytes_unanswered_max,
-    frame_bytes_target, read_ahead_bytes, retry, name.
+    frame_bytes_target, read_ahead_bytes, retry, routing, name.
 
     Raises:
         InvalidArgument: not an address, or an option that there is not.
@@ -55,9 +55,9 @@ class Client:
         if self._core is not None:
             raise InvalidArgument(why="this client was opened before; make another")
         core = self._core = ClientCore(self._addresses, self._options)
-        self._keeper = asyncio.create_task(core.writer.keep_connected(), name="eventlog-client")
+        self._keeper = asyncio.create_task(core.run(), name="eventlog-client")
         try:
-            await core.uplink.open_once()
+            await core.open()
         except BaseException:
             await self.close()
             raise
@@ -71,7 +71,7 @@ class Client:
         core.writer.close()
         keeper.cancel()
         await asyncio.wait([keeper])
-        await core.uplink.close()
+        await core.nodes.close()
 
     async def flush(self) -> None:
         """Wait until every write taken in so far is written, or has failed."""

@@ -1,16 +1,16 @@
-"""Frames of writes: calls put together into blocks, and taken apart again when only some blocks were written."""
+"""Frames of writes: calls put together into blocks, and taken apart again: by primary, or when only some blocks were written."""
 
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Container, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.build import Columns, build_one, build_write
-from eventlog.batch.layout import REFUSED, TABLE
+from eventlog.batch.layout import REFUSED
 from eventlog.client.changes import Call, Changes, Ledger, kinds_of
-from eventlog.errors import BadMessage, EventLogError, KeyExists, VersionMismatch
+from eventlog.errors import BadMessage, ClientClosed, EventLogError, KeyExists, VersionMismatch
 from eventlog.events import Kind
 from eventlog.routing.routes import Routes
 from eventlog.routing.window import Frame
@@ -19,20 +19,86 @@ from eventlog.wire.eventlog_pb2 import Message, WriteAnswer
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(slots=True, kw_only=True)
+class Body(Protocol):
+    """What a frame sends, but for the numbers of its blocks."""
+
+    def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
+        """Return what goes on the wire. No numbers: the blocks have none."""
+        ...
+
+    def part(self, blocks: Ints) -> "Body":
+        """Return some of the blocks."""
+        ...
+
+
+class ManyBlocks:
+    """Blocks somewhere in `data`; rows of `table` are theirs, with their lengths."""
+
+    __slots__ = ("_data", "_starts", "_table")
+
+    def __init__(self, table: npt.NDArray[np.void], data: bytes, starts: Ints | None = None) -> None:
+        self._table = table
+        self._data = data
+        self._starts = starts  # None: back to back, and all of `data`
+
+    def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
+        """Return the table, then the blocks, those together that lie together."""
+        self._table["sequence"] = sequences if len(sequences) else 0
+        if self._starts is None:
+            return self._table.tobytes(), self._data
+        starts, ends = self._starts, self._starts + self._table["length"]
+        firsts = np.flatnonzero(np.append(True, starts[1:] != ends[:-1]))
+        lasts = np.append(firsts[1:] - 1, len(starts) - 1)
+        view = memoryview(self._data)
+        runs = zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True)
+        return self._table.tobytes(), b"".join([view[low:high] for low, high in runs])
+
+    def part(self, blocks: Ints) -> "ManyBlocks":
+        """Return some of the blocks."""
+        starts = self._starts
+        if starts is None:
+            starts = np.cumsum(self._table["length"], dtype=np.int64) - self._table["length"]
+        return ManyBlocks(self._table[blocks], self._data, starts[blocks])
+
+
+class OneEvent:
+    """One block of one event without optional columns."""
+
+    __slots__ = ("_key", "_kind", "_segment", "_value")
+
+    def __init__(self, key: bytes, value: bytes, *, kind: int, segment: int) -> None:
+        self._key = key
+        self._value = value
+        self._kind = kind
+        self._segment = segment
+
+    def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
+        """Return the block with its table."""
+        sequence = sequences.item(0) if len(sequences) else 0
+        return (build_one(self._key, self._value, kind=self._kind, segment=self._segment, sequence=sequence),)
+
+    def part(self, blocks: Ints) -> "OneEvent":
+        """Return itself: it has one block."""
+        assert len(blocks) <= 1
+        return self
+
+
 class Contents:
     """What a frame carries. `items[row]` is the index, over all calls of the ledger, of the item in each row of its blocks.
 
-    `body` makes what goes on the wire from the numbers of the blocks.
+    `calls` are those that have items in it; `error` is why the last try failed.
     """
 
-    calls: list[Call]
-    ledger: Ledger
-    items: Ints
-    counts: Ints
-    body: Callable[[Ints], Sequence[bytes]]
-    nbytes: int
-    attempts: int = 0
+    __slots__ = ("attempts", "body", "calls", "counts", "error", "items", "ledger")
+
+    def __init__(self, *, ledger: Ledger, calls: list[Call], items: Ints, counts: Ints, body: Body) -> None:
+        self.calls = calls
+        self.ledger = ledger
+        self.items = items
+        self.counts = counts
+        self.body = body
+        self.attempts = 0
+        self.error: EventLogError | None = None
 
     @property
     def is_live(self) -> bool:
@@ -43,6 +109,11 @@ class Contents:
     def deadline(self) -> float:
         """The latest deadline of a call that is live."""
         return max((call.deadline for call in self.calls if call.is_live), default=0.0)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its request says nothing but which blocks there are."""
+        return self.calls[0].changes.is_plain
 
     def message(self, cache_id: int, producer_id: int) -> Message:
         """Return the request, without its body."""
@@ -65,9 +136,9 @@ class Contents:
 
     def rows_of(self, blocks: Ints) -> Ints:
         """Return the rows of some blocks."""
-        ends = np.cumsum(self.counts)
-        rows = [np.arange(ends[block] - self.counts[block], ends[block]) for block in blocks.tolist()]
-        return np.concatenate(rows) if rows else np.zeros(0, np.int64)
+        chosen = np.zeros(len(self.counts), bool)
+        chosen[blocks] = True
+        return np.flatnonzero(np.repeat(chosen, self.counts))
 
     def forgotten_refusals(self, kinds: npt.NDArray[np.uint8], *, known: Container[int]) -> dict[int, EventLogError]:
         """Return why blocks were refused whose reasons the node has forgotten: an answer to a write that was sent again."""
@@ -87,42 +158,25 @@ class Contents:
 
 def pack(calls: list[Call], routes: Routes) -> Frame[Contents]:
     """Return one frame with the changes of all calls, which are of one cache."""
-    first = calls[0].changes
-    if len(calls) == 1 and len(first) == 1 and first.lifespans is None and first.headers is None:
-        return _pack_one(calls[0], routes)
-    columns = _columns([call.changes for call in calls])
-    write = build_write(columns, segments=routes.segments, by_prefix=first.by_prefix)
-    table, blocks = write.table, write.blocks
-
-    def body(sequences: Ints) -> Sequence[bytes]:
-        table["sequence"] = sequences if len(sequences) else 0
-        return table.tobytes(), blocks
-
-    contents = Contents(
-        calls=calls,
-        ledger=Ledger(calls),
-        items=write.order,
-        counts=table["count"].astype(np.int64),
-        body=body,
-        nbytes=write.nbytes,
-    )
-    return Frame(cache=first.cache_id, segments=table["segment"].astype(np.int64), content=contents)
+    segments, items, counts, body = _lay_out([call.changes for call in calls], routes)
+    contents = Contents(ledger=Ledger(calls), calls=calls, items=items, counts=counts, body=body)
+    return Frame(cache=calls[0].changes.cache_id, segments=segments, content=contents)
 
 
-def _pack_one(call: Call, routes: Routes) -> Frame[Contents]:
-    changes = call.changes
-    key, value = changes.keys[0], changes.values[0]
-    segment = routes.segment(key, by_prefix=changes.by_prefix)
-    kind = Kind.REMOVED if changes.removed is not None and changes.removed[0] else Kind.CREATED
+def _lay_out(parts: list[Changes], routes: Routes) -> tuple[Ints, Ints, Ints, Body]:
+    """Return segments of the blocks, items in their rows, counts of the blocks, and the blocks."""
+    first = parts[0]
+    if len(parts) == 1 and len(first.keys) == 1 and first.lifespans is None and first.headers is None:
+        key = first.keys[0]
+        segment = routes.segment(key, by_prefix=first.by_prefix)
+        kind = _REMOVED if first.removed is not None and first.removed[0] else _CREATED
+        return np.array((segment,)), _FIRST, _ONE, OneEvent(key, first.values[0], kind=kind, segment=segment)
+    write = build_write(_columns(parts), segments=routes.segments, by_prefix=first.by_prefix)
+    table = write.table
+    return table["segment"].astype(np.int64), write.order, table["count"].astype(np.int64), ManyBlocks(table, write.blocks)
 
-    def body(sequences: Ints) -> Sequence[bytes]:
-        sequence = sequences.item(0) if len(sequences) else 0
-        return (build_one(key, value, kind=kind, segment=segment, sequence=sequence),)
 
-    contents = Contents(calls=[call], ledger=Ledger([call]), items=_FIRST, counts=_ONE, body=body, nbytes=call.nbytes)
-    return Frame(cache=changes.cache_id, segments=np.array([segment]), content=contents)
-
-
+_CREATED, _REMOVED = int(Kind.CREATED), int(Kind.REMOVED)
 _FIRST, _ONE = np.zeros(1, np.int64), np.ones(1, np.int64)
 
 
@@ -151,42 +205,51 @@ def _chain(parts: list[Sequence[Any]]) -> Sequence[Any]:
 
 
 def split_by_call(frame: Frame[Contents], routes: Routes) -> list[Frame[Contents]]:
-    """Return a frame for each call of `frame` that is live, so that none fails for another's sake."""
+    """Return a frame for what each live call has in `frame`, so that none fails for another's sake. They share the ledger."""
+    contents = frame.content
+    ledger, items = contents.ledger, np.sort(contents.items)
+    owners = ledger.owners(items)
     frames = []
-    for call in frame.content.calls:
-        if call.is_live:
-            call.is_alone = True
-            frames.append(pack([call], routes))
+    for index in np.unique(owners).tolist():
+        own, call = items[owners == index], ledger.calls[index]
+        if not call.is_live:
+            ledger.fail(own, ClientClosed(what="call"))
+            continue
+        call.is_alone = True
+        segments, places, counts, body = _lay_out([_some(call.changes, own - ledger.begin_of(index))], routes)
+        part = Contents(ledger=ledger, calls=[call], items=own[places], counts=counts, body=body)
+        part.attempts, part.error = contents.attempts, contents.error
+        frames.append(Frame(cache=frame.cache, segments=segments, content=part))
     return frames
+
+
+def _some(changes: Changes, items: Ints) -> Changes:
+    if len(items) == len(changes):
+        return changes
+
+    def pick(column: Sequence[Any]) -> list[Any]:
+        return [column[item] for item in items.tolist()]
+
+    return replace(
+        changes,
+        keys=pick(changes.keys),
+        values=pick(changes.values),
+        removed=changes.removed and pick(changes.removed),
+        lifespans=changes.lifespans and pick(changes.lifespans),
+        headers=changes.headers and pick(changes.headers),
+    )
 
 
 def rest_of(frame: Frame[Contents], blocks: Ints) -> Frame[Contents]:
     """Return a frame with only some of the blocks; it shares the ledger."""
     contents = frame.content
-    original = contents.body
-
-    def body(sequences: Ints) -> Sequence[bytes]:
-        # Rare, so it is cut out of the whole when it is sent.
-        everything = np.zeros(len(contents.counts), np.int64)
-        everything[blocks] = sequences if len(sequences) else 0
-        return _cut(b"".join(original(everything)), len(contents.counts), blocks)
-
-    rest = Contents(
-        calls=contents.calls,
-        ledger=contents.ledger,
-        items=contents.items[contents.rows_of(blocks)],
-        counts=contents.counts[blocks],
-        body=body,
-        nbytes=contents.nbytes,
-        attempts=contents.attempts,
-    )
+    ledger, items = contents.ledger, contents.items[contents.rows_of(blocks)]
+    calls = contents.calls
+    if len(calls) > 1:
+        calls = [ledger.calls[index] for index in np.unique(ledger.owners(items)).tolist()]
+    rest = Contents(ledger=ledger, calls=calls, items=items, counts=contents.counts[blocks], body=contents.body.part(blocks))
+    rest.attempts, rest.error = contents.attempts, contents.error
     return Frame(cache=frame.cache, segments=frame.segments[blocks], content=rest)
-
-
-def _cut(body: bytes, rows: int, blocks: Ints) -> Sequence[bytes]:
-    table = np.frombuffer(body, TABLE, rows)
-    ends = rows * TABLE.itemsize + np.cumsum(table["length"], dtype=np.int64)
-    return (table[blocks].tobytes(), *(body[ends[block] - int(table["length"][block]) : ends[block]] for block in blocks.tolist()))
 
 
 def read_answer(answer: WriteAnswer, body: memoryview, *, rows: int) -> tuple[Ints, npt.NDArray[np.uint8]]:

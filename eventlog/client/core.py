@@ -1,12 +1,15 @@
-"""What the caches of one client share: its connection, its requests, its writer, its readers."""
+"""What the caches of one client share: its connections, its requests, its writer, its readers."""
+
+import asyncio
 
 from eventlog.client.following import Follower
+from eventlog.client.nodes import Nodes
 from eventlog.client.options import ClientOptions
 from eventlog.client.requests import Requests
-from eventlog.client.uplink import Uplink
+from eventlog.client.watchman import Watchman
 from eventlog.client.writer import Writer
 from eventlog.errors import ClientClosed
-from eventlog.routing.addresses import Address, Candidates
+from eventlog.routing.addresses import Address
 from eventlog.routing.routes import Routes
 
 
@@ -15,15 +18,27 @@ class ClientCore:
 
     def __init__(self, addresses: list[Address], options: ClientOptions) -> None:
         self.options = options
-        self.uplink = Uplink(Candidates(addresses), options)
-        self.requests = Requests(self.uplink, options)
-        self.writer = Writer(self.uplink, options)
-        self.follower = Follower(self.uplink, self.requests, options)
+        self.nodes = Nodes(addresses, options)
+        self.requests = Requests(self.nodes, options)
+        self.writer = Writer(self.nodes, options)
+        self.follower = Follower(self.nodes, self.requests, options)
+        self.watchman = Watchman(self.nodes, options)
+
+    async def open(self) -> None:
+        """Connect to the first address that answers, and learn the topology."""
+        await self.nodes.home.open_once()
+        await self.watchman.ask()
+
+    async def run(self) -> None:
+        """Keep connected and current, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.writer.keep_connected(), name="eventlog-client connection")
+            group.create_task(self.watchman.run(), name="eventlog-client watchman")
 
     @property
     def cluster(self) -> str:
         """The id of the cluster that answered."""
-        return self.uplink.cluster
+        return self.nodes.cluster
 
     @property
     def routes(self) -> Routes:
@@ -32,6 +47,6 @@ class ClientCore:
         Raises:
             ClientClosed: the client was never opened.
         """
-        if self.uplink.routes is None:
+        if self.nodes.routes is None:
             raise ClientClosed(what="client")
-        return self.uplink.routes
+        return self.nodes.routes

@@ -6,14 +6,16 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from eventlog.client.batches import EventBatch, Order, arrow_module
+from eventlog.client.nodes import Nodes
 from eventlog.client.options import ClientOptions
 from eventlog.client.pieces import arrange, take_apart
 from eventlog.client.reading import Reading
 from eventlog.client.requests import Requests
-from eventlog.client.uplink import Uplink, chance
+from eventlog.client.uplink import chance
 from eventlog.errors import EventLogError, Stopping
 from eventlog.events import Event, EventSource
 from eventlog.routing.retry import decide
+from eventlog.routing.routes import NOBODY
 from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer, Watch
@@ -26,8 +28,8 @@ Answers = AsyncGenerator[tuple[PollAnswer, memoryview], None]
 class Follower:
     """Reads one cache's events. Every iterator resumes after the last answer that it has handed on whole."""
 
-    def __init__(self, uplink: Uplink, requests: Requests, options: ClientOptions) -> None:
-        self._uplink = uplink
+    def __init__(self, nodes: Nodes, requests: Requests, options: ClientOptions) -> None:
+        self._nodes = nodes
         self._requests = requests
         self._options = options
 
@@ -62,7 +64,7 @@ class Follower:
         while True:
             connection: Connection | None = None
             try:
-                connection = await self._uplink.connection(deadline)
+                connection = await self._nodes.connection(NOBODY, deadline)
                 watch = Message(watch=Watch(poll=reading.poll(cache_id), follow=follow))
                 stream = connection.stream(watch, credit_bytes=self._options.read_ahead_bytes)
                 try:
@@ -83,7 +85,7 @@ class Follower:
                 if not decision.again:
                     raise
             if decision.reconnect and connection is not None:
-                self._uplink.drop(connection)
+                self._nodes.drop(connection)
             await asyncio.sleep(decision.wait_ms / 1000)
             attempt += 1
 

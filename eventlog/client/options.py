@@ -1,6 +1,7 @@
 """What can be chosen about a client. Sizes are bytes, times milliseconds."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from eventlog.errors import InvalidArgument
 from eventlog.limits import CONNECTION_BYTES_IN_FLIGHT_MAX, MIB, REQUEST_TIMEOUT_MS_DEFAULT, STREAM_CREDIT_BYTES_DEFAULT
@@ -22,12 +23,15 @@ class ClientOptions:
     frame_bytes_target: int = FRAME_BYTES_TARGET  # writes of one moment share frames up to this size
     read_ahead_bytes: int = STREAM_CREDIT_BYTES_DEFAULT  # how far a node may send ahead of what a reader has taken
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    routing: Literal["direct", "any"] = "direct"  # requests go to each segment's primary, or all to one node, which forwards
     name: str = ""  # for the node's log
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise InvalidArgument(why=f"{name} is {getattr(self, name)}: give a number above 0")
+        if self.routing not in ("direct", "any"):
+            raise InvalidArgument(why=f"routing is {self.routing!r}: use direct or any")
         if self.read_ahead_bytes > CONNECTION_BYTES_IN_FLIGHT_MAX:
             raise InvalidArgument(why=f"read_ahead_bytes is {self.read_ahead_bytes}, at most {CONNECTION_BYTES_IN_FLIGHT_MAX} are useful")
 

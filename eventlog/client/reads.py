@@ -86,7 +86,7 @@ class CacheReads(CacheHandle):
 
     async def _row_reader(self) -> tuple[RowReader, CacheFormat]:
         info, form = await self._found()
-        return RowReader(self._core.uplink, self._core.options, cache_id=info.id, form=form), form
+        return RowReader(self._core.nodes, self._core.options, cache_id=info.id, form=form), form
 
     async def size(self) -> int:
         """Return the number of entries; expired ones count until their EXPIRED events are written, within seconds."""

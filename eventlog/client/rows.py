@@ -9,11 +9,13 @@ import numpy as np
 
 from eventlog.batch.views import decode_block
 from eventlog.client.formats import CacheFormat
+from eventlog.client.nodes import Nodes
 from eventlog.client.options import ClientOptions
-from eventlog.client.uplink import Uplink, chance
+from eventlog.client.uplink import chance
 from eventlog.client.values import Entry
 from eventlog.errors import CorruptData, EventLogError
 from eventlog.routing.retry import decide
+from eventlog.routing.routes import NOBODY
 from eventlog.transport.connection import Connection
 from eventlog.wire.eventlog_pb2 import Consistency, GetMany, Keys, Message
 
@@ -45,8 +47,8 @@ class Rows(Generic[Row]):
 class RowReader:
     """Asks for rows of one cache."""
 
-    def __init__(self, uplink: Uplink, options: ClientOptions, *, cache_id: int, form: CacheFormat) -> None:
-        self._uplink = uplink
+    def __init__(self, nodes: Nodes, options: ClientOptions, *, cache_id: int, form: CacheFormat) -> None:
+        self._nodes = nodes
         self._options = options
         self._cache_id = cache_id
         self._form = form
@@ -59,7 +61,7 @@ class RowReader:
             request = Message(get_many=GetMany(cache_id=self._cache_id, count=len(part), consistency=consistency))
             connection: Connection | None = None
             try:
-                connection = await self._uplink.connection(self._deadline())
+                connection = await self._nodes.connection(NOBODY, self._deadline())
                 async with aclosing(self._stream(connection, request, *_key_column(part))) as rows:
                     async for row in rows:
                         done, attempt = done + 1, 0
@@ -71,7 +73,7 @@ class RowReader:
                 if not decision.again or attempt >= ATTEMPTS_MAX:
                     raise
                 if decision.reconnect and connection is not None:
-                    self._uplink.drop(connection)
+                    self._nodes.drop(connection)
                 await asyncio.sleep(decision.wait_ms / 1000)
                 attempt += 1
 
@@ -96,7 +98,7 @@ class RowReader:
 
     async def _scan(self, prefix: bytes, limit: int, *, values: bool) -> AsyncGenerator[RawEntry, None]:
         request = Message(keys=Keys(cache_id=self._cache_id, prefix=prefix, limit=limit, values=values))
-        connection = await self._uplink.connection(self._deadline())
+        connection = await self._nodes.connection(NOBODY, self._deadline())
         async with aclosing(self._stream(connection, request)) as rows:
             async for row in rows:
                 yield row

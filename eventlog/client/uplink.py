@@ -1,37 +1,45 @@
-"""One connection to a cluster that heals: whoever needs it gets the live one, or opens the next."""
+"""One connection that heals: whoever needs it gets the live one, or opens the next, to whichever of some addresses answers."""
 
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from eventlog.client.options import ClientOptions
-from eventlog.errors import ClientClosed, ConnectionLost, EventLogError, WrongCluster
+from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
 from eventlog.routing.addresses import Address, Candidates
 from eventlog.routing.retry import backoff_ms
-from eventlog.routing.routes import Routes
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
+from eventlog.transport.exchange import Exchange
 from eventlog.transport.options import ConnectOptions
 
 
-class Uplink:
-    """The connection of one client. Only one is live at a time; whoever asks first opens it, the others wait for that.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What an uplink asks and tells its owner.
 
-    `choose_producer` says as which producer to go on (0: a new one, None: none); `on_open` is called with each new connection before
-    anybody else can use it.
+    `choose_producer` says as which producer to go on (0: a new one, None: none). `on_open` is called with each new connection before
+    anybody else can use it, and may refuse it by raising; `on_close` when it is gone; `on_request` with what the node asks.
     """
 
-    def __init__(self, candidates: Candidates, options: ClientOptions) -> None:
-        self._candidates = candidates
+    choose_producer: Callable[[], int | None]
+    on_open: Callable[[Connection, Address], None]
+    on_close: Callable[[Connection], None]
+    on_request: Callable[[Exchange], None]
+
+
+class Uplink:
+    """Only one connection is live at a time; whoever asks first opens it, the others wait for that."""
+
+    def __init__(self, candidates: Candidates, options: ClientOptions, hooks: Hooks) -> None:
+        self.candidates = candidates
         self._options = options
+        self._hooks = hooks
         self._live: Connection | None = None
         self._lock = asyncio.Lock()
         self._is_closed = False
         self._last_error: EventLogError | None = None
-        self.choose_producer: Callable[[], int | None] = lambda: None
-        self.on_open: Callable[[Connection], None] = lambda _: None
-        self.cluster = ""
-        self.routes: Routes | None = None
 
     @property
     def live(self) -> Connection | None:
@@ -74,21 +82,21 @@ class Uplink:
 
     async def _open(self) -> Connection:
         last: EventLogError = ClientClosed(what="client")
-        for address in self._candidates.order:
+        for address in self.candidates.order:
             try:
                 connection = await self._open_at(address)
             except EventLogError as error:
-                self._candidates.failed(address)
+                self.candidates.failed(address)
                 last = self._last_error = error
                 continue
-            self._candidates.worked(address)
+            self.candidates.worked(address)
             self._last_error = None
             return connection
         raise last
 
     async def _open_at(self, address: Address) -> Connection:
         self._demand_open()
-        producer = self.choose_producer()
+        producer = self._hooks.choose_producer()
         connection = await connect(
             address.host,
             address.port,
@@ -98,35 +106,29 @@ class Uplink:
                 producer_id=producer or 0,
                 connect_timeout_ms=self._options.connect_timeout_ms,
             ),
+            dispatch=self._hooks.on_request,
         )
-        if self._is_closed:
+        try:
+            self._demand_open()
+            if connection.is_closed:
+                raise ConnectionLost(address=str(address), why="it closed right after the greeting")
+            self._live = connection
+            connection.on_close = self._hooks.on_close
+            self._hooks.on_open(connection, address)
+        except EventLogError:
+            connection.on_close = None
             connection.close()
-        self._demand_open()
-        self._check(connection, address)
-        if connection.is_closed:
-            raise ConnectionLost(address=str(address), why="it closed right after the greeting")
-        self._live = connection
-        self.on_open(connection)
+            raise
         return connection
 
     def _demand_open(self) -> None:
         if self._is_closed:
             raise ClientClosed(what="client")
 
-    def _check(self, connection: Connection, address: Address) -> None:
-        """Take note of the cluster; another one behind the same addresses would answer with other events."""
-        hello = connection.hello
-        if self.routes is None:
-            self.cluster = hello.cluster
-        elif (hello.cluster, hello.segments) != (self.cluster, self.routes.segments):
-            connection.close()
-            raise WrongCluster(where=str(address), theirs=hello.cluster, ours=self.cluster)
-        self.routes = Routes(segments=hello.segments, gateway=address)
-
     def drop(self, connection: Connection) -> None:
         """Close a connection that is of no more use, and prefer other addresses next time."""
         if connection is self._live:
-            self._candidates.failed(self._candidates.order[0])
+            self.candidates.failed(self.candidates.order[0])
             self._live = None
         connection.close()
 
@@ -138,7 +140,7 @@ class Uplink:
             await self._live.wait_closed()
 
     def _names(self) -> str:
-        return ", ".join(map(str, self._candidates.order))
+        return ", ".join(map(str, self.candidates.order))
 
 
 def chance() -> float:

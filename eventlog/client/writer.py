@@ -1,280 +1,234 @@
-"""Writes on their way: calls become frames, frames go out numbered, answers and errors find their calls again.
-
-What must be numbered how, and sent again when, is decided by `routing.window`. Here is what surrounds it: calls of one moment share a
-frame, calls run out of time, connections go and come back.
-"""
+"""Writes of one client: calls of one moment share a frame, frames go to the lanes of their segments, calls run out of time."""
 
 import asyncio
-from functools import partial
 from typing import Any
 
-import numpy as np
-
-from eventlog.batch.layout import REFUSED
 from eventlog.client.backlog import Backlog
 from eventlog.client.changes import Call, Changes
-from eventlog.client.contents import Contents, pack, read_answer, rest_of, split_by_call
+from eventlog.client.contents import pack, rest_of
+from eventlog.client.lane import Lane, Shared, too_late
+from eventlog.client.nodes import Nodes
 from eventlog.client.options import ClientOptions
-from eventlog.client.uplink import Uplink, chance
-from eventlog.errors import ClientClosed, ConnectionLost, EventLogError, Outcome, OutcomeUnknown, Stopping, TimedOut
-from eventlog.routing.retry import backoff_ms, decide
-from eventlog.routing.verdict import judge
-from eventlog.routing.window import Frame, State, Window
+from eventlog.client.undecided import Undecided, WriteFrame, may_be_written
+from eventlog.client.uplink import chance
+from eventlog.errors import ClientClosed, EventLogError, Outcome, OutcomeUnknown
+from eventlog.routing.lanes import Lanes
+from eventlog.routing.numbering import Numbering
+from eventlog.routing.retry import backoff_ms
 from eventlog.transport.connection import Connection
-from eventlog.transport.reply import Reply
-from eventlog.wire.eventlog_pb2 import WriteAnswer
-from eventlog.wire.kinds import read_error
 
-WriteFrame = Frame[Contents]
 TIMER_SLACK_S = 0.002  # loops round times to milliseconds, and may be early
+HAND_OVER_S = 0.1  # how long a primary that lost segments may take to answer what it owes before its connection is given up
 
 
 class Writer:
     """The writing side of one client. `keep_connected` is to be run by whoever owns it."""
 
-    def __init__(self, uplink: Uplink, options: ClientOptions) -> None:
-        self._uplink = uplink
+    def __init__(self, nodes: Nodes, options: ClientOptions) -> None:
+        self._nodes = nodes
         self._options = options
         self._backlog = Backlog(bytes_max=options.bytes_unanswered_max)
-        self._window: Window[Contents] | None = None
-        self._frames: dict[int, WriteFrame] = {}  # all that are not decided yet
-        self._connection: Connection | None = None
-        self._producer_id = 0
-        self._is_pump_due = False
-        self._not_before = 0.0
+        self._undecided = Undecided()
+        self._shared: Shared | None = None  # from the first connection on
+        self._lanes: dict[int, Lane] = {}
+        self._is_send_due = False
+        self._is_unsettled = False
+        self._hand_over: asyncio.TimerHandle | None = None
+        self._asks_anew = False
         self._timer: asyncio.TimerHandle | None = None
         self._needs_connection = asyncio.Event()
         self._is_closed = False
-        uplink.choose_producer = self._choose_producer
-        uplink.on_open = self._on_open
+        nodes.choose_producer = self._choose_producer
+        nodes.on_connection = self._on_connection
+        nodes.on_lost = self._on_lost
+        nodes.on_routes = self._on_routes
 
     @property
     def bytes_unanswered(self) -> int:
         """Bytes of writes that wait or are on their way."""
         return self._backlog.nbytes
 
+    @property
+    def frames_undecided(self) -> int:
+        """Frames that are kept until it is known what became of them, here or in windows."""
+        windows = self._shared.lanes.windows.values() if self._shared is not None else ()
+        return max(len(list(self._undecided)), sum(map(len, windows)))
+
     async def write(self, changes: Changes, *, is_many: bool, timeout_ms: int | None = None) -> "asyncio.Future[Any]":
         """Take changes in as soon as there is room; return the future of what became of them (Stored, or StoredMany).
 
-        Changes take effect in the order in which they were taken in. Cancelling the future leaves open whether they do.
+        Changes take effect in the order in which they were taken in, those of one segment. Cancelling the future leaves open whether
+        they do.
 
         Raises:
             TimedOut: no room in time.
             ClientClosed: the client is closed.
         """
-        loop = asyncio.get_running_loop()
         timeout_ms = timeout_ms or self._options.timeout_ms
         call = Call(changes, timeout_ms=timeout_ms, is_many=is_many)
-        await self._backlog.admit(call.nbytes, deadline=call.deadline, timeout_ms=timeout_ms)
+        if not self._backlog.has_admitted(call.nbytes):
+            await self._backlog.admit(call.nbytes, deadline=call.deadline, timeout_ms=timeout_ms)
         if self._is_closed:
             raise ClientClosed(what="client")
         self._backlog.add(call)
         self._watch(call.deadline)
-        if not self._is_pump_due:
-            self._is_pump_due = True
-            loop.call_soon(self._pump)
+        if self._undecided:
+            self._send_soon()
+        elif not self._is_send_due:
+            self._send(at_once=True)  # nobody else is writing, so there is nothing to wait for
         return call.future
 
     # ------------------------------------------------------------ sending
 
-    def _pump(self) -> None:
-        """Send whatever may be sent."""
-        self._is_pump_due = False
-        connection, window, routes = self._connection, self._window, self._uplink.routes
-        if connection is None or window is None or routes is None:
-            if self._has_work:
-                self._needs_connection.set()
-            return
-        while self._connection is connection and not self._is_too_early():
-            frame = window.take()
-            if frame is not None:
-                self._transmit(frame, connection)
-            elif window.wants_anew:
-                if not any(window.unanswered()):
-                    self._uplink.drop(connection)
-                return
-            elif window.has_queued or not (calls := self._backlog.take(bytes_target=self._options.frame_bytes_target)):
-                return
-            else:
-                self._add(pack(calls, routes))
+    def _send_soon(self) -> None:
+        if not self._is_send_due:
+            self._is_send_due = True
+            asyncio.get_running_loop().call_soon(self._send)
 
-    def _add(self, frame: WriteFrame) -> None:
+    def _send(self, *, at_once: bool = False) -> None:
+        """Put waiting calls into frames, and have lanes send."""
+        self._is_send_due = False
+        shared = self._shared
+        if shared is None:
+            self._want_connection()
+            return
+        if self._is_unsettled:
+            self._settle(shared)
+        if self._undecided:
+            for lane in tuple(self._lanes.values()):
+                lane.send()
+        while self._backlog and not self._has_full_lane():
+            calls = self._backlog.take(bytes_target=self._options.frame_bytes_target)
+            for lane in self._add(calls, shared) if calls else ():
+                lane.send(at_once=at_once)
+        if any(lane.connection is None for lane in self._lanes.values()):
+            self._want_connection()
+        if shared.lanes.numbering.wants_anew:
+            self._begin_anew()
+
+    def _add(self, calls: list[Call], shared: Shared) -> list[Lane]:
+        """Put calls into a frame, and that into lanes; return those."""
+        assert self._nodes.routes is not None, "a connection has said how many segments there are"
+        frame = pack(calls, self._nodes.routes)
         frame.content.ledger.on_close = self._backlog.release
-        self._frames[id(frame)] = frame
-        self._the_window.add(frame)
+        found = []
+        for number, part in shared.lanes.add(frame):
+            self._undecided.add(part)
+            found.append(self._lane(number, shared))
+        return found
 
-    def _is_too_early(self) -> bool:
-        loop = asyncio.get_running_loop()
-        wait = self._not_before - loop.time()
-        if wait > 0 and not self._is_pump_due:
-            self._is_pump_due = True
-            loop.call_later(wait, self._pump)
-        return wait > 0
+    def _lane(self, number: int, shared: Shared) -> Lane:
+        lane = self._lanes.get(number)
+        if lane is None:
+            lane = self._lanes[number] = Lane(number, shared)
+        return lane
 
-    def _transmit(self, frame: WriteFrame, connection: Connection) -> None:
-        message = frame.content.message(frame.cache, self._producer_id)
-        try:
-            future = connection.send(message, *frame.content.body(frame.sequences))
-        except ConnectionLost:
-            return  # `_on_lost` follows, and deals with this frame, too
-        except EventLogError as error:
-            self._on_error(frame, error)
+    def _has_full_lane(self) -> bool:
+        """Whether calls had better wait and share frames later: for answers that are on their way, not for what may take long."""
+        return any(lane.window.is_full for lane in self._lanes.values())
+
+    def _answered(self) -> None:
+        if not self._is_send_due:
+            self._send()
+
+    # ------------------------------------------------------------ which lane
+
+    def _on_routes(self) -> None:
+        shared, topology = self._shared, self._nodes.topology
+        if shared is None:
             return
-        future.add_done_callback(partial(self._on_answer, frame, connection))
+        if topology is not None:
+            shared.lanes.aim(topology.primaries)
+            self._is_unsettled = True
+        for lane in self._lanes.values():
+            lane.is_road_stale = True
+            lane.not_before = 0.0
+        self._send_soon()
 
-    # ------------------------------------------------------------ answers
+    def _settle(self, shared: Shared) -> None:
+        self._is_unsettled = not shared.lanes.settle(self._undecided.replaced)
+        for number in shared.lanes.windows:
+            self._lane(number, shared)
+        if self._is_unsettled and self._hand_over is None:
+            self._hand_over = asyncio.get_running_loop().call_later(HAND_OVER_S, self._on_hand_over)
 
-    def _on_answer(self, frame: WriteFrame, connection: Connection, future: "asyncio.Future[Reply]") -> None:
-        error = future.exception()
-        if error is None:
-            reply = future.result()
-            self._on_written(frame, reply.message.write_answer, reply.body)
-        elif connection is not self._connection or not isinstance(error, EventLogError):
-            return  # `_on_lost` deals with all frames of the connection at once
-        else:
-            self._on_error(frame, error)
-        self._pump()
-
-    def _on_written(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
-        window, contents = self._the_window, frame.content
-        try:
-            ids, kinds = read_answer(answer, body, rows=len(contents.items))
-        except EventLogError as error:
-            self._on_error(frame, type(error)(outcome="unknown", **error.facts()))
+    def _on_hand_over(self) -> None:
+        """Give up connections whose node owes answers about segments that are another's now: whoever has them knows what was written."""
+        self._hand_over = None
+        if self._shared is None or self._is_closed:
             return
-        if answer.has_previous:
-            contents.ledger.previous = answer.previous
-        if not answer.refusals and not (kinds == REFUSED).any():
-            window.answered(frame)
-            self._decided(frame)
-            contents.ledger.accept(contents.items, ids, kinds)
-            return
-        refusals = {refusal.block: read_error(refusal.error) for refusal in answer.refusals}
-        refusals |= contents.forgotten_refusals(kinds, known=refusals)
-        self._on_refusals(frame, refusals, ids=ids, kinds=kinds)
-
-    def _on_refusals(self, frame: WriteFrame, refusals: dict[int, EventLogError], *, ids: Any, kinds: Any) -> None:
-        contents, is_numbered = frame.content, self._options.idempotent
-        none = np.zeros(len(contents.counts), np.int64)
-        answered = self._the_window.answered_before(frame) if is_numbered else none
-        verdict = judge(refusals, sequences=frame.sequences if is_numbered else none, answered=answered, doubtful=frame.doubtful)
-        self._decided(frame)
-        if is_numbered:
-            again = np.array(verdict.again, np.int64)
-            rest = rest_of(frame, again)
-            rest.wanted = bool(len(again)) and contents.is_live
-            if rest.wanted:
-                self._frames[id(rest)] = rest
-            elif len(again):
-                rest.content.fail(_too_late(self._options.timeout_ms, outcome="none"))
-            self._the_window.refused_in_part(frame, rest, free=np.array(verdict.unnumbered, np.int64), again=again, told=verdict.told)
-        else:
-            self._the_window.answered(frame)
-            verdict.failed |= {block: refusals[block] for block in verdict.again}
-        for block, error in verdict.failed.items():
-            contents.fail(error, np.array([block]))
-        written = np.setdiff1d(np.arange(len(contents.counts)), np.array(list(refusals), np.int64))
-        rows = contents.rows_of(written)
-        contents.ledger.accept(contents.items[rows], ids[rows], kinds[rows])
-
-    def _on_error(self, frame: WriteFrame, error: EventLogError) -> None:
-        """Nothing of a frame was written; or nobody knows, if the error says so."""
-        window, contents, is_numbered = self._the_window, frame.content, self._options.idempotent
-        now = asyncio.get_running_loop().time()
-        if error.outcome == "unknown":
-            window.answered(frame)  # appended, as far as numbers are concerned
-            self._fail(frame, error)
-            return
-        left_ms = int((contents.deadline - now) * 1000)
-        decision = decide(self._options.retry, error, attempt=contents.attempts, left_ms=left_ms, repeatable=True, chance=chance())
-        if decision.again and is_numbered:
-            contents.attempts += 1
-            self._not_before = now + decision.wait_ms / 1000
-            window.refused(frame)
-            if isinstance(error, Stopping) and self._connection is not None:
-                self._uplink.drop(self._connection)
-        elif len(contents.calls) > 1 and is_numbered and not frame.doubtful:
-            self._split(frame)
-        else:
-            frame.wanted = False
-            window.refused(frame)
-            in_doubt = OutcomeUnknown(outcome="unknown", why=f"a second try failed: {error}")
-            self._fail(frame, in_doubt if frame.doubtful else error)
-
-    def _split(self, frame: WriteFrame) -> None:
-        """Give each call a frame of its own: the refusal may be about one of them alone."""
-        assert self._uplink.routes is not None, "a frame was sent"
-        parts = split_by_call(frame, self._uplink.routes)
-        for part in parts:
-            part.content.ledger.on_close = self._backlog.release
-            self._frames[id(part)] = part
-        self._the_window.replaced(frame, parts)
-        self._decided(frame)
-        self._backlog.release(sum(call.nbytes for call in frame.content.calls if not call.is_live))
-
-    @property
-    def _the_window(self) -> Window[Contents]:
-        assert self._window is not None, "frames are only sent through a window"
-        return self._window
-
-    def _fail(self, frame: WriteFrame, error: EventLogError) -> None:
-        if self._frames.pop(id(frame), None) is not None:
-            frame.content.fail(error)
-
-    def _decided(self, frame: WriteFrame) -> None:
-        self._frames.pop(id(frame), None)
+        for number in self._shared.lanes.unsettled():
+            connection = self._lanes[number].connection
+            if connection is not None:
+                self._nodes.drop(connection)
+        self._send_soon()
 
     # ------------------------------------------------------------ connections
 
     def _choose_producer(self) -> int | None:
         if not self._options.idempotent:
             return None
-        self._drop_unwanted()
-        window = self._window
-        return 0 if window is None or window.wants_anew or window.is_pointless else self._producer_id
+        if self._shared is None:
+            return 0
+        self._undecided.drop_unwanted()
+        self._asks_anew = self._is_quiet and (self._shared.lanes.numbering.wants_anew or self._is_pointless)
+        return 0 if self._asks_anew else self._shared.producer_id
 
-    def _drop_unwanted(self) -> None:
-        """Take note of frames that nobody waits for any more: cancelled, or out of time."""
-        for frame in list(self._frames.values()):
-            if not frame.content.is_live:
-                frame.wanted = False
-                if frame.state in (State.QUEUED, State.HELD) and not frame.doubtful:
-                    self._fail(frame, ClientClosed(what="call"))
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether no connection owes an answer to a write."""
+        return not any(lane.connection is not None and lane.window.has_unanswered for lane in self._lanes.values())
 
-    def _on_open(self, connection: Connection) -> None:
-        """Begin on a new connection: first what the last one left unanswered."""
-        assert self._uplink.routes is not None, "an open connection has said how many segments there are"
-        if self._window is None:
-            self._window = Window(segments=self._uplink.routes.segments, numbered=self._options.idempotent)
-        elif self._options.idempotent and connection.producer_id != self._producer_id:
-            for frame in self._window.begin_anew():
-                self._fail(frame, OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came"))
-        self._producer_id = connection.producer_id
-        self._connection = connection
-        connection.on_close = self._on_close
-        for frame in self._window.resume():
-            self._transmit(frame, connection)
-        self._pump()
+    @property
+    def _is_pointless(self) -> bool:
+        """Whether all that would be sent again is wanted by nobody any more: better begin anew and never write it."""
+        waiting = [lane.window for lane in self._lanes.values() if lane.window.has_unanswered]
+        return bool(waiting) and all(window.is_pointless for window in waiting)
 
-    def _on_close(self, connection: Connection) -> None:
-        if connection is self._connection:
-            self._connection = None
-            # Answers that came before the end are in the loop's queue already; they count.
-            asyncio.get_running_loop().call_soon(self._on_lost)
+    def _on_connection(self, connection: Connection) -> None:
+        """Begin on a new connection: lanes without one send on it first what the last one left unanswered."""
+        routes = self._nodes.routes
+        assert routes is not None, "an open connection has said how many segments there are"
+        if self._shared is None:
+            self._shared = Shared(
+                nodes=self._nodes,
+                options=self._options,
+                lanes=Lanes(Numbering(routes.segments), split=rest_of, numbered=self._options.idempotent),
+                undecided=self._undecided,
+                send_soon=self._send_soon,
+                answered=self._answered,
+                producer_id=connection.producer_id,
+            )
+        elif self._asks_anew and self._is_quiet and connection.producer_id != self._shared.producer_id:
+            for window in self._shared.lanes.windows.values():
+                for frame in window.begin_anew():
+                    self._undecided.fail(frame, OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came"))
+            self._shared.producer_id = connection.producer_id
+        self._asks_anew = False
+        self._send_soon()
 
-    def _on_lost(self) -> None:
-        window = self._the_window
-        window.lost()
-        if not self._options.idempotent:
-            for frame in list(window.unanswered()):
-                window.give_up(frame)
-                self._fail(frame, OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came"))
+    def _begin_anew(self) -> None:
+        """Once nothing is on its way, open another connection for another producer id."""
+        home = self._nodes.home.live
+        if self._is_quiet and home is not None:
+            self._nodes.drop(home)
+        elif home is None:
+            self._want_connection()
+
+    def _on_lost(self, connection: Connection) -> None:
+        for lane in self._lanes.values():
+            if lane.connection is connection:
+                lane.lost()
+        self._is_unsettled = self._shared is not None
+        self._send_soon()
+
+    def _want_connection(self) -> None:
         if self._has_work:
             self._needs_connection.set()
 
     @property
     def _has_work(self) -> bool:
-        return not self._is_closed and (bool(self._backlog) or any(frame.content.is_live for frame in self._frames.values()))
+        return not self._is_closed and (bool(self._backlog) or any(frame.content.is_live for frame in self._undecided))
 
     async def keep_connected(self) -> None:
         """Open connections whenever writes need one. Runs until cancelled."""
@@ -284,15 +238,14 @@ class Writer:
             await self._needs_connection.wait()
             self._needs_connection.clear()
             try:
-                await self._uplink.connection(loop.time() + self._options.timeout_ms / 1000)
+                await self._nodes.home.connection(loop.time() + self._options.timeout_ms / 1000)
                 attempt = 0
             except EventLogError as error:
                 if not error.retry:
                     self._fail_all(error)
                 await asyncio.sleep(backoff_ms(self._options.retry, attempt=attempt, chance=chance()) / 1000)
                 attempt += 1
-            if self._has_work and self._connection is None:
-                self._needs_connection.set()
+            self._send_soon()
 
     # ------------------------------------------------------------ deadlines and the end
 
@@ -308,25 +261,22 @@ class Writer:
         now = asyncio.get_running_loop().time()
         for call in self._backlog.waiting():
             if call.deadline <= now:
-                call.fail(_too_late(call.timeout_ms, outcome="none"))
-        for frame in list(self._frames.values()):
-            late = [call for call in frame.content.calls if call.deadline <= now]
-            has_left = frame.state in (State.SENT, State.LOST) or frame.doubtful or len(late) < len(frame.content.calls)
-            for call in late:
-                call.fail(_too_late(call.timeout_ms, outcome="unknown" if has_left else "none"))
+                call.fail(too_late(call.timeout_ms, outcome="none"))
+        late = {id(call): call for call in self._undecided.calls() if call.deadline <= now and call.is_live}
+        for call in late.values():
+            call.fail(_late_error(call, [frame for frame in self._undecided if call in frame.content.calls], now=now))
         self._backlog.forget_dead()
-        self._drop_unwanted()
+        self._undecided.drop_unwanted()
         deadlines = [call.deadline for call in self._live_calls()]
         if deadlines:
             self._watch(min(deadlines))
 
     def _live_calls(self) -> list[Call]:
-        in_frames = [call for frame in self._frames.values() for call in frame.content.calls]
-        return [call for call in (*self._backlog.waiting(), *in_frames) if call.is_live]
+        return [call for call in (*self._backlog.waiting(), *self._undecided.calls()) if call.is_live]
 
     async def flush(self) -> None:
         """Wait until everything that was taken in is decided."""
-        waiting = [call.future for call in self._live_calls()]
+        waiting = {call.future for call in self._live_calls()}
         if waiting:
             await asyncio.wait(waiting)
 
@@ -334,18 +284,25 @@ class Writer:
         """Fail whatever is not decided."""
         self._is_closed = True
         self._fail_all(ClientClosed(what="client"))
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._hand_over):
+            if timer is not None:
+                timer.cancel()
 
     def _fail_all(self, error: EventLogError) -> None:
         for call in self._backlog.waiting():
             call.fail(error)
         self._backlog.forget_dead()
-        for frame in list(self._frames.values()):
-            has_left = frame.state in (State.SENT, State.LOST) or frame.doubtful
-            self._fail(frame, type(error)(outcome="unknown" if has_left else "none", **error.facts()))
+        for frame in self._undecided:
+            outcome: Outcome = "unknown" if may_be_written(frame) else "none"
+            self._undecided.fail(frame, type(error)(outcome=outcome, **error.facts()))
             frame.wanted = False
 
 
-def _too_late(timeout_ms: int, *, outcome: Outcome) -> TimedOut:
-    return TimedOut(outcome=outcome, what="a write", timeout_ms=timeout_ms)
+def _late_error(call: Call, frames: list[WriteFrame], *, now: float) -> EventLogError:
+    """Return the error of a call that is out of time: why its last try failed, if nothing of it can have been written."""
+    contents = [frame.content for frame in frames]
+    has_left = any(may_be_written(frame) for frame in frames)
+    will_leave = any(other.is_live and other.deadline > now for content in contents for other in content.calls)
+    if has_left or will_leave or any(content.ledger.has_begun(call) for content in contents):
+        return too_late(call.timeout_ms, outcome="unknown")
+    return next((content.error for content in contents if content.error is not None), too_late(call.timeout_ms, outcome="none"))

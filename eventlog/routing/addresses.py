@@ -64,3 +64,7 @@ class Candidates:
         """Put `address` at the end."""
         self._order.remove(address)
         self._order.append(address)
+
+    def learn(self, addresses: Iterable[Address]) -> None:
+        """Add addresses at the end."""
+        self._order += [address for address in dict.fromkeys(addresses) if address not in self._order]

@@ -2,12 +2,23 @@
 
 from dataclasses import dataclass
 
-from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Overloaded, Stopping
+from eventlog.errors import (
+    ConnectionLost,
+    EventLogError,
+    MetadataUnavailable,
+    NotEnoughReplicas,
+    NotPrimary,
+    OutcomeUnknown,
+    Overloaded,
+    Stopping,
+)
 
-# What a retry within the same operation can cure. Other errors with `retry = True` are for the application to wait out: a full
-# disk or a lost quorum lasts longer than an operation, and the node has waited its share already.
-CURABLE = (ConnectionLost, NotPrimary, Overloaded, Stopping)
+# What a retry within the same operation can cure: a failover takes a second or two. Other errors with `retry = True` are for the
+# application to wait out: a full disk lasts longer than an operation.
+CURABLE = (ConnectionLost, MetadataUnavailable, NotEnoughReplicas, NotPrimary, OutcomeUnknown, Overloaded, Stopping)
 NEEDS_CONNECTION = (ConnectionLost, Stopping)
+MOVES = (ConnectionLost, NotPrimary, Stopping)
+MOVE_BACKOFF_MS_MAX = 100  # after what a new primary cures: segments stand still no longer than that after it is there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +56,8 @@ def decide(policy: RetryPolicy, error: EventLogError, *, attempt: int, left_ms: 
     if not isinstance(error, CURABLE) or (error.outcome == "unknown" and not repeatable):
         return GIVE_UP
     wait = backoff_ms(policy, attempt=attempt, chance=chance)
+    if isinstance(error, MOVES):
+        wait = min(wait, MOVE_BACKOFF_MS_MAX)
     if wait >= left_ms:
         return GIVE_UP
     return Decision(again=True, wait_ms=wait, reconnect=isinstance(error, NEEDS_CONNECTION))

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.errors import EventLogError, KeyExists, NoState, OutcomeUnknown, ProducerUnknown, SequenceGap, VersionMismatch
+from eventlog.routing.retry import CURABLE
 
 Numbers = npt.NDArray[np.int64]
 
@@ -47,6 +48,9 @@ def judge(refusals: Mapping[int, EventLogError], *, sequences: Numbers, answered
             verdict.unnumbered.append(block)
             # An unknown producer has no last number: it may begin again with 0.
             verdict.told[error.segment] = error.last if isinstance(error, SequenceGap) else -1
+        elif isinstance(error, CURABLE) and error.outcome == "none":
+            verdict.again.append(block)
+            verdict.unnumbered.append(block)
         elif isinstance(error, LOGGED) or error.outcome == "unknown":
             verdict.failed[block] = error
         else:

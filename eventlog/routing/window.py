@@ -16,32 +16,36 @@ when that is answered with the others.
 A frame is *doubtful* when an earlier sending was never answered: its bytes may still lie unread in the buffers of a lost connection.
 It keeps its numbers for good, whatever is refused. Where that is impossible, because a number before it has nobody to use it any
 more, only another producer id is safe, and the fate of the doubtful frames stays unknown.
+
+There is a window for each node, and they share one `Numbering`. Whoever uses several sees to it that each segment is in one of them:
+where its primary is another now, `withdraw` takes frames out, which is possible once nothing of a window is on its way or its
+connection is lost, and `put_back` puts what belongs there into another window, with its place in the order and, if it is doubtful,
+its numbers.
 """
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
+from enum import IntEnum
 from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.limits import PRODUCER_RESULTS_KEPT
+from eventlog.routing.numbering import SEQUENCE_MAX, Chains, Numbering, Sequences
 
 Content = TypeVar("Content")
-Sequences = npt.NDArray[np.int64]
 Blocks = npt.NDArray[np.int64]
-SEQUENCE_MAX = (1 << 32) - 1
 
 
-class State(Enum):
+class State(IntEnum):
     """Where a frame is. `CHANGES` has every legal change."""
 
-    QUEUED = "queued"  # has no numbers
-    SENT = "sent"  # on the connection of now
-    LOST = "lost"  # sent on a connection that is gone: may be written or not
-    HELD = "held"  # refused, waits for the window to drain, then for another turn
-    DONE = "done"
+    QUEUED = 0  # has no numbers
+    SENT = 1  # on the connection of now
+    LOST = 2  # sent on a connection that is gone: may be written or not
+    HELD = 3  # refused, waits for the window to drain, then for another turn
+    DONE = 4
 
 
 CHANGES = frozenset(
@@ -53,6 +57,7 @@ CHANGES = frozenset(
         (State.SENT, State.DONE),
         (State.LOST, State.SENT),
         (State.LOST, State.DONE),
+        (State.LOST, State.HELD),
         (State.HELD, State.QUEUED),
         (State.HELD, State.DONE),
     }
@@ -64,15 +69,17 @@ class Frame(Generic[Content]):
 
     `sequences` has the number of each block while the frame is SENT, LOST or HELD, and always if it is `doubtful`. `wanted`: somebody
     still waits for it; the owner clears it. `place` rises in the order in which frames were added; what stands for a frame has its place.
+    `only` is the segment of a frame of one block, which is worth a shorter way: numpy takes microseconds for one number.
     """
 
-    __slots__ = ("cache", "content", "doubtful", "place", "segments", "sequences", "state", "wanted")
+    __slots__ = ("cache", "content", "doubtful", "only", "place", "segments", "sequences", "state", "wanted")
 
     def __init__(self, *, cache: int, segments: npt.NDArray[np.integer], content: Content) -> None:
         self.cache = cache
         self.segments = segments
+        self.only = segments.item(0) if len(segments) == 1 else -1
         self.content = content
-        self.sequences: Sequences = np.zeros(0, np.int64)
+        self.sequences: Sequences = _NO_SEQUENCES
         self.state = State.QUEUED
         self.doubtful = False
         self.wanted = True
@@ -80,19 +87,12 @@ class Frame(Generic[Content]):
 
     def change(self, state: State) -> None:
         """Move to `state`."""
-        assert (self.state, state) in CHANGES, f"a frame never goes from {self.state.value} to {state.value}"
+        assert (self.state, state) in CHANGES, f"a frame never goes from {self.state.name} to {state.name}"
         self.state = state
 
 
-class _Chains:
-    """Of one cache, per segment: the next number to give, one above the highest answered, and how many blocks are unanswered."""
-
-    __slots__ = ("answered", "next", "unanswered")
-
-    def __init__(self, segments: int) -> None:
-        self.next = np.zeros(segments, np.int64)
-        self.answered = np.zeros(segments, np.int64)
-        self.unanswered = np.zeros(segments, np.int64)
+_NO_SEQUENCES: Sequences = np.zeros(0, np.int64)
+_SENT, _DONE = State.SENT, State.DONE  # attributes of an enumeration are slow
 
 
 class Window(Generic[Content]):
@@ -101,12 +101,10 @@ class Window(Generic[Content]):
     Invariant: in each chain the numbers of SENT, LOST and HELD frames are dense, rise in the order of sending, and end below `next`.
     """
 
-    def __init__(self, *, segments: int, numbered: bool = True, unanswered_max: int = PRODUCER_RESULTS_KEPT) -> None:
-        self._segments = segments
+    def __init__(self, numbering: Numbering, *, numbered: bool = True, unanswered_max: int = PRODUCER_RESULTS_KEPT) -> None:
+        self._numbering = numbering
         self._numbered = numbered
         self._unanswered_max = unanswered_max
-        self._chains: dict[int, _Chains] = {}
-        self._added = 0
         self._queue: deque[Frame[Content]] = deque()
         self._sent: dict[int, Frame[Content]] = {}
         self._held: list[Frame[Content]] = []
@@ -116,7 +114,7 @@ class Window(Generic[Content]):
         self._freed: dict[int, Sequences] = {}
         self._told: dict[tuple[int, int], int] = {}
         self.is_connected = False
-        self.wants_anew = False
+        self.is_paused = False  # its owner wants nothing new to leave, so that frames can be withdrawn soon
 
     def __len__(self) -> int:
         """Return how many frames are not DONE."""
@@ -128,9 +126,24 @@ class Window(Generic[Content]):
         return self._is_draining or self.wants_anew
 
     @property
-    def has_queued(self) -> bool:
-        """Whether a frame waits for its turn."""
-        return bool(self._queue)
+    def wants_anew(self) -> bool:
+        """Whether only another producer id can go on."""
+        return self._numbering.wants_anew
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is on its way, or it is unknown what became of it: frames can be withdrawn."""
+        return not self._sent or not self.is_connected
+
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether a frame is SENT or LOST."""
+        return bool(self._sent)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether frames wait for answers to others, and for nothing else."""
+        return bool(self._queue and self.is_connected) and not (self.is_draining or self.is_paused or self._is_probing or self._is_careful)
 
     def unanswered(self) -> Iterator[Frame[Content]]:
         """Yield frames that are SENT or LOST, in the order of sending."""
@@ -138,14 +151,14 @@ class Window(Generic[Content]):
 
     def answered_before(self, frame: Frame[Content]) -> Sequences:
         """Return, for the chain of each block, one above the highest number answered so far."""
-        found: Sequences = self._chains[frame.cache].answered[frame.segments]
+        found: Sequences = self._numbering.chains(frame.cache).answered[frame.segments]
         return found
 
     def add(self, frame: Frame[Content]) -> None:
-        """Put a QUEUED frame behind all others."""
+        """Put a QUEUED frame behind all others, of other windows too."""
         assert frame.state is State.QUEUED
-        self._added += 1
-        frame.place = self._added
+        if not frame.place:
+            frame.place = self._numbering.next_place()
         self._queue.append(frame)
 
     def take(self) -> Frame[Content] | None:
@@ -154,29 +167,30 @@ class Window(Generic[Content]):
         A chain never has more unanswered blocks than the primary remembers results of, or a block that was written could be refused
         when it is sent again.
         """
-        while self._queue and not self._queue[0].wanted and not self._queue[0].doubtful:
-            self._queue.popleft().change(State.DONE)
-        if not self._queue or not self.is_connected or self.is_draining:
+        queue = self._queue
+        while queue and not queue[0].wanted and not queue[0].doubtful:
+            queue.popleft().change(_DONE)
+        if not queue or not self.is_connected or self._is_draining or self.is_paused or self._numbering.wants_anew:
             return None
         if self._is_probing and self._sent:
             return None
-        frame = self._queue[0]
+        frame = queue[0]
         if self._is_careful and not any(queued.doubtful for queued in self._queue):
             if any(sent.doubtful for sent in self._sent.values()):
                 return None
             self._is_careful = False
         if self._numbered and not self._number(frame):
             return None
-        self._queue.popleft()
-        frame.change(State.SENT)
+        queue.popleft()
+        frame.change(_SENT)
         self._sent[id(frame)] = frame
         return frame
 
     def _number(self, frame: Frame[Content]) -> bool:
-        chains = self._chains.get(frame.cache)
-        if chains is None:
-            chains = self._chains[frame.cache] = _Chains(self._segments)
-        segments = frame.segments
+        chains = self._numbering.chains(frame.cache)
+        segments, only = frame.segments, frame.only
+        if only >= 0 and not frame.doubtful:
+            return self._number_one(frame, chains, only)
         if (chains.unanswered[segments] >= self._unanswered_max).any():
             return False
         following = chains.next[segments]
@@ -187,19 +201,36 @@ class Window(Generic[Content]):
             is_safe = bool((following < SEQUENCE_MAX).all())
             frame.sequences = following
         if not is_safe:
-            self.wants_anew = True
+            self._numbering.wants_anew = True
             return False
         chains.next[segments] = np.maximum(following, frame.sequences + 1)
         chains.unanswered[segments] += 1
         return True
 
+    def _number_one(self, frame: Frame[Content], chains: Chains, segment: int) -> bool:
+        unanswered, following = chains.unanswered.item(segment), chains.next.item(segment)
+        if unanswered >= self._unanswered_max:
+            return False
+        if following >= SEQUENCE_MAX:
+            self._numbering.wants_anew = True
+            return False
+        frame.sequences = np.array((following,))
+        chains.next[segment] = following + 1
+        chains.unanswered[segment] = unanswered + 1
+        return True
+
     def answered(self, frame: Frame[Content]) -> None:
         """Note that the numbers of a SENT frame are used up."""
-        self._leave(frame, State.DONE)
+        self._leave(frame, _DONE)
         self._is_probing = False
         if self._numbered:
-            self._use(frame.cache, frame.segments, frame.sequences)
-        self._settle()
+            if frame.only >= 0 and not self._told:
+                answered, segment = self._numbering.chains(frame.cache).answered, frame.only
+                answered[segment] = max(answered.item(segment), frame.sequences.item(0) + 1)
+            else:
+                self._use(frame.cache, frame.segments, frame.sequences)
+        if self._is_draining:
+            self._settle()
 
     def refused(self, frame: Frame[Content], *, told: Mapping[int, int] | None = None) -> None:
         """Note that nothing of a SENT frame was written. It gets another turn, if it is `wanted` by then.
@@ -214,11 +245,16 @@ class Window(Generic[Content]):
         self._held.append(frame)
         self._end_turn(frame, told)
 
+    def doubted(self, frame: Frame[Content]) -> None:
+        """Note that nobody knows whether a SENT frame was written: it is to be sent again under its numbers, as if it had been lost."""
+        frame.doubtful = True
+        self.refused(frame)
+
     def refused_in_part(self, frame: Frame[Content], rest: Frame[Content], *, free: Blocks, again: Blocks, told: Mapping[int, int]) -> None:
         """Note that the numbers of the blocks `free`, by index, of a SENT frame were not used. `rest`, QUEUED, has its blocks `again`."""
         self._leave(frame, State.DONE)
         if frame.doubtful:
-            self.wants_anew |= len(free) != len(again)
+            self._numbering.wants_anew |= len(free) != len(again)
             rest.doubtful, rest.sequences = True, frame.sequences[again]
         used = np.delete(np.arange(len(frame.segments)), free)
         self._use(frame.cache, frame.segments[used], frame.sequences[used])
@@ -271,20 +307,45 @@ class Window(Generic[Content]):
             frame.change(State.DONE)
         self._sent.clear()
         self._queue = deque(frame for frame in self._queue if not frame.doubtful)
-        self._chains.clear()
+        self._numbering.begin_anew()
         self._freed.clear()
         self._told.clear()
-        self.wants_anew = self._is_draining = self._is_probing = False
+        self._is_draining = self._is_probing = False
         return unknown
+
+    def withdraw(self) -> list[Frame[Content]]:
+        """Give all frames back, in their order; those that were LOST are doubtful. Nothing may be on its way: see `is_quiet`."""
+        assert self.is_quiet, "a frame on its way is answered here or lost"
+        for frame in list(self._sent.values()):
+            self._leave(frame, State.HELD)
+            if self._numbered:
+                self._free(frame.cache, frame.segments, frame.sequences)
+            self._held.append(frame)
+        self._settle()
+        self._requeue()
+        self._is_probing = False
+        frames = list(self._queue)
+        self._queue.clear()
+        return frames
+
+    def put_back(self, frames: Sequence[Frame[Content]]) -> None:
+        """Take QUEUED frames in that have a place already. Doubtful ones bring their numbers."""
+        assert all(frame.state is State.QUEUED for frame in frames)
+        self._is_careful |= any(frame.doubtful for frame in frames)
+        self._queue = deque(sorted((*self._queue, *frames), key=lambda frame: frame.place))
 
     def _leave(self, frame: Frame[Content], state: State) -> None:
         frame.change(state)
         del self._sent[id(frame)]
         if self._numbered:
-            self._chains[frame.cache].unanswered[frame.segments] -= 1
+            unanswered, only = self._numbering.chains(frame.cache).unanswered, frame.only
+            if only >= 0:
+                unanswered[only] -= 1
+            else:
+                unanswered[frame.segments] -= 1
 
     def _use(self, cache: int, segments: npt.NDArray[np.integer], sequences: Sequences) -> None:
-        answered = self._chains[cache].answered
+        answered = self._numbering.chains(cache).answered
         answered[segments] = np.maximum(answered[segments], sequences + 1)
         for place in [place for place in self._told if place[0] == cache and place[1] in segments]:
             del self._told[place]  # said before this answer
@@ -292,7 +353,7 @@ class Window(Generic[Content]):
     def _free(self, cache: int, segments: npt.NDArray[np.integer], sequences: Sequences) -> None:
         """Give numbers back: once the window has drained, a chain goes on with the lowest above all answered."""
         self._is_draining = True
-        freed = self._freed.setdefault(cache, np.full(self._segments, SEQUENCE_MAX, np.int64))
+        freed = self._freed.setdefault(cache, np.full(self._numbering.segments, SEQUENCE_MAX, np.int64))
         freed[segments] = np.minimum(freed[segments], sequences)
 
     def _end_turn(self, frame: Frame[Content], told: Mapping[int, int] | None) -> None:
@@ -305,10 +366,12 @@ class Window(Generic[Content]):
         if self._sent or not self._is_draining:
             return
         for cache, freed in self._freed.items():
-            chains = self._chains[cache]
-            chains.next = np.maximum(np.minimum(chains.next, freed), chains.answered)
+            chains = self._numbering.chains(cache)
+            changed = freed < SEQUENCE_MAX  # other chains may be in other windows
+            lowest = np.maximum(np.minimum(chains.next, freed), chains.answered)
+            chains.next[changed] = lowest[changed]
         for (cache, segment), last in self._told.items():
-            chains = self._chains[cache]
+            chains = self._numbering.chains(cache)
             if last < chains.next[segment]:  # more would be a frame in doubt, written
                 chains.next[segment] = last + 1
                 chains.answered[segment] = min(int(chains.answered[segment]), last + 1)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from eventlog.errors import ConnectionLost, EventLogError, Outcome, TimedOut
 from eventlog.transport.exchange import Exchange
@@ -19,6 +19,19 @@ from eventlog.wire.reader import Reader
 from eventlog.wire.session import Session
 
 Dispatch = Callable[[Exchange], None]
+
+
+class Receiver(Protocol):
+    """Who is told of an answer at once, while it is being received: no future, no turn of the loop."""
+
+    def answered(self, reply: Reply) -> None:
+        """Take the answer."""
+        ...
+
+    def failed(self, error: EventLogError) -> None:
+        """Take note that there is none."""
+        ...
+
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +79,13 @@ class Connection(Link):
         if timeout_ms:
             self._limit(outgoing, timeout_ms)
         return future
+
+    def post(self, receiver: Receiver, message: Message, *buffers: object) -> None:
+        """Ask, and have `receiver` told, once. Raises as `send`."""
+        if self.is_closed:
+            raise self.lost()
+        _, frame = self.session.ask(message, buffers, token=receiver)
+        self.write_frame(frame)
 
     async def request(self, message: Message, *buffers: object, timeout_ms: int = 0) -> Reply:
         """Ask when the socket takes more, and wait for the answer. Raises as `send` and the peer do."""
@@ -128,11 +148,14 @@ class Connection(Link):
                 exchange.fail(EventLogError(why="a bug in the server; its log says more"))
 
     def _on_answered(self, event: Answered) -> None:
-        future = event.outgoing.token
+        token, reply = event.outgoing.token, Reply(event.message, event.body, event.size)
+        if not isinstance(token, asyncio.Future):
+            token.answered(reply)
+            return
         if event.outgoing.kind == "hello":
             self.on_welcomed(event.message)
-        if not future.done():
-            future.set_result(Reply(event.message, event.body, event.size))
+        if not token.done():
+            token.set_result(reply)
 
     def _on_item(self, event: Item) -> None:
         event.outgoing.token.deliver(Reply(event.message, event.body, event.size))
@@ -196,7 +219,7 @@ def _fail(outgoing: Outgoing, error: EventLogError) -> None:
     """Fail a request with a copy of `error`: each waiter adds its own traceback."""
     outcome: Outcome = "unknown" if outgoing.kind in CHANGES and isinstance(error, ConnectionLost | TimedOut) else error.outcome
     own = type(error)(outcome=outcome, **error.facts())
-    if isinstance(outgoing.token, Stream):
+    if not isinstance(outgoing.token, asyncio.Future):
         outgoing.token.failed(own)
     elif not outgoing.token.done():
         outgoing.token.set_exception(own)

@@ -95,6 +95,12 @@ class FakeNode:
         message.hello_answer.producer_id = hello.producer_id or (self.producers if hello.producer else 0)
         exchange.answer(message)
 
+    def on_get_topology(self, exchange: Exchange) -> None:
+        """One node of which nothing is known but that it answers."""
+        message = Message()
+        message.topology_answer.SetInParent()
+        exchange.answer(message)
+
     def on_create_cache(self, exchange: Exchange) -> None:
         request, message = exchange.message.create_cache, Message()
         if request.name in self.caches and not request.use_existing:

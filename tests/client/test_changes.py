@@ -90,16 +90,19 @@ def test_a_call_written_in_part_says_which_part() -> None:
     on_loop(test)
 
 
-def test_bytes_are_given_back_once_when_everything_is_decided() -> None:
+def test_a_call_is_told_and_gives_its_bytes_back_as_soon_as_it_is_decided_itself() -> None:
     def test() -> None:
         calls = [call(2), call(1)]
         ledger = Ledger(calls)
         given: list[int] = []
         ledger.on_close = given.append
-        accept(ledger, [0, 1])
+        accept(ledger, [0])
         assert given == []
         ledger.fail(np.array([2]), DISK_FULL)
-        assert given == [sum(each.nbytes for each in calls)]
+        assert given == [calls[1].nbytes]
+        accept(ledger, [1], first_id=101)
+        assert given == [calls[1].nbytes, calls[0].nbytes]
+        assert calls[0].future.result().ids == [100, 101]
         assert isinstance(calls[1].future.exception(), DiskFull)
 
     on_loop(test)

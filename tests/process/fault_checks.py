@@ -19,7 +19,7 @@ async def write_all(client: eventlog.Client) -> list[int]:
     stored = [id_ for future in futures for id_ in (await future).ids]
     stored += [(await single).id for single in singles]
     writer = client._core.writer
-    assert (writer.bytes_unanswered, len(writer._frames), len(writer._window)) == (0, 0, 0), "something is kept that is done"
+    assert (writer.bytes_unanswered, writer.frames_undecided) == (0, 0), "something is kept that is done"
     return stored
 
 

@@ -140,7 +140,7 @@ def test_requests_that_find_no_connection_open_one_together() -> None:
             cache = await client.create_cache("c")
             await cache.put("k", 1)
             road.cut()
-            await until(lambda: client._core.uplink.live is None)
+            await until(lambda: client._core.nodes.home.live is None)
             await asyncio.gather(*(cache.get("k") for _ in range(20)), cache.put("k", 2), cache.size())
             assert road.connections == 2
 
@@ -152,8 +152,8 @@ def test_a_connection_that_closes_at_once_is_replaced() -> None:
         node = FakeNode()
         async with road_to(node) as road, connect(road.address, retry=FAST) as client:
             cache = await client.create_cache("c")
-            uplink = client._core.uplink
-            on_open, opened = uplink.on_open, 0
+            nodes = client._core.nodes
+            uplink, on_open, opened = nodes.home, nodes.on_connection, 0
 
             def close_two(connection: Connection) -> None:
                 nonlocal opened
@@ -162,7 +162,7 @@ def test_a_connection_that_closes_at_once_is_replaced() -> None:
                 if opened % 3:
                     uplink.drop(connection)
 
-            uplink.on_open = close_two
+            nodes.on_connection = close_two
             for call in (lambda: cache.get("k"), cache.size, lambda: cache.get_many(["k"]), lambda: cache.put("k", 1)):
                 road.cut()
                 await until(lambda: uplink.live is None)
@@ -245,38 +245,43 @@ def test_a_second_try_that_is_refused_does_not_say_that_the_first_was() -> None:
     run(main())
 
 
-def test_after_an_unknown_outcome_writing_goes_on_whether_it_was_written_or_not() -> None:
+def test_a_write_of_which_a_node_knows_no_outcome_is_tried_again_under_its_number() -> None:
     async def main() -> None:
         node = FakeNode(segments=1)
         async with client_of(node) as client:
             cache = await client.create_cache("c")
-            await cache.put("k", 1)
-            node.refusal = lambda exchange: OutcomeUnknown(outcome="unknown", why="no quorum") if exchange.kind == "write" else None
-            with pytest.raises(OutcomeUnknown, match="quorum"):
-                await cache.put("k", 2)
-            node.refusal = lambda _: None
-            assert [(await cache.put("k", n)).kind for n in (3, 4)] == ["MODIFIED"] * 2
-            assert [event.value for event in node.log] == [b"1", b"3", b"4"]
+            doubts = iter([OutcomeUnknown(outcome="unknown", why="no quorum")] * 2)
+            node.refusal = lambda exchange: next(doubts, None) if exchange.kind == "write" else None
+            writes = [asyncio.ensure_future(cache.put("k", n)) for n in range(3)]
+            assert [(await write).kind for write in writes] == ["CREATED", "MODIFIED", "MODIFIED"]
+            assert [event.value for event in node.log] == [b"0", b"1", b"2"]
 
     run(main())
 
 
-def test_a_write_with_an_unknown_outcome_keeps_its_number() -> None:
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_write_that_was_written_with_an_unknown_outcome_is_there_once(idempotent: bool) -> None:
     async def main() -> None:
         node = FakeNode(segments=1)
-        async with client_of(node) as client:
+        async with client_of(node, idempotent=idempotent) as client:
             cache = await client.create_cache("c")
             dispatch = node.dispatch
 
             def write_and_say_nothing_of_it(exchange: Exchange) -> None:
+                if exchange.kind != "write":
+                    dispatch(exchange)
+                    return
                 node.hold = []
                 dispatch(exchange)
                 node.hold, node.dispatch = None, dispatch  # type: ignore[method-assign]
                 exchange.fail(OutcomeUnknown(outcome="unknown", why="no quorum"))
 
             node.dispatch = write_and_say_nothing_of_it  # type: ignore[method-assign]
-            with pytest.raises(OutcomeUnknown, match="quorum"):
-                await cache.put("k", 1)
+            if idempotent:
+                assert (await cache.put("k", 1)).id == node.log[0].id
+            else:
+                with pytest.raises(OutcomeUnknown, match="quorum"):
+                    await cache.put("k", 1)
             await cache.put("k", 2)
             assert [event.value for event in node.log] == [b"1", b"2"]
 
@@ -300,7 +305,7 @@ def test_an_answer_right_before_the_connection_breaks_counts(idempotent: bool) -
             node.dispatch = answer_and_break  # type: ignore[method-assign]
             road.lag_s = 0.03
             assert (await cache.put("k", 1)).kind == "CREATED"
-            await until(lambda: client._core.uplink.live is None)
+            await until(lambda: client._core.nodes.home.live is None)
             assert node.frames == 1
 
     run(main())

@@ -279,7 +279,7 @@ def test_writes_that_nobody_waits_for_any_more_are_not_sent_on_a_new_connection(
                 await writing
             node.dispatch = held  # type: ignore[method-assign]
             road.cut()
-            await until(lambda: client._core.uplink.live is None)
+            await until(lambda: client._core.nodes.home.live is None)
             assert (await cache.put("k", 2)).kind == "CREATED"
             assert [event.value for event in node.log] == [b"2"]
 

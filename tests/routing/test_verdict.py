@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from eventlog.errors import KeyExists, NoState, NotPrimary, OutcomeUnknown, ProducerUnknown, SequenceGap
+from eventlog.errors import DiskFull, KeyExists, NoState, NotPrimary, OutcomeUnknown, ProducerUnknown, SequenceGap
 from eventlog.routing.verdict import judge
 
 SEQUENCES = np.array([4, 7, 9])
@@ -31,13 +32,13 @@ def test_a_block_in_doubt_is_not_written_again_by_a_forgotten_producer() -> None
 
 
 def test_a_condition_that_did_not_hold_uses_up_its_number_and_other_refusals_do_not() -> None:
-    refusals = {0: KeyExists(key="k", version=1), 1: NoState(cache="c"), 2: NotPrimary(segment=30)}
+    refusals = {0: KeyExists(key="k", version=1), 1: NoState(cache="c"), 2: DiskFull(free_bytes=1, reserve_bytes=2)}
     verdict = judge(refusals, sequences=SEQUENCES, answered=ANSWERED, doubtful=False)
     assert (verdict.failed, verdict.unnumbered, verdict.again) == (refusals, [2], [])
 
 
 def test_a_refusal_of_a_block_in_doubt_says_nothing_about_the_first_try() -> None:
-    verdict = judge({2: NotPrimary(segment=30)}, sequences=SEQUENCES, answered=ANSWERED, doubtful=True)
+    verdict = judge({2: DiskFull(free_bytes=1, reserve_bytes=2)}, sequences=SEQUENCES, answered=ANSWERED, doubtful=True)
     assert verdict.failed[2].outcome == "unknown"
     assert verdict.unnumbered == [2]
 
@@ -51,3 +52,9 @@ def test_a_block_appended_with_unknown_outcome_uses_up_its_number() -> None:
 def test_a_block_in_doubt_behind_a_missing_number_was_never_written() -> None:
     verdict = judge({0: ProducerUnknown(producer=1, segment=10)}, sequences=SEQUENCES, answered=np.array([3, 0, 0]), doubtful=True)
     assert (verdict.again, verdict.unnumbered, verdict.failed) == ([0], [0], {})
+
+
+@pytest.mark.parametrize("doubtful", [False, True])
+def test_what_a_new_primary_cures_is_sent_again(doubtful: bool) -> None:
+    verdict = judge({2: NotPrimary(segment=30)}, sequences=SEQUENCES, answered=ANSWERED, doubtful=doubtful)
+    assert (verdict.again, verdict.unnumbered, verdict.failed, verdict.told) == ([2], [2], {}, {})

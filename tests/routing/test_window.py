@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from eventlog.errors import EventLogError, Overloaded, ProducerUnknown, SequenceGap
 from eventlog.limits import PRODUCER_RESULTS_KEPT
+from eventlog.routing.numbering import SEQUENCE_MAX, Numbering
 from eventlog.routing.verdict import judge
-from eventlog.routing.window import SEQUENCE_MAX, Frame, State, Window
+from eventlog.routing.window import Frame, State, Window
 
 SEGMENTS = 3
 
@@ -22,7 +23,7 @@ def frame(name: int, *segments: int) -> Frame[int]:
 
 
 def window(*, numbered: bool = True) -> Window[int]:
-    opened: Window[int] = Window(segments=SEGMENTS, numbered=numbered)
+    opened: Window[int] = Window(Numbering(SEGMENTS), numbered=numbered)
     opened.resume()
     return opened
 
@@ -65,7 +66,7 @@ def test_a_segment_has_no_more_unanswered_blocks_than_results_are_remembered() -
 
 
 def test_nothing_is_sent_before_there_is_a_connection() -> None:
-    opened: Window[int] = Window(segments=SEGMENTS)
+    opened: Window[int] = Window(Numbering(SEGMENTS))
     assert send(opened, frame(0, 0)) == []
     assert opened.resume() == []
     assert opened.take() is not None
@@ -288,7 +289,7 @@ def test_a_chain_without_numbers_left_asks_for_another_producer() -> None:
     opened = window()
     (first,) = send(opened, frame(0, 2))
     opened.answered(first)
-    opened._chains[1].next[2] = SEQUENCE_MAX  # four billion blocks later
+    opened._numbering.chains(1).next[2] = SEQUENCE_MAX  # four billion blocks later
     opened.add(frame(1, 2))
     assert opened.take() is None
     assert opened.wants_anew
@@ -363,7 +364,7 @@ class Client:
     """What a shell does with a window, without a socket."""
 
     def __init__(self) -> None:
-        self.window: Window[list[str]] = Window(segments=SEGMENTS)
+        self.window: Window[list[str]] = Window(Numbering(SEGMENTS))
         self.primaries = Primaries()
         self.producer = 1
         self.unread: list[deque[Sending]] = []

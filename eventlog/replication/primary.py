@@ -36,12 +36,11 @@ class PrimaryCore:
         """
         columns = self._columns
         is_own = term.primary == columns.own.node and term.session == columns.session and columns.own in term.in_sync
-        return is_own and term.epoch > columns.epochs[term.segment] and not columns.busy[term.segment]
+        return is_own and term.epoch > columns.epochs.item(term.segment)
 
     def appoint(self, term: Term, *, now_ms: int) -> None:
-        """Become primary of a segment; the marker of the epoch is the next thing to append."""
+        """Become primary of a segment whose epoch is known; its marker is the next thing to append."""
         columns, segment = self._columns, term.segment
-        columns.fence(segment, epoch=term.epoch, source=columns.own.node)
         columns.leads[segment] = True
         columns.adopted[segment] = False
         columns.starts[segment] = NEVER

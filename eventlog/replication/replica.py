@@ -62,6 +62,7 @@ class Replication:
         self.sets = InSync(self.columns, self.roster, self.primary)
         self.streams = Streams(self.columns, self.roster)
         self.backup = BackupCore(self.columns)
+        self._postponed: dict[int, tuple[Term, int]] = {}  # to be led when a cut under way is done
         self._marked: Ints = np.zeros(0, np.int64)
 
     # ------------------------------------------------------------ columns, to be read by anyone and written by none
@@ -154,11 +155,12 @@ class Replication:
         if term.epoch > columns.epochs[segment]:
             may_lead = self.primary.may_lead(term)
             commands += self._resign([segment], now_ms=now_ms)
-            if may_lead:
+            columns.fence(segment, epoch=term.epoch, source=term.primary)
+            if may_lead and columns.busy[segment]:
+                self._postponed[segment] = term, now_ms
+            elif may_lead:
                 self.primary.appoint(term, now_ms=now_ms)
                 marks.append(term)
-            else:
-                columns.fence(segment, epoch=term.epoch, source=term.primary)
         elif term.epoch == columns.epochs[segment] and columns.sources[segment] == 0:
             columns.sources[segment] = term.primary
         if columns.leads[segment] and term.epoch == columns.epochs[segment]:
@@ -396,8 +398,14 @@ class Replication:
         return self.backup.stored(write)
 
     def cut_done(self, cut: Cut, *, end: int) -> Commands:
-        """Note that a `Cut` is on disk and the log ends with `end`: `Answer`."""
-        return self.backup.cut_done(cut, end=end)
+        """Note that a `Cut` is on disk and the log ends with `end`: `Answer`, and `Mark` if this node became primary meanwhile."""
+        commands = self.backup.cut_done(cut, end=end)
+        term, now_ms = self._postponed.pop(cut.segment, (None, 0))
+        if term is not None and term.epoch == self.columns.epochs.item(cut.segment):
+            self.primary.appoint(term, now_ms=now_ms)
+            commands += self.sets.settle(cut.segment, now_ms=now_ms)
+            commands.append(Mark(segments=(cut.segment,), epochs=(term.epoch,)))
+        return commands
 
     def installed(self, command: Install) -> Commands:
         """Note that a step of an install is on disk: `Answer`, at the end `Learned`."""

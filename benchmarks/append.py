@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks import baseline, traffic
+from benchmarks import baseline, floor, traffic
 from benchmarks.figures import MILLION, Row, Scale, against, note, rate
 from benchmarks.inputs import Load
 from benchmarks.processes import Node, in_child, scratch
@@ -30,10 +30,11 @@ ROUNDS = 5  # short, and the middle one counts: a virtual machine's CPU time has
 
 def run(scale: Scale) -> Iterator[Row]:
     for case in CASES:
-        ours, sent, bare = _measure(case, events=scale.of(case.events), rounds=scale.of(ROUNDS, quick=1))
+        ours, sent, bare, least = _measure(case, events=scale.of(case.events), rounds=scale.of(ROUNDS, quick=1))
         label, unit = case.load.label, "us/event of server CPU"
         yield against(label, ours=ours.us_per_event, bare=sent.us_per_event, unit=unit, at_most=case.ratio_at_most)
         yield against(f"{label}, joined", ours=ours.us_per_event, bare=bare.us_per_event, unit=unit, at_most=None)
+        yield against(f"{label}, the least of a server", ours=least.us_per_event, bare=sent.us_per_event, unit=unit, at_most=None)
         yield rate(
             f"{label}, rate",
             per_second=ours.events / ours.server_cpu,
@@ -52,19 +53,22 @@ def run(scale: Scale) -> Iterator[Row]:
         )
 
 
-def _measure(case: _Case, *, events: int, rounds: int) -> tuple[traffic.Spent, baseline.Cost, baseline.Cost]:
-    """Return the middle one of some rounds: ours, bare with the blocks as sent, bare with those of a group joined; in turn."""
+def _measure(case: _Case, *, events: int, rounds: int) -> tuple[traffic.Spent, baseline.Cost, baseline.Cost, baseline.Cost]:
+    """Return the middle one of some rounds: ours, bare with the blocks as sent, bare with those of a group joined, floor; in turn."""
     ours: list[traffic.Spent] = []
     sent: list[baseline.Cost] = []
     bare: list[baseline.Cost] = []
+    least: list[baseline.Cost] = []
     for _ in range(rounds):
         with scratch() as directory, Node(directory / "data") as node:
             ours.append(in_child(traffic.append, node.address, "append", case.load, events=events))
         for joined, costs in ((False, sent), (True, bare)):
             per_group = ours[-1].requests_per_group
             costs.append(in_child(baseline.append, case.load, events=events, frames_per_group=per_group, joined=joined))
-    middle = rounds // 2
+        least.append(in_child(floor.append, case.load, events=events, frames_per_group=ours[-1].requests_per_group))
     ours.sort(key=lambda spent: spent.us_per_event)
-    sent.sort(key=lambda cost: cost.us_per_event)
-    bare.sort(key=lambda cost: cost.us_per_event)
-    return ours[middle], sent[middle], bare[middle]
+    return ours[rounds // 2], _middle(sent), _middle(bare), _middle(least)
+
+
+def _middle(costs: list[baseline.Cost]) -> baseline.Cost:
+    return sorted(costs, key=lambda cost: cost.us_per_event)[len(costs) // 2]

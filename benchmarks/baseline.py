@@ -50,7 +50,7 @@ class Cost:
         return self.cpu_seconds / self.events * 1e6
 
 
-class _Stopwatch:
+class Stopwatch:
     """CPU of the process and time, without what is done `aside`."""
 
     def __init__(self) -> None:
@@ -72,7 +72,8 @@ class _Stopwatch:
 
 
 @contextmanager
-def _opened() -> Iterator[Database]:
+def opened() -> Iterator[Database]:
+    """Give a new database, opened as a node opens its own."""
     with scratch() as directory:
         create_database(directory / "db", [])
         database = open_database(directory / "db", StoreOptions())
@@ -90,7 +91,7 @@ def _write_markers(database: Database) -> None:
     batch.set_default_column_family(database.root.get_column_family_handle("log"))
     for segment in range(SEGMENTS):
         batch.put(log_key(segment, 0, 1), encode_value(head, segment=segment, cache=0, sections=[]))
-    database.root.write(batch, _write_options(journalled=True))
+    database.root.write(batch, write_options(journalled=True))
 
 
 def append(load: Load, *, events: int, frames_per_group: float, joined: bool) -> Cost:
@@ -105,12 +106,12 @@ def append(load: Load, *, events: int, frames_per_group: float, joined: bool) ->
         made(_blocks_of([frames[(first + at) % len(frames)] for at in range(per_group)])) for first in range(0, len(frames), per_group)
     ]
     groups = max(round(events / (load.batch * per_group)), 1)
-    keys = [_keys_of(variants[group % len(variants)], group * load.batch * per_group) for group in range(groups)]
+    keys = [keys_of(variants[group % len(variants)], group * load.batch * per_group) for group in range(groups)]
     data = [[value for _, _, value in variant] for variant in variants]
-    with _opened() as database:
+    with opened() as database:
         warm_memory(WARM_BYTES)
-        options, log = _write_options(journalled=True), database.root.get_column_family_handle("log")
-        watch = _Stopwatch()
+        options, log = write_options(journalled=True), database.root.get_column_family_handle("log")
+        watch = Stopwatch()
         for group in range(groups):
             batch = WriteBatch(raw_mode=True)
             batch.set_default_column_family(log)
@@ -140,13 +141,13 @@ def keyed(load: Load, *, phases: Sequence[int], frames_per_group: float, before:
     per_group = max(round(frames_per_group), 1)
     size = load.batch * per_group
     costs, seen, number = [], set[bytes](), 0
-    with _opened() as database:
-        journalled, plain = _write_options(journalled=True), _write_options(journalled=False)
+    with opened() as database:
+        journalled, plain = write_options(journalled=True), write_options(journalled=False)
         log, state = database.root.get_column_family_handle("log"), database.root.get_column_family_handle("state")
         for events in phases:
             groups = max(round(events / size), 1)
             warm_memory(WARM_BYTES)
-            watch = _Stopwatch()
+            watch = Stopwatch()
             for _ in range(groups):
                 with watch.aside():
                     group = _group(load, per_group, number, seen=seen if before else None, live=live)
@@ -182,7 +183,7 @@ def _group(load: Load, per_group: int, number: int, *, seen: set[bytes] | None, 
     stored = _values(zip((found % SEGMENTS).tolist(), counts.tolist(), pieces, strict=True))
     rows = order.tolist()
     return _Group(
-        log_keys=_keys_of(stored, number * size),
+        log_keys=keys_of(stored, number * size),
         log_values=[value for _, _, value in stored],
         state_keys=[entry_key(segment, CACHE, keys[row]) for segment, row in zip(segments[order].tolist(), rows, strict=True)],
         state_values=[encode_entry(_BASE + number, values[row]) for row in rows],
@@ -241,14 +242,14 @@ def _value(segment: int, blocks: list[tuple[int, bytes]]) -> tuple[int, int, byt
     return segment, count, encode_value(head, segment=segment, cache=CACHE, sections=sections, producers=rows.tobytes())
 
 
-def _keys_of(values: list[tuple[int, int, bytes]], base: int) -> list[bytes]:
+def keys_of(values: list[tuple[int, int, bytes]], base: int) -> list[bytes]:
     """Return the log keys of a group whose ids begin `base` events after the first."""
     counts = np.array([count for _, count, _ in values])
     bases = _BASE + (base + np.cumsum(counts) - counts << 10)
     return log_keys([segment for segment, _, _ in values], CACHE, bases.tolist())
 
 
-def _write_options(*, journalled: bool) -> WriteOptions:
+def write_options(*, journalled: bool) -> WriteOptions:
     options = WriteOptions()
     options.no_slowdown = True
     options.disable_wal = not journalled  # type: ignore[assignment, method-assign]  # an attribute; the stub says method

@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -27,7 +28,7 @@ from eventlog.node.node import dispatcher
 from eventlog.node.start import Started, open_node
 from eventlog.transport.loops import run
 from eventlog.transport.options import ServerOptions
-from eventlog.transport.server import Server
+from eventlog.transport.server import Server, bind
 from eventlog.wire.session import SessionOptions
 
 __all__ = ["NodeConfig", "load_config", "move_metadata", "serve"]
@@ -89,7 +90,12 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
-    started = await open_node(config, on_fatal=end, clock=clock)
+    bound = _bind(config)
+    try:
+        started = await open_node(config, listens=_address_of(config, bound), on_fatal=end, clock=clock)
+    except BaseException:
+        bound.close()
+        raise
     node = started.node
     frame_bytes_max = max(FRAME_BYTES_MAX, config.value_bytes_max + MIB)
     options = ServerOptions(
@@ -102,7 +108,7 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
     http = HttpServer(Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, server, render)), host=host, port=port)
     error: EventLogError | None = None
     try:
-        await _listen(config, server, http)
+        await _listen(config, bound, server, http)
         log.info("ready name=%s data=%s", node.name, config.data)
         error = await stop
     finally:
@@ -111,13 +117,23 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
         raise error
 
 
-async def _listen(config: NodeConfig, server: Server, http: HttpServer) -> None:
+def _bind(config: NodeConfig) -> socket.socket:
+    """Take the address before anything else: other members are told the port, and it is refused until the node can be served."""
     host, port = split_address(config.listen, option="listen")
     try:
-        await server.start(host, port)
+        return bind(host, port)
     except OSError as error:
         raise BadConfig(option="listen", why=f"cannot listen on {config.listen}: {error.strerror}") from error
-    address = f"{host}:{server.addresses[0][1]}"
+
+
+def _address_of(config: NodeConfig, bound: socket.socket) -> str:
+    host, _, _ = config.listen.rpartition(":")
+    return f"{host}:{bound.getsockname()[1]}"
+
+
+async def _listen(config: NodeConfig, bound: socket.socket, server: Server, http: HttpServer) -> None:
+    address = _address_of(config, bound)
+    await server.start_at(bound)
     http_address = f"{split_address(config.http, option='http')[0]}:{await http.start()}"
     log.info("listening address=%s http=%s", address, http_address)
     if config.ready_file:

@@ -1,6 +1,6 @@
 """The caches as this node holds them: options, offsets, retention marks, key tables, producers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,6 +55,13 @@ class CacheState:
             segments=self.segments,
         )
 
+    def forget(self, segments: Sequence[int]) -> None:
+        """Forget what was stored in `segments`: it is being deleted."""
+        at = np.array(segments, np.int64)
+        self.next_offsets[at] = self.trimmed_ids[at] = self.live[at] = 0
+        self.trimmed_offsets[at] = -1
+        self.producers.forget(at)
+
     @property
     def events_kept(self) -> int:
         """Return how many events retention has left."""
@@ -105,8 +112,21 @@ class Caches:
         """Forget a cache; requests that still name its id get CACHE_DROPPED."""
         cache.dropped = True
         del self._by_id[cache.cache_id]
-        del self._by_name[cache.name]
+        if self._by_name.get(cache.name) is cache:  # the name may be another's by now
+            del self._by_name[cache.name]
         self._dropped[cache.cache_id] = cache.name
+
+    def has(self, cache_id: int) -> bool:
+        """Return whether there is a cache with this id."""
+        return cache_id in self._by_id
+
+    def get(self, cache_id: int) -> CacheState | None:
+        """Return the cache with this id, None when there is none now."""
+        return self._by_id.get(cache_id)
+
+    def was_dropped(self, cache_id: int) -> bool:
+        """Return whether there was a cache with this id."""
+        return cache_id in self._dropped
 
     def find(self, cache_id: int) -> CacheState:
         """Return the cache with this id.

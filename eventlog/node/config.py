@@ -68,6 +68,11 @@ class NodeConfig:
         """Return where the metadata is: unless told, a file beside the data directory, never inside."""
         if self.meta:
             return parse_location(self.meta)
+        return self.default_location
+
+    @property
+    def default_location(self) -> Location:
+        """Return where the metadata is unless told."""
         return SqliteLocation(self.data.parent / f"{self.data.name}.meta" / "meta.db")
 
 

@@ -1,7 +1,7 @@
 """A node's data directory: who holds it, and what it remembers of its cluster. The store lies in `store/` inside.
 
 node.lock      held by the running process           member.json    cluster, node number, incarnation, metadata revision
-metastore      where the metadata are, as --meta takes it
+metastore      where the metadata are, as --meta takes it, unless beside the directory: both may be moved together
 """
 
 import fcntl
@@ -27,7 +27,7 @@ class Home:
 
     @property
     def metastore(self) -> Location | None:
-        """Return where the metadata were when this directory was last used, None when it never was."""
+        """Return where the metadata were when this directory was last used, None for where they are without an option."""
         file = self._path / _METASTORE
         return parse_location(file.read_text().strip()) if file.exists() else None
 
@@ -60,8 +60,11 @@ class Home:
             self._keep(_MEMBER, encode(remembered))
             self.remembered = remembered
 
-    def remember_metastore(self, location: Location) -> None:
-        """Keep where the metadata are; durable when this returns."""
+    def remember_metastore(self, location: Location, *, default: Location) -> None:
+        """Keep where the metadata are, if not at `default`; durable when this returns."""
+        if location == default:
+            (self._path / _METASTORE).unlink(missing_ok=True)
+            return
         if isinstance(location, SqliteLocation):
             location = SqliteLocation(location.path.absolute())
         if location != self.metastore:

@@ -12,17 +12,23 @@ from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises, hear_own
 from eventlog.control.cache_records import CacheRecords
-from eventlog.errors import EventLogError, Stopping
-from eventlog.ids import EPOCH_MS, FlakeClock
+from eventlog.control.cluster import ClusterRecords, Member
+from eventlog.control.metastores.location import Location
+from eventlog.control.view import ClusterView
+from eventlog.errors import BadMessage, EventLogError, Stopping
+from eventlog.ids import EPOCH_MS
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
 from eventlog.node.answers import Reads
 from eventlog.node.caches import Caches, CacheState
 from eventlog.node.checkpoint import Checkpoints
 from eventlog.node.config import NodeConfig
+from eventlog.node.controller import ControllerLoop
 from eventlog.node.disk import DiskWatch
 from eventlog.node.entries import EntryReader
 from eventlog.node.groups import Pending, WriteResult
+from eventlog.node.metadata import Metadata
 from eventlog.node.overlay import Overlay
+from eventlog.node.peers import PeerIdentity, Peers
 from eventlog.node.retention import Retention
 from eventlog.node.storage import StorageThread
 from eventlog.node.tail import Tail
@@ -40,10 +46,9 @@ class Opened:
 
     config: NodeConfig
     cluster: str
-    name: str
-    number: int
+    location: Location
+    member: Member
     store: Store
-    clock: FlakeClock
     core: Replication
     caches: Caches
     steps: StepIndex
@@ -57,11 +62,13 @@ class Node:
     def __init__(self, opened: Opened, *, cache_records: CacheRecords, on_fatal: Callable[[EventLogError], None]) -> None:
         self.config = opened.config
         self.cluster = opened.cluster
-        self.name = opened.name
-        self.number = opened.number
+        self.location = opened.location
+        self.member = opened.member
+        self.name = opened.member.name
+        self.number = opened.member.number
         self.cache_records = cache_records
         self.store = opened.store
-        self.clock = opened.clock
+        self.clock = opened.member.clock
         self.core = opened.core
         self.caches = opened.caches
         self.steps = opened.steps
@@ -78,13 +85,18 @@ class Node:
             store=opened.store,
             storage=self.storage,
             core=opened.core,
-            clock=opened.clock,
+            clock=self.clock,
             overlay=self.overlay,
             bounds=Bounds(
                 key_bytes=KEY_BYTES_MAX, value_bytes=opened.config.value_bytes_max, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS
             ),
             hooks=WriterHooks(steps=self.steps.add, stamped=self._stamped, committed=self._committed, visible=self._visible),
         )
+        me = PeerIdentity(cluster=self.cluster, number=self.number, incarnation=opened.member.incarnation)
+        self.peers = Peers(me, own=self.own)
+        self.metadata: Metadata  # these three are set before the node is served
+        self.records: ClusterRecords
+        self.controller: ControllerLoop
         self.reads = Reads(self)
         self.checkpoints = Checkpoints(store=self.store, storage=self.storage, core=self.core, caches=self.caches)
         self.retention = Retention(self, checkpoint=self.checkpoints.write)
@@ -100,6 +112,13 @@ class Node:
         self.tail.start(self.low.limit())
         self.reads.start()
         self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))
+        self.peers.start()
+        self.own(asyncio.get_running_loop().create_task(self.metadata.run(), name="metadata"))
+
+    @property
+    def view(self) -> ClusterView:
+        """Return members and segments as this node knows them."""
+        return self.metadata.view
 
     def why_not_ready(self) -> str:
         """Return why the node takes no requests, or an empty text."""
@@ -135,6 +154,7 @@ class Node:
 
     async def end_tasks(self) -> None:
         """Cancel every owned task and wait for it."""
+        self.peers.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -186,7 +206,10 @@ def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
         if function is not None:
             function(node, exchange)
             return
-        node.own(loop.create_task(_run(node, table[exchange.kind].function, exchange), name=exchange.kind))
+        handler = table.get(exchange.kind)
+        if handler is None:
+            raise BadMessage(why=f"no node answers {exchange.kind}")
+        node.own(loop.create_task(_run(node, handler.function, exchange), name=exchange.kind))
 
     return dispatch
 

@@ -1,6 +1,6 @@
 """What operators ask of a node: caches, status, segments, checks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.views import decode_value
+from eventlog.control.records import CacheRecord
+from eventlog.control.rules import SegmentRules
 from eventlog.errors import EventLogError, Stopping
 from eventlog.ids import time_of
 from eventlog.node.aside import aside
@@ -29,33 +31,65 @@ async def create_cache(node: "Node", name: str, given: Mapping[str, Any], *, use
     """Return the cache of that name, and whether it was made just now."""
     async with node.changing_caches:
         record, created = await node.cache_records.create(name, given, from_id=node.clock.last, use_existing=use_existing)
-        if created:
-            cache = new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=node.segments)
-            node.caches.add(cache)
-        return node.caches.named(name), created
+        cache = _take_in(node, record)
+    await node.metadata.spread()
+    return cache, created
 
 
 async def alter_cache(node: "Node", name: str, given: Mapping[str, Any]) -> CacheState:
     """Change options of a cache; they hold from the next group on."""
     async with node.changing_caches:
-        record = await node.cache_records.alter(name, given, from_id=node.clock.last)
-        cache = node.caches.named(name)
-        cache.options, cache.from_id = record.options, record.from_id
-        cache.may_expire = cache.may_expire or record.options.lifespan_ms > 0
-        return cache
+        cache = _take_in(node, await node.cache_records.alter(name, given, from_id=node.clock.last))
+    await node.metadata.spread()
+    return cache
 
 
 async def drop_cache(node: "Node", name: str) -> None:
     """Drop a cache and all that is stored of it; whoever reads it is told."""
     async with node.changing_caches:
-        await node.cache_records.drop(name)
-        cache = node.caches.named(name)
-        node.caches.drop(cache)
+        record = await node.cache_records.drop(name)
+        cache = next((cache for cache in node.caches if cache.cache_id == record.id), None)
+        if cache is not None:
+            node.caches.drop(cache)
+    if cache is not None:
+        await forget_cache(node, cache)
+    await node.metadata.spread()
+
+
+async def forget_cache(node: "Node", cache: CacheState) -> None:
+    """Tell readers that a cache is dropped, and delete what is stored of it."""
     node.reads.dropped(cache)
     async with node.writer.exclusive:  # no group of the cache is on its way
         node.steps.drop(cache.cache_id)
         ends = LogEnds(ids=node.core.ends.copy(), epochs=node.core.epochs.copy())
         await node.storage.run(partial(drop_cache_data, node.store, cache.cache_id, ends=ends), is_barrier=True)
+
+
+async def follow_caches(node: "Node") -> None:
+    """Bring this node's caches to what the metadata say now: others create, alter and drop them as well."""
+    async with node.changing_caches:
+        book = (await node.cache_records.read()).caches
+        kept = {versioned.record.id for versioned in book.values()}
+        dropped = [cache for cache in node.caches if cache.cache_id not in kept]
+        for cache in dropped:
+            node.caches.drop(cache)
+        for versioned in book.values():
+            _take_in(node, versioned.record)
+    for cache in dropped:
+        await forget_cache(node, cache)
+
+
+def _take_in(node: "Node", record: CacheRecord) -> CacheState:
+    """Return the cache of a record, new here or with its options as they are now."""
+    if not node.caches.has(record.id):
+        node.caches.add(
+            new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=node.segments)
+        )
+    cache = node.caches.find(record.id)
+    if cache.options != record.options:
+        cache.options, cache.from_id = record.options, record.from_id
+        cache.may_expire = cache.may_expire or record.options.lifespan_ms > 0
+    return cache
 
 
 def drop_cache_data(store: Store, cache_id: int, *, ends: LogEnds) -> None:
@@ -109,27 +143,49 @@ def _check_segment(store: Store, cache: CacheState, segment: int, *, end: int, a
 def status(node: "Node") -> pb.StatusAnswer:
     """Return the health of the cluster as this node sees it."""
     low = node.low.limit()
-    without_primary = int(np.count_nonzero(~node.core.adopted))
+    view, live = node.view, live_members(node)
+    without_primary = sum(not is_led(node, segment, live) for segment in range(node.segments))
+    under_replicated = sum(len(found.record.in_sync) < view.replicas for found in view.segments.values())
     advice = []
     if node.disk.is_full:
         advice.append(f"the data disk has {node.disk.free_bytes} bytes left: free space, or lower retention")
-    health = "unavailable" if without_primary else "degraded" if advice else "ok"
+    is_whole = not under_replicated and not advice and len(live) == len(view.members)
     return pb.StatusAnswer(
         cluster=node.cluster,
-        health=health,
-        controller=node.name,
-        metastore="sqlite",
-        nodes=1,
-        nodes_live=1,
+        health="unavailable" if without_primary else "ok" if is_whole else "degraded",
+        controller=_name_of(node, view.controller.record.node) if view.controller else node.name if len(view.members) == 1 else "",
+        metastore=str(node.location).partition(":")[0],
+        nodes=len(view.members),
+        nodes_live=len(live),
         segments=node.segments,
         without_primary=without_primary,
-        under_replicated=0,
+        under_replicated=under_replicated,
         low_watermark=low,
         low_watermark_age_ms=max(node.clock.physical_ms() - time_of(low), 0) if low else 0,
         held_by="",
         rebalance="idle",
         advice=advice,
     )
+
+
+def live_members(node: "Node") -> set[int]:
+    """Return the members that this node reaches, itself included."""
+    return {node.number, *node.peers.incarnations} & set(node.view.members)
+
+
+def is_led(node: "Node", segment: int, live: Collection[int]) -> bool:
+    """Return whether a segment has a primary that serves it, as far as this node knows."""
+    found = node.view.segments.get(segment)
+    if found is None or found.record.primary not in live:
+        return False
+    if found.record.primary == node.number:
+        return bool(node.core.adopted[segment])
+    return SegmentRules.is_served(found.record, node.view.members[found.record.primary])
+
+
+def _name_of(node: "Node", number: int) -> str:
+    found = node.view.members.get(number)
+    return found.name if found else str(number)
 
 
 async def segment_figures(node: "Node", caches: Sequence[CacheState]) -> list[tuple[int, int]]:

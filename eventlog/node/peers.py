@@ -269,11 +269,6 @@ class Peers:
 
     # ------------------------------------------------------------ beats
 
-    def beat_now(self) -> None:
-        """Tell everybody at once which revision of the metadata this node knows of."""
-        for peer in self._peers.values():
-            self._beat(peer)
-
     async def _beat_forever(self) -> None:
         while True:
             await asyncio.sleep(max(self._beat_due - self._now(), 0))

@@ -6,13 +6,13 @@ segment, and serves once those are on disk.
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -23,20 +23,25 @@ from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.cache_records import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
+from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
-from eventlog.control.metastores.location import open_metastore
+from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.control.metastores.resolving import ResolvingStore
-from eventlog.control.records import CacheRecord
-from eventlog.errors import BadConfig, EventLogError, MemberReplaced, NotPrimary
+from eventlog.control.metastores.sqlite import SqliteStore
+from eventlog.control.records import CacheRecord, SegmentRecord
+from eventlog.errors import BadConfig, EventLogError, MemberReplaced, NotPrimary, WrongCluster
 from eventlog.ids import ID_MAX, ID_STEP
 from eventlog.limits import KEY_INDEX_BYTES_MAX, MIB
 from eventlog.node.caches import Caches, CacheState, new_cache
 from eventlog.node.checkpoint import load_counts, load_marks
-from eventlog.node.config import NodeConfig
+from eventlog.node.config import NodeConfig, split_address
+from eventlog.node.controller import start_controller
 from eventlog.node.home import Home
+from eventlog.node.joining import find_cluster
 from eventlog.node.keys_build import build_key_table
+from eventlog.node.metadata import Metadata, Sources, ViewChange
 from eventlog.node.node import Node, Opened
-from eventlog.node.operations import drop_cache_data
+from eventlog.node.operations import drop_cache_data, follow_caches
 from eventlog.node.periodic import Periodic
 from eventlog.node.replay import replay
 from eventlog.replication import EpochStart, Replica, Replication, Term
@@ -82,69 +87,121 @@ class Started:
 
 
 async def open_node(
-    config: NodeConfig, *, on_fatal: Callable[[EventLogError], None], clock: Clock | None = None, entropy: Entropy | None = None
+    config: NodeConfig,
+    *,
+    on_fatal: Callable[[EventLogError], None],
+    listens: str = "",
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
 ) -> Started:
     """Open everything and start the node's work; it can be served from when this returns.
+
+    `listens` is the address that it will be served at, if that is known better than the configuration knows it.
 
     Raises:
         EventLogError: says what is wrong and what to do.
     """
+    shell = _Shell(config=config, listens=listens or config.listen, on_fatal=on_fatal)
     async with AsyncExitStack() as undo:
-        started = await _open(config, undo, on_fatal=on_fatal, clock=clock or SystemClock(), entropy=entropy or SystemEntropy())
+        started = await _open(shell, undo, clock=clock or SystemClock(), entropy=entropy or SystemEntropy())
         undo.pop_all()
         return started
 
 
-async def _open(
-    config: NodeConfig, undo: AsyncExitStack, *, on_fatal: Callable[[EventLogError], None], clock: Clock, entropy: Entropy
-) -> Started:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shell:
+    """What a node is started with."""
+
+    config: NodeConfig
+    listens: str
+    on_fatal: Callable[[EventLogError], None]
+
+    @property
+    def name(self) -> str:
+        """Return the node's name."""
+        return self.config.node_name or self.listens.replace(":", "-")
+
+    @property
+    def address(self) -> str:
+        """Return where clients and other members reach the node: a wildcard says nothing to them."""
+        if self.config.advertise:
+            return self.config.advertise
+        host, port = split_address(self.listens, option="listen")
+        return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "::") else self.listens  # noqa: S104  # compared, not bound
+
+    @property
+    def labels(self) -> NodeLabels:
+        """Return what placement goes by."""
+        config = self.config
+        return NodeLabels(host_label=config.host_label, rack=config.rack, weight=config.weight, gateway=config.gateway)
+
+
+async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: Entropy) -> Started:
+    config = shell.config
     home = Home.open(config.data)
     undo.callback(home.close)
     remembered = home.remembered
-    unsure = await open_metastore(config.location, create=remembered is None)
+    cluster = await find_cluster(config, home)
+    unsure = await open_metastore(cluster.location, create=cluster.create)
     undo.push_async_callback(unsure.close)
     incarnation = remembered.incarnation if remembered is not None else entropy.token(8).hex()
     metastore = ResolvingStore(unsure, writer=incarnation, entropy=entropy)
-    records = ClusterRecords(metastore, incarnation=incarnation, entropy=entropy, where=str(config.location))
-    identity = await records.open_or_create(segments=config.segments, now_ms=clock.wall_ms(), remembered=remembered)
-    if identity.segments != config.segments:
+    records = ClusterRecords(metastore, incarnation=incarnation, entropy=entropy, where=str(cluster.location))
+    identity = await records.open_or_create(
+        segments=config.segments, now_ms=clock.wall_ms(), remembered=remembered, replicas=config.replicas
+    )
+    if cluster.cluster not in ("", identity.cluster):
+        raise WrongCluster(where=f"the node at {' or '.join(config.join)}", theirs=cluster.cluster, ours=identity.cluster)
+    if identity.segments != config.segments and not config.join:
         log.warning("segments_fixed asked=%d cluster=%d", config.segments, identity.segments)
-    name = config.node_name or config.listen.replace(":", "-")
-    member = await records.join(name=name, address=config.advertise or config.listen, clock=clock)
+    member = await records.join(name=shell.name, address=shell.address, clock=clock, labels=shell.labels)
     owner = Identity(cluster=identity.cluster, node=member.number, incarnation=incarnation)
     store = await asyncio.to_thread(_open_store, config, identity.segments, owner)
     undo.callback(store.close)
+    home.remember_metastore(cluster.location, default=config.default_location)
     home.remember(records.remember())
-    segments = await records.appoint()
-    if len(segments) != identity.segments:
-        await _refuse_as_stranger(records, config, name)
+    terms = await records.appoint()
     cache_records = CacheRecords(metastore)
     book = [versioned.record for versioned in (await cache_records.read()).caches.values()]
     caches, found = await asyncio.to_thread(_recover, store, book, acknowledged=records.acknowledged)
     await records.renew_lease(on_lost=lambda _: None)  # right before the first ids are needed: recovery may take longer than a lease
-    epochs = np.array([record.epoch for record in segments], np.int64)
-    origin = _Origin(config=config, cluster=identity.cluster, name=name, member=member, store=store)
-    opened = await asyncio.to_thread(_bring_up, origin, caches, found, epochs=epochs)
+    origin = _Origin(config=config, cluster=identity.cluster, location=cluster.location, member=member, store=store)
+    opened = await asyncio.to_thread(_bring_up, origin, caches, found, terms=terms)
     await records.renew_lease(on_lost=lambda _: None)
     home.remember(records.remember())
-    node = Node(opened, cache_records=cache_records, on_fatal=on_fatal)
+    node = Node(opened, cache_records=cache_records, on_fatal=shell.on_fatal)
+    node.metadata = Metadata(metastore, view=await records.view(), sources=_sources(node, records, unsure), peers=node.peers)
+    node.metadata.hooks.append(partial(_reach_members, node))
+    _reach_members(node, ViewChange(view=node.view, segments=(), members=True))
+    metastore.on_commit = node.metadata.committed
+    node.records = records
     node.start()
-    periodic = Periodic(node, renew_lease=partial(_renew_lease, records, node, on_fatal))
+    node.controller = start_controller(node, records)
+    periodic = Periodic(node, renew_lease=partial(_renew_lease, records, node, shell.on_fatal))
     periodic.start()
-    for cache in node.caches:
-        if cache.keys is None and cache.options.state:
-            keys_max = KEY_INDEX_BYTES_MAX // _TABLE_BYTES_A_KEY
-            building = build_key_table(store, cache, keys_max=keys_max, is_stopping=lambda: node.is_stopping)
-            node.own(asyncio.create_task(building, name="key_table"))
+    _build_key_tables(node)
     return Started(node=node, periodic=periodic, records=records, metastore=metastore, home=home)
 
 
-async def _refuse_as_stranger(records: ClusterRecords, config: NodeConfig, name: str) -> NoReturn:
-    """The segments are another member's, and members do not share them yet."""
-    nodes = (await records.view()).nodes.values()
-    others = sorted(node.record.name for node in nodes if not node.record.removed_id and node.record.name != name)
-    why = f"{name!r} holds no segments of the cluster at {config.location}, they belong to {', '.join(others)}: take that name"
-    raise BadConfig(option="node_name", why=why)
+def _sources(node: Node, records: ClusterRecords, store: MetaStore) -> Sources:
+    def look() -> None:
+        if isinstance(store, SqliteStore):
+            store.look()  # others tell by themselves what is new
+
+    return Sources(read=records.view, follow_caches=partial(follow_caches, node), look=look)
+
+
+def _reach_members(node: Node, change: ViewChange) -> None:
+    if change.members:
+        node.peers.update({number: member.address for number, member in change.view.members.items()})
+
+
+def _build_key_tables(node: Node) -> None:
+    for cache in node.caches:
+        if cache.keys is None and cache.options.state:
+            keys_max = KEY_INDEX_BYTES_MAX // _TABLE_BYTES_A_KEY
+            building = build_key_table(node.store, cache, keys_max=keys_max, is_stopping=lambda: node.is_stopping)
+            node.own(asyncio.create_task(building, name="key_table"))
 
 
 async def _renew_lease(records: ClusterRecords, node: Node, on_fatal: Callable[[EventLogError], None]) -> None:
@@ -170,7 +227,7 @@ class _Origin:
 
     config: NodeConfig
     cluster: str
-    name: str
+    location: Location
     member: Member
     store: Store
 
@@ -197,21 +254,23 @@ def _recover(store: Store, book: list[CacheRecord], *, acknowledged: int) -> tup
     return caches, found
 
 
-def _bring_up(origin: _Origin, caches: Caches, found: Recovery, *, epochs: npt.NDArray[np.int64]) -> Opened:
+def _bring_up(origin: _Origin, caches: Caches, found: Recovery, *, terms: list[SegmentRecord]) -> Opened:
     """Take over and bring the state up to the log."""
     store, member = origin.store, origin.member
     member.clock.raise_above(found.last_id)
     core = _open_replicas(store, member, found)
-    _take_over(store, member, core, ends=found.ends.ids, epochs=epochs)
+    led = np.array(sorted(term.segment for term in terms), np.int64)
+    if len(led):
+        epochs = np.array([term.epoch for term in sorted(terms, key=lambda term: term.segment)], np.int64)
+        _take_over(store, member, core, led=led, epochs=epochs)
     _bring_state_up(store, caches, core)
-    promises, low = _lead(core)
+    promises, low = _lead(core, led)
     return Opened(
         config=origin.config,
         cluster=origin.cluster,
-        name=origin.name,
-        number=member.number,
+        location=origin.location,
+        member=member,
         store=store,
-        clock=member.clock,
         core=core,
         caches=caches,
         steps=_load_steps(store, caches),
@@ -243,26 +302,27 @@ def _alone(member: Member, segment: int, epoch: int) -> Term:
     )
 
 
-def _take_over(store: Store, member: Member, core: Replication, *, ends: npt.NDArray[np.int64], epochs: npt.NDArray[np.int64]) -> None:
-    """Become primary of all segments under `epochs`, with a log that reaches `ends`, and adopt the tail.
+def _take_over(store: Store, member: Member, core: Replication, *, led: npt.NDArray[np.int64], epochs: npt.NDArray[np.int64]) -> None:
+    """Become primary of the segments `led` under `epochs`, and adopt the tails.
 
     One marker a segment, all in one write: a value without events in cache 0, and the epoch's first id.
     """
-    segments = np.arange(store.segments)
-    core.learn([_alone(member, segment, epoch) for segment, epoch in zip(segments.tolist(), epochs.tolist(), strict=True)], now_ms=0)
-    ids = member.clock.next(store.segments) + segments * ID_STEP
+    ends = core.ends[led].copy()
+    core.learn([_alone(member, segment, epoch) for segment, epoch in zip(led.tolist(), epochs.tolist(), strict=True)], now_ms=0)
+    ids = member.clock.next(len(led)) + np.arange(len(led)) * ID_STEP
     values, meta = [], []
-    for segment, id_, epoch, end in zip(segments.tolist(), ids.tolist(), epochs.tolist(), ends.tolist(), strict=True):
+    for segment, id_, epoch, end in zip(led.tolist(), ids.tolist(), epochs.tolist(), ends.tolist(), strict=True):
         head = ValueHead(flags=0, sections=0, epoch=epoch, count=0, bitmap=0, kinds=0, producers=0, base=id_, first_offset=0)
         values.append((log_key(segment, MARKER_CACHE, id_), encode_value(head, segment=segment, cache=MARKER_CACHE, sections=[])))
         meta.append(encode_epoch(segment, epoch, id_, previous=end))
-    core.mark(segments, ids, now_ms=0)
+    core.mark(led, ids, now_ms=0)
     store.append(values, meta)
-    store.sync(LogEnds(ids=ids, epochs=epochs.astype(np.uint32)))
-    older = [(cache_range(segment, MARKER_CACHE)[0], log_key(segment, MARKER_CACHE, id_)) for segment, id_ in enumerate(ids.tolist())]
+    store.sync(LogEnds(ids=core.ends.copy(), epochs=core.epochs.copy()))
+    marked = zip(led.tolist(), ids.tolist(), strict=True)
+    older = [(cache_range(segment, MARKER_CACHE)[0], log_key(segment, MARKER_CACHE, id_)) for segment, id_ in marked]
     store.trim(older, [])  # markers of earlier terms: the history of epochs is kept in rows of its own
-    core.written(segments, ids)
-    assert core.adopted.all(), "a set of one adopts with its own acknowledgement"
+    core.written(led, ids)
+    assert core.adopted[led].all(), "a set of one adopts with its own acknowledgement"
 
 
 def _bring_state_up(store: Store, caches: Caches, core: Replication) -> None:
@@ -277,12 +337,11 @@ def _bring_state_up(store: Store, caches: Caches, core: Replication) -> None:
             cache.keys = None  # built beside the first requests
 
 
-def _lead(core: Replication) -> tuple[Promises, LowWatermark]:
-    """Return the promises and limits of a node that leads all segments."""
-    segments = np.arange(core.segments)
+def _lead(core: Replication, led: npt.NDArray[np.int64]) -> tuple[Promises, LowWatermark]:
+    """Return the promises and limits of a node that leads these segments."""
     promises, low = Promises(core.segments), LowWatermark(core.segments)
-    promises.lead(segments, epochs=core.epochs.astype(np.int64), last_ids=core.watermark.copy())
-    low.hold(segments, core.watermark)
+    promises.lead(led, epochs=core.epochs[led].astype(np.int64), last_ids=core.watermark[led])
+    low.hold(led, core.watermark[led])
     return promises, low
 
 

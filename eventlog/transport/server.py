@@ -1,6 +1,7 @@
 """Accepts connections, keeps them within bounds, closes those that say nothing."""
 
 import asyncio
+import socket
 from typing import Final
 
 from eventlog.errors import Overloaded, Stopping, TimedOut
@@ -47,11 +48,14 @@ class Server:
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError when the address cannot be had."""
-        loop = asyncio.get_running_loop()
+        await self.start_at(bind(host, port))
+
+    async def start_at(self, bound: socket.socket) -> None:
+        """Listen at an address that was bound before."""
         options = self._options
         tls_handshake_s = options.handshake_ms_max / 1000 if options.ssl is not None else None
-        self._server = await loop.create_server(
-            self._accept, host, port, ssl=options.ssl, backlog=BACKLOG, ssl_handshake_timeout=tls_handshake_s
+        self._server = await asyncio.get_running_loop().create_server(
+            self._accept, sock=bound, ssl=options.ssl, backlog=BACKLOG, ssl_handshake_timeout=tls_handshake_s
         )
         self._next_sweep()
 
@@ -154,6 +158,26 @@ class Server:
             connection.give_up(TimedOut(what="the rest of a frame", timeout_ms=options.handshake_ms_max))
         elif silent_ms >= options.idle_ms_max and (connection.is_congested or not connection.session.incoming):
             connection.give_up(TimedOut(what="anything on an idle connection", timeout_ms=options.idle_ms_max))
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket at an address of this host, 0 for any free port; it refuses connections until it listens.
+
+    Raises:
+        OSError: the address cannot be had.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)  # of a name, what most others take
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
 
 
 class _Watch:

@@ -214,7 +214,6 @@ def test_beats_tell_the_revision_and_the_clock():
         async with members(Member(1), Member(2)) as (one, two):
             await until(lambda: one.told)
             one.peers.revision = 17
-            one.peers.beat_now()
             await until(lambda: (1, 17) in two.revisions)
             two.peers.revision = 18
             await until(lambda: (2, 18) in one.revisions)

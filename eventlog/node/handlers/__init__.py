@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventlog.node.handlers import admin, entries, events, write
+from eventlog.node.handlers import admin, entries, events, peers, write
 
-Right = Literal["none", "read", "write", "admin"]
+Right = Literal["none", "read", "write", "admin", "peer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,4 +53,8 @@ TABLE: dict[str, Handler] = {
     "list_segments": _row(admin.list_segments, "read"),
     "run_retention": _row(admin.run_retention, "admin"),
     "check_data": _row(admin.check_data, "admin"),
+    "cluster_info": _row(peers.cluster_info, "none"),
+    "peer_hello": _row(peers.peer_hello, "peer"),
+    "beat": _row(peers.beat, "peer"),
+    "see_revision": _row(peers.see_revision, "peer"),
 }

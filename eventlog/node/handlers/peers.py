@@ -1,0 +1,41 @@
+"""Requests of other members, and of a process that wants to become one."""
+
+from typing import TYPE_CHECKING
+
+from eventlog.errors import Unavailable
+from eventlog.node.joining import tell
+from eventlog.node.peers import peer_of
+from eventlog.transport.exchange import Exchange
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+
+def peer_hello(node: "Node", exchange: Exchange) -> None:
+    """Greet another member."""
+    node.peers.greeted(exchange)
+
+
+def beat(node: "Node", exchange: Exchange) -> None:
+    """Say that this node is alive."""
+    node.peers.heard_beat(exchange)
+
+
+async def see_revision(node: "Node", exchange: Exchange) -> None:
+    """Look at the metadata, and answer when they are known here as of the revision named."""
+    peer_of(exchange)
+    if not await node.metadata.reached(exchange.message.see_revision.revision):
+        raise Unavailable(why=f"node {node.number} does not see metadata revision {exchange.message.see_revision.revision} yet")
+    message = Message()
+    message.done.SetInParent()
+    exchange.answer(message)
+
+
+def cluster_info(node: "Node", exchange: Exchange) -> None:
+    """Say which cluster this is and where its metadata are."""
+    message = Message()
+    answer = message.cluster_info_answer
+    answer.cluster, answer.segments = node.cluster, node.segments
+    tell(node.location, answer)
+    exchange.answer(message)

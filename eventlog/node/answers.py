@@ -6,7 +6,7 @@ three places: being answered, being made in the thread, or waiting in `Rounds` f
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -19,6 +19,7 @@ from eventlog.consume.groups import CommittedGroup
 from eventlog.errors import CacheDropped, CorruptData, EventLogError, EventsTrimmed, Stopping
 from eventlog.ids import ID_MAX, TIME_SHIFT, time_of
 from eventlog.limits import (
+    CLOSE_UP_MS_MAX,
     CONNECTIONS_MAX,
     HISTORY_CACHE_BYTES_MAX,
     HISTORY_READ_BYTES_MAX,
@@ -56,6 +57,7 @@ class Reads:
         self._making: dict[Key, list[Pull]] = {}
         self._limit = 0
         self._limit_until = 0.0
+        self._held_caches: set[int] = set()  # those with events that readers may not see yet
         self._stalled_timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
 
@@ -83,14 +85,27 @@ class Reads:
     def appended(self, group: CommittedGroup) -> None:
         """Take a committed group into the tail; its readers are woken in the next round."""
         self._context.tail.append(group)
-        self._limit_until = 0.0
-        for values in group.caches:
-            self._rounds.mark(values.cache_id)
+        self._held_caches.update(values.cache_id for values in group.caches)
+        self.watermark_rose()
+
+    def learned(self, segments: Ints, watermarks: Ints, groups: Iterable[CommittedGroup], *, skipped: int = 0) -> None:
+        """Note what is committed of segments that others lead and this node holds: up to `watermarks`, with the values in `groups`.
+
+        Groups may be part of what was written together. Whatever else came to be held up to the id `skipped` is in the store only.
+        """
+        if skipped:
+            self._context.tail.skip(skipped)
+        for group in groups:
+            self._context.tail.append(group)
+            self._held_caches.update(values.cache_id for values in group.caches)
+        self._context.low.hold(segments, watermarks)
+        self.watermark_rose()
 
     def watermark_rose(self) -> None:
-        """Look again at readers who wait for what was appended before they could see it."""
+        """Look again at readers who wait for what is committed and could not be seen."""
         self._limit_until = 0.0
-        for cache_id in {pull.cache.cache_id for pull in self._rounds.waiting()}:
+        held, self._held_caches = self._held_caches, set()
+        for cache_id in held:
             self._rounds.mark(cache_id)
 
     def dropped(self, cache: CacheState) -> None:
@@ -113,8 +128,17 @@ class Reads:
             self._refresh()
         return self._limit if asked is None else self._context.low.limit(asked)
 
+    async def end(self, asked: Ints | None = None) -> int:
+        """Return an id at or above everything of `asked` that was committed anywhere before the call, as far as nodes are reached."""
+        closing = self._context.closing
+        if closing.is_alone:
+            return self.limit(asked)
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        closing.end(lambda id_: None if found.done() else found.set_result(id_))
+        return await found
+
     def _refresh(self) -> None:
-        self._context.close_up()
+        self._context.closing.close_up()
         self._limit = self._context.low.limit()
         self._limit_until = asyncio.get_running_loop().time() + _LIMIT_AGE_S
 
@@ -139,6 +163,9 @@ class Reads:
         self._rounds.remove(pull)
         if pull.deadline is not None:
             pull.deadline.cancel()
+            pull.deadline = None
+        if not len(self._rounds):
+            self._context.closing.follow(on=False)
 
     def fail(self, pull: Pull, error: EventLogError) -> None:
         """End a pull with an error."""
@@ -158,7 +185,7 @@ class Reads:
 
     def _expire(self, pull: Pull) -> None:
         """End the waiting: what there is now, or nothing, is the answer."""
-        pull.wait_ms = 0
+        pull.wait_ms = pull.ends_at = 0
         self._limit_until = 0.0
         if self._rounds.remove(pull):
             self._look(pull)
@@ -213,14 +240,53 @@ class Reads:
 
     def _idle(self, pull: Pull, limit: int) -> None:
         """Nothing to read: end here, or wait."""
-        if pull.wait_ms == 0 or limit >= pull.until:
+        if limit >= pull.until or (pull.wait_ms == 0 and self._is_at_end(pull, limit)):
             self._deliver_nothing(pull, limit, stalled=self._stalled(pull))
             return
-        self._rounds.add(pull)
-        if self._context.tail.last_id(pull.cache.cache_id) > limit:
-            self._rounds.mark_again(pull.cache.cache_id)
+        self._wait(pull)
+        last_id = self._context.tail.last_id(pull.cache.cache_id)
+        if last_id > limit:
+            self._hasten(pull, last_id)
+        elif pull.ends_at and pull.ends_at != ID_MAX:
+            self._hasten(pull, min(pull.ends_at, pull.until))
         if pull.says_stalled and self._stalled_timer is None:
             self._watch_for_stalls()
+
+    def _wait(self, pull: Pull) -> None:
+        self._rounds.add(pull)
+        if not self._context.closing.is_alone:
+            self._context.closing.follow(on=True)
+
+    def _is_at_end(self, pull: Pull, limit: int) -> bool:
+        """Return whether a pull that waits for nothing new has seen all there was when it began, here or anywhere else."""
+        if pull.ends_at is not None:
+            return limit >= pull.ends_at
+        if self._context.closing.is_alone:
+            return True
+        pull.ends_at = ID_MAX
+        if pull.deadline is None:
+            pull.deadline = asyncio.get_running_loop().call_later(CLOSE_UP_MS_MAX / 1000, self._expire, pull)
+        self._context.closing.end(partial(self._end_known, pull))
+        return pull.is_over or limit >= pull.ends_at
+
+    def _end_known(self, pull: Pull, id_: int) -> None:
+        if pull.ends_at == ID_MAX:
+            pull.ends_at = id_
+            if self._rounds.remove(pull):
+                self._look(pull)
+
+    def _hasten(self, pull: Pull, id_: int) -> None:
+        """Have an id promised that a pull waits for."""
+        closing = self._context.closing
+        closing.close_up(id_)
+        self._limit_until = 0.0
+        if closing.is_alone:
+            self._rounds.mark_again(pull.cache.cache_id)
+        elif self.limit(pull.cursor.asked) >= id_:
+            self._rounds.mark(pull.cache.cache_id)
+        else:
+            self._held_caches.add(pull.cache.cache_id)
+            closing.want(id_)
 
     # ------------------------------------------------------------ finding
 

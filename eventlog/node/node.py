@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from eventlog.batch.build import WriteFrame
 from eventlog.batch.check import FROM_CLIENTS, Bounds, read_table
 from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.steps import StepIndex
-from eventlog.consume.watermark import LowWatermark, Promises, hear_own
+from eventlog.consume.watermark import LowWatermark, Promise, Promises
 from eventlog.control.cache_records import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastores.location import Location
@@ -21,6 +21,7 @@ from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
 from eventlog.node.answers import Reads
 from eventlog.node.caches import Caches, CacheState
 from eventlog.node.checkpoint import Checkpoints
+from eventlog.node.closing import Closing
 from eventlog.node.config import NodeConfig
 from eventlog.node.controller import ControllerLoop
 from eventlog.node.disk import DiskWatch
@@ -97,6 +98,7 @@ class Node:
         self.metadata: Metadata  # these three are set before the node is served
         self.records: ClusterRecords
         self.controller: ControllerLoop
+        self.closing = Closing(clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard)
         self.reads = Reads(self)
         self.checkpoints = Checkpoints(store=self.store, storage=self.storage, core=self.core, caches=self.caches)
         self.retention = Retention(self, checkpoint=self.checkpoints.write)
@@ -112,6 +114,9 @@ class Node:
         self.tail.start(self.low.limit())
         self.reads.start()
         self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))
+        self.closing.join(self.peers)
+        self.peers.hooks.connected.append(lambda *_: self.closing.changed())
+        self.peers.hooks.lost.append(lambda *_: self.closing.changed())
         self.peers.start()
         self.own(asyncio.get_running_loop().create_task(self.metadata.run(), name="metadata"))
 
@@ -154,6 +159,7 @@ class Node:
 
     async def end_tasks(self) -> None:
         """Cancel every owned task and wait for it."""
+        self.closing.stop()
         self.peers.close()
         tasks = list(self._tasks)
         for task in tasks:
@@ -188,11 +194,15 @@ class Node:
         self.promises.settle(segments, upto=int(last_ids[-1]))
 
     def _visible(self, group: CommittedGroup) -> None:
+        self.closing.committed()
         self.reads.appended(group)
+
+    def _heard(self, promises: Sequence[Promise]) -> None:
+        self.reads.watermark_rose()
 
     def close_up(self) -> int:
         """Promise as much as the clock allows, hear it, and return the low watermark."""
-        hear_own(self.low, self.promises, self.clock.close_up())
+        self.closing.close_up()
         return self.low.limit()
 
 

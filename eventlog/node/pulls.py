@@ -18,6 +18,7 @@ from eventlog.errors import CacheDropped, CacheNotFound, CacheRecreated, EventLo
 from eventlog.ids import ID_MAX, id_before
 from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, POLL_WAIT_MS_MAX
 from eventlog.node.caches import Caches, CacheState
+from eventlog.node.closing import Closing
 from eventlog.node.tail import Tail
 from eventlog.segment.port import Store
 from eventlog.wire.eventlog_pb2 import Poll
@@ -53,9 +54,8 @@ class ReadContext(Protocol):
     @property
     def low(self) -> LowWatermark: ...
 
-    def close_up(self) -> int:
-        """Promise as much as the clock allows and hear it, so that `low` covers everything committed here."""
-        ...
+    @property
+    def closing(self) -> Closing: ...
 
     def now_2020(self) -> int:
         """Return physical time in milliseconds since 2020."""
@@ -85,9 +85,10 @@ class Delivered:
 class Pull:
     """One reader that wants what follows its cursor, no further than `until`. `done` is called once.
 
-    `owner` is whose turn it takes in the reader thread. `skips_trimmed`: it begins at the first id kept, whatever its cursor says.
-    `says_stalled`: it wants to hear, with nothing to read, that it stands still. `wait_ms` None waits for ever. `trimmed_before`
-    is how far retention had come when a value was last found missing.
+    `ends_at`, where it does not wait for new events: the id at or above everything that was committed anywhere when it began, ID_MAX
+    as long as that is asked for. `owner` is whose turn it takes in the reader thread. `skips_trimmed`: it begins at the first id
+    kept, whatever its cursor says. `says_stalled`: it wants to hear, with nothing to read, that it stands still. `wait_ms` None waits
+    for ever. `trimmed_before` is how far retention had come when a value was last found missing.
     """
 
     cache: CacheState
@@ -97,6 +98,7 @@ class Pull:
     owner: object
     done: Callable[[Delivered | EventLogError], None]
     wait_ms: int | None = 0
+    ends_at: int | None = None
     is_notify: bool = False
     is_stream: bool = False
     skips_trimmed: bool = False

@@ -29,7 +29,8 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
     wait_ms = pull.wait_ms or None
     if not watch.follow:
         # what is committed by now is the end; a log that goes on growing is left at that id
-        pull.until = min(pull.until, reads.limit(pull.cursor.asked))
+        pull.ends_at = await reads.end(pull.cursor.asked)
+        pull.until = min(pull.until, pull.ends_at)
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     exchange.on_end = partial(_end, ended)
     try:

@@ -11,13 +11,14 @@ from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.batch.views import decode_block, decode_value
 from eventlog.consume.groups import CacheValues, CommittedGroup
 from eventlog.consume.steps import StepIndex
-from eventlog.consume.watermark import LowWatermark, Promises, hear_own
+from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.records import CacheOptions
 from eventlog.errors import ClientClosed, EventLogError
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP, TIME_SHIFT
 from eventlog.node.answers import Reads
 from eventlog.node.caches import Caches, CacheState, new_cache
+from eventlog.node.closing import Closing
 from eventlog.node.tail import Tail
 from eventlog.segment.keys import encode_step, log_keys, log_range
 from eventlog.segment.memory import open_store
@@ -37,6 +38,23 @@ class Row:
     key: bytes
     value: bytes
     epoch: int = 1
+
+
+class HandClock:
+    """A clock that tests move; promises made by it are counted."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+
+    @property
+    def last(self) -> int:
+        return self._node.last_id
+
+    def close_up(self, upto: int | None = None) -> int:
+        node = self._node
+        node.closings += 1
+        node.last_id = max(node.last_id, (node.now_ms << TIME_SHIFT) - 1, upto or 0)
+        return node.last_id
 
 
 @dataclass
@@ -64,16 +82,11 @@ class FakeNode:
         self.last_id = START_MS << TIME_SHIFT
         self.closings = 0
         self.tail.start(self.last_id)
+        self.closing = Closing(clock=HandClock(self), promises=self.promises, low=self.low, on_heard=lambda _: self.reads.watermark_rose())
         self.reads = Reads(self, history_bytes_max=self.history_bytes)
         self.tasks: set[asyncio.Task[Any]] = set()
 
     # ------------------------------------------------------------ ReadContext
-
-    def close_up(self) -> int:
-        self.closings += 1
-        self.last_id = max(self.last_id, (self.now_ms << TIME_SHIFT) - 1)
-        hear_own(self.low, self.promises, self.last_id)
-        return self.low.limit()
 
     def now_2020(self) -> int:
         return self.now_ms
@@ -126,6 +139,7 @@ class FakeNode:
             for segment, data in zip(values.segments, values.data, strict=True):
                 self.rows[values.cache_id] += rows_of_value(segment, values.cache_id, data)
         self.promises.settle(slice(None), upto=group.last_id)
+        self.closing.committed()
         self.reads.appended(group)
 
     def write(self, *parts: tuple[CacheState, dict[int, list[bytes]]]) -> None:

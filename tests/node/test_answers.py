@@ -181,17 +181,17 @@ def test_what_is_committed_elsewhere_is_cut_at_the_low_watermark(is_told):
     async def scenario(node):
         cache = node.cache()
         node.write((cache, {0: [b"a"]}))
-        node.close_up()
+        node.closing.close_up()
         limit = node.low.limit()
-        node.close_up = lambda: 0  # promises come from elsewhere from now on
+        node.closing.close_up = lambda upto=None: []  # promises come from elsewhere from now on
         node.write((cache, {0: [b"b"], 1: [b"c"]}))
         exchange = waiting(node, after=limit)
         answer, found = await ask(node)
         assert (by_id(found), answer.low_watermark) == (by_id(node.rows[1])[:1], limit)
         await asyncio.sleep(0.02)
         assert not exchange.answers
-        del node.close_up
-        node.close_up()
+        del node.closing.close_up
+        node.closing.close_up()
         if is_told:
             node.reads.watermark_rose()
         answer, body = await exchange.until()

@@ -1,4 +1,4 @@
-"""Requests about events: poll, watch, and where a log begins and ends."""
+"""Requests about events: poll, watch, where a log begins and ends, and what members ask each other for readers."""
 
 import asyncio
 from functools import partial
@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from eventlog.errors import EventLogError, NoEvents
 from eventlog.node.answers import Reads
+from eventlog.node.peers import peer_of
 from eventlog.node.pulls import Delivered, ReadContext
 from eventlog.node.watches import serve_watch
 from eventlog.transport.exchange import Exchange
@@ -67,6 +68,12 @@ def _answer(exchange: Exchange, found: Delivered | EventLogError) -> None:
 async def watch(node: ReadingNode, exchange: Exchange) -> None:
     """Stream what follows a position, as fast as credits allow."""
     await serve_watch(node.reads, exchange)
+
+
+def close_up(node: ReadingNode, exchange: Exchange) -> None:
+    """Promise a member that nothing with an id at or below one will be committed here any more."""
+    peer_of(exchange)
+    node.closing.asked(exchange)
 
 
 def log_ends(node: ReadingNode, exchange: Exchange) -> None:

@@ -1,0 +1,286 @@
+"""Closing up: primaries promise that nothing will come at or below an id any more, so that ordered readers can go on.
+
+A node asks only while readers wait here for what others have not promised yet. To each peer one request is under way: a later one
+with a higher id lets the earlier go. While somebody waits, the last request stays with the peer until it has committed something
+(or for `FOLLOW_MS`, so that limits rise with the clock), and the answer names what; a reader is a round trip behind any primary,
+and nothing is sent for nobody. What is promised is heard by whoever is told (`on_heard`), replicas among them.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from eventlog.consume.promise_rows import decode_promises, encode_promises
+from eventlog.consume.watermark import LowWatermark, Promise, Promises
+from eventlog.errors import ClockSkew, ConnectionLost, EventLogError, Overloaded
+from eventlog.ids import FlakeClock
+from eventlog.limits import CLOSE_UP_MS_MAX
+from eventlog.transport.exchange import Exchange
+from eventlog.transport.reply import Reply
+from eventlog.wire.eventlog_pb2 import CloseUp, CloseUpAnswer, Message
+
+FOLLOW_MS = 500
+PAUSE_S = 0.002  # between an answer and the next request that waits at the peer
+
+
+class Members(Protocol):
+    """The other members, as far as closing up needs them."""
+
+    @property
+    def incarnations(self) -> Mapping[int, str]:
+        """Those that are connected."""
+        ...
+
+    def send(self, number: int, message: Message, *buffers: Any, timeout_ms: int = 0) -> "asyncio.Future[Reply]":
+        """Ask a member."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Asked:
+    """What was asked of a peer. `wanted`: the id that it is to promise; `promised`: the lowest that it has, for what it leads."""
+
+    incarnation: str
+    wanted: int = 0
+    promised: int = 0
+    seen: int = 0  # of its commits
+    last_id: int = 0
+    requests: int = 0  # sent so far; the last of them:
+    request: "asyncio.Future[Reply] | None" = None
+    asked_id: int = 0
+    is_waiting: bool = False  # it stays there until something is committed
+    pause: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _End:
+    """Somebody who wants to know how far everything goes that is committed by now. `missing`: whose request is to be answered yet."""
+
+    missing: dict[int, int]
+    last_id: int
+    done: Callable[[int], None]
+
+
+class Closing:
+    """Asks the other members to close up, and answers them. Everything happens on one event loop."""
+
+    def __init__(self, *, clock: FlakeClock, promises: Promises, low: LowWatermark, on_heard: Callable[[Sequence[Promise]], None]) -> None:
+        self._clock = clock
+        self._promises = promises
+        self._low = low
+        self._on_heard = on_heard
+        self._members: Members | None = None
+        self._asked: dict[int, _Asked] = {}
+        self._ends: list[_End] = []
+        self._is_following = False
+        self._wanted = 0
+        self._commits = 0
+        self._held: dict[object, tuple[Exchange, CloseUp, asyncio.TimerHandle]] = {}
+        self._is_answering = False
+
+    def join(self, members: Members) -> None:
+        """Have others to ask from now on."""
+        self._members = members
+
+    def stop(self) -> None:
+        """Let go of timers; nobody is asked or answered any more."""
+        self._members = None
+        for asked in self._asked.values():
+            _cancel(asked)
+        self._asked.clear()
+        for _, _, timer in self._held.values():
+            timer.cancel()
+        self._held.clear()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is nobody else whose promise could be needed."""
+        return self._members is None or not self._members.incarnations
+
+    # ------------------------------------------------------------ own promises
+
+    def close_up(self, upto: int | None = None) -> list[Promise]:
+        """Promise as much as the clock allows, `upto` at least if it may be, and hear it here."""
+        try:
+            now = self._clock.close_up(upto)
+        except ClockSkew:
+            now = self._clock.close_up()
+        made = self._promises.make(now)
+        for promise in made:
+            self._low.hold(promise.segments, promise.last_ids)
+            self._low.hear(promise)
+        return made
+
+    def committed(self) -> None:
+        """Note that this node has committed a group as its primary; peers that wait for it are answered."""
+        self._commits += 1
+        if self._held and not self._is_answering:
+            self._is_answering = True
+            asyncio.get_running_loop().call_soon(self._answer_held)
+
+    # ------------------------------------------------------------ being asked
+
+    def asked(self, exchange: Exchange) -> None:
+        """Answer a member now, or when something is committed. A request lets go an earlier one of the same connection."""
+        request = exchange.message.close_up
+        self._let_go(exchange.connection)
+        if request.wait_ms and request.seen >= self._commits:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(min(request.wait_ms, CLOSE_UP_MS_MAX) / 1000, self._let_go, exchange.connection)
+            self._held[exchange.connection] = exchange, request, timer
+            exchange.on_end = partial(self._forget, exchange.connection)
+            return
+        self._answer(exchange, request)
+
+    def _answer(self, exchange: Exchange, request: CloseUp) -> None:
+        if exchange.is_over:
+            return
+        made = self.close_up(request.id or None)
+        answer = Message(close_up_answer=CloseUpAnswer(commits=self._commits, last_id=self._clock.last))
+        exchange.answer(answer, encode_promises(made))
+
+    def _answer_held(self) -> None:
+        self._is_answering = False
+        for connection in list(self._held):
+            self._let_go(connection)
+
+    def _let_go(self, connection: object) -> None:
+        held = self._held.pop(connection, None)
+        if held is not None:
+            exchange, request, timer = held
+            timer.cancel()
+            self._answer(exchange, request)
+
+    def _forget(self, connection: object) -> None:
+        held = self._held.pop(connection, None)
+        if held is not None:
+            held[2].cancel()
+
+    # ------------------------------------------------------------ asking
+
+    def want(self, id_: int) -> None:
+        """Have the others promise up to `id_`, an id that a reader waits for, unless they have."""
+        self._wanted = max(self._wanted, id_)
+        for number, asked in list(self._peers().items()):
+            asked.wanted = max(asked.wanted, id_)
+            if asked.promised < asked.wanted and asked.asked_id < asked.wanted:
+                self._ask(number, asked)
+
+    def follow(self, *, on: bool) -> None:
+        """Hear what the others commit as soon as they do, as long as this is on."""
+        self._is_following = on
+        if on:
+            for number, asked in list(self._peers().items()):
+                if asked.request is None and asked.pause is None:
+                    self._ask(number, asked)
+
+    def end(self, done: Callable[[int], None]) -> None:
+        """Pass to `done` an id at or above everything that was committed anywhere before this call, as far as members are reached."""
+        peers = self._peers()
+        if not peers:
+            done(self._clock.last)
+            return
+        end = _End(missing={}, last_id=self._clock.last, done=done)
+        self._ends.append(end)
+        for number, asked in list(peers.items()):
+            is_busy = asked.request is not None and not asked.is_waiting
+            end.missing[number] = asked.requests + 1  # one that was sent before may be answered already
+            if not is_busy:
+                self._ask(number, asked, at_once=True)
+
+    def changed(self) -> None:
+        """Take note that members were connected or lost."""
+        self.follow(on=self._is_following)
+        self._peers()
+
+    def _peers(self) -> dict[int, _Asked]:
+        """Return what was asked of the members that are connected now; those of another incarnation are asked anew."""
+        connected = self._members.incarnations if self._members is not None else {}
+        for number in [number for number, asked in self._asked.items() if connected.get(number) != asked.incarnation]:
+            _cancel(self._asked.pop(number))
+            self._is_told(number, None)
+        for number, incarnation in connected.items():
+            if number not in self._asked:
+                self._asked[number] = _Asked(incarnation=incarnation, wanted=self._wanted)
+        return self._asked
+
+    def _ask(self, number: int, asked: _Asked, *, at_once: bool = False) -> None:
+        """Send a request unless one is under way that is answered at once; one that waits at the peer is overtaken."""
+        if asked.request is not None and not asked.is_waiting:
+            return  # `_go_on` asks for what came since
+        _cancel(asked)
+        asked.is_waiting = not at_once and asked.asked_id >= asked.wanted
+        asked.asked_id = asked.wanted
+        asked.requests += 1
+        request = CloseUp(id=asked.wanted, seen=asked.seen, wait_ms=FOLLOW_MS if asked.is_waiting else 0)
+        assert self._members is not None, "peers are members"
+        try:
+            asked.request = self._members.send(number, Message(close_up=request), timeout_ms=FOLLOW_MS + CLOSE_UP_MS_MAX)
+        except (ConnectionLost, Overloaded):
+            self._failed(number, asked)
+            return
+        asked.request.add_done_callback(partial(self._heard, number, asked, asked.requests))
+
+    def _heard(self, number: int, asked: _Asked, request: int, future: "asyncio.Future[Reply]") -> None:
+        if self._asked.get(number) is not asked:
+            return
+        is_last = request == asked.requests
+        if is_last:
+            asked.request = None
+        try:
+            reply = future.result()
+            found = decode_promises(reply.body, segments=len(self._low.limits))
+        except (EventLogError, asyncio.CancelledError):
+            if is_last:
+                self._failed(number, asked)
+            return
+        answer = reply.message.close_up_answer
+        asked.seen, asked.last_id = max(asked.seen, answer.commits), max(asked.last_id, answer.last_id)
+        asked.promised = max(asked.promised, min((promise.id for promise in found), default=asked.asked_id))
+        for promise in found:
+            self._low.hear(promise)
+        self._is_told(number, request)
+        self._on_heard(found)
+        if asked.request is None:
+            self._go_on(number, asked)
+
+    def _go_on(self, number: int, asked: _Asked) -> None:
+        """Ask for what has come since; or, after a moment, for what was in flight there or will be."""
+        if asked.asked_id < asked.wanted:
+            self._ask(number, asked)
+        elif any(number in end.missing for end in self._ends):
+            self._ask(number, asked, at_once=True)
+        elif self._is_following and asked.pause is None:
+            asked.pause = asyncio.get_running_loop().call_later(PAUSE_S, self._again, number, asked)
+
+    def _again(self, number: int, asked: _Asked) -> None:
+        asked.pause = None
+        if self._is_following and self._peers().get(number) is asked and asked.request is None:
+            self._ask(number, asked)
+
+    def _failed(self, number: int, asked: _Asked) -> None:
+        asked.request, asked.asked_id = None, 0
+        self._is_told(number, None)
+        if self._is_following and asked.pause is None:
+            asked.pause = asyncio.get_running_loop().call_later(FOLLOW_MS / 1000, self._again, number, asked)
+
+    def _is_told(self, number: int, request: int | None) -> None:
+        """Count a peer as having said how far it is, or (None) as one that cannot say."""
+        asked = self._asked.get(number)
+        for end in list(self._ends):
+            wanted = end.missing.get(number)
+            if wanted is None or (request is not None and request < wanted):
+                continue
+            del end.missing[number]
+            end.last_id = max(end.last_id, asked.last_id if asked is not None else 0)
+            if not end.missing:
+                self._ends.remove(end)
+                end.done(end.last_id)
+
+
+def _cancel(asked: _Asked) -> None:
+    if asked.pause is not None:
+        asked.pause.cancel()
+        asked.pause = None

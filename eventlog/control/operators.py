@@ -228,12 +228,19 @@ class Forced:
     end: int
 
 
-def why_not_forced(situation: Situation, segment: SegmentRecord, node: NodeRecord | None) -> str:
-    """Return why a replica need not or cannot be forced, empty when it can."""
+def why_not_needed(situation: Situation, segment: SegmentRecord) -> str:
+    """Return why nobody has to be forced to lead a segment, empty when somebody has."""
     if situation.is_led(segment):
         return f"segment {segment.segment} has a primary"
     if Controller().successor(situation, segment, dict.fromkeys(situation.view.members, 0)) is not None:
         return f"segment {segment.segment} has an in-sync replica that is up, which takes over by itself"
+    return ""
+
+
+def why_not_forced(situation: Situation, segment: SegmentRecord, node: NodeRecord | None) -> str:
+    """Return why a replica need not or cannot be forced, empty when it can."""
+    if why := why_not_needed(situation, segment):
+        return why
     if node is None or node.number in situation.dead:
         return "the node does not answer"
     if node.number not in segment.owners:

@@ -19,6 +19,7 @@ from eventlog.control.records import CONTROLLER_KEY, CommitPlan, ControllerRecor
 from eventlog.control.view import ClusterView
 from eventlog.errors import MetadataConflict, MetadataUnavailable
 from eventlog.node.liveness import Reach, dead_members
+from eventlog.node.verify import CopyVerifier
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -95,6 +96,12 @@ class ControllerLoop:
     def dead(self) -> frozenset[int]:
         """Return who is taken for dead now."""
         return dead_members(self._view.members, self._parts.reach, me=self._parts.records.member.number)
+
+    def situation(self) -> Situation:
+        """Return what an operator's question is answered from: the view that the watch has reached, and who is dead."""
+        view = self._parts.seen()
+        dead = dead_members(view.members, self._parts.reach, me=self._parts.records.member.number)
+        return Situation(view=view, dead=dead, now_ms=self._parts.now_ms())
 
     async def turn(self) -> None:
         """Take the key if nobody alive holds it; with it, commit until nothing is to be done.
@@ -207,19 +214,21 @@ class ControllerLoop:
         return True
 
 
-def start_controller(node: "Node", records: ClusterRecords, *, verifier: Verifier | None = None) -> ControllerLoop:
-    """Give a node its controller, in a task that the node owns; it looks whenever the view or who is connected changes."""
+def start_controller(node: "Node", records: ClusterRecords) -> ControllerLoop:
+    """Give a node its controller, in tasks that the node owns; it looks whenever the view or who is connected changes."""
+    verifier = CopyVerifier(node)
     parts = ControllerParts(
         records=records,
         reach=node.peers,
         seen=lambda: node.view,
         now_ms=lambda: time.monotonic_ns() // 1_000_000,
         wall_ms=lambda: time.time_ns() // 1_000_000,
-        verifier=verifier or NothingVerified(),
+        verifier=verifier,
     )
     loop = ControllerLoop(parts)
     node.metadata.hooks.append(loop.wake)
     node.peers.hooks.connected.append(loop.wake)
     node.peers.hooks.lost.append(loop.wake)
     node.own(asyncio.create_task(loop.run(), name="controller"))
+    node.own(asyncio.create_task(verifier.run(), name="verifier"))
     return loop

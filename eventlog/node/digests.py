@@ -1,0 +1,126 @@
+"""Checksums of copies of a segment, and their comparison between nodes.
+
+Replicas' logs are equal byte for byte, so the CRC32C of what is stored says whether two copies are. Compared is what all of them
+have: above what any of them has trimmed, up to the lowest of their high watermarks. Markers of epochs are left out: they carry
+nothing, and each replica drops old ones by itself.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import crc32c
+
+from eventlog.batch.layout import read_head
+from eventlog.errors import EventLogError
+from eventlog.ids import last_of_run
+from eventlog.node.aside import aside
+from eventlog.segment.keys import log_range
+from eventlog.segment.port import Store
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+_READ_BYTES = 4 << 20
+_TIMEOUT_MS = 600_000  # reads whole copies
+_AT_ONCE_MAX = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The copies of one segment, by node number. `why` names what kept a copy from being read, or what is different; empty: equal."""
+
+    segment: int
+    digests: Mapping[int, pb.SegmentDigest]
+    why: str = ""
+
+
+async def own_digests(node: "Node", asked: pb.DigestSegments) -> pb.DigestSegmentsAnswer:
+    """Return digests of this node's copies; segments that it does not hold are left out."""
+    answer = pb.DigestSegmentsAnswer()
+    asked_after = {bound.cache: bound.id for bound in asked.after}
+    for segment in asked.segments:
+        if segment >= node.segments or not node.core.holds[segment]:
+            continue
+        watermark = int(node.core.watermark[segment])
+        found = answer.digests.add(segment=segment, node=node.name, high_watermark=watermark)
+        bounds = {cache.cache_id: int(cache.trimmed_ids[segment]) for cache in node.caches}
+        found.trimmed.extend(pb.CacheBound(cache=cache, id=trimmed) for cache, trimmed in sorted(bounds.items()))
+        if asked.bounds_only:
+            continue
+        after = {cache: max(trimmed, asked_after.get(cache, 0)) for cache, trimmed in bounds.items()}
+        upto = min(asked.upto or watermark, watermark)
+        read = partial(read_digest, node.store, segment, after=after, upto=upto)
+        found.events, found.last_id, found.digest = await aside(read)
+    return answer
+
+
+def read_digest(store: Store, segment: int, *, after: Mapping[int, int], upto: int) -> tuple[int, int, int]:
+    """Return how many events a copy has in `(after, upto]` of each cache, the last of their ids, and the digest."""
+    events = last_id = digest = 0
+    for cache, beyond in sorted(after.items()):
+        lower, upper = log_range(segment, cache, after=beyond, upto=upto)
+        while pairs := store.read_log(lower, upper, bytes_max=_READ_BYTES):
+            for key, data in pairs:
+                head = read_head(data, where=f"segment {segment}, cache {cache}")
+                events += head.count
+                if head.count:
+                    last_id = max(last_id, int(last_of_run(head.base, head.count)))
+                digest = crc32c.crc32c(data, crc32c.crc32c(key, digest))
+            lower = pairs[-1][0] + b"\0"
+    return events, last_id, digest
+
+
+async def ask_digests(node: "Node", number: int, asked: pb.DigestSegments) -> pb.DigestSegmentsAnswer:
+    """Return digests of another member's copies, or of the own ones.
+
+    Raises:
+        EventLogError: it does not answer, or cannot read them.
+    """
+    if number == node.number:
+        return await own_digests(node, asked)
+    reply = await node.peers.send(number, Message(digest_segments=asked), timeout_ms=_TIMEOUT_MS)
+    return reply.message.digest_segments_answer
+
+
+async def compare(node: "Node", segment: int, numbers: Collection[int]) -> Comparison:
+    """Return the digests of the segment's copies at these members, and whether they are equal."""
+    try:
+        bounds = await _ask_each(node, numbers, pb.DigestSegments(segments=[segment], bounds_only=True))
+        upto = min(found.high_watermark for found in bounds.values())
+        trimmed: dict[int, int] = {}
+        for found in bounds.values():
+            for bound in found.trimmed:
+                trimmed[bound.cache] = max(trimmed.get(bound.cache, 0), bound.id)
+        after = [pb.CacheBound(cache=cache, id=beyond) for cache, beyond in sorted(trimmed.items())]
+        digests = await _ask_each(node, numbers, pb.DigestSegments(segments=[segment], upto=upto, after=after))
+    except EventLogError as error:
+        return Comparison(segment=segment, digests={}, why=str(error))
+    seen = {(found.events, found.last_id, found.digest) for found in digests.values()}
+    why = "" if len(seen) == 1 else f"the copies differ up to id {upto}"
+    return Comparison(segment=segment, digests=digests, why=why)
+
+
+async def _ask_each(node: "Node", numbers: Collection[int], asked: pb.DigestSegments) -> dict[int, pb.SegmentDigest]:
+    answers = await asyncio.gather(*(ask_digests(node, number, asked) for number in numbers))
+    found = {}
+    for number, answer in zip(numbers, answers, strict=True):
+        if not answer.digests:
+            raise EventLogError(why=f"node {number} does not hold segment {asked.segments[0]}")
+        found[number] = answer.digests[0]
+    return found
+
+
+async def compare_all(node: "Node", wanted: Iterable[tuple[int, Collection[int]]]) -> list[Comparison]:
+    """Compare many segments, few at once."""
+    turns = asyncio.Semaphore(_AT_ONCE_MAX)
+
+    async def one(segment: int, numbers: Collection[int]) -> Comparison:
+        async with turns:
+            return await compare(node, segment, numbers)
+
+    return list(await asyncio.gather(*(one(segment, numbers) for segment, numbers in wanted)))

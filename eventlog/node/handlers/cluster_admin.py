@@ -1,0 +1,152 @@
+"""Requests of a cluster's operators: who the members are, what they hold, changing that. Any node answers, and commits itself."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from eventlog.control import operators
+from eventlog.control.controller import Situation
+from eventlog.control.operators import RebalanceStart
+from eventlog.control.records import CommitPlan, NodeRecord
+from eventlog.errors import BadMessage
+from eventlog.node.digests import own_digests
+from eventlog.node.forcing import force_primary as force
+from eventlog.node.rebalance import merged_segments, own_segments, planned_moves, progress
+from eventlog.transport.exchange import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+
+def list_nodes(node: "Node", exchange: Exchange) -> None:
+    """Answer with every member, by number."""
+    message = Message()
+    message.list_nodes_answer.SetInParent()
+    situation = node.controller.situation()
+    segments = [found.record for found in situation.view.segments.values()]
+    for member in situation.view.members.values():
+        message.list_nodes_answer.nodes.append(
+            pb.NodeDescription(
+                number=member.number,
+                name=member.name,
+                address=member.address,
+                state=_state(node, situation, member),
+                primaries=sum(segment.primary == member.number for segment in segments),
+                segments=sum(member.number in segment.owners for segment in segments),
+                host_label=member.host_label,
+                rack=member.rack,
+                weight=member.weight,
+                gateway=member.gateway,
+            )
+        )
+    exchange.answer(message)
+
+
+def _state(node: "Node", situation: Situation, member: NodeRecord) -> str:
+    if member.number in situation.dead:
+        return "down"
+    if member.number != node.number and member.number not in node.peers.incarnations:
+        return "suspect"
+    return "draining" if member.draining else "live"
+
+
+async def list_segments(node: "Node", exchange: Exchange) -> None:
+    """Answer with every segment, for one cache or all."""
+    asked = exchange.message.list_segments
+    if asked.local:
+        segments = await own_segments(node, asked.cache)
+    else:
+        segments = await merged_segments(node, asked.cache)
+    message = Message()
+    message.list_segments_answer.SetInParent()
+    message.list_segments_answer.segments.extend(segments)
+    exchange.answer(message)
+
+
+async def change_cluster(node: "Node", exchange: Exchange) -> None:
+    """Do what an operator asks for; answered when it is committed, not when all that follows from it is done."""
+    asked = exchange.message.change_cluster
+    change = await _change(node, asked)
+    message = Message()
+    message.change_cluster_answer.commits = await node.controller.operate(change)
+    exchange.answer(message)
+
+
+Change = Callable[[Situation, str], CommitPlan | None]
+
+
+async def _change(node: "Node", asked: pb.ChangeCluster) -> Change:
+    """Return what plans the commits of a change. Nodes are looked up once: one that is removed meanwhile is done with."""
+    kind = asked.WhichOneof("change")
+    view = node.controller.situation().view
+    if kind == "drain":
+        member = operators.member_named(view, asked.drain.node)
+        if asked.drain.cancel:
+            return lambda now, nonce: operators.undrain(now.view, member, nonce=nonce)
+        return lambda now, _: operators.drain(now.view, member)
+    if kind == "remove":
+        member = operators.member_named(view, asked.remove)
+        return lambda now, nonce: operators.remove(now, member, removed_id=max(node.clock.last, 1), nonce=nonce)
+    if kind == "replace":
+        old, new = operators.member_named(view, asked.replace.old), operators.member_named(view, asked.replace.new)
+        return lambda now, nonce: operators.replace(now.view, old, new, nonce=nonce)
+    return await _balance(node, asked)
+
+
+async def _balance(node: "Node", asked: pb.ChangeCluster) -> Change:
+    kind = asked.WhichOneof("change")
+    if kind == "replicas":
+        return lambda now, _: operators.set_replicas(now.view, asked.replicas)
+    if kind == "start_rebalance":
+        return await _start(node, asked.start_rebalance)
+    if kind == "cancel_rebalance":
+        return lambda now, nonce: operators.cancel_rebalance(now.view, nonce=nonce)
+    raise BadMessage(why="the change is none that this version knows")
+
+
+async def _start(node: "Node", asked: pb.StartRebalance) -> Change:
+    moves = await planned_moves(node, node.controller.situation())
+    start = RebalanceStart(
+        bytes_total=sum(move.bytes for move in moves), throttle_bytes=asked.throttle_bytes, now_ms=time.time_ns() // 1_000_000
+    )
+    issued: set[str] = set()
+
+    def change(now: Situation, nonce: str) -> CommitPlan | None:
+        if now.view.rebalance is not None and now.view.rebalance.record.nonce in issued:
+            return None  # begun just now
+        issued.add(nonce)
+        return operators.start_rebalance(now, start, nonce=nonce)
+
+    return change
+
+
+async def plan_rebalance(node: "Node", exchange: Exchange) -> None:
+    """Answer with what a rebalancing would move."""
+    message = Message()
+    message.plan_rebalance_answer.SetInParent()
+    message.plan_rebalance_answer.moves.extend(await planned_moves(node, node.controller.situation()))
+    exchange.answer(message)
+
+
+def rebalance_status(node: "Node", exchange: Exchange) -> None:
+    """Answer with how far the last rebalancing is."""
+    message = Message()
+    message.rebalance_status_answer.CopyFrom(progress(node.controller.situation()))
+    exchange.answer(message)
+
+
+async def digest_segments(node: "Node", exchange: Exchange) -> None:
+    """Answer with checksums of this node's copies."""
+    message = Message()
+    message.digest_segments_answer.CopyFrom(await own_digests(node, exchange.message.digest_segments))
+    exchange.answer(message)
+
+
+async def force_primary(node: "Node", exchange: Exchange) -> None:
+    """Let replicas take over that may lack committed events, or say which ones could."""
+    message = Message()
+    message.force_primary_answer.SetInParent()
+    message.force_primary_answer.replicas.extend(await force(node, exchange.message.force_primary))
+    exchange.answer(message)

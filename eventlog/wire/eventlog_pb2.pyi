@@ -380,10 +380,12 @@ class Entries(_message.Message):
     def __init__(self, count: _Optional[int] = ...) -> None: ...
 
 class Size(_message.Message):
-    __slots__ = ("cache_id",)
+    __slots__ = ("cache_id", "segments")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
-    def __init__(self, cache_id: _Optional[int] = ...) -> None: ...
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SizeAnswer(_message.Message):
     __slots__ = ("size",)

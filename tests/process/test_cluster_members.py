@@ -1,0 +1,125 @@
+"""Nodes that become one cluster: joining, coming back, being missed, being refused; caches that all of them know."""
+
+import asyncio
+import json
+import subprocess
+
+import pytest
+
+from eventlog.transport.options import ServerOptions
+from eventlog.transport.server import Server
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+from tests.process.clusters import ClusterProcesses
+from tests.process.nodes import EVENTLOG, NodeProcess
+
+FREE = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory):
+    """Three nodes."""
+    started = ClusterProcesses(tmp_path_factory.mktemp("cluster"))
+    try:
+        started.start()
+        yield started
+    finally:
+        started.__exit__(None, None, None)
+
+
+def see_each_other(cluster: ClusterProcesses, live: int) -> None:
+    for index, node in enumerate(cluster):
+        if node.is_running:
+            cluster.until(lambda found: found.nodes_live == live, node=index)
+
+
+def serve(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(EVENTLOG), "serve", *options], capture_output=True, text=True, timeout=60, check=False)
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_three_nodes_are_one_cluster(cluster):
+    see_each_other(cluster, 3)
+    found = [cluster.status(index) for index in range(3)]
+    assert len({status.cluster for status in found}) == 1
+    assert {(status.nodes, status.segments) for status in found} == {(3, cluster.segments)}
+
+
+def test_a_node_that_is_killed_is_missed_and_comes_back_without_being_told_where(cluster):
+    see_each_other(cluster, 3)
+    node = cluster[2]
+    node.kill()
+    see_each_other(cluster, 2)
+    assert cluster.status(0).nodes == 3
+    node.options = node.options[node.options.index("--node-name") :]  # no --join
+    node.start()
+    see_each_other(cluster, 3)
+    assert cluster.status(2).nodes == 3
+
+
+def test_a_stopped_node_ends_well_and_is_missed(cluster):
+    see_each_other(cluster, 3)
+    assert cluster[1].stop() == 0
+    see_each_other(cluster, 2)
+    cluster[1].start()
+    see_each_other(cluster, 3)
+
+
+def test_every_node_knows_a_cache_as_soon_as_one_has_made_it(cluster):
+    see_each_other(cluster, 3)
+    cluster.command("cache", "create", "shared", "--retain-events", "1000", node=1)
+    for node in range(3):
+        assert json.loads(cluster.command("cache", "describe", "shared", "--json", node=node).stdout)["retain_events"] == 1000
+    cluster.command("cache", "alter", "shared", "--retain-events", "2000", node=2)
+    for node in range(3):
+        assert json.loads(cluster.command("cache", "describe", "shared", "--json", node=node).stdout)["retain_events"] == 2000
+    cluster.command("cache", "drop", "shared", "--yes", node=0)
+    for node in range(3):
+        done = cluster.command("cache", "describe", "shared", node=node, ok=False)
+        assert b"CACHE_NOT_FOUND" in done.stderr
+
+
+def test_a_directory_of_another_cluster_does_not_join(cluster, tmp_path):
+    with NodeProcess(tmp_path) as other:
+        other.stop()
+        done = serve("--data", str(other.data), *FREE, "--join", cluster[0].address)
+        assert done.returncode == 1
+        assert "WRONG_CLUSTER" in last_line(done)
+        other.start()
+    assert cluster.status(0).nodes == 3
+
+
+def test_metadata_in_a_file_of_another_host_are_refused_with_what_moves_them(tmp_path):
+    async def run() -> subprocess.CompletedProcess[str]:
+        def dispatch(exchange):
+            if exchange.kind == "hello":
+                exchange.answer(Message(hello_answer=pb.HelloAnswer()))
+            else:
+                there = pb.ClusterInfoAnswer(cluster="far", segments=8, metastore="sqlite:/far/away/meta.db", host="other", file="1:2")
+                exchange.answer(Message(cluster_info_answer=there))
+
+        server = Server(dispatch, ServerOptions())
+        await server.start("127.0.0.1", 0)
+        join = f"127.0.0.1:{server.addresses[0][1]}"
+        try:
+            return await asyncio.to_thread(serve, "--data", str(tmp_path / "data"), *FREE, "--join", join)
+        finally:
+            await server.stop(grace_ms=0)
+
+    done = asyncio.run(run())
+    assert done.returncode == 1
+    assert "METASTORE_LOCAL" in last_line(done)
+    assert "eventlog admin metastore copy --from sqlite:/far/away/meta.db --to etcd://" in last_line(done)
+
+
+def test_the_name_of_another_member_is_refused_to_a_directory_with_data(tmp_path):
+    with NodeProcess(tmp_path / "one", "--node-name", "one") as one:
+        with NodeProcess(tmp_path / "two", "--join", one.address, "--node-name", "two") as two:
+            two.stop()
+            done = serve("--data", str(two.data), *FREE, "--node-name", "one")
+        assert done.returncode == 2
+        assert "one" in last_line(done)

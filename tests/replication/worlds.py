@@ -36,6 +36,10 @@ class Disk:
     ends: list[int]
     partial: set[int] = field(default_factory=set)
 
+    @staticmethod
+    def empty(segments: int) -> "Disk":
+        return Disk([[] for _ in range(segments)], [[] for _ in range(segments)], [0] * segments)
+
 
 class Metadata:
     """Segment records, changed by compare-and-set."""
@@ -61,7 +65,7 @@ class Node:
     def __init__(self, world: "World", number: int, incarnation: str = "a") -> None:
         self.world = world
         self.own = Replica(number, incarnation)
-        self.disk = Disk([[] for _ in range(world.segments)], [[] for _ in range(world.segments)], [0] * world.segments)
+        self.disk = Disk.empty(world.segments)
         self.starts = 0
         self.up = False
         self.start()
@@ -102,6 +106,11 @@ class Node:
         for other in self.world.nodes.values():
             if other.up and other is not self:
                 other.carry_out(other.core.lost(self.own, now_ms=self.world.now_ms))
+
+    def lose_disk(self, incarnation: str) -> None:
+        """Come back as another incarnation with nothing, at the next start."""
+        self.own = Replica(self.own.node, incarnation)
+        self.disk = Disk.empty(self.world.segments)
 
     def learn(self, terms: Iterable[Term]) -> None:
         self.carry_out(self.core.learn(list(terms), now_ms=self.world.now_ms))
@@ -417,11 +426,11 @@ class World:
                 return
         raise AssertionError("it never comes to rest")
 
-    def pass_time(self, ms: int, *, step_ms: int = 50) -> None:
+    def pass_time(self, ms: int, *, step_ms: int = 50, decide: bool = True) -> None:
         """Let time pass and everything happen."""
         for _ in range(0, ms, step_ms):
             self.tick(step_ms)
-            self.settle()
+            self.settle(decide=decide)
 
 
 def led(nodes: int, *, needed: int = 1, primary: int = 1, segments: int = 2) -> World:

@@ -1,0 +1,258 @@
+"""Stories of catching up: from the log, from a snapshot, and joining the live stream without a gap."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from eventlog.replication import Message
+from eventlog.replication.links import LIVE, SNAPSHOT
+from eventlog.replication.messages import ACK, APPEND, BEGIN, MISMATCH, UNKNOWN
+from tests.replication.worlds import World, led
+
+
+def behind(count: int, *, nodes: int = 2, trim: bool = False) -> World:
+    """Return a world in which node 2 was away while `count` values were appended to segment 0; all but the last are trimmed."""
+    world = led(nodes)
+    world[2].crash()
+    world.pass_time(1100)
+    for _ in range(count):
+        world[1].put(0)
+        world.settle()
+    if trim:
+        upto = world[1].logs[0][-2][0]
+        world[1].core.trimmed(np.array([0]), np.array([upto]))
+    return world
+
+
+def sent_bytes(world: World) -> int:
+    """Return the bytes of values that node 1 has sent or is about to send to node 2, and that are not acknowledged."""
+    link = world[1].core.streams.links[world[2].own]
+    return link.used_bytes
+
+
+def test_what_a_backup_lacks_comes_from_the_log_in_pieces_and_it_follows_live_afterwards():
+    world = behind(30)
+    world[2].start()
+    world.settle()
+    assert world[2].logs == world[1].logs
+    link = world[1].core.streams.links[world[2].own]
+    assert (link.modes == LIVE).all()
+    assert not link.streams
+    assert link.used_bytes == 0
+
+
+def test_no_more_than_the_window_is_under_way_to_one_peer():
+    world = behind(60)
+    world[2].start()
+    most = 0
+    for _ in range(2_000):
+        if world.letters:
+            world.deliver()
+        elif world[1].reads:
+            reads, world[1].reads = world[1].reads, []
+            for read in reads:
+                world[1].carry_out(read())
+        else:
+            world[2].sync()
+        most = max(most, sent_bytes(world))
+        if world[2].logs[0] == world[1].logs[0]:
+            break
+    options = world.options
+    assert world[2].logs[0] == world[1].logs[0]
+    assert options.chunk_bytes < most <= options.window_bytes + options.chunk_bytes
+
+
+def test_appends_while_a_backup_catches_up_leave_no_gap_and_come_once():
+    world = behind(12)
+    world[2].start()
+    for _ in range(200):
+        if not world[1].core.waits_for(0):
+            world[1].put(0)
+            world[1].sync()
+        if world.letters:
+            world.deliver()
+        for node in (world[1], world[2]):
+            reads, node.reads = node.reads, []
+            for read in reads:
+                node.carry_out(read())
+        world[2].sync(1)
+    world.settle()
+    assert world[2].logs[0] == world[1].logs[0]
+
+
+def test_a_read_that_comes_back_for_a_stream_that_has_turned_is_thrown_away():
+    world = behind(12)
+    world[2].start()
+    while not world[1].reads:
+        world.deliver()
+    world[2].crash()
+    world[2].start()
+    world.letters.clear()
+    reads, world[1].reads = world[1].reads, []
+    for read in reads:
+        world[1].carry_out(read())
+    assert not any(len(letter.message.rows) and letter.values and letter.values[0] for letter in world.letters)
+    world.pass_time(1000)
+    assert world[2].logs == world[1].logs
+
+
+def test_a_lost_piece_is_asked_for_again():
+    world = behind(12)
+    world[2].start()
+    while not any(letter.values and letter.values[0] for letter in world.letters):
+        if world.letters:
+            world.deliver()
+        reads, world[1].reads = world[1].reads, []
+        for read in reads:
+            world[1].carry_out(read())
+    world.letters.clear()
+    world.pass_time(3000)
+    assert world[2].logs == world[1].logs
+
+
+def test_a_lost_append_is_found_by_the_next_question_though_nothing_else_is_written():
+    world = led(3)
+    world[1].put(0)
+    world.letters = [letter for letter in world.letters if letter.to != world[2].own]
+    world.pass_time(600, decide=False)
+    assert world[2].logs[0] == world[1].logs[0]
+    assert world[1].core.watermark.item(0) == world[1].core.ends.item(0)
+
+
+def test_a_refusal_from_before_the_stream_turned_is_old_news():
+    world = behind(12)
+    world[2].start()
+    while not world[1].reads:
+        world.deliver()
+    row = np.array([(0, MISMATCH, 1, 0, 0, 0)], ACK)
+    late = Message(sender=world[2].own, recipient=world[1].own, correlation=0, rows=row.tobytes())
+    assert world[1].core.acknowledged(late, now_ms=world.now_ms) == []
+    assert len(world[1].reads) == 1
+
+
+def test_who_does_not_hold_the_segment_yet_is_asked_again_later():
+    world = led(2)
+    row = np.array([(0, UNKNOWN, 1, 0, 0, 0)], ACK)
+    world[1].carry_out(
+        world[1].core.acknowledged(Message(sender=world[2].own, recipient=world[1].own, correlation=9, rows=row.tobytes()), now_ms=0)
+    )
+    [id_] = world[1].put(0)
+    assert not world.letters, "no values before it is known to take them"
+    world.pass_time(600, decide=False)
+    assert world[1].committed[0] == id_
+
+
+def test_a_new_owner_gets_everything_and_joins():
+    world = World(3)
+    world.appoint(1, owners=(1, 2), in_sync=(1, 2))
+    world.tell()
+    world.settle()
+    for _ in range(5):
+        world[1].put(0, 1)
+        world.settle()
+    for record in list(world.metadata.records.values()):
+        world.metadata.put(replace(record, owners=(1, 2, 3)))
+    world.tell()
+    world.pass_time(200)
+    assert world[3].logs == world[1].logs
+    assert {replica.node for replica in world.metadata.records[0].in_sync} == {1, 2, 3}
+
+
+# ---------------------------------------------------------------- snapshots
+
+
+def test_where_the_log_does_not_reach_back_a_snapshot_comes_first():
+    world = behind(9, trim=True)
+    world[2].start()
+    world.pass_time(500)
+    assert world[2].logs[0] == world[1].logs[0]
+    assert world[2].core.history(0) == world[1].core.history(0)
+    assert world[2].core.watermark.item(0) == world[1].core.watermark.item(0)
+    assert {replica.node for replica in world.metadata.records[0].in_sync} == {1, 2}
+    assert not world[1].snapshots, "the pin is let go"
+    assert not world[1].core.streams.links[world[2].own].streams
+
+
+def installing() -> World:
+    """Return a world in which node 2 has dropped what it had, and has part of a snapshot."""
+    world = behind(9, trim=True)
+    world[2].start()
+    while len(world[2].parts.get(0, [])) < 2:
+        if world.letters:
+            world.deliver()
+        world[2].sync()
+        reads, world[1].reads = world[1].reads, []
+        for read in reads:
+            world[1].carry_out(read())
+    return world
+
+
+def test_a_replica_that_is_not_whole_matches_nothing_joins_nothing_and_leads_nothing():
+    world = installing()
+    core = world[2].core
+    assert 0 in world[2].disk.partial
+    assert not core.matched[0]
+    assert not any(proposal.joined for proposal in world[1].proposals if proposal.segment == 0)
+    assert core.watermark.item(0) == 0
+
+
+def test_a_crash_in_the_middle_of_a_snapshot_begins_it_anew():
+    world = installing()
+    world[2].crash()
+    world[2].start()
+    assert world[2].logs[0] == []
+    world.pass_time(500)
+    assert world[2].logs[0] == world[1].logs[0]
+
+
+def test_a_new_primary_in_the_middle_of_a_snapshot_begins_it_anew():
+    world = behind(9, nodes=3, trim=True)
+    world[2].start()
+    while len(world[2].parts.get(0, [])) < 2:
+        if world.letters:
+            world.deliver()
+        world[2].sync()
+        world[3].sync()
+        reads, world[1].reads = world[1].reads, []
+        for read in reads:
+            world[1].carry_out(read())
+    world[3].core.trimmed(np.array([0]), np.array([world[3].logs[0][-2][0]]))
+    world.appoint(3, segments=[0])
+    world.tell()
+    world.pass_time(500)
+    assert world[2].logs[0] == world[3].logs[0] == world[1].logs[0]
+
+
+def test_a_lost_part_begins_the_snapshot_anew_after_a_while():
+    world = installing()
+    world.letters.clear()
+    world.pass_time(11_500)
+    assert world[2].logs[0] == world[1].logs[0]
+
+
+def test_a_late_beginning_of_a_snapshot_drops_nothing():
+    world = behind(9, trim=True)
+    world[2].start()
+    while not any(np.frombuffer(letter.message.rows, APPEND)["flags"][0] == BEGIN for letter in world.letters if not letter.is_ack):
+        if world.letters:
+            world.deliver()
+        reads, world[1].reads = world[1].reads, []
+        for read in reads:
+            world[1].carry_out(read())
+    late = next(letter for letter in world.letters if not letter.is_ack)
+    world.pass_time(500)
+    before = list(world[2].logs[0])
+    assert world[2].core.receive(late.message, now_ms=0) == []
+    assert world[2].logs[0] == before == world[1].logs[0]
+
+
+def test_a_member_of_the_in_sync_set_is_never_told_to_drop_what_it_has():
+    world = led(2, needed=2)
+    world[2].crash()
+    [id_] = world[1].put(0)
+    world[1].sync()
+    world[1].core.trimmed(np.array([0]), np.array([id_]))
+    world[2].start()
+    world.settle()
+    assert world[1].core.streams.links[world[2].own].modes[0] != SNAPSHOT
+    assert world[2].logs[0]

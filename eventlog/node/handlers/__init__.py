@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventlog.node.handlers import admin, entries, events, peers, write
+from eventlog.node.handlers import admin, cluster_admin, entries, events, peers, write
 
 Right = Literal["none", "read", "write", "admin", "peer"]
 
@@ -50,11 +50,18 @@ TABLE: dict[str, Handler] = {
     "drop_cache": _row(admin.drop_cache, "admin", repeatable=False),
     "list_caches": _row(admin.list_caches, "read"),
     "status": _row(admin.status, "read"),
-    "list_segments": _row(admin.list_segments, "read"),
+    "list_segments": _row(cluster_admin.list_segments, "read"),
     "run_retention": _row(admin.run_retention, "admin"),
     "check_data": _row(admin.check_data, "admin"),
+    "list_nodes": _row(cluster_admin.list_nodes, "read"),
+    "change_cluster": _row(cluster_admin.change_cluster, "admin", repeatable=False),
+    "plan_rebalance": _row(cluster_admin.plan_rebalance, "read"),
+    "rebalance_status": _row(cluster_admin.rebalance_status, "read"),
+    "digest_segments": _row(cluster_admin.digest_segments, "admin"),
+    "force_primary": _row(cluster_admin.force_primary, "admin", repeatable=False),
     "cluster_info": _row(peers.cluster_info, "none"),
     "peer_hello": _row(peers.peer_hello, "peer"),
     "beat": _row(peers.beat, "peer"),
     "see_revision": _row(peers.see_revision, "peer"),
+    "close_up": _row(events.close_up, "peer"),
 }

@@ -108,35 +108,6 @@ def status(node: "Node", exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-async def list_segments(node: "Node", exchange: Exchange) -> None:
-    """Answer with every segment, for one cache or all."""
-    name = exchange.message.list_segments.cache
-    caches = [node.caches.named(name)] if name else list(node.caches)
-    message = Message()
-    answer = message.list_segments_answer
-    figures = await operations.segment_figures(node, caches)
-    names = {number: found.record.name for number, found in node.view.nodes.items()}
-    for segment in range(node.segments):
-        kept = sum(int(cache.next_offsets[segment] - cache.trimmed_offsets[segment] - 1) for cache in caches)
-        first_id, nbytes = figures[segment]
-        found = node.view.segments.get(segment)
-        answer.segments.append(
-            pb.SegmentDescription(
-                segment=segment,
-                primary=names[found.record.primary] if found else "",
-                owners=[names[owner] for owner in found.record.owners] if found else [],
-                in_sync=[names[replica.node] for replica in found.record.in_sync] if found else [],
-                epoch=found.record.epoch if found else 0,
-                first_id=first_id,
-                last_id=int(node.core.ends[segment]),
-                high_watermark=int(node.core.watermark[segment]),
-                events=kept,
-                bytes=nbytes,
-            )
-        )
-    exchange.answer(message)
-
-
 async def run_retention(node: "Node", exchange: Exchange) -> None:
     """Apply a cache's retention now, or say what it would remove."""
     request = exchange.message.run_retention

@@ -9,7 +9,9 @@ import numpy.typing as npt
 Hashes = npt.NDArray[np.uint64]
 _EMPTY, _GONE = np.uint64(0), np.uint64(1)
 _ROOM_MIN = 1 << 10
-_TURN = np.uint64(12)  # more bits than segments take
+_TURN_BITS = 12  # more than segments take
+_TURN = np.uint64(_TURN_BITS)
+_MASK = (1 << 64) - 1
 
 
 class KeyTable:
@@ -34,7 +36,7 @@ class KeyTable:
     def contains(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Return which of `hashes` are in the set."""
         if len(hashes) == 1:
-            return np.array([self._has(int(_kept(hashes)[0]))])
+            return np.array([self._has(hashes.item(0))])
         found = np.zeros(len(hashes), bool)
         wanted = _kept(hashes)
         places = self._homes(wanted)
@@ -48,7 +50,9 @@ class KeyTable:
             places = self._after(places[going])
         return found
 
-    def _has(self, wanted: int) -> bool:
+    def _has(self, hashed: int) -> bool:
+        wanted = (hashed << _TURN_BITS | hashed >> 64 - _TURN_BITS) & _MASK  # `_kept`, of one and without arrays
+        wanted += 2 if wanted <= 1 else 0
         slots, mask = self._slots, len(self._slots) - 1
         place = wanted >> int(self._shift)
         while (seen := slots.item(place)) != wanted:

@@ -191,6 +191,21 @@ class ProducerTable:
             segment = submitted.segments.item(block)
             producer.last[segment] = min(producer.last.item(segment), submitted.sequences.item(block) - 1)
 
+    def rewind(self, segments: Ints) -> None:
+        """Return to what is known to be in the logs of `segments`: what was on its way there may never have been."""
+        for producer in self._producers.values():
+            last = np.full(self._segments, -1, np.int64)
+            for frame in producer.frames:
+                np.maximum.at(last, frame.segments, frame.sequences)
+            producer.last[segments] = np.minimum(producer.last[segments], last[segments])
+
+    def forget(self, segments: Ints) -> None:
+        """Forget everything about `segments`: their logs are not here any more."""
+        for producer in self._producers.values():
+            producer.last[segments] = -1
+            producer.last_ids[segments] = 0
+            producer.dirty[segments] = False
+
     def record(self, number: int, frame: FrameResult, *, last_ids: Ints) -> None:
         """Remember what a frame became; `last_ids` is where the logs of its segments stand with it."""
         producer = self._producers[number]
@@ -245,9 +260,14 @@ class ProducerTable:
                 continue
             results: dict[int, list[tuple[int, bytes, bytes]]] = {segment: [] for segment in np.flatnonzero(producer.dirty).tolist()}
             for frame in producer.frames:
-                for index in np.flatnonzero(producer.dirty[frame.segments]).tolist():
-                    ids, kinds = frame.block(index)
-                    results[frame.segments.item(index)].append((frame.sequences.item(index), ids.tobytes(), kinds.tobytes()))
+                is_dirty = producer.dirty[frame.segments]
+                if not is_dirty.any():
+                    continue
+                segments, sequences, starts = frame.segments.tolist(), frame.sequences.tolist(), frame.starts.tolist()
+                ids, kinds = frame.ids.tobytes(), frame.kinds.tobytes()
+                for index in np.flatnonzero(is_dirty).tolist():
+                    low, high = starts[index], starts[index + 1]
+                    results[segments[index]].append((sequences[index], ids[8 * low : 8 * high], kinds[low:high]))
             for segment, rows in results.items():
                 last, last_id = producer.last.item(segment), producer.last_ids.item(segment)
                 stored = _Stored(last=last, last_id=last_id, results=rows[-PRODUCER_RESULTS_KEPT:])

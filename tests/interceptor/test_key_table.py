@@ -63,3 +63,12 @@ def test_keys_of_one_segment_use_the_whole_table():
     assert len(np.flatnonzero(table._slots > 1)) == len(numbers)
     longest = max(len(run) for run in "".join("x" if slot > 1 else " " for slot in table._slots.tolist()).split())
     assert longest < 200, "clustered"
+
+
+def test_one_hash_is_looked_up_as_many_are():
+    table = KeyTable()
+    held = np.array([turned << 52 for turned in (0, 1)] + [5, 2**64 - 1, 0x123456789ABCDEF0], np.uint64)
+    table.add(held)
+    asked = np.concatenate((held, np.array([7 << 52, 6, 2**64 - 2], np.uint64)))
+    assert [bool(table.contains(asked[at : at + 1])[0]) for at in range(len(asked))] == table.contains(asked).tolist()
+    assert table.contains(asked).tolist() == [True] * 5 + [False] * 3

@@ -19,6 +19,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from eventlog.client.cache import Cache as AsyncCache
 from eventlog.client.client import Client as AsyncClient
 from eventlog.client.client import connect as connect_async
+from eventlog.client.cluster import ClusterAdmin as AsyncClusterAdmin
 from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
 from eventlog.client.rows import Rows
 from eventlog.client.values import CacheInfo, StoredMany
@@ -129,6 +130,22 @@ async def _result_of(future: "asyncio.Future[T]") -> T:
     return await future
 
 
+class ClusterAdmin(_Facade[AsyncClusterAdmin]):
+    """What operators ask, as `eventlog.client.cluster.ClusterAdmin`."""
+
+    nodes = _call(AsyncClusterAdmin.nodes)
+    drain = _call(AsyncClusterAdmin.drain)
+    remove = _call(AsyncClusterAdmin.remove)
+    replace = _call(AsyncClusterAdmin.replace)
+    set_replicas = _call(AsyncClusterAdmin.set_replicas)
+    plan_rebalance = _call(AsyncClusterAdmin.plan_rebalance)
+    start_rebalance = _call(AsyncClusterAdmin.start_rebalance)
+    cancel_rebalance = _call(AsyncClusterAdmin.cancel_rebalance)
+    rebalance_status = _call(AsyncClusterAdmin.rebalance_status)
+    compare_copies = _call(AsyncClusterAdmin.compare_copies)
+    force_primary = _call(AsyncClusterAdmin.force_primary)
+
+
 class Client(_Facade[AsyncClient]):
     """A connected client, as `eventlog.client.client.Client`. Leaving a `with` statement waits for writes under way."""
 
@@ -159,6 +176,11 @@ class Client(_Facade[AsyncClient]):
     def segments_count(self) -> int:
         """How many segments the cluster has."""
         return self._async.segments_count
+
+    @property
+    def admin(self) -> ClusterAdmin:
+        """What operators ask: members, moving segments, comparing copies."""
+        return ClusterAdmin(self._thread, self._async.admin)
 
     def cache(self, name: str) -> Cache:
         """Return the cache `name`. It is looked up by its first call, which raises CacheNotFound if there is none."""

@@ -9,7 +9,7 @@ from eventlog.control.controller import Situation
 from eventlog.control.operators import RebalanceStart
 from eventlog.control.records import CommitPlan, NodeRecord
 from eventlog.errors import BadMessage
-from eventlog.node.digests import own_digests
+from eventlog.node.digests import compare_all, own_digests
 from eventlog.node.forcing import force_primary as force
 from eventlog.node.rebalance import merged_segments, own_segments, planned_moves, progress
 from eventlog.transport.exchange import Exchange
@@ -141,6 +141,21 @@ async def digest_segments(node: "Node", exchange: Exchange) -> None:
     """Answer with checksums of this node's copies."""
     message = Message()
     message.digest_segments_answer.CopyFrom(await own_digests(node, exchange.message.digest_segments))
+    exchange.answer(message)
+
+
+async def compare_copies(node: "Node", exchange: Exchange) -> None:
+    """Answer with checksums of the copies that in-sync replicas hold and can be reached; what cannot be compared is left out."""
+    reached = {node.number, *node.peers.incarnations}
+    wanted = []
+    for segment in exchange.message.compare_copies.segments:
+        found = node.view.segments.get(segment)
+        if found is not None:
+            wanted.append((segment, [replica.node for replica in found.record.in_sync if replica.node in reached]))
+    message = Message()
+    message.digest_segments_answer.SetInParent()
+    for comparison in await compare_all(node, [(segment, numbers) for segment, numbers in wanted if numbers]):
+        message.digest_segments_answer.digests.extend(digest for _, digest in sorted(comparison.digests.items()))
     exchange.answer(message)
 
 

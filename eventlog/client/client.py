@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from eventlog.client.cache import Cache
+from eventlog.client.cluster import ClusterAdmin
 from eventlog.client.core import ClientCore
 from eventlog.client.options import ClientOptions
 from eventlog.client.values import CacheInfo, CheckReport, Format, KeyFormat, RetentionRun, SegmentInfo, Status
@@ -100,6 +101,11 @@ class Client:
     def segments_count(self) -> int:
         """How many segments the cluster has."""
         return self._opened.routes.segments
+
+    @property
+    def admin(self) -> ClusterAdmin:
+        """What operators ask: members, moving segments, comparing copies."""
+        return ClusterAdmin(lambda: self._opened.requests)
 
     # ------------------------------------------------------------ caches
 

@@ -14,6 +14,7 @@ from eventlog.interceptor.key_table import KeyTable
 from eventlog.interceptor.producers import ProducerTable
 
 Ints = npt.NDArray[np.int64]
+KeyChange = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]  # hashes, kinds, and which rows changed something
 
 
 @dataclass(kw_only=True, eq=False)
@@ -35,7 +36,7 @@ class CacheState:
     live: Ints
     may_expire: bool = False
     keys: KeyTable | None = None
-    building: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], Ints]] | None = None
+    building: list[KeyChange] | None = None
     producers: ProducerTable
     seeds: list[int] = field(default_factory=list)
     dropped: bool = False

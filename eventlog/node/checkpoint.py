@@ -35,17 +35,18 @@ _PAGE = 5_000
 class Checkpoints:
     """Writes checkpoints; what was committed before `write` is called is in the storage thread's queue already."""
 
-    def __init__(self, *, store: Store, storage: StorageThread, core: Replication, caches: Caches) -> None:
+    def __init__(self, *, store: Store, storage: StorageThread, core: Replication, applied: Ints, caches: Caches) -> None:
         self._store = store
         self._storage = storage
         self._core = core
+        self._applied = applied
         self._caches = caches
         self._written = np.zeros(core.segments, np.int64)
 
     async def write(self) -> None:
         """Write how far the state has come, if it moved."""
-        marks = self._core.watermark.copy()
-        rows = checkpoint_rows(self._caches, marks=marks, epochs=self._core.epochs, written=self._written)
+        marks = self._applied.copy()
+        rows = checkpoint_rows(self._caches, marks=marks, epochs=self._core.end_epochs, written=self._written)
         if rows:
             self._written = marks
             await self._storage.run(partial(self._store.apply, rows), is_vital=True)  # what it says is not said again

@@ -9,7 +9,7 @@ from eventlog.hashing import hash_keys
 from eventlog.interceptor.existence import update_table
 from eventlog.interceptor.key_table import KeyTable
 from eventlog.node.aside import aside
-from eventlog.node.caches import CacheState
+from eventlog.node.caches import CacheState, KeyChange
 from eventlog.segment.keys import TAG_ENTRY, entry_prefix, tag_range
 from eventlog.segment.port import Store
 
@@ -19,12 +19,16 @@ _PAGE = 4_000
 async def build_key_table(store: Store, cache: CacheState, *, keys_max: int, is_stopping: Callable[[], bool]) -> None:
     """Give the cache a key table; a cache with more than `keys_max` entries goes on without one."""
     if int(cache.live.sum()) > keys_max:
+        cache.building = None
         return
-    cache.building = []
+    changes: list[KeyChange] = cache.building if cache.building is not None else []
+    cache.building = changes
     hashes = await aside(partial(_scan, store, cache, is_stopping))
+    if cache.building is not changes:
+        return  # begun again since
     table = KeyTable(len(hashes))
     table.add(hashes)
-    for changed, kinds, rows in cache.building:
+    for changed, kinds, rows in changes:
         update_table(table, hashes=changed, kinds=kinds, rows=rows)
     cache.building = None
     cache.keys = table

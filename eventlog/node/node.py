@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +26,18 @@ from eventlog.node.config import NodeConfig
 from eventlog.node.controller import ControllerLoop
 from eventlog.node.disk import DiskWatch
 from eventlog.node.entries import EntryReader
+from eventlog.node.following import Followed
 from eventlog.node.groups import Pending, WriteResult
 from eventlog.node.metadata import Metadata
+from eventlog.node.operations import follow_caches
 from eventlog.node.overlay import Overlay
 from eventlog.node.peers import PeerIdentity, Peers
+from eventlog.node.replicate import Replicas
+from eventlog.node.replicate_in import Incoming
 from eventlog.node.retention import Retention
 from eventlog.node.storage import StorageThread
 from eventlog.node.tail import Tail
+from eventlog.node.takeover import TakeOver
 from eventlog.node.writer import Ints, Writer, WriterHooks
 from eventlog.replication import Replication
 from eventlog.segment.port import LogEnds, Store
@@ -51,6 +56,7 @@ class Opened:
     member: Member
     store: Store
     core: Replication
+    applied: Ints
     caches: Caches
     steps: StepIndex
     promises: Promises
@@ -79,13 +85,14 @@ class Node:
         self.overlay = Overlay()
         self.tail = Tail()
         self.disk = DiskWatch(opened.store, reserve_bytes=opened.config.disk_reserve_bytes)
-        ends = LogEnds(ids=opened.core.ends, epochs=opened.core.epochs)
+        ends = LogEnds(ids=opened.core.ends, epochs=opened.core.end_epochs)
         self.storage = StorageThread(opened.store, ends=ends, on_fenced=on_fatal)
         self.entries = EntryReader(opened.store, self.overlay)
+        self.replicas = Replicas(self, opened.core)
         self.writer = Writer(
             store=opened.store,
             storage=self.storage,
-            core=opened.core,
+            replicas=self.replicas,
             clock=self.clock,
             overlay=self.overlay,
             bounds=Bounds(
@@ -95,13 +102,27 @@ class Node:
         )
         me = PeerIdentity(cluster=self.cluster, number=self.number, incarnation=opened.member.incarnation)
         self.peers = Peers(me, own=self.own)
-        self.metadata: Metadata  # these three are set before the node is served
+        self.metadata: Metadata  # these are set before the node is served
+        self.renew_lease: Callable[[], Awaitable[None]]
         self.records: ClusterRecords
         self.controller: ControllerLoop
         self.closing = Closing(clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard)
         self.reads = Reads(self)
-        self.checkpoints = Checkpoints(store=self.store, storage=self.storage, core=self.core, caches=self.caches)
+        self.followed = Followed(
+            store=self.store,
+            storage=self.storage,
+            caches=self.caches,
+            applied=opened.applied,
+            ends=opened.core.ends,
+            show=self._follow,
+            refresh_caches=self._refresh_caches,
+        )
+        self.replicas.open(Incoming(self.replicas), TakeOver(self.replicas))
+        self.checkpoints = Checkpoints(
+            store=self.store, storage=self.storage, core=self.core, applied=self.followed.applied, caches=self.caches
+        )
         self.retention = Retention(self, checkpoint=self.checkpoints.write)
+        self.renewing_lease = asyncio.Lock()
         self.changing_caches = asyncio.Lock()  # held from a commit to the caches' records until this node knows of it
         self.loop_delay_ms_peak = 0
         self.is_stopping = False
@@ -111,13 +132,14 @@ class Node:
     def start(self) -> None:
         """Start the threads and the writer's task."""
         self.storage.start()
-        self.tail.start(self.low.limit())
+        self.tail.start(int(self.core.ends.max(initial=0)))  # everything up to there is in the store alone
         self.reads.start()
         self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))
         self.closing.join(self.peers)
         self.peers.hooks.connected.append(lambda *_: self.closing.changed())
         self.peers.hooks.lost.append(lambda *_: self.closing.changed())
         self.peers.start()
+        self.replicas.start()
         self.own(asyncio.get_running_loop().create_task(self.metadata.run(), name="metadata"))
 
     @property
@@ -133,7 +155,10 @@ class Node:
 
     def leader_of(self, segment: int) -> int:
         """Return the number of the node that leads a segment, 0 when nobody does."""
-        return self.number if self.core.adopted[segment] else 0
+        if self.replicas.serving[segment]:
+            return self.number
+        found = self.view.segments.get(segment)
+        return found.record.primary if found is not None and found.record.primary != self.number else 0
 
     def now_2020(self) -> int:
         """Return physical time in milliseconds since 2020, by which lifespans end."""
@@ -192,10 +217,21 @@ class Node:
     def _committed(self, segments: Ints, last_ids: Ints) -> None:
         self.promises.commit(segments, last_ids)
         self.promises.settle(segments, upto=int(last_ids[-1]))
+        self.followed.commit(segments, last_ids)
 
     def _visible(self, group: CommittedGroup) -> None:
         self.closing.committed()
         self.reads.appended(group)
+
+    def _follow(self, segments: Ints, applied: Ints, groups: Sequence[CommittedGroup], skipped: int) -> None:
+        self.reads.learned(segments, applied, groups=groups, skipped=skipped)
+
+    async def _refresh_caches(self) -> None:
+        await follow_caches(self)
+
+    def fatal(self, error: EventLogError) -> None:
+        """End the process: it cannot go on without breaking a promise."""
+        self._on_fatal(error)
 
     def _heard(self, promises: Sequence[Promise]) -> None:
         self.reads.watermark_rose()

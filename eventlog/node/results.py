@@ -13,7 +13,7 @@ from eventlog.interceptor.conditions import refused_before
 from eventlog.interceptor.images import image_of
 from eventlog.interceptor.producers import FrameResult, Verdict, runs_of
 from eventlog.node.caches import CacheState
-from eventlog.node.groups import Joined, WriteResult
+from eventlog.node.groups import Joined, Pending, WriteResult
 
 Ints = npt.NDArray[np.int64]
 _REPLACING = (Kind.MODIFIED, Kind.REMOVED)
@@ -34,6 +34,11 @@ class Part:
     def cache(self) -> CacheState:
         """Return the cache that the part writes to."""
         return self.joined.frames[0].cache
+
+    @property
+    def waiting(self) -> list[Pending]:
+        """Return the frames that this group answers."""
+        return [pending for index, pending in enumerate(self.joined.frames) if index not in self.postponed]
 
     @property
     def stored(self) -> Values:

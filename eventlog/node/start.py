@@ -15,9 +15,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from eventlog.batch.layout import ValueHead, encode_value, read_head
+from eventlog.batch.layout import read_head
 from eventlog.clock import Clock, Entropy, SystemClock, SystemEntropy
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises
@@ -28,30 +27,30 @@ from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.metastores.sqlite import SqliteStore
-from eventlog.control.records import CacheRecord, SegmentRecord
-from eventlog.errors import BadConfig, EventLogError, MemberReplaced, NotPrimary, WrongCluster
-from eventlog.ids import ID_MAX, ID_STEP
-from eventlog.limits import KEY_INDEX_BYTES_MAX, MIB
+from eventlog.control.records import CacheRecord
+from eventlog.errors import BadConfig, EventLogError, MemberReplaced, WrongCluster
+from eventlog.ids import ID_MAX
+from eventlog.limits import MIB
 from eventlog.node.caches import Caches, CacheState, new_cache
-from eventlog.node.checkpoint import load_counts, load_marks
+from eventlog.node.checkpoint import load_counts
 from eventlog.node.config import NodeConfig, split_address
 from eventlog.node.controller import start_controller
 from eventlog.node.home import Home
 from eventlog.node.joining import find_cluster
-from eventlog.node.keys_build import build_key_table
+from eventlog.node.keeping import keep_records
 from eventlog.node.metadata import Metadata, Sources, ViewChange
 from eventlog.node.node import Node, Opened
 from eventlog.node.operations import drop_cache_data, follow_caches
 from eventlog.node.periodic import Periodic
-from eventlog.node.replay import replay
-from eventlog.replication import EpochStart, Replica, Replication, Term
-from eventlog.segment.keys import cache_range, decode_step, encode_epoch, log_key, log_range, step_range
-from eventlog.segment.port import Identity, LogEnds, Store, StoreOptions
+from eventlog.node.replay import MARKER_CACHE, rewind_offsets, trim_markers
+from eventlog.replication import EpochStart, Replica, Replication
+from eventlog.segment.keys import decode_step, log_range, step_range
+from eventlog.segment.port import Identity, Store, StoreOptions
 from eventlog.segment.recovery import Recovery, recover
 
 log = logging.getLogger("eventlog.node")
-MARKER_CACHE = 0
-_TABLE_BYTES_A_KEY = 32
+_ADOPT_ALONE_MS_MAX = 60_000  # how long a start waits for the segments it begins with: when nobody else has to be there ...
+_ADOPT_MS_MAX = 1_000  # ... and when others have, who may be down
 _READ_BYTES = 4 * MIB
 
 
@@ -166,8 +165,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     caches, found = await asyncio.to_thread(_recover, store, book, acknowledged=records.acknowledged)
     await records.renew_lease(on_lost=lambda _: None)  # right before the first ids are needed: recovery may take longer than a lease
     origin = _Origin(config=config, cluster=identity.cluster, location=cluster.location, member=member, store=store)
-    opened = await asyncio.to_thread(_bring_up, origin, caches, found, terms=terms)
-    await records.renew_lease(on_lost=lambda _: None)
+    opened = await asyncio.to_thread(_bring_up, origin, caches, found)
     home.remember(records.remember())
     node = Node(opened, cache_records=cache_records, on_fatal=shell.on_fatal)
     node.metadata = Metadata(metastore, view=await records.view(), sources=_sources(node, records, unsure), peers=node.peers)
@@ -175,11 +173,16 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     _reach_members(node, ViewChange(view=node.view, segments=(), members=True))
     metastore.on_commit = node.metadata.committed
     node.records = records
+    renew_lease = partial(_renew_lease, records, node, shell.on_fatal)
+    node.renew_lease = renew_lease
     node.start()
     node.controller = start_controller(node, records)
-    periodic = Periodic(node, renew_lease=partial(_renew_lease, records, node, shell.on_fatal))
+    periodic = Periodic(node, renew_lease=renew_lease)
     periodic.start()
-    _build_key_tables(node)
+    node.own(asyncio.create_task(keep_records(metastore, node.metadata, home), name="records"))
+    is_alone = all(len(term.in_sync) == 1 for term in terms)
+    led = np.array([term.segment for term in terms], np.int64)
+    await node.replicas.takeover.served(led, wait_ms=_ADOPT_ALONE_MS_MAX if is_alone else _ADOPT_MS_MAX)
     return Started(node=node, periodic=periodic, records=records, metastore=metastore, home=home)
 
 
@@ -196,19 +199,12 @@ def _reach_members(node: Node, change: ViewChange) -> None:
         node.peers.update({number: member.address for number, member in change.view.members.items()})
 
 
-def _build_key_tables(node: Node) -> None:
-    for cache in node.caches:
-        if cache.keys is None and cache.options.state:
-            keys_max = KEY_INDEX_BYTES_MAX // _TABLE_BYTES_A_KEY
-            building = build_key_table(node.store, cache, keys_max=keys_max, is_stopping=lambda: node.is_stopping)
-            node.own(asyncio.create_task(building, name="key_table"))
-
-
 async def _renew_lease(records: ClusterRecords, node: Node, on_fatal: Callable[[EventLogError], None]) -> None:
-    """Renew the id lease; a node whose segments or record are another's has nothing left to do."""
+    """Renew the id lease; what is another's now is led no more, and a node whose record is another's has nothing left to do."""
     try:
-        reached = int(node.core.watermark.max())
-        await records.renew_lease(on_lost=lambda segments: on_fatal(NotPrimary(segment=segments[0])), acknowledged=reached)
+        async with node.renewing_lease:
+            reached = int(node.core.watermark.max())
+            await records.renew_lease(on_lost=node.replicas.takeover.stop, acknowledged=reached)
     except MemberReplaced as error:
         on_fatal(error)
 
@@ -254,17 +250,21 @@ def _recover(store: Store, book: list[CacheRecord], *, acknowledged: int) -> tup
     return caches, found
 
 
-def _bring_up(origin: _Origin, caches: Caches, found: Recovery, *, terms: list[SegmentRecord]) -> Opened:
-    """Take over and bring the state up to the log."""
+def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
+    """Open the replicas as the log has them, and the state as far as its marks say; nothing is led yet."""
     store, member = origin.store, origin.member
     member.clock.raise_above(found.last_id)
-    core = _open_replicas(store, member, found)
-    led = np.array(sorted(term.segment for term in terms), np.int64)
-    if len(led):
-        epochs = np.array([term.epoch for term in sorted(terms, key=lambda term: term.segment)], np.int64)
-        _take_over(store, member, core, led=led, epochs=epochs)
-    _bring_state_up(store, caches, core)
-    promises, low = _lead(core, led)
+    core = Replication(store.segments, own=Replica(member.number, member.incarnation), session=member.session)
+    histories = [[EpochStart(row.epoch, row.first_id, row.previous) for row in rows] for rows in found.epochs]
+    core.open(found.ends.ids, histories=histories, applied=found.marks)
+    for cache in caches:
+        load_counts(store, cache)
+        rewind_offsets(store, cache, marks=found.marks, segments=found.segments_to_replay)
+        if cache.live.any():
+            cache.keys = None  # built when segments are led
+    trim_markers(store, marks=found.marks)
+    low = LowWatermark(store.segments)
+    low.hold(np.arange(store.segments), found.marks)
     return Opened(
         config=origin.config,
         cluster=origin.cluster,
@@ -272,77 +272,12 @@ def _bring_up(origin: _Origin, caches: Caches, found: Recovery, *, terms: list[S
         member=member,
         store=store,
         core=core,
+        applied=found.marks,
         caches=caches,
         steps=_load_steps(store, caches),
-        promises=promises,
+        promises=Promises(store.segments),
         low=low,
     )
-
-
-def _open_replicas(store: Store, member: Member, found: Recovery) -> Replication:
-    """Return the replicas of this node as the log has them; they lead nothing yet."""
-    core = Replication(store.segments, own=Replica(member.number, member.incarnation), session=member.session)
-    histories = [[EpochStart(row.epoch, row.first_id, row.previous) for row in rows] for rows in found.epochs]
-    core.open(found.ends.ids, histories=histories, applied=load_marks(store)[0])
-    return core
-
-
-def _alone(member: Member, segment: int, epoch: int) -> Term:
-    """Return the term of a primary whose in-sync set is itself."""
-    own = Replica(member.number, member.incarnation)
-    return Term(
-        segment=segment,
-        revision=epoch,
-        epoch=epoch,
-        primary=member.number,
-        owners=(member.number,),
-        in_sync=(own,),
-        min_in_sync=1,
-        session=member.session,
-    )
-
-
-def _take_over(store: Store, member: Member, core: Replication, *, led: npt.NDArray[np.int64], epochs: npt.NDArray[np.int64]) -> None:
-    """Become primary of the segments `led` under `epochs`, and adopt the tails.
-
-    One marker a segment, all in one write: a value without events in cache 0, and the epoch's first id.
-    """
-    ends = core.ends[led].copy()
-    core.learn([_alone(member, segment, epoch) for segment, epoch in zip(led.tolist(), epochs.tolist(), strict=True)], now_ms=0)
-    ids = member.clock.next(len(led)) + np.arange(len(led)) * ID_STEP
-    values, meta = [], []
-    for segment, id_, epoch, end in zip(led.tolist(), ids.tolist(), epochs.tolist(), ends.tolist(), strict=True):
-        head = ValueHead(flags=0, sections=0, epoch=epoch, count=0, bitmap=0, kinds=0, producers=0, base=id_, first_offset=0)
-        values.append((log_key(segment, MARKER_CACHE, id_), encode_value(head, segment=segment, cache=MARKER_CACHE, sections=[])))
-        meta.append(encode_epoch(segment, epoch, id_, previous=end))
-    core.mark(led, ids, now_ms=0)
-    store.append(values, meta)
-    store.sync(LogEnds(ids=core.ends.copy(), epochs=core.epochs.copy()))
-    marked = zip(led.tolist(), ids.tolist(), strict=True)
-    older = [(cache_range(segment, MARKER_CACHE)[0], log_key(segment, MARKER_CACHE, id_)) for segment, id_ in marked]
-    store.trim(older, [])  # markers of earlier terms: the history of epochs is kept in rows of its own
-    core.written(led, ids)
-    assert core.adopted[led].all(), "a set of one adopts with its own acknowledgement"
-
-
-def _bring_state_up(store: Store, caches: Caches, core: Replication) -> None:
-    """Load counters and producers, and apply what the log has above the marks."""
-    marks, _ = load_marks(store)
-    for cache in caches:
-        load_counts(store, cache)
-    done = replay(store, caches, marks=marks, watermark=core.watermark)
-    log.info("state_replayed values=%d events=%d", done.values, done.events)
-    for cache in caches:
-        if cache.live.any():
-            cache.keys = None  # built beside the first requests
-
-
-def _lead(core: Replication, led: npt.NDArray[np.int64]) -> tuple[Promises, LowWatermark]:
-    """Return the promises and limits of a node that leads these segments."""
-    promises, low = Promises(core.segments), LowWatermark(core.segments)
-    promises.lead(led, epochs=core.epochs[led].astype(np.int64), last_ids=core.watermark[led])
-    low.hold(led, core.watermark[led])
-    return promises, low
 
 
 def _load_steps(store: Store, caches: Caches) -> StepIndex:

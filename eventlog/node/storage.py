@@ -81,6 +81,11 @@ class StorageThread:
         """
         return self.run(partial(self._cut, cuts), is_vital=True, is_barrier=True)
 
+    @property
+    def ends(self) -> LogEnds:
+        """Return where the logs end on disk. For jobs in the thread alone."""
+        return self._ends
+
     def forget(self, segments: Sequence[int], *, delete: Callable[[LogEnds], None]) -> "asyncio.Future[None]":
         """Empty the logs of `segments`: `delete` is called with the ends to be written before anything is deleted."""
         return self.run(partial(self._forget, segments, delete), is_vital=True, is_barrier=True)

@@ -6,7 +6,7 @@ step on the loop: the watermark moves, the clients are answered, entries enter t
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ from eventlog.batch.check import BadBlocks, Bounds
 from eventlog.batch.entries import decode_entry
 from eventlog.batch.stored import ids_needed, make_values
 from eventlog.consume.groups import CacheValues, CommittedGroup
-from eventlog.errors import BadBlock, CacheDropped, ClockAhead, EventLogError, MetadataUnavailable, OutcomeUnknown, SequenceGap
+from eventlog.errors import BadBlock, CacheDropped, ClockAhead, EventLogError, MetadataUnavailable, NotPrimary, OutcomeUnknown, SequenceGap
 from eventlog.ids import EPOCH_MS, ID_STEP, FlakeClock
 from eventlog.interceptor import INTERCEPTORS, Share, admit, lay_out, plan_reads
 from eventlog.interceptor.producers import Verdict
@@ -25,9 +25,10 @@ from eventlog.limits import OVERLAY_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.apply import Change, changes_of
 from eventlog.node.groups import Joined, Pending, Queue, WriteResult, join_frames
 from eventlog.node.overlay import Overlay
+from eventlog.node.replicate import Flight, Replicas
+from eventlog.node.replicate_body import group_values
 from eventlog.node.results import Part, answer_frames, record_producers
 from eventlog.node.storage import Append, StorageThread
-from eventlog.replication import Replication
 from eventlog.segment.keys import encode_step, entry_prefix, log_keys
 from eventlog.segment.port import Pair, Store
 
@@ -57,7 +58,7 @@ class Writer:
         *,
         store: Store,
         storage: StorageThread,
-        core: Replication,
+        replicas: Replicas,
         clock: FlakeClock,
         overlay: Overlay,
         bounds: Bounds,
@@ -67,7 +68,8 @@ class Writer:
         self.queue = Queue()
         self._store = store
         self._storage = storage
-        self._core = core
+        self._replicas = replicas
+        self._core = replicas.core
         self._clock = clock
         self._overlay = overlay
         self._bounds = bounds
@@ -86,6 +88,10 @@ class Writer:
         self.queue.put(pending)
         self._wake.set()
 
+    def wake(self) -> None:
+        """Look again at what waits: another set of segments is led."""
+        self._wake.set()
+
     async def run(self) -> None:
         """Write groups until cancelled; a group in flight is finished first by `drain`."""
         try:
@@ -101,6 +107,9 @@ class Writer:
 
     async def write_group(self, frames: list[Pending]) -> None:
         """Write frames as one group and answer them."""
+        await self._room_in_overlay()
+        if not self._replicas.serving.all():
+            frames = self._refuse_elsewhere(frames)
         by_cache: dict[int, list[Pending]] = {}
         for pending in frames:
             by_cache.setdefault(pending.cache.cache_id, []).append(pending)
@@ -111,13 +120,12 @@ class Writer:
             return
         try:
             base = await self._ids(sum(ids_needed(part.stamped.sections) for part in parts))
+            group = self._stamp(parts, base)
         except EventLogError as error:
             for part in parts:
-                waiting = [pending for index, pending in enumerate(part.joined.frames) if index not in part.postponed]
-                self._refuse_share(waiting, part.share, error)
+                self._refuse_share(part.waiting, part.share, error)
             return
-        self._stamp(parts, base)
-        await self._append(parts)
+        await self._append(parts, group)
 
     async def drain(self) -> None:
         """Wait until nothing is queued or in flight, or `run` has failed, and what was committed is in the store."""
@@ -147,6 +155,20 @@ class Writer:
         for intercept in INTERCEPTORS:
             intercept(share)
         return Part(joined=joined, share=share, verdict=verdict, postponed=postponed, stamped=lay_out(share))
+
+    def _refuse_elsewhere(self, frames: list[Pending]) -> list[Pending]:
+        """Refuse frames with blocks of segments that are not served here; return the others."""
+        serving = self._replicas.serving
+        good = []
+        for pending in frames:
+            segments = pending.table["segment"]
+            known = segments[segments < len(serving)]
+            elsewhere = known[~serving[known]]
+            if len(elsewhere):
+                pending.done(NotPrimary(segment=int(elsewhere[0])))
+            else:
+                good.append(pending)
+        return good
 
     def _refuse_share(self, frames: list[Pending], share: Share, error: EventLogError) -> None:
         frames[0].cache.producers.give_back(share)
@@ -206,19 +228,27 @@ class Writer:
                 await asyncio.sleep(_WAIT_MS / 1000)
         return self._clock.next(count)
 
-    def _stamp(self, parts: list[Part], base: int) -> None:
-        """Give ids and register the group as in flight, in one step."""
+    def _stamp(self, parts: list[Part], base: int) -> "_Group":
+        """Give ids, register the group as in flight, and send it, in one step.
+
+        Raises:
+            NotPrimary, NotEnoughReplicas: nothing of it was registered.
+        """
         for part in parts:
             cache = part.cache
             values = make_values(
                 part.stamped.sections, base=base, epochs=self._core.epochs, next_offsets=cache.next_offsets, seeds=cache.seeds
             )
-            self._core.append(values.segments, values.last_ids)
-            self._hooks.stamped(values.segments, base, values.last_id)
             part.values = values
             base = values.last_id + ID_STEP
+        group = _Group(parts=parts, done=asyncio.get_running_loop().create_future())
+        values_of_all = group_values([(part.cache.cache_id, part.stored) for part in parts])
+        group.flight = self._replicas.append(values_of_all, partial(self._settled, group))
+        for part in parts:
+            self._hooks.stamped(part.stored.segments, int(part.stored.bases[0]), part.stored.last_id)
+        return group
 
-    async def _append(self, parts: list[Part]) -> None:
+    async def _append(self, parts: list[Part], group: "_Group") -> None:
         log: list[Pair] = []
         meta: list[Pair] = []
         for part in parts:
@@ -227,27 +257,35 @@ class Writer:
             rows = self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)
             meta += [encode_step(*row) for row in rows]
         written = self._storage.append(_append_of(parts, log, meta, epochs=self._core.epochs))
-        changes: list[Change] = []
         if sum(part.stamped.events for part in parts) >= _EVENTS_WORTH_OVERLAP:
-            changes = [changes_of(part) for part in parts]
+            group.changes = [changes_of(part) for part in parts]
         try:
             await written
         except EventLogError as error:
-            for part in parts:
-                _refuse(part.joined.frames, OutcomeUnknown(why=str(error), outcome="unknown"))
+            _leave_unknown(parts, str(error))
             raise
-        await self._room_in_overlay()
-        self._commit(parts)
-        self._settle(parts, changes or [changes_of(part) for part in parts])
+        assert group.flight is not None, "stamped"
+        self._replicas.written(group.flight)
+        await group.done
 
     async def _room_in_overlay(self) -> None:
         while self._overlay.nbytes > OVERLAY_BYTES_MAX and self._applying is not None:
             await self._applying
 
+    def _settled(self, group: "_Group", flight: Flight) -> None:
+        """The group is committed, or some of its segments are led by others now: of those nobody here knows what became."""
+        if flight.lost:
+            lost = min(flight.lost)
+            _leave_unknown(group.parts, f"segment {lost} is led by another node now")
+            self._replicas.abandon(flight)
+        else:
+            self._commit(group.parts)
+            self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
+        if not group.done.done():
+            group.done.set_result(None)
+
     def _commit(self, parts: list[Part]) -> None:
-        """Commit a group and answer it; `_settle` follows in the same step, when the answers are on their way."""
-        for part in parts:
-            self._core.written(part.stored.segments, part.stored.last_ids)
+        """Answer a committed group; `_settle` follows in the same step, when the answers are on their way."""
         for part in parts:
             answer_frames(part)
         for send in {pending.send for part in parts for pending in part.joined.frames if pending.send is not None}:
@@ -296,6 +334,21 @@ class Writer:
             return  # the storage thread fenced itself or is gone; the layers stay, so that readers keep seeing them
         for _ in range(layers):
             self._overlay.pop_oldest()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Group:
+    """A group between its stamp and its end; `changes` are empty until there was time to make them."""
+
+    parts: list[Part]
+    done: "asyncio.Future[None]"
+    flight: Flight | None = None
+    changes: list[Change] = field(default_factory=list)
+
+
+def _leave_unknown(parts: list[Part], why: str) -> None:
+    for part in parts:
+        _refuse(part.waiting, OutcomeUnknown(why=why, outcome="unknown"))
 
 
 def _append_of(parts: list[Part], log: list[Pair], meta: list[Pair], *, epochs: npt.NDArray[np.uint32]) -> Append:

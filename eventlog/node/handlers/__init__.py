@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventlog.node.handlers import admin, cluster_admin, entries, events, peers, write
+from eventlog.node.handlers import admin, cluster_admin, entries, events, peers, replicate, write
 
 Right = Literal["none", "read", "write", "admin", "peer"]
 
@@ -58,10 +58,13 @@ TABLE: dict[str, Handler] = {
     "plan_rebalance": _row(cluster_admin.plan_rebalance, "read"),
     "rebalance_status": _row(cluster_admin.rebalance_status, "read"),
     "digest_segments": _row(cluster_admin.digest_segments, "admin"),
+    "compare_copies": _row(cluster_admin.compare_copies, "read"),
     "force_primary": _row(cluster_admin.force_primary, "admin", repeatable=False),
     "cluster_info": _row(peers.cluster_info, "none"),
     "peer_hello": _row(peers.peer_hello, "peer"),
     "beat": _row(peers.beat, "peer"),
     "see_revision": _row(peers.see_revision, "peer"),
     "close_up": _row(events.close_up, "peer"),
+    "replicate": _row(replicate.replicate, "peer"),
+    "acknowledge": _row(replicate.acknowledge, "peer"),
 }

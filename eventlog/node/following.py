@@ -1,0 +1,250 @@
+"""The state of a replica follows its log, never above the watermark: on backups as the watermark comes, after a takeover at once.
+
+What arrived lately is kept in memory until the watermark passes it; what is not there any more is read from the log. Counters,
+offsets and producers move on the loop together with `applied`, the entries in the storage thread's next turn, where the marks that
+speak of them stand in the queue behind.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import EXPIRY, HAS_PRODUCERS
+from eventlog.batch.views import decode_value
+from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.events import Kind
+from eventlog.limits import FOLLOW_BYTES_MAX
+from eventlog.node.aside import aside
+from eventlog.node.caches import Caches, CacheState
+from eventlog.node.replay import state_puts
+from eventlog.node.replicate_body import Arrived, values_from
+from eventlog.node.storage import StorageThread
+from eventlog.segment.port import Store
+from eventlog.segment.walking import read_segment
+
+Ints = npt.NDArray[np.int64]
+_READ_BYTES = 8 << 20
+_FLAGS_AT, _KINDS_AT, _COUNT_AT, _BITMAP_AT = 5, 20, slice(12, 16), slice(16, 20)  # in the header of a stored value
+_CREATED, _MODIFIED = 1 << Kind.CREATED, 1 << Kind.MODIFIED
+
+
+Show = Callable[[Ints, Ints, Sequence[CommittedGroup], int], None]
+"""Called in the step in which `applied` of segments moves: (segments, applied, the groups that became readable, upto which id others
+are in the store alone)."""
+
+
+class Followed:
+    """`applied[segment]`: everything up to there is in the state, or in the storage thread's queue for it."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        storage: StorageThread,
+        caches: Caches,
+        applied: Ints,
+        ends: Ints,
+        show: Show,
+        refresh_caches: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.applied = applied.copy()
+        self._store = store
+        self._storage = storage
+        self._caches = caches
+        self._show = show
+        self._refresh_caches = refresh_caches
+        self._gone: set[int] = set()
+        self._kept: deque[Arrived] = deque()
+        self._covered = ends.copy()  # of each segment everything above is kept here
+        self._goal = applied.copy()
+        self._reading: set[int] = set()
+        self.nbytes = 0
+        self.peak = 0
+
+    # ------------------------------------------------------------ what arrives
+
+    def keep(self, arrived: Arrived) -> None:
+        """Keep values that are in the log now, until the watermark passes them."""
+        self._kept.append(arrived)
+        self.nbytes += arrived.nbytes
+        self.peak = max(self.peak, self.nbytes)
+        while self.nbytes > FOLLOW_BYTES_MAX:
+            gone = self._kept.popleft()
+            self.nbytes -= gone.nbytes
+            np.maximum.at(self._covered, gone.segments, gone.lasts)
+
+    def commit(self, segments: Ints, ids: Ints) -> None:
+        """Note that the writer brought own commits up to `ids` into the state."""
+        self.applied[segments] = ids
+
+    def take_up(self, segments: Ints) -> None:
+        """Follow `segments` again, behind own commits: what is in their logs above those is kept from here on."""
+        at = self.applied[segments]
+        self._goal[segments] = at
+        self._covered[segments] = np.maximum(self._covered[segments], at)
+
+    def cut(self, segment: int, end: int) -> None:
+        """Forget what was cut from a log that ends with `end` now."""
+        self._drop_kept(segment, above=end)
+        self._covered[segment] = min(int(self._covered[segment]), end)
+        self._goal[segment] = self.applied[segment] = min(int(self.applied[segment]), end)
+
+    def restart(self, segment: int, at: int) -> None:
+        """Begin anew with a log and a state that both stand at `at`."""
+        self._drop_kept(segment, above=0)
+        self.applied[segment] = self._goal[segment] = self._covered[segment] = at
+
+    def _drop_kept(self, segment: int, *, above: int) -> None:
+        kept: deque[Arrived] = deque()
+        for arrived in self._kept:
+            stays = (arrived.segments != segment) | (arrived.lasts <= above)
+            kept.append(arrived if stays.all() else arrived.picked(np.flatnonzero(stays)))
+        self._kept = deque(arrived for arrived in kept if arrived.data)
+        self.nbytes = sum(arrived.nbytes for arrived in self._kept)
+
+    # ------------------------------------------------------------ following
+
+    def learned(self, segments: Ints, watermarks: Ints) -> Ints:
+        """Apply up to `watermarks` what is kept here; return the segments of which something must be read first (`catch_up`)."""
+        self._goal[segments] = np.maximum(self._goal[segments], watermarks)
+        groups = self._apply_kept()
+        if groups is None:
+            return segments
+        is_here = self.applied[segments] >= np.minimum(self._covered[segments], self._goal[segments])
+        at_hand = segments[is_here]
+        self.applied[at_hand] = np.maximum(self.applied[at_hand], self._goal[at_hand])
+        self._show(at_hand, self.applied[at_hand], groups, 0)
+        return segments[~is_here]
+
+    async def catch_up(self, segments: Ints) -> None:
+        """Read what `learned` did not find here from the log, and apply it; then what is kept.
+
+        Raises:
+            CorruptData: a value is damaged.
+        """
+        await self._meet()
+        for segment in segments.tolist():
+            if segment in self._reading:
+                continue
+            self._reading.add(segment)
+            try:
+                await self._read(segment)
+            finally:
+                self._reading.discard(segment)
+        at = np.asarray(segments)
+        behind = self.learned(at, self._goal[at])
+        if len(behind) and not self._reading:
+            await self.catch_up(behind)
+
+    async def _meet(self) -> None:
+        """Ask for caches that values kept here name and nobody knows yet; who is not known then was dropped."""
+        strange = {cache for arrived in self._kept for cache in np.unique(arrived.caches).tolist() if not self._knows(cache)}
+        if strange:
+            await self._refresh_caches()
+            self._gone.update(cache for cache in strange if not self._knows(cache))
+
+    def _knows(self, cache_id: int) -> bool:
+        return cache_id == 0 or self._caches.get(cache_id) is not None or self._caches.was_dropped(cache_id) or cache_id in self._gone
+
+    async def _read(self, segment: int) -> None:
+        while (after := int(self.applied[segment])) < (upto := min(int(self._covered[segment]), int(self._goal[segment]))):
+            part = await aside(partial(read_segment, self._store, segment, after=after, upto=upto, bytes_max=_READ_BYTES))
+            if int(self.applied[segment]) != after or int(self._covered[segment]) < part.upto:
+                continue  # cut, or begun anew, while it was read
+            if not all(map(self._knows, part.caches)):
+                await self._refresh_caches()
+                self._gone.update(cache for cache in part.caches if not self._knows(cache))
+                continue
+            self._apply([values_from(np.full(len(part.data), segment), part.caches, part.data)])
+            self.applied[segment] = part.upto
+            at = np.array([segment])
+            self._show(at, self.applied[at], [], part.upto)
+
+    def is_at(self, segments: Ints) -> bool:
+        """Return whether the state of all segments is where it was told to go."""
+        return bool((self.applied[segments] >= self._goal[segments]).all())
+
+    def _apply_kept(self) -> list[CommittedGroup] | None:
+        """Apply what the goals have passed; None where a cache has to be asked for first."""
+        ready: list[Arrived] = []
+        rest: deque[Arrived] = deque()
+        for arrived in self._kept:
+            passed = (arrived.lasts <= self._goal[arrived.segments]) & (self.applied[arrived.segments] >= self._covered[arrived.segments])
+            if passed.all():
+                ready.append(arrived)
+            elif not passed.any():
+                rest.append(arrived)
+            else:
+                ready.append(arrived.picked(np.flatnonzero(passed)))
+                rest.append(arrived.picked(np.flatnonzero(~passed)))
+        if not all(self._knows(cache) for arrived in ready for cache in np.unique(arrived.caches).tolist()):
+            return None
+        self._kept = rest
+        self.nbytes -= sum(arrived.nbytes for arrived in ready)
+        for arrived in ready:  # what was applied is not kept, and nothing below is missing
+            np.maximum.at(self._covered, arrived.segments, arrived.lasts)
+            np.maximum.at(self.applied, arrived.segments, arrived.lasts)
+        return self._apply(ready)
+
+    def _apply(self, ready: Sequence[Arrived]) -> list[CommittedGroup]:
+        """Move everything that stands for these values; values of dropped caches mean nothing any more."""
+        keyed: list[tuple[CacheState, int, bytes]] = []
+        groups: list[CommittedGroup] = []
+        for arrived in ready:
+            for cache_id in np.unique(arrived.caches).tolist():
+                cache = self._caches.get(cache_id)
+                if cache is None:
+                    continue
+                own = arrived.picked(np.flatnonzero(arrived.caches == cache_id))
+                _move(cache, own)
+                if cache.options.state:
+                    keyed += zip([cache] * len(own.data), own.segments.tolist(), own.data, strict=True)
+                groups.append(_group_of(cache_id, own))
+        if keyed:
+            self._storage.run(partial(_put_state, self._store, keyed), is_vital=True)
+        return groups
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of what is bounded here."""
+        return {"follow_bytes": (self.nbytes, FOLLOW_BYTES_MAX, self.peak)}
+
+
+def _move(cache: CacheState, own: Arrived) -> None:
+    """Move offsets, counters and producers of a cache; values of a segment come in the order of their ids."""
+    cache.next_offsets[own.segments] = own.offsets + own.counts
+    cache.stored_bytes += own.nbytes
+    has_state = cache.options.state
+    for segment, data in zip(own.segments.tolist(), own.data, strict=True):
+        kinds = data[_KINDS_AT]
+        if has_state and kinds == _CREATED:
+            cache.live[segment] += int.from_bytes(data[_COUNT_AT], "little")
+        elif has_state and kinds not in (0, _MODIFIED):
+            decoded = [block.kinds for block in decode_value(segment, cache.cache_id, data).blocks]
+            cache.live[segment] += sum(int((found == Kind.CREATED).sum()) - int((found >= Kind.REMOVED).sum()) for found in decoded)
+        if data[_FLAGS_AT] & HAS_PRODUCERS:
+            cache.producers.learn(decode_value(segment, cache.cache_id, data))
+        cache.may_expire = cache.may_expire or bool(int.from_bytes(data[_BITMAP_AT], "little") & EXPIRY)
+
+
+def _group_of(cache_id: int, own: Arrived) -> CommittedGroup:
+    order = np.lexsort((own.bases, own.segments))
+    values = CacheValues(
+        cache_id=cache_id,
+        segments=own.segments[order].tolist(),
+        bases=own.bases[order].tolist(),
+        counts=own.counts[order].tolist(),
+        data=[own.data[index] for index in order.tolist()],
+    )
+    return CommittedGroup(first_id=int(own.bases.min()), last_id=int(own.lasts.max()), caches=(values,))
+
+
+def _put_state(store: Store, keyed: Sequence[tuple[CacheState, int, bytes]]) -> None:
+    puts: list[tuple[bytes, bytes | None]] = []
+    for cache, segment, data in keyed:
+        if not cache.dropped:
+            puts += state_puts(decode_value(segment, cache.cache_id, data))
+    if puts:
+        store.apply(puts)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import Unavailable
+from eventlog_cli.admin_cluster import COMMANDS, verify_copies
 from eventlog_cli.admin_metastore import command as metastore
 from eventlog_cli.cache import as_row
 from eventlog_cli.conventions import common_options, open_client, settings
@@ -29,6 +30,8 @@ def command() -> None:
 
 
 command.add_command(metastore)
+for found_command in COMMANDS:
+    command.add_command(found_command)
 
 
 # ------------------------------------------------------------------ status
@@ -108,43 +111,29 @@ def _print_status(found: "Status") -> None:
         print_text(f"next: {advice}")
 
 
-# ------------------------------------------------------------------ nodes and segments
-
-
-@command.command("nodes")
-@common_options
-def nodes() -> None:
-    """List the nodes."""
-    with open_client() as client:
-        found = client.segments()
-    # a cluster of this version is the one node that answers; its segments say its name
-    name = found[0].primary or found[0].owners[0]
-    row = {
-        "name": name,
-        "address": settings().addresses[0],
-        "state": "live",
-        "primaries": sum(segment.primary == name for segment in found),
-        "segments": sum(name in segment.owners for segment in found),
-    }
-    if settings().is_json:
-        print_row(row)
-    else:
-        print_text(table(tuple(row), [tuple(row.values())]))
+# ------------------------------------------------------------------ segments
 
 
 @command.command("segments")
 @click.option("--cache", "cache_name", default="", help="Only events of this cache.")
 @click.option("--under-replicated", is_flag=True, help="Only segments with fewer in-sync replicas than owners.")
 @click.option("--without-primary", is_flag=True, help="Only segments that nobody serves.")
+@click.option("--verify", is_flag=True, help="Print the checksum of every copy instead; exit with 1 on a difference.")
 @common_options
-def segments(cache_name: str, *, under_replicated: bool, without_primary: bool) -> None:
+def segments(cache_name: str, *, under_replicated: bool, without_primary: bool, verify: bool) -> None:
     """List the segments."""
+    if verify and not under_replicated and not without_primary:
+        verify_copies()
+        return
     with open_client() as client:
         found = client.segments(cache_name or None)
     if under_replicated:
         found = [segment for segment in found if len(segment.in_sync) < len(segment.owners)]
     if without_primary:
         found = [segment for segment in found if not segment.primary]
+    if verify:
+        verify_copies([segment.segment for segment in found])
+        return
     if settings().is_json:
         for segment in found:
             print_row(

@@ -45,10 +45,11 @@ async def segments_at(node: "Node", number: int, cache: str = "") -> list[pb.Seg
 
 
 async def own_segments(node: "Node", cache: str = "") -> list[pb.SegmentDescription]:
-    """Return every segment with the figures of this node's copies, of one cache or of all."""
+    """Return every segment with the figures of this node's copies, of one cache or of all; no primary where nobody leads."""
     caches = [node.caches.named(cache)] if cache else list(node.caches)
     figures = await operations.segment_figures(node, caches)
-    view = node.view
+    situation = node.controller.situation()
+    view = situation.view
     names = {number: found.record.name for number, found in view.nodes.items()}
     described = []
     for segment, (first_id, nbytes) in enumerate(figures):
@@ -56,7 +57,7 @@ async def own_segments(node: "Node", cache: str = "") -> list[pb.SegmentDescript
         described.append(
             pb.SegmentDescription(
                 segment=segment,
-                primary=names[found.record.primary] if found else "",
+                primary=names[found.record.primary] if found and situation.is_led(found.record) else "",
                 owners=[names[owner] for owner in found.record.owners] if found else [],
                 in_sync=[names[replica.node] for replica in found.record.in_sync] if found else [],
                 epoch=found.record.epoch if found else 0,

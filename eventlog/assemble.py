@@ -9,21 +9,24 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from eventlog.clock import Clock, SystemEntropy
+from eventlog.clock import Clock, SystemClock, SystemEntropy
 from eventlog.control.metastores.location import open_metastore, parse_location
 from eventlog.control.metastores.resolving import ResolvingStore
-from eventlog.control.moving import Move, move_records
+from eventlog.control.moving import Move, move_records, put_rebuilt
+from eventlog.control.rebuilding import Rebuilt, decode_kept, rebuild
 from eventlog.errors import BadConfig, EventLogError
 from eventlog.http.metrics import render
 from eventlog.http.server import HttpServer, Probes
-from eventlog.limits import CONNECTION_BYTES_IN_FLIGHT_MAX, FRAME_BYTES_MAX, MIB
+from eventlog.ids import id_before
+from eventlog.limits import CLOCK_AHEAD_MS_MAX, CONNECTION_BYTES_IN_FLIGHT_MAX, FRAME_BYTES_MAX, LEASE_MS, MIB
 from eventlog.node.config import NodeConfig, load_config, split_address
 from eventlog.node.figures import metrics_page
 from eventlog.node.handlers import TABLE
+from eventlog.node.home import RECORDS, Home
 from eventlog.node.node import dispatcher
 from eventlog.node.start import Started, open_node
 from eventlog.transport.loops import run
@@ -31,7 +34,7 @@ from eventlog.transport.options import ServerOptions
 from eventlog.transport.server import Server, bind
 from eventlog.wire.session import SessionOptions
 
-__all__ = ["NodeConfig", "load_config", "move_metadata", "serve"]
+__all__ = ["NodeConfig", "load_config", "move_metadata", "rebuild_metadata", "serve"]
 
 log = logging.getLogger("eventlog")
 STOP_GRACE_MS = 10_000
@@ -79,6 +82,36 @@ def move_metadata(source: str, target: str, *, on_progress: Callable[[int, int],
             )
 
     return asyncio.run(move())
+
+
+def rebuild_metadata(directories: Sequence[Path], target: str) -> Rebuilt:
+    """Make the records of a stopped cluster again, from what the nodes with these data directories keep, in an empty store.
+
+    Raises:
+        EventLogError: it could not, or must not: the sentence says why.
+    """
+    location = parse_location(target)
+
+    async def put() -> Rebuilt:
+        async with AsyncExitStack() as stack:
+            copies = {}
+            for directory in directories:
+                copies[str(directory)] = decode_kept(_kept_records(directory), where=str(directory / RECORDS))
+                stack.callback(Home.open(directory).close)  # nobody runs on it meanwhile
+            rebuilt = rebuild(copies, ceiling=id_before(SystemClock().wall_ms() + CLOCK_AHEAD_MS_MAX + LEASE_MS))
+            store = await open_metastore(location, create=True)
+            stack.push_async_callback(store.close)
+            await put_rebuilt(ResolvingStore(store, writer=f"rebuild-{os.getpid()}", entropy=SystemEntropy()), rebuilt, name=str(location))
+            return rebuilt
+
+    return asyncio.run(put())
+
+
+def _kept_records(directory: Path) -> bytes:
+    try:
+        return (directory / RECORDS).read_bytes()
+    except OSError as error:
+        raise BadConfig(option="data", why=f"{directory} keeps no copy of the records: {error.strerror}") from error
 
 
 async def _serve(config: NodeConfig, clock: Clock | None) -> None:

@@ -1,15 +1,16 @@
-"""Moving a stopped cluster's records to another metadata store.
+"""Moving a stopped cluster's records to another metadata store, or putting rebuilt ones there.
 
 The identity goes last: a store without one is nobody's, so a copy that broke off is never taken for the cluster. Before it goes, the
 old store is marked as left; nodes refuse it from then on, and a move that broke off between the two is finished by the same command.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
-from eventlog.control.metastore import Item, Listing, MetaStore
+from eventlog.control.metastore import Listing, MetaStore
+from eventlog.control.rebuilding import Rebuilt
 from eventlog.control.records import IDENTITY_KEY, MOVED_KEY, Identity, Moved, decode, encode
 from eventlog.errors import InvalidArgument, MetadataLost
 
@@ -50,18 +51,34 @@ async def move_records(
     if listing.revision != before.revision:
         raise InvalidArgument(why=f"nodes of cluster {identity.cluster} are running on {names[0]}; stop them all first")
     items = [item for item in listing.items if item.key not in (IDENTITY_KEY, MOVED_KEY) and not item.key.startswith(_WRITERS)]
-    await _check_target(target, items, names[1])
-    done = 0
-    for chunk in _chunks(items):
-        await target.commit({}, puts={item.key: item.value for item in chunk})
-        done += len(chunk)
-        on_progress(done, len(items) + 1)
+    records = {item.key: item.value for item in items}
+    await _check_target(target, records, names[1])
+    await _put(target, records, on_progress=on_progress)
     left = next((item.revision for item in listing.items if item.key == MOVED_KEY), 0)
     await source.commit({MOVED_KEY: left, IDENTITY_KEY: _revision(listing)}, puts={MOVED_KEY: encode(Moved(to=names[1]))})
     moved = msgspec.structs.replace(identity, copies=identity.copies + 1)
     await target.commit({IDENTITY_KEY: 0}, puts={IDENTITY_KEY: encode(moved)})
     on_progress(len(items) + 1, len(items) + 1)
     return Move(cluster=identity.cluster, records=len(items) + 1)
+
+
+async def put_rebuilt(target: MetaStore, rebuilt: Rebuilt, *, name: str) -> None:
+    """Put records that were made again into an empty store, called `name`, the identity last.
+
+    Raises:
+        InvalidArgument: the target holds records of its own.
+    """
+    await _check_target(target, rebuilt.records, name)
+    await _put(target, rebuilt.records, on_progress=lambda _done, _total: None)
+    await target.commit({IDENTITY_KEY: 0}, puts={IDENTITY_KEY: encode(rebuilt.identity)})
+
+
+async def _put(target: MetaStore, records: Mapping[str, bytes], *, on_progress: Callable[[int, int], None]) -> None:
+    done = 0
+    for chunk in _chunks(records):
+        await target.commit({}, puts=chunk)
+        done += len(chunk)
+        on_progress(done, len(records) + 1)
 
 
 def _identity(listing: Listing, names: tuple[str, str]) -> Identity:
@@ -77,21 +94,20 @@ def _revision(listing: Listing) -> int:
     return next(item.revision for item in listing.items if item.key == IDENTITY_KEY)
 
 
-async def _check_target(target: MetaStore, items: Sequence[Item], name: str) -> None:
+async def _check_target(target: MetaStore, records: Mapping[str, bytes], name: str) -> None:
     """Refuse a target with anything but what an earlier, broken-off move of the same records left there."""
-    ours = {item.key: item.value for item in items}
     for item in (await target.list("")).items:
-        if not item.key.startswith(_WRITERS) and ours.get(item.key) != item.value:
-            raise InvalidArgument(why=f"{name} holds {item.key} already; records are moved into an empty store")
+        if not item.key.startswith(_WRITERS) and records.get(item.key) != item.value:
+            raise InvalidArgument(why=f"{name} holds {item.key} already; records are put into an empty store")
 
 
-def _chunks(items: Sequence[Item]) -> list[list[Item]]:
-    chunks: list[list[Item]] = []
+def _chunks(records: Mapping[str, bytes]) -> list[dict[str, bytes]]:
+    chunks: list[dict[str, bytes]] = []
     size = BYTES_PER_COMMIT + 1
-    for item in items:
-        if size + len(item.value) > BYTES_PER_COMMIT or len(chunks[-1]) == ITEMS_PER_COMMIT:
-            chunks.append([])
+    for key, value in records.items():
+        if size + len(value) > BYTES_PER_COMMIT or len(chunks[-1]) == ITEMS_PER_COMMIT:
+            chunks.append({})
             size = 0
-        chunks[-1].append(item)
-        size += len(item.value)
+        chunks[-1][key] = value
+        size += len(value)
     return chunks

@@ -2,6 +2,7 @@
 
 node.lock      held by the running process           member.json    cluster, node number, incarnation, metadata revision
 metastore      where the metadata are, as --meta takes it, unless beside the directory: both may be moved together
+records.json   the metadata as last seen, to rebuild the store from if it is lost
 """
 
 import fcntl
@@ -15,6 +16,7 @@ from eventlog.errors import BadConfig, DirectoryInUse
 _LOCK = "node.lock"
 _MEMBER = "member.json"
 _METASTORE = "metastore"
+RECORDS = "records.json"
 
 
 class Home:
@@ -69,6 +71,10 @@ class Home:
             location = SqliteLocation(location.path.absolute())
         if location != self.metastore:
             self._keep(_METASTORE, f"{location}\n".encode())
+
+    def keep_records(self, copy: bytes) -> None:
+        """Keep a copy of the metadata; durable when this returns."""
+        self._keep(RECORDS, copy)
 
     def _keep(self, name: str, content: bytes) -> None:
         new = self._path / f"{name}.new"

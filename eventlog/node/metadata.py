@@ -53,6 +53,7 @@ class Metadata:
         self._peers = peers
         self._revision = 0  # applied, whatever it was about
         self._moved = asyncio.Event()
+        self.changed = asyncio.Event()  # set by whatever is more than the renewal of a lease; cleared by who keeps a copy of the records
         self._answers: set[asyncio.Future[Reply]] = set()
         peers.hooks.beaten.append(self._heard)
 
@@ -76,11 +77,14 @@ class Metadata:
         view = await self._sources.read()
         await self._sources.follow_caches()
         self._apply(view, view.revision)
+        self.changed.set()
         async with aclosing(self._store.watch("", view.revision + 1)) as revisions:
             async for changes in revisions:
                 if any(change.key.startswith(CACHES_SCOPE) for change in changes.changes):
                     await self._sources.follow_caches()
                 self._apply(view := view.applied(changes), changes.revision)
+                if not all(change.key.startswith(NODE_PREFIX) for change in changes.changes):
+                    self.changed.set()
 
     def _apply(self, view: ClusterView, revision: int) -> None:
         before, self.view = self.view, view

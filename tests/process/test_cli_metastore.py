@@ -1,7 +1,9 @@
 """`eventlog admin metastore copy`: from a file to etcd and back, with the node stopped and started as a user would."""
 
 import json
+import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -63,3 +65,43 @@ def test_what_cannot_be_moved_is_said_in_one_line(tmp_path):
         assert done.returncode == code
         assert why in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_lost_metadata_are_made_again_from_a_data_directory(tmp_path):
+    with NodeProcess(tmp_path / "n1") as node:
+        shell(node, "cache", "create", "orders")
+        shell(node, "put", "orders", "k", '"before"')
+        kept = node.data / "records.json"
+        deadline = time.monotonic() + 20
+        while not (kept.exists() and "cache/orders" in kept.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)  # it is written a moment after the change
+        node.kill()
+        shutil.rmtree(tmp_path / "n1" / "data.meta")
+        with pytest.raises(AssertionError, match="METADATA_LOST"):
+            node.start()
+
+        new = f"sqlite:{tmp_path / 'new' / 'meta.db'}"
+        command = [str(EVENTLOG), "admin", "metastore", "rebuild", "--data", str(node.data), "--to", new, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert again.returncode != 0
+        assert "into an empty store" in again.stderr
+
+        node.options = ("--meta", new)
+        node.start()
+        assert shell(node, "get", "orders", "k") == '"before"'
+        before = [json.loads(line)["id"] for line in shell(node, "consume", "orders", "--json").splitlines()]
+        shell(node, "put", "orders", "k", '"after"')
+        after = [json.loads(line)["id"] for line in shell(node, "consume", "orders", "--json").splitlines()]
+        assert after[: len(before)] == before
+        assert max(after) > max(before)
+
+
+def test_a_directory_without_a_copy_is_named(tmp_path):
+    command = [str(EVENTLOG), "admin", "metastore", "rebuild", "--data", str(tmp_path / "none"), "--to", f"sqlite:{tmp_path / 'm.db'}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "keeps no copy of the records" in done.stderr
+    assert not (tmp_path / "none").exists()

@@ -74,10 +74,10 @@ class BackupCore:
         if watermark > columns.watermark.item(segment):
             commands = self.hear(segments, np.array([watermark]))
         columns.ends[segment] = last
-        commands.append(self._write(message.sender, message.correlation, segments=segments, lasts=np.array([last]), rows=None))
+        commands.append(self._write(message, segments=segments, lasts=np.array([last]), rows=None))
         return commands
 
-    def take_plain(self, sender: Replica, correlation: int, table: Table) -> Commands:
+    def take_plain(self, message: Message, table: Table) -> Commands:
         """Take rows for which `is_plain` holds."""
         columns = self._columns
         segments, last = table["segment"].astype(np.int64), table["last"].astype(np.int64)
@@ -86,31 +86,37 @@ class BackupCore:
         writes = last > table["previous"]
         if writes.all():
             columns.ends[segments] = last
-            commands.append(self._write(sender, correlation, segments=segments, lasts=last, rows=None))
+            commands.append(self._write(message, segments=segments, lasts=last, rows=None))
             return commands
         if writes.any():
             columns.ends[segments[writes]] = last[writes]
-            commands.append(self._write(sender, correlation, segments=segments[writes], lasts=last[writes], rows=np.flatnonzero(writes)))
+            commands.append(self._write(message, segments=segments[writes], lasts=last[writes], rows=np.flatnonzero(writes)))
         idle = segments[~writes]
         settled = idle[columns.durable[idle] == columns.ends[idle]]  # what is on its way to the disk is answered from there
         if len(settled):
-            commands.append(self._held(sender, correlation, settled, columns.durable[settled]))
+            commands.append(self._held(message, settled, columns.durable[settled], columns.epochs[settled]))
         return commands
 
-    def _write(self, sender: Replica, correlation: int, *, segments: Ints, lasts: Ints, rows: Ints | None) -> Write:
+    def _write(self, message: Message, *, segments: Ints, lasts: Ints, rows: Ints | None) -> Write:
         columns = self._columns
-        epochs = columns.epochs[segments].astype(np.int64)
-        end_epochs = columns.end_epochs[segments].astype(np.int64)
-        return Write(to=sender, correlation=correlation, segments=segments, lasts=lasts, epochs=epochs, end_epochs=end_epochs, rows=rows)
+        return Write(
+            to=message.sender,
+            correlation=message.correlation,
+            segments=segments,
+            lasts=lasts,
+            epochs=columns.epochs[segments].astype(np.int64),
+            end_epochs=columns.end_epochs[segments].astype(np.int64),
+            rows=rows,
+        )
 
-    def _held(self, to: Replica, correlation: int, segments: Ints, ends: Ints) -> Answer:
+    def _held(self, asked: Write | Message, segments: Ints, ends: Ints, epochs: Ints) -> Answer:
+        to = asked.to if isinstance(asked, Write) else asked.sender
         if len(segments) == 1:
-            segment = segments.item(0)
-            row = ONE_ACK.pack(segment, HELD, self._columns.epochs.item(segment), ends.item(0), 0, 0)
-            return Answer(to=to, correlation=correlation, rows=row)
+            row = ONE_ACK.pack(segments.item(0), HELD, epochs.item(0), ends.item(0), 0, 0)
+            return Answer(to=to, correlation=asked.correlation, rows=row)
         rows = np.zeros(len(segments), ACK)
-        rows["segment"], rows["status"], rows["epoch"], rows["end"] = segments, HELD, self._columns.epochs[segments], ends
-        return Answer(to=to, correlation=correlation, rows=rows.tobytes())
+        rows["segment"], rows["status"], rows["epoch"], rows["end"] = segments, HELD, epochs, ends
+        return Answer(to=to, correlation=asked.correlation, rows=rows.tobytes())
 
     def take_rows(self, message: Message, table: Table, histories: Histories) -> Commands:
         """Take rows one by one, in their order; `histories` as `check` returned them."""
@@ -118,9 +124,14 @@ class BackupCore:
 
     # ------------------------------------------------------------ rules, one method each
 
-    def admits(self, segment: int, epoch: int) -> int:
+    def is_stale(self, segments: Ints, epochs: Ints) -> Flags:
+        """Return where a higher epoch than these is known: their primaries append nothing here, and get nothing acknowledged."""
+        stale: Flags = epochs < self._columns.epochs[segments]
+        return stale
+
+    def refusal(self, segment: int, epoch: int) -> int:
         """Return the status that refuses a row of this epoch, 0 if it is to be looked at."""
-        if epoch < self._columns.epochs.item(segment):
+        if self.is_stale(np.array([segment]), np.array([epoch]))[0]:
             return STALE
         return 0 if self._columns.holds[segment] else UNKNOWN
 
@@ -170,29 +181,28 @@ class BackupCore:
         if len(segments) == 1:
             return self._stored_one(write, segments.item(0), write.lasts.item(0))
         columns.durable[segments] = np.maximum(columns.durable[segments], np.minimum(write.lasts, columns.ends[segments]))
-        valid = self._is_of_this_epoch(segments, write.epochs)
+        stale = self.is_stale(segments, write.epochs)
+        valid = ~stale & columns.matched[segments]  # what is dropped meanwhile is held no more
         if valid.all():
-            return [self._held(write.to, write.correlation, segments, write.lasts), *self.learn(segments)]
-        stale = [self.ack(segment, STALE) for segment in segments[~valid].tolist()]
-        commands: Commands = [pack_acks(write.to, write.correlation, stale)]
+            return [self._held(write, segments, write.lasts, write.epochs), *self.learn(segments)]
+        commands: Commands = []
+        if stale.any():
+            commands.append(pack_acks(write.to, write.correlation, [self.ack(segment, STALE) for segment in segments[stale].tolist()]))
         if valid.any():
-            commands.append(self._held(write.to, write.correlation, segments[valid], write.lasts[valid]))
+            commands.append(self._held(write, segments[valid], write.lasts[valid], write.epochs[valid]))
         return commands + self.learn(segments[valid])
 
     def _stored_one(self, write: Write, segment: int, last: int) -> Commands:
         columns = self._columns
         columns.durable[segment] = max(columns.durable.item(segment), min(last, columns.ends.item(segment)))
-        if not self._is_of_this_epoch(write.segments, write.epochs).all():
+        if self.is_stale(write.segments, write.epochs).item(0):
             return [pack_acks(write.to, write.correlation, [self.ack(segment, STALE)])]
-        commands: Commands = [self._held(write.to, write.correlation, write.segments, write.lasts)]
+        if not columns.matched.item(segment):
+            return []
+        commands: Commands = [self._held(write, write.segments, write.lasts, write.epochs)]
         if columns.heard.item(segment) > columns.watermark.item(segment):
             commands += self.learn(write.segments)
         return commands
-
-    def _is_of_this_epoch(self, segments: Ints, epochs: Ints) -> Flags:
-        """Return where what was written may be acknowledged: a primary of a lower epoch must not count it any more."""
-        valid: Flags = (self._columns.epochs[segments] == epochs) & self._columns.matched[segments]
-        return valid
 
     def ack(self, segment: int, status: int, end: int | None = None) -> Ack:
         """Return an ACK row; `end` None: the own log's."""
@@ -245,7 +255,7 @@ class _Taking:
         self._message = message
         self._columns = columns
         self._acks: list[Ack] = []
-        self._taken: list[tuple[int, int, int]] = []  # place, segment, last
+        self._taken: list[tuple[int, int, int, int]] = []  # place, segment, last, epoch
         self._history: list[tuple[int, EpochStart]] = []
         self._commands: Commands = []
 
@@ -254,7 +264,7 @@ class _Taking:
             segment, flags, epoch = row[0], row[1], row[2]
             if flags == HISTORY:
                 continue
-            refusal = self._core.admits(segment, epoch)
+            refusal = self._core.refusal(segment, epoch)
             if refusal:
                 self._acks.append(self._core.ack(segment, refusal))
             elif self._columns.busy[segment]:
@@ -291,38 +301,38 @@ class _Taking:
     def _plain(self, place: int, row: Row, starts: tuple[EpochStart, ...]) -> None:
         segment, _, _, previous, last, watermark, _, _ = row
         core, columns = self._core, self._columns
-        if not core.continues(segment, previous):
+        if core.continues(segment, previous):
+            columns.matched[segment] = True
+            if last > previous:
+                self._append(place, row, starts)
+            elif columns.durable.item(segment) == last:  # what is on its way to the disk is answered from there
+                self._acks.append(core.ack(segment, HELD, last))
+        else:
             is_repeated = columns.matched[segment] and last <= columns.ends.item(segment)
             status, end = (HELD, columns.durable.item(segment)) if is_repeated else (MISMATCH, None)
             self._acks.append(core.ack(segment, status, end))
-            return
-        columns.matched[segment] = True
-        if last > previous:
-            self._append(place, segment, last, starts)
-        elif columns.durable.item(segment) == last:
-            self._acks.append(core.ack(segment, HELD, last))
         self._commands += core.hear(np.array([segment]), np.array([watermark]))
 
-    def _append(self, place: int, segment: int, last: int, starts: tuple[EpochStart, ...]) -> None:
-        columns = self._columns
+    def _append(self, place: int, row: Row, starts: tuple[EpochStart, ...]) -> None:
+        columns, segment, last = self._columns, row[0], row[4]
         for start in starts:
             columns.histories[segment].append(start)
             self._history.append((segment, start))
         columns.ends[segment] = last
         columns.end_epochs[segment] = epoch_at(columns.histories[segment], last)
-        self._taken.append((place, segment, last))
+        self._taken.append((place, segment, last, row[2]))
 
     def _collect(self) -> Commands:
         to, correlation = self._message.sender, self._message.correlation
         if self._taken:
-            places, segments, lasts = np.array(self._taken, np.int64).T
+            places, segments, lasts, epochs = np.array(self._taken, np.int64).T
             columns = self._columns
             write = Write(
                 to=to,
                 correlation=correlation,
                 segments=segments,
                 lasts=lasts,
-                epochs=columns.epochs[segments].astype(np.int64),
+                epochs=epochs,
                 end_epochs=columns.end_epochs[segments].astype(np.int64),
                 rows=places,
                 history=tuple(self._history),

@@ -84,6 +84,7 @@ class Installs:
             return []
         columns = self._columns
         columns.busy[segment] = True
+        columns.matched[segment] = False
         self._partial[segment] = _Install(message.sender, transfer, epoch, pin, message.correlation)
         return [BeginInstall(segment=segment, epoch=epoch, transfer=transfer, pin=pin)]
 

@@ -142,6 +142,14 @@ class PrimaryCore:
         columns.watermark[segment] = held
         return [Committed(segments=np.array([segment]), watermarks=np.array([held]))]
 
+    def take_back(self, slot: int, segment: int, end: int) -> None:
+        """Count a replica only up to `end` again: it has said that its log ends there. What is committed stays so."""
+        roster = self._roster
+        if end < roster.acknowledged_rows[slot].item(segment):
+            roster.acknowledged_rows[slot][segment] = end
+            if roster.awaited_rows[slot].item(segment):
+                roster.counted_rows[slot][segment] = end
+
     def advance(self, segments: Ints) -> Commands:
         """Move the watermarks of `segments` to what every awaited replica holds, where enough of them are in sync."""
         columns = self._columns

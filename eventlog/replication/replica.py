@@ -63,6 +63,7 @@ class Replication:
         self.streams = Streams(self.columns, self.roster)
         self.backup = BackupCore(self.columns)
         self._postponed: dict[int, tuple[Term, int]] = {}  # to be led when a cut under way is done
+        self._releasing: set[int] = set()
         self._marked: Ints = np.zeros(0, np.int64)
 
     # ------------------------------------------------------------ columns, to be read by anyone and written by none
@@ -172,14 +173,17 @@ class Replication:
         columns, segment = self.columns, term.segment
         had = bool(columns.holds[segment]) or columns.ends.item(segment) > 0
         columns.holds[segment] = self.own.node in term.owners or self.own in term.in_sync
-        if columns.holds[segment] or not had or columns.leads[segment]:
+        if columns.holds[segment] or not had or columns.leads[segment] or segment in self._releasing:
             return False
         columns.busy[segment] = True
+        columns.matched[segment] = False  # what is still on its way to the disk is not acknowledged any more
+        self._releasing.add(segment)
         return True
 
     def discarded(self, segments: Ints) -> None:
-        """Note that log and state of segments were deleted (`Release`), or lost by a fault found while running."""
+        """Note that log and state of segments were deleted (`Release`)."""
         for segment in segments.tolist():
+            self._releasing.discard(segment)
             self.columns.forget(segment)
             self.backup.forget(segment)
 
@@ -316,6 +320,7 @@ class Replication:
         elif epoch != known:
             pass
         elif status == MISMATCH:
+            self.primary.take_back(slot, segment, end)
             commands = streams.mismatched(link, segment, end=end, end_epoch=end_epoch, correlation=correlation, now_ms=now_ms)
         elif status == REFUSED:
             commands = streams.refused(link, segment, end=end, now_ms=now_ms)
@@ -376,7 +381,7 @@ class Replication:
         table = decode_appends(message.rows, segments=self.segments)
         histories = self.backup.check(message.sender, table)
         if self.backup.is_plain(table, message.sender):
-            return self.backup.take_plain(message.sender, message.correlation, table)
+            return self.backup.take_plain(message, table)
         commands = self._fence(message.sender, table, now_ms=now_ms)
         return commands + self.backup.take_rows(message, table, histories) + self.streams.flush()
 

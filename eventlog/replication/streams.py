@@ -63,6 +63,7 @@ class Streams:
             if not (is_led and self._is_target(link, segment)):
                 commands += self.catch_up.end(link, segment)
                 link.modes[segment] = NONE
+                self._roster.acknowledged[link.slot, segment] = -1  # it may drop what it has now
             elif link.modes.item(segment) == NONE:
                 self._ask(link, segment, now_ms=now_ms)
         return commands

@@ -29,12 +29,13 @@ from eventlog.node.handlers import TABLE
 from eventlog.node.home import RECORDS, Home
 from eventlog.node.node import dispatcher
 from eventlog.node.start import Started, open_node
+from eventlog.node.supervisor import Supervisor, check
 from eventlog.transport.loops import run
 from eventlog.transport.options import ServerOptions
 from eventlog.transport.server import Server, bind
 from eventlog.wire.session import SessionOptions
 
-__all__ = ["NodeConfig", "load_config", "move_metadata", "rebuild_metadata", "serve"]
+__all__ = ["NodeConfig", "load_config", "move_metadata", "rebuild_metadata", "serve", "supervise"]
 
 log = logging.getLogger("eventlog")
 STOP_GRACE_MS = 10_000
@@ -56,6 +57,21 @@ def serve(config: NodeConfig, *, clock: Clock | None = None) -> None:
     gc.freeze()  # what is loaded stays, no collection looks at it again
     gc.set_threshold(GC_OBJECTS, 20, 100)
     run(_serve(config, clock))
+
+
+def supervise(config: NodeConfig, *, command: Sequence[str]) -> int:
+    """Run `config.processes` nodes, each started by `command`, until SIGTERM or SIGINT; return the exit code.
+
+    Raises:
+        BadConfig: they cannot be run.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    check(config)
+    return asyncio.run(_supervise(config, command))
+
+
+async def _supervise(config: NodeConfig, command: Sequence[str]) -> int:
+    return await Supervisor(config, command=command).run()
 
 
 def move_metadata(source: str, target: str, *, on_progress: Callable[[int, int], None]) -> Move:

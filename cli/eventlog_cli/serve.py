@@ -1,5 +1,6 @@
 """`eventlog serve`: options into a configuration, the configuration into a running node."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from eventlog_cli.conventions import common_options
 @click.option("--host-label", metavar="LABEL", help="Host that this node fails with; replicas avoid sharing one.  [default: its own]")
 @click.option("--rack", metavar="LABEL", help="Rack that this node fails with; replicas avoid sharing one.  [default: its own]")
 @click.option("--gateway", is_flag=True, default=None, help="Own no segments, serve every request by passing it on.")
+@click.option("--processes", type=int, help="Nodes to run, on ports and http ports that count up, with data in DATA/0, DATA/1, ...")
 @click.option("--segments", type=int, help="Segments of a new cluster, a power of two.  [default: 256]")
 @click.option("--replicas", type=int, help="Copies of each segment in a new cluster.  [default: 3]")
 @click.option("--durability", type=click.Choice(["fsync"]), help="What a write waits for.  [default: fsync]")
@@ -32,9 +34,14 @@ from eventlog_cli.conventions import common_options
 def command(config_file: str | None, **options: Any) -> None:
     """Run a node until SIGTERM or Ctrl-C.
 
+    The first node makes a cluster; others become members of it with `--join`, and need no `--join` to come back.
     Options are also read from the environment (EVENTLOG_NODE_DATA, EVENTLOG_NODE_LISTEN, ...) and from a TOML file.
     """
     # not at the top: `serve --help` and completion need no node
-    from eventlog.assemble import load_config, serve  # noqa: PLC0415
+    from eventlog.assemble import load_config, serve, supervise  # noqa: PLC0415
 
-    serve(load_config(options, file=Path(config_file) if config_file else None))
+    config = load_config(options, file=Path(config_file) if config_file else None)
+    if config.processes == 1:
+        serve(config)
+    elif code := supervise(config, command=[sys.executable, "-m", "eventlog_cli", "serve"]):
+        raise click.exceptions.Exit(code)

@@ -31,6 +31,7 @@ _SIZE = re.compile(r"([0-9]{1,18})\s*(B|KiB|MiB|GiB)?")
 _PORT = re.compile(r"[0-9]{1,5}")
 PORT_MAX = 65_535
 WEIGHT_MAX = 100
+PROCESSES_MAX = 64
 _UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 
 
@@ -52,6 +53,7 @@ class NodeConfig:
     rack: str = ""
     weight: int = 1
     gateway: bool = False
+    processes: int = 1
     segments: int = SEGMENTS_DEFAULT
     replicas: int = REPLICAS_DEFAULT
     durability: str = "fsync"
@@ -153,6 +155,8 @@ def _check(config: NodeConfig) -> None:
         raise BadConfig(option="value_bytes_max", why=f"{config.value_bytes_max} is not from 1 to {VALUE_BYTES_CAP}")
     if not 1 <= config.replicas <= REPLICAS_MAX:
         raise BadConfig(option="replicas", why=f"{config.replicas} is not from 1 to {REPLICAS_MAX}")
+    if not 1 <= config.processes <= PROCESSES_MAX:
+        raise BadConfig(option="processes", why=f"{config.processes} is not from 1 to {PROCESSES_MAX}")
     if not 1 <= config.weight <= WEIGHT_MAX:
         raise BadConfig(option="weight", why=f"{config.weight} is not from 1 to {WEIGHT_MAX}")
     _check_addresses(config)

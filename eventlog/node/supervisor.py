@@ -1,0 +1,203 @@
+"""Several nodes of one host under one process: started together, their logs in one stream, started again when they die.
+
+A node uses one core well; a host with more runs more nodes. Each is a process like any other, with options of its own made from those
+of the whole: ports that count up, a directory inside the data directory, one host label, so that replicas avoid sharing the host.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from eventlog.control.metastores.location import SqliteLocation
+from eventlog.errors import BadConfig
+from eventlog.node.config import ENVIRONMENT_PREFIX, PORT_MAX, NodeConfig, split_address
+
+log = logging.getLogger("eventlog.supervisor")
+_LINE_BYTES_MAX = 1 << 20
+_MISUSE = 2  # the exit code of a start that cannot succeed, however often it is tried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorOptions:
+    """When a node that died is started again, and how long one may take to stop; milliseconds."""
+
+    pause_ms_min: int = 200
+    pause_ms_max: int = 10_000
+    calm_ms: int = 30_000  # who lived for so long is started again at once
+    stop_ms_max: int = 60_000
+
+
+def config_of(config: NodeConfig, index: int) -> NodeConfig:
+    """Return the configuration of the node `index` in [0, processes).
+
+    Raises:
+        BadConfig: there are not enough ports.
+    """
+    meta = config.meta
+    if not meta and not config.join:
+        location = config.default_location
+        meta = str(SqliteLocation(location.path.absolute()) if isinstance(location, SqliteLocation) else location)
+    return replace(
+        config,
+        processes=1,
+        data=config.data / str(index),
+        listen=_counted(config.listen, index, option="listen"),
+        http=_counted(config.http, index, option="http"),
+        advertise=_counted(config.advertise, index, option="advertise") if config.advertise else "",
+        node_name=f"{config.node_name}-{index}" if config.node_name else "",
+        host_label=config.host_label or socket.gethostname(),
+        meta=meta,
+        ready_file=f"{config.ready_file}.{index}" if config.ready_file else "",
+    )
+
+
+def _counted(address: str, index: int, *, option: str) -> str:
+    _, port = split_address(address, option=option)
+    if not port:
+        return address  # any free one
+    if port + index > PORT_MAX:
+        raise BadConfig(option=option, why=f"{address} leaves no room for ports up to {port + index}")
+    return f"{address.rpartition(':')[0]}:{port + index}"
+
+
+def environment_of(config: NodeConfig) -> dict[str, str]:
+    """Return the environment variables that make a node's configuration this one."""
+    found: dict[str, str] = {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        if text:
+            found[ENVIRONMENT_PREFIX + field.name.upper()] = text
+    return found
+
+
+class Supervisor:
+    """The nodes of one host. `command` starts one that takes its configuration from the environment."""
+
+    def __init__(self, config: NodeConfig, *, command: Sequence[str], options: SupervisorOptions | None = None) -> None:
+        self._configs = [config_of(config, index) for index in range(config.processes)]
+        self._command = _dying_with_parent(command)
+        self._options = options or SupervisorOptions()
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._stop = asyncio.Event()
+        self._code = 0
+
+    async def run(self) -> int:
+        """Run until SIGTERM or SIGINT; return the exit code: 0 when every node ended well."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for index, config in enumerate(self._configs):
+                    group.create_task(self._keep(index, config), name=f"node_{index}")
+                group.create_task(self._end_all(), name="end")
+        finally:
+            for process in self._running.values():
+                process.kill()
+        log.info("stopped nodes=%d code=%d", len(self._configs), self._code)
+        return self._code
+
+    async def _keep(self, index: int, config: NodeConfig) -> None:
+        """Have one node running until everything stops."""
+        options, loop = self._options, asyncio.get_running_loop()
+        pause_ms = options.pause_ms_min
+        while not self._stop.is_set():
+            started = loop.time()
+            code = await self._run_one(index, config)
+            if self._stop.is_set():
+                self._code = self._code or (0 if code == 0 else 1)
+                return
+            if code == _MISUSE:
+                log.error("node_cannot_start node=%d code=%d", index, code)
+                self._code = code
+                self._stop.set()
+                return
+            is_calm = (loop.time() - started) * 1000 >= options.calm_ms
+            pause_ms = options.pause_ms_min if is_calm else min(2 * pause_ms, options.pause_ms_max)
+            log.warning("node_ended node=%d code=%d again_ms=%d", index, code, 0 if is_calm else pause_ms)
+            if not is_calm:
+                await _wait(self._stop, pause_ms)
+
+    async def _run_one(self, index: int, config: NodeConfig) -> int:
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            env={**_without_own(os.environ), **environment_of(config)},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            limit=_LINE_BYTES_MAX,
+        )
+        self._running[index] = process
+        log.info("node_started node=%d pid=%d", index, process.pid)
+        if self._stop.is_set():
+            process.terminate()
+        try:
+            assert process.stdout is not None, "it was asked for"
+            await _pass_on(process.stdout, index)
+            return await process.wait()
+        finally:
+            if process.returncode is not None:
+                del self._running[index]
+
+    async def _end_all(self) -> None:
+        """When it is time, ask all nodes to stop; who does not is killed."""
+        await self._stop.wait()
+        for process in self._running.values():
+            if process.returncode is None:
+                process.terminate()
+        deadline = asyncio.get_running_loop().time() + self._options.stop_ms_max / 1000
+        while self._running and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110  # once in a life
+            await asyncio.sleep(0.02)
+        for index, process in self._running.items():
+            log.error("node_killed node=%d", index)
+            process.kill()
+
+
+async def _pass_on(lines: asyncio.StreamReader, index: int) -> None:
+    """Write what a node says into our own stream, each line with the number of the node."""
+    while True:
+        try:
+            line = await lines.readline()
+        except ValueError:
+            line = b"a line of more than 1 MiB was left out\n"
+        if not line:
+            return
+        sys.stderr.write(f"node={index} {line.decode(errors='replace')}")
+        sys.stderr.flush()
+
+
+async def _wait(event: asyncio.Event, timeout_ms: int) -> None:
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+def _without_own(environment: "os._Environ[str]") -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+
+
+def _dying_with_parent(command: Sequence[str]) -> list[str]:
+    """Return the command so that its process ends with this one, even with a killed one, where the system can arrange that."""
+    tool = shutil.which("setpriv")
+    return [*([tool, "--pdeathsig", "TERM"] if tool else []), *command]
+
+
+def check(config: NodeConfig) -> None:
+    """Refuse what cannot be run.
+
+    Raises:
+        BadConfig: says what.
+    """
+    for index in range(config.processes):
+        config_of(config, index)
+    if (config.data / "member.json").exists():
+        raise BadConfig(option="processes", why=f"{config.data} is the directory of one node; give another to several")

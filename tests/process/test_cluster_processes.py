@@ -1,0 +1,107 @@
+"""`serve --processes`: several nodes under one process that keeps them running and ends them all."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+from tests.process.clusters import ask
+from tests.process.nodes import EVENTLOG
+
+WITHIN_S = 60
+
+
+class Several:
+    """A supervisor with three nodes on free ports."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = directory / "log"
+        self.ready = directory / "ready.json"
+        addresses = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--ready-file", str(self.ready)]
+        command = [str(EVENTLOG), "serve", "--processes", "3", "--segments", "16", "--data", str(directory / "data"), *addresses]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def node(self, index: int) -> dict[str, Any] | None:
+        path = self.ready.with_name(f"{self.ready.name}.{index}")
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def nodes(self) -> list[dict[str, Any]]:
+        self.until(lambda: all(self.node(index) for index in range(3)))
+        return [node for index in range(3) if (node := self.node(index))]
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while not holds():
+            assert time.monotonic() < deadline, self.log.read_text()[-4000:]
+            time.sleep(0.02)  # a poll of files and processes; nothing else tells
+
+
+@contextmanager
+def several(directory: Path) -> Iterator[Several]:
+    found = Several(directory)
+    try:
+        yield found
+    finally:
+        if found.process.poll() is None:
+            found.process.terminate()
+        found.process.wait(WITHIN_S)
+
+
+def live(address: str) -> int:
+    return ask(address, Message(status=pb.Status())).status_answer.nodes_live
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_three_processes_are_one_cluster_and_end_together(tmp_path):
+    with several(tmp_path) as found:
+        nodes = found.nodes()
+        found.until(lambda: [live(node["listen"]) for node in nodes] == [3, 3, 3])
+        found.process.terminate()
+        assert found.process.wait(WITHIN_S) == 0
+        assert not any(is_alive(node["pid"]) for node in nodes)
+        text = found.log.read_text()
+        assert all(f"node={index} " in text for index in range(3))
+        assert text.count("stopped clean=True") == 3
+
+
+def test_a_node_that_dies_is_started_again(tmp_path):
+    with several(tmp_path) as found:
+        nodes = found.nodes()
+        found.until(lambda: live(nodes[0]["listen"]) == 3)
+        os.kill(nodes[1]["pid"], signal.SIGKILL)
+        found.until(lambda: (again := found.node(1)) is not None and again["pid"] != nodes[1]["pid"])
+        found.until(lambda: live(nodes[0]["listen"]) == 3)
+        assert ask(nodes[0]["listen"], Message(status=pb.Status())).status_answer.nodes == 3
+
+
+def test_the_nodes_do_not_outlive_a_killed_supervisor(tmp_path):
+    with several(tmp_path) as found:
+        nodes = found.nodes()
+        found.process.kill()
+        found.until(lambda: not any(is_alive(node["pid"]) for node in nodes))
+
+
+def test_what_no_node_can_be_started_with_ends_all_with_2(tmp_path):
+    with several(tmp_path) as found:
+        found.nodes()
+        free = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        command = [str(EVENTLOG), "serve", "--processes", "3", "--data", str(tmp_path / "data"), *free]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+        assert done.returncode == 2
+        assert "DIRECTORY_IN_USE" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert found.process.poll() is None

@@ -4,7 +4,7 @@ Every read looks into the overlay of committed groups first, so it sees what was
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -142,11 +142,11 @@ class EntryReader:
                 rows.append((key[size:], entry))
         return rows, end[size:] if more else None
 
-    async def some_keys(self, cache: CacheState, *, limit: int) -> list[bytes]:
-        """Return up to `limit` keys of a cache, expired ones included until their events commit."""
+    async def some_keys(self, cache: CacheState, *, segments: Iterable[int], limit: int) -> list[bytes]:
+        """Return up to `limit` keys of some segments of a cache, expired ones included until their events commit."""
         found: list[bytes] = []
         pace = Pace()
-        for segment in range(cache.segments):
+        for segment in segments:
             after: bytes | None = None
             while len(found) < limit and cache.live[segment] > 0:
                 rows, after = await self.page(cache, Page(segment=segment, after=after, rows=pace.rows), now=0)

@@ -28,6 +28,7 @@ from eventlog.node.disk import DiskWatch
 from eventlog.node.entries import EntryReader
 from eventlog.node.following import Followed
 from eventlog.node.groups import Pending, WriteResult
+from eventlog.node.leaders import Leaders
 from eventlog.node.metadata import Metadata
 from eventlog.node.operations import follow_caches
 from eventlog.node.overlay import Overlay
@@ -107,6 +108,7 @@ class Node:
         self.records: ClusterRecords
         self.controller: ControllerLoop
         self.closing = Closing(clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard)
+        self.leaders = Leaders(self.segments)
         self.reads = Reads(self)
         self.followed = Followed(
             store=self.store,
@@ -139,6 +141,7 @@ class Node:
         self.peers.hooks.connected.append(lambda *_: self.closing.changed())
         self.peers.hooks.lost.append(lambda *_: self.closing.changed())
         self.peers.start()
+        self.leaders.join(self.metadata)
         self.replicas.start()
         self.own(asyncio.get_running_loop().create_task(self.metadata.run(), name="metadata"))
 

@@ -332,6 +332,11 @@ def peer_of(exchange: Exchange) -> PeerIdentity:
     return found
 
 
+def is_peer(connection: Connection) -> bool:
+    """Whether a member has greeted on this connection."""
+    return _STATE in connection.state
+
+
 def _is_refusal(error: EventLogError) -> bool:
     """Return whether a host answered that nobody listens: its system did, or, of several addresses, each."""
     cause = error.__cause__

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventlog.node.handlers import admin, cluster_admin, entries, events, peers, replicate, write
+from eventlog.node.handlers import admin, cluster_admin, entries, events, peers, replicate, topology, write
 
 Right = Literal["none", "read", "write", "admin", "peer"]
 
@@ -35,6 +35,7 @@ def _row(function: Callable[..., Any], right: Right, *, repeatable: bool = True)
 TABLE: dict[str, Handler] = {
     "hello": _row(admin.hello, "none"),
     "ping": _row(admin.ping, "none"),
+    "get_topology": _row(topology.get_topology, "none"),
     "write": _row(write.write, "write", repeatable=False),
     "clear": _row(write.clear, "write"),
     "get": _row(entries.get, "read"),

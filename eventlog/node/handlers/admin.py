@@ -24,11 +24,12 @@ def hello(node: "Node", exchange: Exchange) -> None:
     message = Message()
     answer = message.hello_answer
     answer.cluster, answer.node, answer.segments = node.cluster, node.name, node.segments
-    answer.topology_epoch = 1
+    answer.topology_epoch, answer.number = node.leaders.topology.epoch, node.number
     answer.frame_bytes_max = FRAME_BYTES_MAX
     answer.now_id = node.clock.last
     if request.producer or request.producer_id:
         answer.producer_id = request.producer_id or node.clock.next(1)
+    node.leaders.greeted(exchange.connection)
     exchange.answer(message)
 
 

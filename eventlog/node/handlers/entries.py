@@ -1,23 +1,25 @@
 """Requests that read the current state: get, get many, keys, size."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.entries import Entry
-from eventlog.errors import BadMessage, NoState
+from eventlog.errors import BadMessage, NoState, NotPrimary
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.caches import CacheState
 from eventlog.node.entries import Pace, Page, visible
+from eventlog.node.forward import applied_id, has_state, leads, pass_on
+from eventlog.node.forward_entries import entries_elsewhere, relay_keys, size_elsewhere
 from eventlog.segment.keys import entry_key
 from eventlog.transport.exchange import Exchange
-from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.eventlog_pb2 import Consistency, Message
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -37,15 +39,19 @@ def _place(node: "Node", cache: CacheState, key: bytes) -> int:
 
 
 async def get(node: "Node", exchange: Exchange) -> None:
-    """Answer with the entry of one key."""
+    """Answer with the entry of one key, or have its primary answer."""
     request = exchange.message.get
     cache = _state_cache(node, request.cache_id)
     segment = _place(node, cache, request.key)
+    is_here = leads(node, segment) or (request.consistency == Consistency.ANY and has_state(node, segment, at_least=request.at_least))
+    if not is_here:
+        pass_on(node, exchange, segment)
+        return
     entry = visible(await node.entries.get(entry_key(segment, cache.cache_id, request.key)), now=node.now_2020(), cache=cache)
     message = Message()
     answer = message.get_answer
     answer.epoch = int(node.core.epochs[segment])
-    answer.applied_id = int(node.core.watermark[segment])
+    answer.applied_id = applied_id(node, segment)
     if entry is not None:
         answer.found, answer.value, answer.version = True, entry.value, entry.version
         answer.expires_ms = entry.expiry + EPOCH_MS if entry.expiry else 0
@@ -60,12 +66,26 @@ async def get_many(node: "Node", exchange: Exchange) -> None:
     low, pace = 0, Pace()
     while low < len(keys):
         own = keys[low : low + pace.rows]
-        found = await node.entries.find(cache, [(_place(node, cache, key), key) for key in own], now=node.now_2020())
+        found = await _find(node, exchange, cache, own)
         pace.saw(len(own), sum(len(entry.value) for entry in found if entry is not None))
         low += len(own)
         for part in _by_bytes(list(zip(own, found, strict=True)), values=True):
             await _send(exchange, [key for key, _ in part], [entry for _, entry in part])
     exchange.stream_end()
+
+
+async def _find(node: "Node", exchange: Exchange, cache: CacheState, keys: list[bytes]) -> list[Entry | None]:
+    """Return the entries of some keys, those of other primaries from these."""
+    places = [_place(node, cache, key) for key in keys]
+    is_any = exchange.message.get_many.consistency == Consistency.ANY
+    here = [leads(node, segment) or (is_any and has_state(node, segment)) for segment in places]
+    own = [place for place in zip(places, keys, here, strict=True) if place[2]]
+    found = iter(await node.entries.find(cache, [(segment, key) for segment, key, _ in own], now=node.now_2020()) if own else ())
+    if len(own) == len(keys):
+        return list(found)
+    rest = [(segment, key) for segment, key, is_here in zip(places, keys, here, strict=True) if not is_here]
+    fetched = iter(await entries_elsewhere(node, exchange.message, rest))
+    return [next(found if is_here else fetched) for is_here in here]
 
 
 def _read_keys(body: memoryview, count: int) -> list[bytes]:
@@ -84,21 +104,40 @@ async def keys(node: "Node", exchange: Exchange) -> None:
     """Stream the keys of a cache (with `values`, its entries), segment by segment, keys ascending."""
     request = exchange.message.keys
     cache = _state_cache(node, request.cache_id)
+    segments = request.segments or range(node.segments)
+    if max(segments) >= node.segments:
+        raise BadMessage(why=f"segment {max(segments)} of {node.segments}")
     left = request.limit or (1 << 62)
-    pace = Pace()
-    for segment in range(node.segments):
-        after: bytes | None = None
-        while cache.live[segment] > 0 and left > 0:
-            where = Page(segment=segment, after=after, prefix=request.prefix, rows=pace.rows)
-            rows, after = await node.entries.page(cache, where, now=node.now_2020())
-            pace.saw(len(rows), sum(len(entry.value) for _, entry in rows))
-            rows = rows[:left]
-            left -= len(rows)
-            for part in _by_bytes(rows, values=request.values):
-                await _send(exchange, [key for key, _ in part], [entry for _, entry in part], values=request.values)
-            if after is None:
-                break
+    after = request.after if request.HasField("after") else None
+    for leader, own in groupby(segments, node.leader_of):
+        if leader != node.number and left > 0:
+            left -= await relay_keys(node, exchange, list(own), after=after, limit=left)
+            after = None
+            continue
+        for segment in own:
+            if left > 0:
+                left -= await _send_segment(node, exchange, cache, Page(segment=segment, after=after, prefix=request.prefix, rows=left))
+            after = None
     exchange.stream_end()
+
+
+async def _send_segment(node: "Node", exchange: Exchange, cache: CacheState, where: Page) -> int:
+    """Send the keys of one segment that is led here, at most `where.rows`; return how many there were."""
+    request, pace = exchange.message.keys, Pace()
+    sent, after = 0, where.after
+    while cache.live[where.segment] > 0 and sent < where.rows:
+        page = Page(segment=where.segment, after=after, prefix=where.prefix, rows=pace.rows)
+        rows, after = await node.entries.page(cache, page, now=node.now_2020())
+        if not leads(node, where.segment):
+            raise NotPrimary(segment=where.segment)  # what was read may be of a copy that is no more
+        pace.saw(len(rows), sum(len(entry.value) for _, entry in rows))
+        rows = rows[: where.rows - sent]
+        sent += len(rows)
+        for part in _by_bytes(rows, values=request.values):
+            await _send(exchange, [key for key, _ in part], [entry for _, entry in part], values=request.values)
+        if after is None:
+            break
+    return sent
 
 
 def _by_bytes(rows: Sequence[Row], *, values: bool) -> list[list[Row]]:
@@ -129,9 +168,19 @@ async def _send(exchange: Exchange, keys_: Sequence[bytes], entries: Sequence[En
     exchange.stream_send(message, versions.tobytes(), block)
 
 
-def size(node: "Node", exchange: Exchange) -> None:
+async def size(node: "Node", exchange: Exchange) -> None:
     """Answer with the number of entries of a cache; expired ones count until their events commit."""
-    cache = _state_cache(node, exchange.message.size.cache_id)
+    request = exchange.message.size
+    cache = _state_cache(node, request.cache_id)
     message = Message()
-    message.size_answer.size = int(cache.live.sum())
+    if request.segments:
+        for segment in request.segments:
+            if segment >= node.segments or not leads(node, segment):
+                raise NotPrimary(segment=segment)
+        message.size_answer.size = int(cache.live[list(request.segments)].sum())
+    else:
+        serving = node.replicas.serving.copy()
+        message.size_answer.size = int(cache.live[serving].sum())
+        if not serving.all():
+            message.size_answer.size += await size_elsewhere(node, exchange.message, np.flatnonzero(~serving).tolist())
     exchange.answer(message)

@@ -1,9 +1,12 @@
 """Requests that change entries: write and clear."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.check import read_table
@@ -12,6 +15,8 @@ from eventlog.errors import BadMessage, EventLogError, NoState
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
 from eventlog.limits import BATCH_EVENTS_MAX, CLEAR_PER_GROUP_MAX
+from eventlog.node.forward import ask, others
+from eventlog.node.forward_write import Part, WholeWrite, write_parts
 from eventlog.node.groups import Pending, WriteResult
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
@@ -23,10 +28,8 @@ if TYPE_CHECKING:
 
 
 def write(node: "Node", exchange: Exchange) -> None:
-    """Queue a frame of blocks for the next group; the answer goes out when the group has committed."""
+    """Queue a frame of blocks for the next group; the answer goes out when the group has committed. Other primaries get their blocks."""
     request = exchange.message.write
-    node.check_writable()
-    cache = node.caches.find(request.cache_id)
     try:
         table, blocks = read_table(exchange.body, request.blocks)
     except ValueError as error:
@@ -34,19 +37,44 @@ def write(node: "Node", exchange: Exchange) -> None:
     if int(table["count"].sum(dtype=np.int64)) > BATCH_EVENTS_MAX:
         raise BadMessage(why=f"write: more than {BATCH_EVENTS_MAX} events in one batch")
     conditions = tuple(_condition(condition, len(table)) for condition in request.conditions) if request.conditions else ()
-    node.writer.submit(
-        Pending(
-            cache=cache,
-            table=table,
-            blocks=blocks,
-            producer=request.producer_id,
-            conditions=conditions,
-            previous=request.previous,
-            internal=False,
-            done=partial(_answer, exchange),
-            send=exchange.connection.flush,
+
+    def local(part: Part, done: Callable[[WriteResult | EventLogError], None]) -> None:
+        node.check_writable()
+        node.writer.submit(
+            Pending(
+                cache=node.caches.find(request.cache_id),
+                table=part.table,
+                blocks=part.data,
+                producer=request.producer_id,
+                conditions=conditions if part.blocks is None else _of_part(conditions, part.blocks),
+                previous=request.previous,
+                internal=False,
+                done=done,
+                send=exchange.connection.flush,
+            )
         )
-    )
+
+    answer = partial(_answer, exchange)
+    if exchange.message.forwarded or _leads_all(node, table["segment"]):
+        local(Part(table=table, data=blocks), answer)
+    else:
+        whole = WholeWrite(request=request, part=Part(table=table, data=blocks), local=local, timeout_ms=exchange.message.timeout_ms)
+        write_parts(node, whole, answer)
+
+
+def _leads_all(node: "Node", segments: npt.NDArray[np.uint16]) -> bool:
+    """Whether nobody else has to be asked; a segment that there is not is refused here."""
+    serving = node.replicas.serving
+    if len(segments) == 1:
+        segment = segments.item(0)
+        return segment >= len(serving) or bool(serving[segment])
+    return bool(segments[-1] >= len(serving) or serving[segments].all())
+
+
+def _of_part(conditions: tuple[Condition, ...], blocks: npt.NDArray[np.int64]) -> tuple[Condition, ...]:
+    """Return the conditions of some blocks, by index among those."""
+    places = {block: place for place, block in enumerate(blocks.tolist())}
+    return tuple(replace(condition, block=places[condition.block]) for condition in conditions if condition.block in places)
 
 
 def _condition(condition: ConditionMessage, blocks: int) -> Condition:
@@ -89,7 +117,7 @@ async def clear(node: "Node", exchange: Exchange) -> None:
         raise NoState(cache=cache.name)
     node.check_writable()
     limit = min(request.limit or CLEAR_PER_GROUP_MAX, CLEAR_PER_GROUP_MAX)
-    keys = await node.entries.some_keys(cache, limit=limit)
+    keys = await node.entries.some_keys(cache, segments=np.flatnonzero(node.replicas.serving).tolist(), limit=limit)
     message = Message()
     message.clear_answer.more = len(keys) == limit
     if keys:
@@ -100,4 +128,17 @@ async def clear(node: "Node", exchange: Exchange) -> None:
         )
         result = await node.write(cache, frame)
         message.clear_answer.removed = int(np.count_nonzero(result.kinds != ABSENT))
+    if not exchange.message.forwarded and not message.clear_answer.more:
+        await _clear_elsewhere(node, exchange, message)
     exchange.answer(message)
+
+
+async def _clear_elsewhere(node: "Node", exchange: Exchange, message: Message) -> None:
+    """Have the other primaries clear theirs, up to one that is not done with it."""
+    answer = message.clear_answer
+    for connection in others(node).values():
+        found = (await ask(connection, exchange.message)).clear_answer
+        answer.removed += found.removed
+        if found.more:
+            answer.more = True
+            return

@@ -9,6 +9,7 @@ from eventlog import errors, ids, limits
 from eventlog.batch import layout
 from eventlog.control.records import RETAIN_BYTES_DEFAULT, RETAIN_TIME_MS_DEFAULT
 from eventlog.events import KIND_NAMES
+from eventlog.replication import messages
 from eventlog.segment import keys
 from eventlog.wire import frames
 from eventlog.wire.codecs import Codec
@@ -31,6 +32,19 @@ def test_a_layout_is_that_of_the_code(name: str):
     dtype: np.dtype = getattr(layout, name)
     shown = [(int(offset), field, np.dtype(TYPES[kind])) for offset, field, kind in rows_of(table)]
     assert shown == [(dtype.fields[field][1], field, dtype.fields[field][0]) for field in dtype.names]
+
+
+@pytest.mark.parametrize("name", ["APPEND", "VALUE", "ACK"])
+def test_a_row_between_replicas_is_that_of_the_code(name: str):
+    (table,) = [table for table, named in LAYOUTS.items() if named == name]
+    dtype: np.dtype = getattr(messages, name)
+    shown = [(int(offset), field, np.dtype(TYPES[kind])) for offset, field, kind in rows_of(table)]
+    assert shown == [(dtype.fields[field][1], field, dtype.fields[field][0]) for field in dtype.names]
+
+
+def test_flags_and_statuses_of_rows_are_those_of_the_code():
+    for name in ("CUT", "HISTORY", "BEGIN", "CHUNK", "END", "HELD", "STALE", "MISMATCH", "UNKNOWN", "REFUSED", "TAKEN"):
+        assert f"\n| {getattr(messages, name)} {name} |" in TEXT, name
 
 
 def test_the_limits_are_those_of_the_code():

@@ -199,5 +199,5 @@ class Replicas(RuleBasedStateMachine):
 
 TestReplicas = Replicas.TestCase
 TestReplicas.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )

@@ -213,7 +213,10 @@ class Reads:
         top = min(limit, pull.until)
         lowest = cursor.lowest
         floor = tail.floor(cache.cache_id)
-        is_behind_all = tail.last_id(cache.cache_id) <= lowest if lowest >= floor else not cache.events_kept
+        if lowest >= floor:
+            is_behind_all = tail.last_id(cache.cache_id) <= lowest
+        else:
+            is_behind_all = self._context.closing.is_alone and not cache.events_kept
         if is_behind_all:
             cursor.advance(top)
         elif lowest < top:
@@ -259,15 +262,17 @@ class Reads:
 
     def _is_at_end(self, pull: Pull, limit: int) -> bool:
         """Return whether a pull that waits for nothing new has seen all there was when it began, here or anywhere else."""
-        if pull.ends_at is not None:
-            return limit >= pull.ends_at
-        if self._context.closing.is_alone:
-            return True
+        if pull.ends_at is not None or self._context.closing.is_alone:
+            return self._is_end(pull, limit)
         pull.ends_at = ID_MAX
         if pull.deadline is None:
             pull.deadline = asyncio.get_running_loop().call_later(CLOSE_UP_MS_MAX / 1000, self._expire, pull)
         self._context.closing.end(partial(self._end_known, pull))
         return pull.is_over or limit >= pull.ends_at
+
+    def _is_end(self, pull: Pull, limit: int) -> bool:
+        """Return whether there is nothing above `limit` that was committed before a pull began, as far as that is known."""
+        return self._context.closing.is_alone if pull.ends_at is None else limit >= pull.ends_at
 
     def _end_known(self, pull: Pull, id_: int) -> None:
         if pull.ends_at == ID_MAX:
@@ -413,11 +418,12 @@ class Reads:
         upto = max(answer.upto, top) if is_all else answer.upto
         cursor.advance(upto, answer.ends)
         place = (self._context.cluster, cache.cache_id)
-        message = shared.message(cursor=cursor, place=place, is_stream=pull.is_stream, says=(upto, upto >= top, limit))
+        is_end = upto >= top and (pull.is_stream or limit >= pull.until or self._is_end(pull, limit))
+        message = shared.message(cursor=cursor, place=place, is_stream=pull.is_stream, says=(upto, is_end, limit))
         body = tuple(filter(None, answer.body))
         self._finish(
             pull,
-            Delivered(message=message, body=body, events=answer.events, first_id=answer.first_id, upto=upto, is_end=upto >= top),
+            Delivered(message=message, body=body, events=answer.events, first_id=answer.first_id, upto=upto, is_end=is_end),
         )
 
     def _deliver_nothing(self, pull: Pull, limit: int, *, stalled: Sequence[Stalled]) -> None:

@@ -67,6 +67,8 @@ class FakeNode:
     step_bytes: int = 1 << 20
     history_bytes: int = 1 << 20
     cluster: str = "test"
+    number: int = 1
+    leads: tuple[int, ...] | None = None  # segments; None: all
     rows: dict[int, list[Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,8 +78,8 @@ class FakeNode:
         self.steps = StepIndex(step_events=self.step_events, step_bytes=self.step_bytes)
         self.low = LowWatermark(self.segments)
         self.promises = Promises(self.segments)
-        every = np.arange(self.segments)
-        self.promises.lead(every, epochs=np.ones(self.segments, np.int64), last_ids=np.zeros(self.segments, np.int64))
+        led = np.arange(self.segments) if self.leads is None else np.array(self.leads, np.int64)
+        self.promises.lead(led, epochs=np.ones(len(led), np.int64), last_ids=np.zeros(len(led), np.int64))
         self.now_ms = START_MS
         self.last_id = START_MS << TIME_SHIFT
         self.closings = 0
@@ -108,7 +110,7 @@ class FakeNode:
 
     def stamp(self, *parts: tuple[CacheState, dict[int, list[bytes]]]) -> CommittedGroup:
         """Stamp and store a group without committing it; a part is a cache and the values of each segment."""
-        first = (self.last_id >> 10) + 1 << 10 | 1
+        first = (self.last_id >> 10) + 1 << 10 | self.number
         at, caches, segments = first, [], set()
         for cache, contents in parts:
             bases, counts, data = [], [], []

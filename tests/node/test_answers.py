@@ -183,7 +183,7 @@ def test_what_is_committed_elsewhere_is_cut_at_the_low_watermark(is_told):
         node.write((cache, {0: [b"a"]}))
         node.closing.close_up()
         limit = node.low.limit()
-        node.closing.close_up = lambda upto=None: []  # promises come from elsewhere from now on
+        node.closing.close_up = lambda _=None: []  # promises come from elsewhere from now on
         node.write((cache, {0: [b"b"], 1: [b"c"]}))
         exchange = waiting(node, after=limit)
         answer, found = await ask(node)

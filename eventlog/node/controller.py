@@ -7,8 +7,9 @@ that is wrong about who is dead, one that dies halfway: harmless, since every ch
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX
@@ -37,9 +38,16 @@ class Verifier(Protocol):
         """Return the copies of moving segments that were found equal to their primary's."""
         ...
 
+    @property
+    def differences(self) -> Mapping[int, str]:
+        """Return segments whose copies are not equal, and in what."""
+        ...
+
 
 class NothingVerified:
     """For whoever moves without comparing."""
+
+    differences: Mapping[int, str] = MappingProxyType({})
 
     def verified(self, _: ClusterView) -> frozenset[tuple[int, Replica]]:
         return frozenset()
@@ -92,6 +100,11 @@ class ControllerLoop:
         """Return whether this process holds the key, as far as it knows."""
         held, member = self._view.controller, self._parts.records.member
         return held is not None and held.record.node == member.number and held.record.session == member.session
+
+    @property
+    def differences(self) -> Mapping[int, str]:
+        """Return segments that do not move, because their copies are not equal, and in what."""
+        return self._parts.verifier.differences
 
     def dead(self) -> frozenset[int]:
         """Return who is taken for dead now."""

@@ -1,6 +1,6 @@
 """What operators ask of a node: caches, status, segments, checks."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +9,7 @@ import numpy.typing as npt
 
 from eventlog.batch.views import decode_value
 from eventlog.control.records import CacheRecord
-from eventlog.control.rules import SegmentRules
 from eventlog.errors import EventLogError, Stopping
-from eventlog.ids import time_of
 from eventlog.node.aside import aside
 from eventlog.node.caches import CacheState, new_cache
 from eventlog.node.checkpoint import counts_range
@@ -138,54 +136,6 @@ def _check_segment(store: Store, cache: CacheState, segment: int, *, end: int, a
         return
     if max(next_offset, int(cache.trimmed_offsets[segment]) + 1) < end and not cache.dropped:
         answer.problems.append(f"{where}: its log ends at offset {next_offset} instead of {end}")
-
-
-def status(node: "Node") -> pb.StatusAnswer:
-    """Return the health of the cluster as this node sees it."""
-    low = node.low.limit()
-    view, live = node.view, live_members(node)
-    without_primary = sum(not is_led(node, segment, live) for segment in range(node.segments))
-    under_replicated = sum(len(found.record.in_sync) < view.replicas for found in view.segments.values())
-    advice = []
-    if node.disk.is_full:
-        advice.append(f"the data disk has {node.disk.free_bytes} bytes left: free space, or lower retention")
-    is_whole = not under_replicated and not advice and len(live) == len(view.members)
-    return pb.StatusAnswer(
-        cluster=node.cluster,
-        health="unavailable" if without_primary else "ok" if is_whole else "degraded",
-        controller=_name_of(node, view.controller.record.node) if view.controller else node.name if len(view.members) == 1 else "",
-        metastore=str(node.location).partition(":")[0],
-        nodes=len(view.members),
-        nodes_live=len(live),
-        segments=node.segments,
-        without_primary=without_primary,
-        under_replicated=under_replicated,
-        low_watermark=low,
-        low_watermark_age_ms=max(node.clock.physical_ms() - time_of(low), 0) if low else 0,
-        held_by="",
-        rebalance="idle",
-        advice=advice,
-    )
-
-
-def live_members(node: "Node") -> set[int]:
-    """Return the members that this node reaches, itself included."""
-    return {node.number, *node.peers.incarnations} & set(node.view.members)
-
-
-def is_led(node: "Node", segment: int, live: Collection[int]) -> bool:
-    """Return whether a segment has a primary that serves it, as far as this node knows."""
-    found = node.view.segments.get(segment)
-    if found is None or found.record.primary not in live:
-        return False
-    if found.record.primary == node.number:
-        return bool(node.core.adopted[segment])
-    return SegmentRules.is_served(found.record, node.view.members[found.record.primary])
-
-
-def _name_of(node: "Node", number: int) -> str:
-    found = node.view.members.get(number)
-    return found.name if found else str(number)
 
 
 async def segment_figures(node: "Node", caches: Sequence[CacheState]) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from eventlog.control.records import Replica, SegmentRecord
@@ -23,12 +24,17 @@ class CopyVerifier:
         self._node = node
         self._equal: set[tuple[int, Replica]] = set()
         self._failed: dict[int, float] = {}  # segment -> when to try again
-        self.differences: dict[int, str] = {}  # what is wrong with copies that are held back
+        self._differences: dict[int, str] = {}  # what is wrong with copies that are held back
 
     def verified(self, view: ClusterView) -> frozenset[tuple[int, Replica]]:
         """Return the copies of moving segments that were found equal to their primary's."""
         self._equal = {pair for pair in self._equal if (found := view.segments.get(pair[0])) is not None and found.record.target}
         return frozenset(self._equal)
+
+    @property
+    def differences(self) -> Mapping[int, str]:
+        """Return segments whose copies are not equal, and in what."""
+        return self._differences
 
     async def run(self) -> None:
         """Compare until cancelled."""
@@ -49,10 +55,10 @@ class CopyVerifier:
         for found in await compare_all(self._node, wanted):
             if found.why:
                 log.warning("copies_not_equal segment=%d why=%s", found.segment, found.why)
-                self.differences[found.segment] = found.why
+                self._differences[found.segment] = found.why
                 self._failed[found.segment] = now + _AGAIN_MS / 1000
                 continue
-            self.differences.pop(found.segment, None)
+            self._differences.pop(found.segment, None)
             self._failed.pop(found.segment, None)
             self._equal |= {(found.segment, copy) for copy in waiting[found.segment]}
         self._node.controller.wake()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from eventlog.control.records import CacheOptions
 from eventlog.errors import BadMessage
 from eventlog.limits import FRAME_BYTES_MAX
-from eventlog.node import operations
+from eventlog.node import health, operations
 from eventlog.node.caches import CacheState
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -105,7 +105,7 @@ def list_caches(node: "Node", exchange: Exchange) -> None:
 def status(node: "Node", exchange: Exchange) -> None:
     """Answer with the health of the cluster as this node sees it."""
     message = Message()
-    message.status_answer.CopyFrom(operations.status(node))
+    message.status_answer.CopyFrom(health.status(node))
     exchange.answer(message)
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from eventlog.control import operators
 from eventlog.control.controller import Situation
 from eventlog.control.operators import RebalanceStart
-from eventlog.control.records import CommitPlan, NodeRecord
+from eventlog.control.records import CommitPlan
 from eventlog.errors import BadMessage
 from eventlog.node.digests import compare_all, own_digests
 from eventlog.node.forcing import force_primary as force
+from eventlog.node.health import member_state
 from eventlog.node.rebalance import merged_segments, own_segments, planned_moves, progress
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -32,7 +33,7 @@ def list_nodes(node: "Node", exchange: Exchange) -> None:
                 number=member.number,
                 name=member.name,
                 address=member.address,
-                state=_state(node, situation, member),
+                state=member_state(node, situation, member),
                 primaries=sum(segment.primary == member.number for segment in segments),
                 segments=sum(member.number in segment.owners for segment in segments),
                 host_label=member.host_label,
@@ -42,14 +43,6 @@ def list_nodes(node: "Node", exchange: Exchange) -> None:
             )
         )
     exchange.answer(message)
-
-
-def _state(node: "Node", situation: Situation, member: NodeRecord) -> str:
-    if member.number in situation.dead:
-        return "down"
-    if member.number != node.number and member.number not in node.peers.incarnations:
-        return "suspect"
-    return "draining" if member.draining else "live"
 
 
 async def list_segments(node: "Node", exchange: Exchange) -> None:
@@ -71,7 +64,14 @@ async def change_cluster(node: "Node", exchange: Exchange) -> None:
     change = await _change(node, asked)
     message = Message()
     message.change_cluster_answer.commits = await node.controller.operate(change)
+    await _seen(node)
     exchange.answer(message)
+
+
+async def _seen(node: "Node") -> None:
+    """Wait until what was committed is known here and at the members that are reached: the next question may go to any of them."""
+    await node.metadata.reached(node.records.remember().revision)
+    await node.metadata.spread()
 
 
 Change = Callable[[Situation, str], CommitPlan | None]
@@ -164,4 +164,5 @@ async def force_primary(node: "Node", exchange: Exchange) -> None:
     message = Message()
     message.force_primary_answer.SetInParent()
     message.force_primary_answer.replicas.extend(await force(node, exchange.message.force_primary))
+    await _seen(node)
     exchange.answer(message)

@@ -1,0 +1,130 @@
+"""How the cluster is, as one node sees it, and what its operator should do next."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eventlog.control.controller import Controller, Situation
+from eventlog.control.records import NodeRecord, SegmentRecord
+from eventlog.ids import TIME_SHIFT, time_of
+from eventlog.limits import STALLED_MS
+from eventlog.wire import eventlog_pb2 as pb
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+_NAMED_MAX = 5
+
+
+def status(node: "Node") -> pb.StatusAnswer:
+    """Return the health of the cluster as this node sees it."""
+    situation = node.controller.situation()
+    view = situation.view
+    records = [found.record for found in view.segments.values()]
+    without_primary = node.segments - sum(_is_served(node, situation, segment) for segment in records)
+    under_replicated = sum(_copies(situation, segment) < view.replicas for segment in records)
+    live = sum(member_state(node, situation, member) in ("live", "draining") for member in view.members.values())
+    is_whole = not under_replicated and not node.disk.is_full and live == len(view.members)
+    held = np.flatnonzero(node.core.holds)
+    low = node.low.limit(held) if len(held) else node.clock.last
+    return pb.StatusAnswer(
+        cluster=node.cluster,
+        health="unavailable" if without_primary else "ok" if is_whole else "degraded",
+        controller=_name(situation, view.controller.record.node) if view.controller else "",
+        metastore=str(node.location).partition(":")[0],
+        nodes=len(view.members),
+        nodes_live=live,
+        segments=node.segments,
+        without_primary=without_primary,
+        under_replicated=under_replicated,
+        low_watermark=low,
+        low_watermark_age_ms=max(node.clock.physical_ms() - time_of(low), 0) if low else 0,
+        held_by=_held_by(node, situation),
+        rebalance=view.rebalance.record.state if view.rebalance else "idle",
+        advice=list(advice(node, situation)),
+    )
+
+
+def member_state(node: "Node", situation: Situation, member: NodeRecord) -> str:
+    """Return live, suspect (not reached, and not known to be dead), down or draining."""
+    if member.number in situation.dead:
+        return "down"
+    if member.number != node.number and member.number not in node.peers.incarnations:
+        return "suspect"
+    return "draining" if member.draining else "live"
+
+
+def _is_served(node: "Node", situation: Situation, segment: SegmentRecord) -> bool:
+    """Return whether somebody leads a segment; of its own ones a node knows whether it serves them already."""
+    if not situation.is_led(segment):
+        return False
+    return segment.primary != node.number or bool(node.replicas.serving[segment.segment])
+
+
+def _copies(situation: Situation, segment: SegmentRecord) -> int:
+    return sum(situation.is_here(replica) for replica in segment.in_sync)
+
+
+def _held_by(node: "Node", situation: Situation) -> str:
+    """Return which segment the low watermark waits for, and its primary, empty while it moves."""
+    below = node.now_2020() - STALLED_MS << TIME_SHIFT
+    held = node.low.holders(np.flatnonzero(node.core.holds), below=below)
+    if not len(held):
+        return ""
+    found = situation.view.segments.get(int(held[0]))
+    return f"segment {held[0]} of {_name(situation, found.record.primary)}" if found else f"segment {held[0]}"
+
+
+def _name(situation: Situation, number: int) -> str:
+    found = situation.view.nodes.get(number)
+    return found.record.name if found else str(number)
+
+
+# ---------------------------------------------------------------- what to do next
+
+
+def advice(node: "Node", situation: Situation) -> Iterator[str]:
+    """Yield what the operator should do, most pressing first."""
+    view = situation.view
+    records = [found.record for _, found in sorted(view.segments.items())]
+    if node.disk.is_full:
+        yield f"the data disk has {node.disk.free_bytes} bytes left: free space, or lower retention"
+    if lost := [segment for segment in records if _is_lost(situation, segment)]:
+        holders = {replica.node for segment in lost for replica in segment.in_sync}
+        names = ", ".join(_name(situation, number) for number in sorted(holders))
+        yield f"{_counted(lost)} no primary: start {names}; if gone for good: eventlog admin force-primary --all-lost --dry-run"
+    for number in sorted(situation.dead):
+        name = _name(situation, number)
+        yield f"node {name} is down: start it again; if it is gone for good: eventlog admin remove {name}"
+    for member in view.members.values():
+        if member.draining and not any(member.number in segment.owners for segment in records):
+            yield f"node {member.name} holds nothing: eventlog admin remove {member.name}, or stop it"
+    if any(segment.target for segment in records):
+        yield "segments are moving: eventlog admin rebalance status"
+    elif not situation.dead and any(_copies(situation, segment) < view.replicas for segment in records):
+        yield "copies are being made: eventlog admin status --wait 10m"
+    elif not situation.dead and _is_uneven(situation, records):
+        yield "nodes hold unequal shares: eventlog admin rebalance plan"
+    for segment, why in sorted(node.controller.differences.items())[:_NAMED_MAX]:
+        yield f"segment {segment} does not move because {why}: eventlog admin segments --verify"
+
+
+def _is_lost(situation: Situation, segment: SegmentRecord) -> bool:
+    """Return whether nobody leads a segment and nobody can take it over."""
+    if situation.is_led(segment):
+        return False
+    return Controller().successor(situation, segment, dict.fromkeys(situation.view.members, 0)) is None
+
+
+def _counted(segments: list[SegmentRecord]) -> str:
+    named = ", ".join(str(segment.segment) for segment in segments[:_NAMED_MAX])
+    more = f" and {len(segments) - _NAMED_MAX} more" if len(segments) > _NAMED_MAX else ""
+    return f"segment {named} has" if len(segments) == 1 else f"segments {named}{more} have"
+
+
+def _is_uneven(situation: Situation, records: list[SegmentRecord]) -> bool:
+    holders = [member for member in situation.view.members.values() if member.holds_data]
+    held = {member.number: sum(member.number in segment.owners for segment in records) for member in holders}
+    loads = [held[member.number] / member.weight for member in holders]
+    return bool(loads) and max(loads) > min(loads) + 1 and min(held.values()) < len(records)

@@ -6,7 +6,7 @@ What arrives goes through `replicate_in.py`, what primaries take over and give u
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -81,10 +81,12 @@ class Replicas:
         self._recent_bytes = 0
         self._known: dict[int, Replica] = {}
         self._proposing: list[asked.Propose] = []
+        self._records: dict[int, Versioned[SegmentRecord]] = {}  # the latest seen, be it ahead of the view
+        self._proposer: asyncio.Task[None] | None = None
         self.unsent = 0  # messages that found no way; asked for again by the protocol
         self._do: dict[type, Callable[..., None]] = {
             asked.Committed: self._committed,
-            asked.Propose: lambda command: self._proposing.append(command),
+            asked.Propose: self._proposing.append,
             asked.ReadLog: self._read_log,
             asked.Diverged: _diverged,
         }
@@ -122,9 +124,9 @@ class Replicas:
                 self._do[kind](command, given)
             else:
                 self._do[kind](command)
-        if self._proposing:
-            proposals, self._proposing = self._proposing, []
-            self.node.own(asyncio.create_task(self._propose(proposals), name="propose"))
+        if self._proposing and (self._proposer is None or self._proposer.done()):
+            self._proposer = asyncio.create_task(self._propose(), name="propose")
+            self.node.own(self._proposer)
         self.incoming.finish()
 
     def _send(self, send: asked.Send, carried: Carried, bodies: dict[int, Sequence[bytes]]) -> None:
@@ -144,7 +146,7 @@ class Replicas:
             return
         except TooLarge as error:
             self.unsent += 1
-            log.error("replicate_too_large node=%d error=%s", send.to.node, error)
+            log.warning("replicate_too_large node=%d error=%s", send.to.node, error)
             return
         answer.add_done_callback(partial(self._answered, send.to))
 
@@ -248,35 +250,40 @@ class Replicas:
 
     def learn(self, view: ClusterView, segments: Sequence[int]) -> None:
         """Tell the core what the records of `segments` say."""
-        found = [(view.segments[segment], segment) for segment in segments if segment in view.segments]
-        terms = [term_of(record, view, segment) for record, segment in found]
+        terms = [self._term(view.segments[segment]) for segment in segments if segment in view.segments]
         if terms:
             self.carry_out(self.core.learn(terms, now_ms=self.now_ms))
 
-    async def _propose(self, proposals: list[asked.Propose]) -> None:
+    def _term(self, found: Versioned[SegmentRecord]) -> Term:
+        known = self._records.get(found.record.segment)
+        if known is None or known.revision < found.revision:
+            self._records[found.record.segment] = found
+        return term_of(found, self.node.view)
+
+    async def _propose(self) -> None:
+        """Commit what is proposed; what is proposed meanwhile goes together into the next commit."""
         unsure: set[int] = set()
-        while proposals:
-            view = self.node.view
-            changes = [_change_of(proposal) for proposal in proposals]
-            outcomes = await self.node.records.propose(changes, seen=view.segments)
-            unknown = []
+        while self._proposing:
+            proposals = list(self._proposing)
+            self._proposing.clear()
+            outcomes = await self.node.records.propose([_change_of(proposal) for proposal in proposals], seen=self._records)
+            log.info("in_sync_proposed %s", dict(Counter(outcome.kind for outcome in outcomes)))
             for proposal, outcome in zip(proposals, outcomes, strict=True):
                 if outcome.kind == "unknown" or (outcome.kind == "none" and proposal.segment in unsure):
-                    unknown.append(proposal)  # the same compare-and-set again, until one is sure: it cannot be done twice
+                    self._proposing.append(proposal)  # the same compare-and-set again, until one is sure: it cannot be done twice
                     unsure.add(proposal.segment)
                 else:
+                    unsure.discard(proposal.segment)
                     self._outcome(proposal, outcome)
-            proposals = unknown
-            if proposals:
+            if unsure:
                 await asyncio.sleep(_AGAIN_MS / 1000)
 
     def _outcome(self, proposal: asked.Propose, outcome: Outcome) -> None:
-        record, segment = outcome.record, proposal.segment
-        log.info("in_sync segment=%d %s gone=%s joined=%s", segment, outcome.kind, [gone.node for gone in proposal.gone], proposal.joined)
+        record = outcome.record
         if record is not None and record.revision != proposal.revision:
-            self.carry_out(self.core.learn([term_of(record, self.node.view, segment)], now_ms=self.now_ms))
+            self.carry_out(self.core.learn([self._term(record)], now_ms=self.now_ms))
         else:
-            self.carry_out(self.core.withdrawn(segment, revision=proposal.revision, now_ms=self.now_ms))
+            self.carry_out(self.core.withdrawn(proposal.segment, revision=proposal.revision, now_ms=self.now_ms))
 
     # ------------------------------------------------------------ catching up others
 
@@ -291,7 +298,7 @@ class Replicas:
             try:
                 part = await aside(job)
             except CorruptData as error:
-                log.error("log_damaged segment=%d error=%s", read.segment, error)
+                log.warning("log_damaged segment=%d error=%s", read.segment, error)
                 return
         part = self._with_recent(read.segment, part)
         carried = Carried(caches=part.caches, data=part.data)
@@ -331,11 +338,11 @@ class Replicas:
                 self.carry_out(commands)
 
 
-def term_of(found: Versioned[SegmentRecord], view: ClusterView, segment: int) -> Term:
+def term_of(found: Versioned[SegmentRecord], view: ClusterView) -> Term:
     """Return what a record says to replication."""
     record = found.record
     return Term(
-        segment=segment,
+        segment=record.segment,
         revision=found.revision,
         epoch=record.epoch,
         primary=record.primary,
@@ -343,7 +350,7 @@ def term_of(found: Versioned[SegmentRecord], view: ClusterView, segment: int) ->
         in_sync=tuple(Replica(replica.node, replica.incarnation) for replica in record.in_sync),
         min_in_sync=record.min_in_sync,
         session=record.session,
-        lost=tuple(LostRange(lost.after, lost.upto) for lost in view.lost_ranges(segment)),
+        lost=tuple(LostRange(lost.after, lost.upto) for lost in view.lost_ranges(record.segment)),
     )
 
 

@@ -169,8 +169,8 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     home.remember(records.remember())
     node = Node(opened, cache_records=cache_records, on_fatal=shell.on_fatal)
     node.metadata = Metadata(metastore, view=await records.view(), sources=_sources(node, records, unsure), peers=node.peers)
-    node.metadata.hooks.append(partial(_reach_members, node))
-    _reach_members(node, ViewChange(view=node.view, segments=(), members=True))
+    node.metadata.hooks.append(partial(reach_members, node))
+    reach_members(node, ViewChange(view=node.view, segments=(), members=True))
     metastore.on_commit = node.metadata.committed
     node.records = records
     renew_lease = partial(_renew_lease, records, node, shell.on_fatal)
@@ -194,7 +194,8 @@ def _sources(node: Node, records: ClusterRecords, store: MetaStore) -> Sources:
     return Sources(read=records.view, follow_caches=partial(follow_caches, node), look=look)
 
 
-def _reach_members(node: Node, change: ViewChange) -> None:
+def reach_members(node: Node, change: ViewChange) -> None:
+    """Keep a connection to every member, at its address as it is now."""
     if change.members:
         node.peers.update({number: member.address for number, member in change.view.members.items()})
 

@@ -27,6 +27,7 @@ from eventlog.node.config import NodeConfig, load_config, split_address
 from eventlog.node.figures import metrics_page
 from eventlog.node.handlers import TABLE
 from eventlog.node.home import RECORDS, Home
+from eventlog.node.leaving import hand_over
 from eventlog.node.node import dispatcher
 from eventlog.node.start import Started, open_node
 from eventlog.node.supervisor import Supervisor, check
@@ -199,7 +200,12 @@ def _write_ready(path: Path, content: dict[str, object]) -> None:
 
 
 async def _stop(started: Started, server: Server, http: HttpServer, *, clean: bool) -> None:
-    """No new requests, answers in flight, storage closed; a fenced store is left as it is, without the mark of a clean stop."""
+    """What is led is handed over, no new requests, answers in flight, storage closed.
+
+    A fenced store is left as it is, without the mark of a clean stop.
+    """
+    if clean:
+        await hand_over(started.node)
     started.node.is_stopping = True
     await server.stop(grace_ms=STOP_GRACE_MS if clean else 0)
     await http.stop()

@@ -1,0 +1,69 @@
+"""Stopping nodes of a cluster under load: what they lead is handed over first, so that no write fails or waits long."""
+
+import asyncio
+import time
+
+import eventlog
+from tests.process.clusters import ClusterProcesses
+
+WAIT_S_MAX = 2.0
+
+
+async def write_until(cache: eventlog.Cache, name: str, stop: asyncio.Event, took: list[float]) -> int:
+    """Put one after the other; return how many."""
+    number = 0
+    while not stop.is_set():
+        began = time.monotonic()
+        await cache.put(f"{name}-{number}", number)
+        took.append(time.monotonic() - began)
+        number += 1
+    return number
+
+
+def test_no_write_fails_or_waits_long_while_every_node_is_restarted(tmp_path):
+    async def run(cluster: ClusterProcesses) -> list[float]:
+        took: list[float] = []
+        stop = asyncio.Event()
+        async with eventlog.connect(*cluster.addresses) as client:
+            cache = await client.create_cache("c", format="json")
+            writers = [asyncio.create_task(write_until(cache, f"w{number}", stop, took)) for number in range(4)]
+            for index in range(3):
+                assert await asyncio.to_thread(cluster[index].stop) == 0
+                await asyncio.to_thread(cluster[index].start)
+                await asyncio.to_thread(cluster.settle)
+            stop.set()
+            written = await asyncio.gather(*writers)
+            for writer, count in enumerate(written):
+                for number in range(count):
+                    entry = await cache.get(f"w{writer}-{number}")
+                    assert entry is not None
+                    assert entry.value == number
+        return took
+
+    with ClusterProcesses(tmp_path) as cluster:
+        took = asyncio.run(run(cluster))
+        for node in cluster:
+            assert "handed_over" in node.log_text()
+            assert "Traceback" not in node.log_text()
+    print(f"writes {len(took)}, longest {max(took):.3f} s")
+    assert max(took) < WAIT_S_MAX
+
+
+def test_the_primaries_of_a_stopped_node_are_led_by_others_at_once(tmp_path):
+    with ClusterProcesses(tmp_path) as cluster:
+        assert 0 in cluster.primaries()
+        cluster[0].stop()
+        assert 0 not in cluster.primaries(1)
+        assert cluster.status(1).without_primary == 0
+
+
+def test_a_cluster_that_is_stopped_whole_comes_back_with_everything(tmp_path):
+    with ClusterProcesses(tmp_path) as cluster:
+        cluster.command("cache", "create", "c")
+        cluster.command("put", "c", "k", "1")
+        for node in cluster:
+            assert node.stop() == 0
+        cluster.restart_all()
+        cluster.settle()
+        for index in range(3):
+            assert cluster.rows("get", "c", "k", node=index)[0]["value"] == 1

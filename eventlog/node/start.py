@@ -264,6 +264,7 @@ def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
         if cache.live.any():
             cache.keys = None  # built when segments are led
     trim_markers(store, marks=found.marks)
+    log.info("opened segments_to_replay=%d", len(found.segments_to_replay))
     low = LowWatermark(store.segments)
     low.hold(np.arange(store.segments), found.marks)
     return Opened(

@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
 
+import msgspec
+
 from eventlog.control.metastore import MetaStore
-from eventlog.control.records import CACHES_SCOPE, NODE_PREFIX
+from eventlog.control.records import CACHES_SCOPE, NODE_PREFIX, NodeRecord
 from eventlog.control.view import ClusterView
 from eventlog.errors import ConnectionLost, MetadataUnavailable, Overloaded
 from eventlog.node.peers import Peers
@@ -26,7 +28,7 @@ SPREAD_MS_MAX = 1_000  # how long whoever changed something waits for the others
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewChange:
-    """A new view and what is different in it: the segments whose records changed, and whether any member's did."""
+    """A new view and what is different in it: the segments whose records changed, and whether any member's did, its lease left out."""
 
     view: ClusterView
     segments: tuple[int, ...]
@@ -142,7 +144,9 @@ def difference(before: ClusterView, after: ClusterView) -> ViewChange:
         old = before.segments
         changed = [number for number, found in after.segments.items() if number not in old or old[number].revision != found.revision]
         segments = (*sorted(changed), *sorted(set(old) - set(after.segments)))
-    members = after.nodes is not before.nodes and (
-        {number: found.record for number, found in before.nodes.items()} != {number: found.record for number, found in after.nodes.items()}
-    )
+    members = after.nodes is not before.nodes and _without_leases(before) != _without_leases(after)
     return ViewChange(view=after, segments=segments, members=members)
+
+
+def _without_leases(view: ClusterView) -> dict[int, NodeRecord]:
+    return {number: msgspec.structs.replace(found.record, ceiling=0, acknowledged=0) for number, found in view.nodes.items()}

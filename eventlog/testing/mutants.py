@@ -1,124 +1,243 @@
-"""Planted protocol bugs: each replaces one method of a core, and the simulator's history checkers must find every one of them.
+"""Planted protocol bugs: each replaces one method of a core. The simulator's history checkers must find every one of them.
 
-A mutant whose method is gone fails the run. `python -m eventlog.testing.mutants` searches three ranges of seeds for each, with the
-asserts of all modules off, so that nothing but the history tells; `--known` runs each on the one seed that is known to find it.
+The product has no hook for this: `eventlog.testing.mutation` puts a replacement in place of a method for as long as a seed runs. A
+mutant is told by a name, the method it replaces, what makes the replacement out of the original, and a seed that finds it.
 """
 
-import argparse
-import os
-import statistics
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
-from inspect import getattr_static
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from eventlog.testing.mutations import MUTANTS, Mutant
-from eventlog.testing.sim.cluster import run_seed
-from eventlog.testing.sim.report import say
+import numpy as np
 
-SEEDS_MAX: Final = 500
-RANGES: Final = (0, 100_000, 200_000)  # where the three ranges begin
+from eventlog.errors import ClockSkew
+from eventlog.replication.columns import NEVER
+from eventlog.replication.commands import Lead, Write
+from eventlog.replication.messages import APPEND
 
-
-@contextmanager
-def applied(mutant: Mutant) -> Iterator[None]:
-    """Have one method replaced for a while.
-
-    Raises:
-        LookupError: the method is not there any more.
-    """
-    module_name, _, path = mutant.target.partition(":")
-    class_name, _, method = path.partition(".")
-    holder = getattr(import_module(module_name), class_name, None)
-    if holder is None or method not in vars(holder):
-        raise LookupError(f"mutant {mutant.name}: there is no {mutant.target} to replace")
-    original = getattr_static(holder, method)
-    replaced: Any = mutant.make(original.__func__ if isinstance(original, staticmethod) else original)
-    setattr(holder, method, staticmethod(replaced) if isinstance(original, staticmethod) else replaced)
-    try:
-        yield
-    finally:
-        setattr(holder, method, original)
+Make = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hunt:
-    """How many seeds it took from `first` on; 0: it was not found. `why` is what the history tells."""
+class Mutant:
+    """`target` is `module:Class.method`; `make` gets the original function and returns the one in its place."""
 
-    mutant: str
-    first: int
-    seeds: int
-    why: str
-
-
-def hunt(name: str, first: int, seeds_max: int) -> Hunt:
-    """Run a mutant on seeds until the history tells on it."""
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    with applied(mutant):
-        for tried in range(seeds_max):
-            violations = run_seed(first + tried).violations
-            if violations:
-                return Hunt(mutant=name, first=first, seeds=tried + 1, why=violations[0])
-    return Hunt(mutant=name, first=first, seeds=0, why="")
+    name: str
+    target: str
+    make: Make
+    seed: int
 
 
-def search(mutants: Sequence[Mutant], *, processes: int, seeds_max: int) -> bool:
-    """Hunt each mutant in each range; return whether all were found in all."""
-    jobs = [(mutant.name, first) for mutant in mutants for first in RANGES]
-    is_good = True
-    with ProcessPoolExecutor(processes) as pool:
-        found = list(pool.map(_hunt, [(name, first, seeds_max) for name, first in jobs]))
-    for mutant in mutants:
-        hunts = [one for one in found if one.mutant == mutant.name]
-        counts = [one.seeds for one in hunts]
-        is_good = is_good and all(counts)
-        median = f"median {statistics.median(counts):>5.0f} seeds" if all(counts) else "NOT FOUND in every range"
-        places = ", ".join(f"seed {one.first + one.seeds - 1}" if one.seeds else f"none from {one.first}" for one in hunts)
-        say(f"{mutant.name:<44} {median}   {places}   {next((one.why for one in hunts if one.why), '')[:110]}")
-    counts = [one.seeds for one in found if one.seeds]
-    say(f"{len(mutants)} mutants, median of all hunts: {statistics.median(counts) if counts else 0:.0f} seeds")
-    return is_good
+def _instead(replacement: Callable[..., Any]) -> Make:
+    return lambda _original: replacement
 
 
-def _hunt(job: tuple[str, int, int]) -> Hunt:
-    return hunt(*job)
+# ---------------------------------------------------------------- epochs and terms
 
 
-def run_known(mutants: Sequence[Mutant], *, processes: int) -> bool:
-    """Run each mutant on its seed; return whether the history told on all."""
-    with ProcessPoolExecutor(processes) as pool:
-        found = list(pool.map(_hunt, [(mutant.name, mutant.seed, 1) for mutant in mutants]))
-    for mutant, one in zip(mutants, found, strict=True):
-        say(f"{mutant.name:<44} seed {mutant.seed:>6}   {one.why[:140] or 'NOT FOUND'}")
-    return all(one.seeds for one in found)
+def _obey_any_epoch(original: Any) -> Any:
+    def receive(self: Any, message: Any, *, now_ms: int) -> Any:
+        columns = self.columns
+        for row in np.frombuffer(message.rows, APPEND).tolist():
+            segment, epoch = row[0], row[2]
+            if epoch < columns.epochs[segment]:
+                columns.epochs[segment], columns.sources[segment] = epoch, message.sender.node
+                columns.leads[segment] = columns.adopted[segment] = columns.matched[segment] = False
+        return original(self, message, now_ms=now_ms)
+
+    return receive
 
 
-def main(arguments: list[str], *, restart: Callable[[list[str]], None]) -> int:
-    """Return the exit code: 1 when a mutant was not found."""
-    if __debug__:  # asserts would find what the history must
-        restart(arguments)
-    parser = argparse.ArgumentParser(prog="python -m eventlog.testing.mutants", description=__doc__)
-    parser.add_argument("names", nargs="*", help="all of them unless named")
-    parser.add_argument("--known", action="store_true", help="run each on its known seed alone")
-    parser.add_argument("--seeds-max", type=int, default=SEEDS_MAX)
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    chosen = parser.parse_args(arguments)
-    known = {mutant.name: mutant for mutant in MUTANTS}
-    if unknown := [name for name in chosen.names if name not in known]:
-        parser.error(f"no mutant is called {unknown[0]!r}; there are {', '.join(known)}")
-    mutants = [known[name] for name in chosen.names] or list(MUTANTS)
-    if chosen.known:
-        return 0 if run_known(mutants, processes=chosen.processes) else 1
-    return 0 if search(mutants, processes=chosen.processes, seeds_max=chosen.seeds_max) else 1
+def _go_on_after_restart(original: Any) -> Any:
+    def learn(self: Any, terms: Any, *, now_ms: int) -> Any:
+        patched = []
+        for term in terms:
+            is_first = self.columns.terms[term.segment] is None
+            if is_first and term.primary == self.own.node and self.own in term.in_sync and term.epoch >= self.columns.epochs[term.segment]:
+                self.columns.epochs[term.segment] = term.epoch - 1
+                term = replace(term, session=self.columns.session)  # noqa: PLW2901 - as if it were this process's
+            patched.append(term)
+        return original(self, patched, now_ms=now_ms)
+
+    return learn
 
 
-def _restart_without_asserts(arguments: list[str]) -> None:
-    os.execv(sys.executable, [sys.executable, "-O", "-m", "eventlog.testing.mutants", *arguments])  # noqa: S606 - itself, again
+def _lead_at_once(original: Any) -> Any:
+    def mark(self: Any, segments: Any, ids: Any, *, now_ms: int) -> Any:
+        commands = original(self, segments, ids, now_ms=now_ms)
+        return [*commands, Lead(segments=self.marked)] if len(self.marked) else commands
+
+    return mark
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], restart=_restart_without_asserts))
+def _lead_with_an_empty_tail(original: Any) -> Any:
+    def mark(self: Any, segments: Any, ids: Any, *, now_ms: int) -> Any:
+        empty = segments[self.columns.ends[segments] <= self.columns.watermark[segments]]
+        commands = original(self, segments, ids, now_ms=now_ms)
+        begun = np.intersect1d(empty, self.marked)
+        self.columns.adopted[begun] = True
+        self.primary.ready[begun] = self.primary.sizes[begun] >= self.primary.needed[begun]
+        return [*commands, Lead(segments=begun)] if len(begun) else commands
+
+    return mark
+
+
+# ---------------------------------------------------------------- in-sync sets
+
+
+def _await_the_proposed(_self: Any, _current: Any, proposed: Any) -> Any:
+    return proposed
+
+
+def _await_the_recorded(_self: Any, current: Any, _proposed: Any) -> Any:
+    return current
+
+
+def _join_below_the_start(self: Any, slot: int, segments: Any) -> Any:
+    columns = self._columns
+    return (columns.starts[segments] != NEVER) & (self._roster.acknowledged[slot, segments] >= columns.watermark[segments])
+
+
+def _propose_again(self: Any, segment: int) -> bool:
+    return bool(self._columns.leads[segment])
+
+
+# ---------------------------------------------------------------- logs
+
+
+def _hear_without_match(self: Any, segments: Any, watermarks: Any) -> Any:
+    columns = self._columns
+    columns.heard[segments] = np.maximum(columns.heard[segments], watermarks)
+    return self.learn(segments)
+
+
+def _cut_to_own_watermark(original: Any) -> Any:
+    def fence(self: Any, sender: Any, table: Any, *, now_ms: int) -> Any:
+        rising = table["epoch"] > self.columns.epochs[table["segment"]]
+        commands = original(self, sender, table, now_ms=now_ms)
+        for segment in sorted(set(table["segment"][rising].tolist())):
+            if not self.columns.busy[segment] and not self.backup.installs.is_partial(segment):
+                commands.append(self.backup.cut(sender, 0, segment, self.columns.watermark.item(segment)))
+        return commands
+
+    return fence
+
+
+def _any_cut_is_meant(_self: Any, _segment: int, _previous: int) -> bool:
+    return True
+
+
+def _append_over_a_gap(self: Any, segment: int, previous: int) -> bool:
+    return bool(previous >= self._columns.ends.item(segment))
+
+
+def _answer_before_sync(original: Any) -> Any:
+    def receive(self: Any, message: Any, *, now_ms: int) -> Any:
+        commands = original(self, message, now_ms=now_ms)
+        early = [answer for command in commands if isinstance(command, Write) for answer in self.stored(command)]
+        return [*commands, *early]
+
+    return receive
+
+
+def _count_oneself_before_sync(original: Any) -> Any:
+    def append(self: Any, segments: Any, last_ids: Any, *, counts: Any = None, now_ms: int = 0) -> Any:
+        commands = original(self, segments, last_ids, counts=counts, now_ms=now_ms)
+        return [*commands, *self.written(segments, last_ids)]
+
+    return append
+
+
+# ---------------------------------------------------------------- ids, leases, promises
+
+
+def _stay_below(_self: Any, _floor: int) -> None:
+    return None
+
+
+def _floor_of_the_last(_segment: Any, old_primary: Any) -> int:
+    return int(old_primary.ceiling)
+
+
+def _no_floor(_segment: Any, _old_primary: Any) -> int:
+    return 0
+
+
+def _promise_above_the_lease(self: Any, upto: int | None = None) -> int:
+    if upto is not None:
+        try:
+            self.observe(upto)
+        except ClockSkew:
+            return int(self.last)
+    self.last = max(self.last, (self._physical() << 22) - 1)
+    return int(self.last)
+
+
+def _raise_without_a_look(original: Any) -> Any:
+    async def read_again(self: Any, _on_lost: Any) -> None:
+        await original(self, lambda _lost: None)
+
+    return read_again
+
+
+def _begin_nothing(_self: Any, _segments: Any, *, first_id: int, last_id: int) -> None:  # noqa: ARG001 - the names of the original
+    return None
+
+
+def _serve_without_the_named(self: Any, of: Any) -> None:
+    self.limits[of] = np.maximum(self.limits[of], np.maximum(self._closed[of], self._held[of]))
+
+
+# ---------------------------------------------------------------- who may lead
+
+
+def _lead_with_an_empty_disk(segment: Any, node: Any) -> bool:
+    return any(replica.node == node.number for replica in segment.in_sync)
+
+
+def _same_epoch(segment: Any) -> int:
+    return int(segment.epoch)
+
+
+_CORE: Final = "eventlog.replication.replica:Replication"
+_BACKUP: Final = "eventlog.replication.backup:BackupCore"
+_SETS: Final = "eventlog.replication.in_sync:InSync"
+_RULES: Final = "eventlog.control.rules:SegmentRules"
+_CLOCK: Final = "eventlog.ids:FlakeClock"
+_MARKS: Final = "eventlog.consume.watermark"
+
+MUTANTS: Final = (
+    Mutant(name="no epoch check", target=f"{_CORE}.receive", make=_obey_any_epoch, seed=0),
+    Mutant(name="two terms under one epoch", target=f"{_RULES}.next_epoch", make=_instead(_same_epoch), seed=0),
+    Mutant(name="primary goes on after a restart", target=f"{_CORE}.learn", make=_go_on_after_restart, seed=0),
+    Mutant(name="promise for a segment not adopted", target=f"{_CORE}.mark", make=_lead_at_once, seed=0),
+    Mutant(name="empty tail taken as adopted", target=f"{_CORE}.mark", make=_lead_with_an_empty_tail, seed=0),
+    Mutant(name="watermark waits for the proposed set alone", target=f"{_SETS}._awaited", make=_instead(_await_the_proposed), seed=0),
+    Mutant(name="watermark waits for the recorded set alone", target=f"{_SETS}._awaited", make=_instead(_await_the_recorded), seed=0),
+    Mutant(name="join below the epoch's start", target=f"{_SETS}._has_caught_up", make=_instead(_join_below_the_start), seed=0),
+    Mutant(name="two proposals in flight", target=f"{_SETS}._may_propose", make=_instead(_propose_again), seed=0),
+    Mutant(name="watermark taken without a match", target=f"{_BACKUP}.hear", make=_instead(_hear_without_match), seed=0),
+    Mutant(name="truncation to the own watermark", target=f"{_CORE}._fence", make=_cut_to_own_watermark, seed=0),
+    Mutant(name="stale truncation accepted", target=f"{_BACKUP}.is_cut_meant", make=_instead(_any_cut_is_meant), seed=0),
+    Mutant(name="append over a gap", target=f"{_BACKUP}.continues", make=_instead(_append_over_a_gap), seed=0),
+    Mutant(name="backup answers before its sync", target=f"{_CORE}.receive", make=_answer_before_sync, seed=0),
+    Mutant(name="primary counts itself before its sync", target=f"{_CORE}.append", make=_count_oneself_before_sync, seed=0),
+    Mutant(name="id clock not raised on takeover", target=f"{_CLOCK}.raise_above", make=_instead(_stay_below), seed=0),
+    Mutant(name="floor not chained", target=f"{_RULES}.next_floor", make=_instead(_floor_of_the_last), seed=0),
+    Mutant(name="no floor", target=f"{_RULES}.next_floor", make=_instead(_no_floor), seed=0),
+    Mutant(name="promise above the lease", target=f"{_CLOCK}.close_up", make=_instead(_promise_above_the_lease), seed=0),
+    Mutant(
+        name="lease raised without a look at the records",
+        target="eventlog.control.cluster:ClusterRecords._read_again",
+        make=_raise_without_a_look,
+        seed=0,
+    ),
+    Mutant(name="promise ignores what is in flight", target=f"{_MARKS}:Promises.begin", make=_instead(_begin_nothing), seed=0),
+    Mutant(
+        name="promise served without its last event",
+        target=f"{_MARKS}:LowWatermark._raise",
+        make=_instead(_serve_without_the_named),
+        seed=0,
+    ),
+    Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=_instead(_lead_with_an_empty_disk), seed=0),
+)

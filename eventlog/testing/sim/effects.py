@@ -123,7 +123,7 @@ class Effects:
             case Release():
                 self._release(command)
             case Diverged():
-                self._state.world.history.violate(f"node {self._state.host}: {command}")
+                self._state.world.complain(f"node {self._state.host}: {command}")
 
     def _message(self, command: Send | Answer) -> Message:
         return Message(sender=self._state.core.own, recipient=command.to, correlation=command.correlation, rows=bytes(command.rows))

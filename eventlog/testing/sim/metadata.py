@@ -7,7 +7,7 @@ and watches that lag behind.
 import random
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from eventlog.control.metastore import Change, Changes, Item, Lease, Listing, MetaStore
@@ -24,12 +24,16 @@ _TIMEOUT_S = 0.5
 
 @dataclass(slots=True, kw_only=True)
 class StoreFaults:
-    """Whether the store answers at all, how slow it is, and the chance in [0, 1] that a commit's fate stays unknown."""
+    """Whether the store answers at all, how slow it is, and the chance in [0, 1] that a commit's fate stays unknown.
+
+    Hosts in `deaf` hear nothing of changes, though all they ask is answered.
+    """
 
     is_out: bool = False
     delay_us: int = 1_000
     unknown: float = 0.0
     watch_delay_us: int = 5_000
+    deaf: set[int] = field(default_factory=set)
 
 
 class SharedStore:
@@ -131,7 +135,7 @@ class HostStore:
         next_revision = from_revision
         while True:
             changed = self._shared.changed(self._loop)
-            while next_revision <= self._shared.revision and self._is_reachable():
+            while next_revision <= self._shared.revision and self._hears():
                 entry = self._shared.changes[next_revision - 1]
                 next_revision += 1
                 seen = tuple(change for change in entry.changes if change.key.startswith(prefix))
@@ -148,8 +152,8 @@ class HostStore:
     async def close(self) -> None:
         """Nothing is held."""
 
-    def _is_reachable(self) -> bool:
-        if self._shared.faults.is_out:
+    def _hears(self) -> bool:
+        if self._shared.faults.is_out or self._host in self._shared.faults.deaf:
             return False
         return self._network.is_open(self._host, METADATA_HOST) and self._network.is_open(METADATA_HOST, self._host)
 

@@ -12,7 +12,7 @@ from eventlog.control.rules import appoint
 from eventlog.control.view import PREFIXES, ClusterView, read_view
 from eventlog.errors import MetadataConflict
 from eventlog.testing.sim.clients import primary_of
-from eventlog.testing.sim.metadata import METADATA_HOST
+from eventlog.testing.sim.metadata import METADATA_HOST, StoreFaults
 from eventlog.testing.sim.node import Host
 from eventlog.testing.sim.swarm import Fault
 from eventlog.testing.sim.world import World
@@ -41,6 +41,7 @@ class Mischief:
             Fault.CLOCK: self._jump,
             Fault.DISK: self._lose_disk,
             Fault.STORE_OUT: self._store_out,
+            Fault.ZOMBIE: self._make_zombie,
             Fault.MOVE: self._move,
             Fault.MEMBER: self._change_owners,
         }
@@ -65,8 +66,7 @@ class Mischief:
         self._is_over = True
         self._world.note("heal")
         self._world.network.heal()
-        self._world.store.faults.is_out = False
-        self._world.store.faults.unknown = 0.0
+        self._world.store.faults = StoreFaults()
         for host in self._hosts.values():
             self._resume(host)
             host.start()
@@ -149,8 +149,9 @@ class Mischief:
         return self._hosts[self.host_of(replica.node)].disk.incarnation == replica.incarnation
 
     def _jump(self) -> None:
-        wall = self._any().wall
-        wall.offset_ms = min(wall.offset_ms + self._world.random.choice(_JUMPS_MS), _AHEAD_MS_MAX)
+        host = self._any()
+        if host.disk.remembered is not None:  # a clock that is wrong from the beginning is wrong for ever: there is no ceiling yet
+            host.wall.offset_ms = min(host.wall.offset_ms + self._world.random.choice(_JUMPS_MS), _AHEAD_MS_MAX)
 
     # ------------------------------------------------------------ network and metadata store
 
@@ -168,7 +169,7 @@ class Mischief:
         chosen = others if chance.random() < 0.5 else [chance.choice(others)]
         self._cut_ways([(one, other) if chance.random() < 0.5 else (other, one) for other in chosen])
 
-    def _cut_ways(self, ways: list[tuple[int, int]]) -> None:
+    def _cut_ways(self, ways: list[tuple[int, int]], *, for_us: int = 0) -> None:
         for source, target in ways:
             self._world.network.cut(source, target)
 
@@ -177,7 +178,18 @@ class Mischief:
                 for source, target in ways:
                     self._world.network.mend(source, target)
 
-        self._world.scheduler.after(self._away_us(), mend)
+        self._world.scheduler.after(for_us or self._away_us(), mend)
+
+    def _make_zombie(self) -> None:
+        """Let a primary live on among clients alone; half of the time the metadata store answers it, but tells it nothing."""
+        zombie, deaf = self._primary().number, self._world.store.faults.deaf
+        hosts = [host for host in self._hosts if host != zombie]
+        if self._world.random.random() < 0.5:
+            deaf.add(zombie)
+            self._world.scheduler.after(8_000_000, lambda: deaf.discard(zombie))
+        else:
+            hosts.append(METADATA_HOST)
+        self._cut_ways([way for other in hosts for way in ((zombie, other), (other, zombie))], for_us=8_000_000)
 
     def _store_out(self) -> None:
         self._world.store.faults.is_out = True
@@ -190,9 +202,16 @@ class Mischief:
     # ------------------------------------------------------------ what an operator may do
 
     def _move(self) -> None:
-        """Give a segment to another member of its in-sync set, nobody having failed."""
-        view = self.view()
+        """Give a segment to another member of its in-sync set, nobody having failed; now and then twice in a row."""
         segment = self._world.random.randrange(self._world.swarm.segments)
+        self._move_segment(segment)
+        if self._world.random.random() < 0.4:
+            self._world.scheduler.after(int(self._world.random.random() * 30_000), lambda: self._move_segment(segment))
+
+    def _move_segment(self, segment: int) -> None:
+        if self._is_over:
+            return
+        view = self.view()
         found = view.segments.get(segment)
         if found is None:
             return

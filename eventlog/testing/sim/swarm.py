@@ -25,6 +25,7 @@ class Fault(StrEnum):
     CLOCK = "clock"  # the wall clock jumps
     DISK = "disk"  # crash, and the disk is empty afterwards
     STORE_OUT = "metadata store out"
+    ZOMBIE = "zombie"  # a primary that hears of no change and reaches no other node, though it works on for longer than its lease
     MOVE = "move"  # the controller appoints another member of the in-sync set, nobody having failed
     MEMBER = "member"  # owners change: one comes, one goes
 
@@ -40,6 +41,7 @@ INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
     Fault.CLOCK: 1_000,
     Fault.DISK: 3_000,
     Fault.STORE_OUT: 4_000,
+    Fault.ZOMBIE: 2_500,
     Fault.MOVE: 1_000,
     Fault.MEMBER: 2_500,
 }
@@ -61,6 +63,7 @@ class Swarm:
     think_us: int
     offsets_ms: tuple[int, ...]
     store_unknown: float
+    store_delay_us: int
     watch_delay_us: int
     promise_ms: int
     trims: bool
@@ -76,13 +79,14 @@ def choose(chance: random.Random) -> Swarm:
         replicas=min(nodes, chance.choice((1, 2, 3, 3, 3, 3, 5))),
         writers=chance.randint(2, 5),
         readers=chance.randint(1, 2),
-        faults_ms=chance.choice((4_000, 6_000, 9_000)),
+        faults_ms=12_000 if Fault.ZOMBIE in kinds else chance.choice((4_000, 6_000, 9_000)),
         intervals_ms={kind: int(INTERVAL_MS[kind] * chance.choice((0.4, 1, 2.5))) for kind in kinds},
         weather=_weather(chance),
         sync_us=chance.choice((200, 1_000, 1_000, 20_000, 150_000)),
         think_us=chance.choice((2_000, 20_000, 60_000)),
-        offsets_ms=tuple(chance.choice((0, 0, chance.randint(-2_000, 2_000), chance.randint(-20_000, 20_000))) for _ in range(nodes)),
-        store_unknown=chance.choice((0.0, 0.0, 0.02, 0.2)),
+        offsets_ms=tuple(chance.choice((0, chance.randint(-2_000, 2_000), chance.randint(-20_000, 20_000))) for _ in range(nodes)),
+        store_unknown=chance.choice((0.0, 0.0, 0.02, 0.2, 0.4)),
+        store_delay_us=chance.choice((1_000, 1_000, 30_000, 200_000)),
         watch_delay_us=chance.choice((1_000, 5_000, 50_000, 500_000)),
         promise_ms=chance.choice((20, 100, 500)),
         trims=chance.random() < 0.3,
@@ -97,8 +101,8 @@ def _weather(chance: random.Random) -> Weather:
     return Weather(
         delay_us=chance.choice((100, 300, 300, 3_000, 30_000)),
         lost=chance.choice((0.0, 0.0, 0.0, 0.01, 0.1)),
-        repeated=chance.choice((0.0, 0.0, 0.02, 0.1)),
-        slow=chance.choice((0.0, 0.0, 0.01, 0.05)),
+        repeated=chance.choice((0.0, 0.0, 0.02, 0.3)),
+        slow=chance.choice((0.0, 0.0, 0.01, 0.1)),
         slow_us=chance.choice((50_000, 500_000, 3_000_000)),
         is_ordered=chance.random() < 0.5,
     )

@@ -50,6 +50,7 @@ class World:
         self.network = Network(self.scheduler, chance, swarm.weather)
         self.store = SharedStore(self.scheduler)
         self.store.faults.unknown = swarm.store_unknown
+        self.store.faults.delay_us = swarm.store_delay_us
         self.store.faults.watch_delay_us = swarm.watch_delay_us
         self.history = History()
         self.reached: Counter[str] = Counter()
@@ -75,9 +76,13 @@ class World:
         """Note an error that nobody expected. The history is judged without it: a process has died of it, as of a crash."""
         place = traceback.extract_tb(error.__traceback__)
         lines = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in place[-4:]]
-        if len(self.errors) < ERRORS_MAX:
-            self.errors.append(f"{self.scheduler.now_us / 1e6:.3f} {where}: {error!r} at {' > '.join(lines)}")
+        self.complain(f"{where}: {error!r} at {' > '.join(lines)}")
         self.note(f"{where} failed")
+
+    def complain(self, what: str) -> None:
+        """Note what a core itself found wrong."""
+        if len(self.errors) < ERRORS_MAX:
+            self.errors.append(f"{self.scheduler.now_us / 1e6:.3f} {what}")
 
     def note(self, what: str) -> None:
         self.trace.add(f"{self.scheduler.now_us} {what}")

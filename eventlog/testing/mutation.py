@@ -1,0 +1,124 @@
+"""Planted protocol bugs: each replaces one method of a core, and the simulator's history checkers must find every one of them.
+
+A mutant whose method is gone fails the run. `python -m eventlog.testing.mutation` searches three ranges of seeds for each, with the
+asserts of all modules off, so that nothing but the history tells; `--known` runs each on the one seed that is known to find it.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import getattr_static
+from typing import Any, Final
+
+from eventlog.testing.mutants import MUTANTS, Mutant
+from eventlog.testing.sim.cluster import run_seed
+from eventlog.testing.sim.report import say
+
+SEEDS_MAX: Final = 500
+RANGES: Final = (0, 100_000, 200_000)  # where the three ranges begin
+
+
+@contextmanager
+def applied(mutant: Mutant) -> Iterator[None]:
+    """Have one method replaced for a while.
+
+    Raises:
+        LookupError: the method is not there any more.
+    """
+    module_name, _, path = mutant.target.partition(":")
+    class_name, _, method = path.partition(".")
+    holder = getattr(import_module(module_name), class_name, None)
+    if holder is None or method not in vars(holder):
+        raise LookupError(f"mutant {mutant.name}: there is no {mutant.target} to replace")
+    original = getattr_static(holder, method)
+    replaced: Any = mutant.make(original.__func__ if isinstance(original, staticmethod) else original)
+    setattr(holder, method, staticmethod(replaced) if isinstance(original, staticmethod) else replaced)
+    try:
+        yield
+    finally:
+        setattr(holder, method, original)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunt:
+    """How many seeds it took from `first` on; 0: it was not found. `why` is what the history tells."""
+
+    mutant: str
+    first: int
+    seeds: int
+    why: str
+
+
+def hunt(name: str, first: int, seeds_max: int) -> Hunt:
+    """Run a mutant on seeds until the history tells on it."""
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    with applied(mutant):
+        for tried in range(seeds_max):
+            violations = run_seed(first + tried).violations
+            if violations:
+                return Hunt(mutant=name, first=first, seeds=tried + 1, why=violations[0])
+    return Hunt(mutant=name, first=first, seeds=0, why="")
+
+
+def search(mutants: Sequence[Mutant], *, processes: int, seeds_max: int) -> bool:
+    """Hunt each mutant in each range; return whether all were found in all."""
+    jobs = [(mutant.name, first) for mutant in mutants for first in RANGES]
+    is_good = True
+    with ProcessPoolExecutor(processes) as pool:
+        found = list(pool.map(_hunt, [(name, first, seeds_max) for name, first in jobs]))
+    for mutant in mutants:
+        hunts = [one for one in found if one.mutant == mutant.name]
+        counts = [one.seeds for one in hunts]
+        is_good = is_good and all(counts)
+        median = f"median {statistics.median(counts):>5.0f} seeds" if all(counts) else "NOT FOUND in every range"
+        places = ", ".join(f"seed {one.first + one.seeds - 1}" if one.seeds else f"none from {one.first}" for one in hunts)
+        say(f"{mutant.name:<44} {median}   {places}   {next((one.why for one in hunts if one.why), '')[:110]}")
+    counts = [one.seeds for one in found if one.seeds]
+    say(f"{len(mutants)} mutants, median of all hunts: {statistics.median(counts) if counts else 0:.0f} seeds")
+    return is_good
+
+
+def _hunt(job: tuple[str, int, int]) -> Hunt:
+    return hunt(*job)
+
+
+def run_known(mutants: Sequence[Mutant], *, processes: int) -> bool:
+    """Run each mutant on its seed; return whether the history told on all."""
+    with ProcessPoolExecutor(processes) as pool:
+        found = list(pool.map(_hunt, [(mutant.name, mutant.seed, 1) for mutant in mutants]))
+    for mutant, one in zip(mutants, found, strict=True):
+        say(f"{mutant.name:<44} seed {mutant.seed:>6}   {one.why[:140] or 'NOT FOUND'}")
+    return all(one.seeds for one in found)
+
+
+def main(arguments: list[str], *, restart: Callable[[list[str]], None]) -> int:
+    """Return the exit code: 1 when a mutant was not found."""
+    if __debug__:  # asserts would find what the history must
+        restart(arguments)
+    parser = argparse.ArgumentParser(prog="python -m eventlog.testing.mutation", description=__doc__)
+    parser.add_argument("names", nargs="*", help="all of them unless named")
+    parser.add_argument("--known", action="store_true", help="run each on its known seed alone")
+    parser.add_argument("--seeds-max", type=int, default=SEEDS_MAX)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    chosen = parser.parse_args(arguments)
+    known = {mutant.name: mutant for mutant in MUTANTS}
+    if unknown := [name for name in chosen.names if name not in known]:
+        parser.error(f"no mutant is called {unknown[0]!r}; there are {', '.join(known)}")
+    mutants = [known[name] for name in chosen.names] or list(MUTANTS)
+    if chosen.known:
+        return 0 if run_known(mutants, processes=chosen.processes) else 1
+    return 0 if search(mutants, processes=chosen.processes, seeds_max=chosen.seeds_max) else 1
+
+
+def _restart_without_asserts(arguments: list[str]) -> None:
+    os.execv(sys.executable, [sys.executable, "-O", "-m", "eventlog.testing.mutation", *arguments])  # noqa: S606 - itself, again
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], restart=_restart_without_asserts))

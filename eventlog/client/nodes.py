@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from eventlog.client.options import ClientOptions
 from eventlog.client.uplink import Hooks, Uplink
-from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, WrongCluster
+from eventlog.errors import EventLogError, InvalidArgument, WrongCluster
 from eventlog.routing.addresses import Address, Candidates, parse_address
 from eventlog.routing.routes import NOBODY, Routes
 from eventlog.topology import Topology
@@ -44,7 +44,7 @@ class Nodes:
         self._options = options
         self._direct: dict[Address, _Direct] = {}
         self._numbers: dict[Connection, int] = {}
-        self._warned: set[Address] = set()
+        self._known: set[Address] = set()  # reached once, or warned of
         self._is_closed = False
         self.home = self._uplink(Candidates(addresses))
         self.cluster = ""
@@ -111,9 +111,10 @@ class Nodes:
         wait_ms = min(DIRECT_AGAIN_MS_MAX, DIRECT_AGAIN_MS_MIN << min(direct.attempt, 10))
         direct.attempt += 1
         direct.not_before = asyncio.get_running_loop().time() + wait_ms / 1000
-        if not direct.has_worked and address not in self._warned and not isinstance(error, ClientClosed):
-            self._warned.add(address)
-            log.warning("%s cannot be reached from here (%s); its requests go through %s", address, error, self.home.candidates.order[0])
+        road = self.road(NOBODY)
+        if road is not None and address not in self._known:
+            self._known.add(address)
+            log.warning("%s cannot be reached from here (%s); its requests go through %s", address, error, road.peer)
         self.on_stale()
 
     def uplink_of(self, connection: Connection) -> Uplink:
@@ -144,6 +145,7 @@ class Nodes:
         elif (hello.cluster, hello.segments) != (self.cluster, self.routes.segments):
             raise WrongCluster(where=str(address), theirs=hello.cluster, ours=self.cluster)
         self._numbers[connection] = hello.number
+        self._known.add(address)
         self.on_connection(connection)
         if self.topology is not None and hello.topology_epoch > self.topology.epoch:
             self.on_stale()

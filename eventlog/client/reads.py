@@ -40,8 +40,10 @@ class CacheReads(CacheHandle):
     async def get(self, key: str | bytes, *, consistency: str = "primary", at_least: int = 0) -> Entry | None:
         """Return the entry of `key`, None if there is none. `at_least`: an id that the answering node must have applied."""
         info, form = await self._found()
-        request = pb.Get(cache_id=info.id, key=form.key(key), consistency=consistency_number(consistency), at_least=checked_id(at_least))
-        answer = (await self._core.requests.ask(Message(get=request))).message.get_answer
+        stored_key, number = form.key(key), consistency_number(consistency)
+        request = pb.Get(cache_id=info.id, key=stored_key, consistency=number, at_least=checked_id(at_least))
+        segment = None if number == pb.ANY else self._core.routes.segment(stored_key, by_prefix=info.route_by_prefix)
+        answer = (await self._core.requests.ask(Message(get=request), segment=segment)).message.get_answer
         if not answer.found:
             return None
         return Entry(
@@ -86,7 +88,7 @@ class CacheReads(CacheHandle):
 
     async def _row_reader(self) -> tuple[RowReader, CacheFormat]:
         info, form = await self._found()
-        return RowReader(self._core.nodes, self._core.options, cache_id=info.id, form=form), form
+        return RowReader(self._core.nodes, self._core.options, info=info, form=form), form
 
     async def size(self) -> int:
         """Return the number of entries; expired ones count until their EXPIRED events are written, within seconds."""

@@ -1,8 +1,11 @@
-"""Keys and entries as they stream in: many a message, held only until they are taken."""
+"""Keys and entries as they stream in from all primaries: many a message, held only until they are taken.
+
+A stream that breaks goes on after the last row that was taken, at whoever is primary then.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -12,10 +15,10 @@ from eventlog.client.formats import CacheFormat
 from eventlog.client.nodes import Nodes
 from eventlog.client.options import ClientOptions
 from eventlog.client.uplink import chance
-from eventlog.client.values import Entry
+from eventlog.client.values import CacheInfo, Entry
 from eventlog.errors import CorruptData, EventLogError
-from eventlog.routing.retry import decide
-from eventlog.routing.routes import NOBODY
+from eventlog.routing.retry import MOVES, decide
+from eventlog.routing.routes import Routes
 from eventlog.transport.connection import Connection
 from eventlog.wire.eventlog_pb2 import Consistency, GetMany, Keys, Message
 
@@ -47,42 +50,53 @@ class Rows(Generic[Row]):
 class RowReader:
     """Asks for rows of one cache."""
 
-    def __init__(self, nodes: Nodes, options: ClientOptions, *, cache_id: int, form: CacheFormat) -> None:
+    def __init__(self, nodes: Nodes, options: ClientOptions, *, info: CacheInfo, form: CacheFormat) -> None:
         self._nodes = nodes
         self._options = options
-        self._cache_id = cache_id
+        self._info = info
         self._form = form
+
+    # ------------------------------------------------------------ entries of keys
 
     async def entries_of(self, keys: Sequence[bytes], *, consistency: Consistency) -> AsyncGenerator[Entry | None, None]:
         """Yield the entries of keys in their order, None where there is none. A lost connection is made good."""
-        done = attempt = 0
+        done, patience = 0, _Patience(self._nodes, self._options)
         while done < len(keys):
             part = keys[done : done + KEYS_PER_REQUEST_MAX]
-            request = Message(get_many=GetMany(cache_id=self._cache_id, count=len(part), consistency=consistency))
-            connection: Connection | None = None
             try:
-                connection = await self._nodes.connection(NOBODY, self._deadline())
-                async with aclosing(self._stream(connection, request, *_key_column(part))) as rows:
+                async with aclosing(self._entries_once(part, consistency, patience)) as rows:
                     async for row in rows:
-                        done, attempt = done + 1, 0
+                        done += 1
+                        patience.has_progress()
                         yield self._entry(row)
             except EventLogError as error:
-                decision = decide(
-                    self._options.retry, error, attempt=attempt, left_ms=self._options.timeout_ms, repeatable=True, chance=chance()
-                )
-                if not decision.again or attempt >= ATTEMPTS_MAX:
-                    raise
-                if decision.reconnect and connection is not None:
-                    self._nodes.drop(connection)
-                await asyncio.sleep(decision.wait_ms / 1000)
-                attempt += 1
+                await patience.wait_after(error)
+
+    async def _entries_once(self, keys: Sequence[bytes], consistency: Consistency, patience: "_Patience") -> AsyncGenerator[RawEntry, None]:
+        """Yield the rows of keys, each from the stream of its primary."""
+        routes = self._routes
+        owners = [routes.primary(routes.segment(key, by_prefix=self._info.route_by_prefix)) for key in keys]
+        async with AsyncExitStack() as stack:
+            streams: dict[int, AsyncGenerator[RawEntry, None]] = {}
+            for owner in dict.fromkeys(owners):
+                own = [key for key, number in zip(keys, owners, strict=True) if number == owner]
+                request = Message(get_many=GetMany(cache_id=self._info.id, count=len(own), consistency=consistency))
+                connection = await patience.connection(owner)
+                streams[owner] = await stack.enter_async_context(aclosing(self._stream(connection, request, *_key_column(own))))
+            for owner in owners:
+                row = await anext(streams[owner], None)
+                if row is None:
+                    raise CorruptData(where="answer", why="fewer entries than keys")
+                yield row
 
     def _entry(self, row: RawEntry) -> Entry | None:
         _, value, version = row
         return Entry(value=self._form.read_value(value), value_bytes=value, version=version) if version else None
 
+    # ------------------------------------------------------------ all of them
+
     async def keys(self, *, prefix: bytes, limit: int) -> AsyncGenerator[str | bytes, None]:
-        """Yield keys, segment by segment, ascending in each. A lost connection ends it with ConnectionLost."""
+        """Yield keys, segment by segment, ascending in each."""
         async with aclosing(self._scan(prefix, limit, values=False)) as rows:
             async for key, _, _ in rows:
                 yield self._form.read_key(key)
@@ -93,15 +107,41 @@ class RowReader:
             async for key, value, version in rows:
                 yield self._form.read_key(key), Entry(value=self._form.read_value(value), value_bytes=value, version=version)
 
-    def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self._options.timeout_ms / 1000
-
     async def _scan(self, prefix: bytes, limit: int, *, values: bool) -> AsyncGenerator[RawEntry, None]:
-        request = Message(keys=Keys(cache_id=self._cache_id, prefix=prefix, limit=limit, values=values))
-        connection = await self._nodes.connection(NOBODY, self._deadline())
-        async with aclosing(self._stream(connection, request)) as rows:
-            async for row in rows:
-                yield row
+        left = limit or LIMIT_NONE
+        rest, after = list(range(self._routes.segments)), None
+        patience = _Patience(self._nodes, self._options)
+        while rest and left > 0:
+            owner, own = next(iter(self._routes.by_primary(rest).items()))
+            keys = Keys(cache_id=self._info.id, prefix=prefix, limit=left if limit else 0, values=values, after=after)
+            keys.segments.extend(own if len(own) < self._routes.segments or after is not None else ())
+            last = after
+            try:
+                connection = await patience.connection(owner)
+                async with aclosing(self._stream(connection, Message(keys=keys))) as rows:
+                    async for row in rows:
+                        last, left = row[0], left - 1
+                        patience.has_progress()
+                        yield row
+                own_left: list[int] = []
+                last = None
+            except EventLogError as error:
+                await patience.wait_after(error)
+                own_left = own if last is None else self._from_segment_of(last, own)
+            finished = set(own).difference(own_left)
+            rest, after = own_left + [segment for segment in rest if segment not in finished and segment not in own_left], last
+
+    def _from_segment_of(self, key: bytes, segments: list[int]) -> list[int]:
+        segment = self._routes.segment(key, by_prefix=self._info.route_by_prefix)
+        if segment not in segments:
+            raise CorruptData(where="answer", why=f"a key of segment {segment}, which was not asked for")
+        return segments[segments.index(segment) :]
+
+    @property
+    def _routes(self) -> Routes:
+        routes = self._nodes.routes
+        assert routes is not None, "a cache that was looked up was found by a node"
+        return routes
 
     async def _stream(self, connection: Connection, request: Message, *buffers: bytes) -> AsyncGenerator[RawEntry, None]:
         stream = connection.stream(request, *buffers, credit_bytes=self._options.read_ahead_bytes)
@@ -113,7 +153,48 @@ class RowReader:
             stream.stop()
 
 
-ATTEMPTS_MAX = 10  # without a row in between
+class _Patience:
+    """How long a read goes on trying: the time of an operation, from its last row on."""
+
+    def __init__(self, nodes: Nodes, options: ClientOptions) -> None:
+        self._nodes = nodes
+        self._options = options
+        self._attempt = 0
+        self._has_progress = True
+        self._deadline = 0.0
+        self._connection: Connection | None = None
+
+    def has_progress(self) -> None:
+        """Take note of a row."""
+        self._has_progress = True
+
+    async def connection(self, owner: int) -> Connection:
+        """Return the connection to ask a node's segments on."""
+        if self._has_progress:
+            self._has_progress, self._attempt = False, 0
+            self._deadline = asyncio.get_running_loop().time() + self._options.timeout_ms / 1000
+        self._connection = None
+        self._connection = await self._nodes.connection(owner, self._deadline)
+        return self._connection
+
+    async def wait_after(self, error: EventLogError) -> None:
+        """Return when it is time to try again. Raises `error` if that is of no use."""
+        if self._has_progress:
+            self._attempt = 0
+            self._deadline = asyncio.get_running_loop().time() + self._options.timeout_ms / 1000
+        left_ms = int((self._deadline - asyncio.get_running_loop().time()) * 1000)
+        decision = decide(self._options.retry, error, attempt=self._attempt, left_ms=left_ms, repeatable=True, chance=chance())
+        if not decision.again:
+            raise error
+        if isinstance(error, MOVES):
+            self._nodes.on_stale()
+        if decision.reconnect and self._connection is not None:
+            self._nodes.drop(self._connection)
+        await asyncio.sleep(decision.wait_ms / 1000)
+        self._attempt += 1
+
+
+LIMIT_NONE = (1 << 63) - 1
 
 
 def _key_column(keys: Sequence[bytes]) -> tuple[bytes, bytes]:

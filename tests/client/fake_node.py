@@ -27,6 +27,7 @@ from eventlog.errors import (
     SequenceGap,
     VersionMismatch,
 )
+from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import ID_STEP
 from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.transport.exchange import Exchange
@@ -249,10 +250,17 @@ class FakeNode:
 
     async def on_keys(self, exchange: Exchange) -> None:
         request = exchange.message.keys
+        chosen = list(request.segments) or list(range(self.segments))
+        after = (chosen[0], request.after) if request.HasField("after") else (-1, b"")
         own = sorted(
-            (key, *found) for (cache, key), found in self.state.items() if cache == request.cache_id and key.startswith(request.prefix)
+            (self.segment(key), key, *found)
+            for (cache, key), found in self.state.items()
+            if cache == request.cache_id and key.startswith(request.prefix) and self.segment(key) in chosen
         )
-        await self.send_rows(exchange, own[: request.limit or None])
+        await self.send_rows(exchange, [row[1:] for row in own if row[:2] > after][: request.limit or None])
+
+    def segment(self, key: bytes) -> int:
+        return segment_of(hash_key(key), self.segments)
 
     async def send_rows(self, exchange: Exchange, rows: list[tuple[bytes, int, bytes]]) -> None:
         try:

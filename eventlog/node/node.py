@@ -237,6 +237,9 @@ class Node:
         self._on_fatal(error)
 
     def _heard(self, promises: Sequence[Promise]) -> None:
+        for promise in promises:
+            commands = self.core.promised(promise.segments, epochs=promise.epochs, last_ids=promise.last_ids)
+            self.replicas.carry_out(commands)
         self.reads.watermark_rose()
 
     def close_up(self) -> int:

@@ -221,6 +221,19 @@ def test_a_condition_holds_or_its_block_is_refused(condition, known, error):
     assert bool(found) == (error is None)
 
 
+def test_what_follows_a_refused_write_replaces_what_that_one_would_have_replaced():
+    keys = [b"k"]
+    frames = [
+        build_write(Columns(kinds=np.zeros(1, np.uint8), keys=keys, values=[value]), segments=SEGMENTS) for value in (b"refused", b"second")
+    ]
+    refused = Condition(block=0, key=b"k", version=0)
+    share = admit(submitted(frames, conditions=[refused]), rules=rules(before=True), table=KeyTable())
+    share.table.add(share.hashes[:1])
+    run_chain(share, {b"k": entry()})
+    found, _, _ = stored_events(share)
+    assert [row[1:4] for row in found.values()] == [(b"second", Kind.MODIFIED, b"old")]
+
+
 def test_expiring_meets_the_version_it_looked_at():
     for version, done in ((5, [Kind.EXPIRED]), (4, [])):
         share = single(b"k", kind=Kind.REMOVED, condition=version, internal=True)

@@ -5,6 +5,8 @@ import contextlib
 
 import pytest
 
+from eventlog.batch.build import build_one
+from eventlog.batch.check import read_table
 from eventlog.batch.layout import ABSENT, REFUSED
 from eventlog.errors import (
     BadBlock,
@@ -18,9 +20,10 @@ from eventlog.errors import (
     StoreFenced,
 )
 from eventlog.events import Kind
+from eventlog.hashing import hash_key, segment_of
 from eventlog.node import operations
 from eventlog.node.config import NodeConfig
-from eventlog.node.groups import WriteResult
+from eventlog.node.groups import Pending, WriteResult
 from eventlog.node.start import open_node
 from eventlog.segment.keys import entry_key
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
@@ -156,6 +159,39 @@ def test_what_is_acknowledged_can_be_read_before_the_store_holds_it(tmp_path):
     assert len(found) == 1
     assert found[0].endswith(b"1")
     assert int.from_bytes(found[0][2:10], "little") == result.ids[0]
+
+
+def test_answers_leave_once_a_connection_before_the_node_counts_the_group_and_in_the_same_step(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        told = []
+
+        def send() -> None:
+            told.append((len(told), cache.stored_bytes))
+            asyncio.get_running_loop().call_soon(lambda: told.append(("next step", cache.stored_bytes)))
+
+        for key in (b"a", b"b"):
+            table, blocks = read_table(memoryview(build_one(key, b"v", kind=Kind.CREATED, segment=segment_of(hash_key(key), SEGMENTS))), 1)
+            node.writer.submit(
+                Pending(
+                    cache=cache,
+                    table=table,
+                    blocks=blocks,
+                    producer=0,
+                    conditions=(),
+                    previous=False,
+                    internal=False,
+                    done=lambda result: told.append(kinds_of(result)),
+                    send=send,
+                )
+            )
+        while not told or told[-1][0] != "next step":  # noqa: ASYNC110 -- the steps of the loop are what is counted
+            await asyncio.sleep(0)
+        return told, cache.stored_bytes
+
+    told, stored_bytes = with_node(tmp_path, act)
+    assert told == [[Kind.CREATED], [Kind.CREATED], (2, 0), ("next step", stored_bytes)]
+    assert stored_bytes > 0
 
 
 def test_writes_that_meet_a_drop_are_refused(tmp_path):

@@ -86,28 +86,47 @@ def _name(situation: Situation, number: int) -> str:
 
 def advice(node: "Node", situation: Situation) -> Iterator[str]:
     """Yield what the operator should do, most pressing first."""
-    view = situation.view
-    records = [found.record for _, found in sorted(view.segments.items())]
+    records = [found.record for _, found in sorted(situation.view.segments.items())]
     if node.disk.is_full:
         yield f"the data disk has {node.disk.free_bytes} bytes left: free space, or lower retention"
+    yield from _about_what_stands_still(situation, records)
+    yield from _about_members(situation, records)
+    yield from _about_copies(situation, records)
+    for segment, why in sorted(node.controller.differences.items())[:_NAMED_MAX]:
+        yield f"segment {segment} does not move because {why}: eventlog admin segments --verify"
+
+
+def _about_what_stands_still(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
     if lost := [segment for segment in records if _is_lost(situation, segment)]:
-        holders = {replica.node for segment in lost for replica in segment.in_sync}
-        names = ", ".join(_name(situation, number) for number in sorted(holders))
+        names = _away(situation, lost, " or ")
         yield f"{_counted(lost)} no primary: start {names}; if gone for good: eventlog admin force-primary --all-lost --dry-run"
+    if short := [segment for segment in records if situation.is_led(segment) and _copies(situation, segment) < segment.min_in_sync]:
+        names = _away(situation, short, " or ")
+        yield f"{_counted(short)} too few in-sync replicas to be written: start {names}, or eventlog admin remove what is gone for good"
+
+
+def _about_members(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
     for number in sorted(situation.dead):
         name = _name(situation, number)
         yield f"node {name} is down: start it again; if it is gone for good: eventlog admin remove {name}"
-    for member in view.members.values():
+    for member in situation.view.members.values():
         if member.draining and not any(member.number in segment.owners for segment in records):
             yield f"node {member.name} holds nothing: eventlog admin remove {member.name}, or stop it"
+
+
+def _about_copies(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
     if any(segment.target for segment in records):
         yield "segments are moving: eventlog admin rebalance status"
-    elif not situation.dead and any(_copies(situation, segment) < view.replicas for segment in records):
+    elif not situation.dead and any(_copies(situation, segment) < situation.view.replicas for segment in records):
         yield "copies are being made: eventlog admin status --wait 10m"
     elif not situation.dead and _is_uneven(situation, records):
         yield "nodes hold unequal shares: eventlog admin rebalance plan"
-    for segment, why in sorted(node.controller.differences.items())[:_NAMED_MAX]:
-        yield f"segment {segment} does not move because {why}: eventlog admin segments --verify"
+
+
+def _away(situation: Situation, segments: list[SegmentRecord], joined: str) -> str:
+    """Return the names of those that hold what is committed in the segments and are not there."""
+    away = {replica.node for segment in segments for replica in segment.in_sync if not situation.is_here(replica)}
+    return joined.join(_name(situation, number) for number in sorted(away)) or "the node that led them"
 
 
 def _is_lost(situation: Situation, segment: SegmentRecord) -> bool:

@@ -1,0 +1,147 @@
+"""What operators do with a running cluster: look, grow it, move what it holds, take nodes out, and the last resort."""
+
+import json
+import time
+
+import pytest
+
+from tests.process.clusters import ClusterProcesses
+
+EVENTS = 3_000
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Three nodes with events in them."""
+    with ClusterProcesses(tmp_path) as started:
+        load(started, EVENTS)
+        yield started
+
+
+def load(cluster, count, *, node=0, first=0):
+    rows = b"".join(json.dumps({"k": f"k{number}", "n": number}).encode() + b"\n" for number in range(first, first + count))
+    cluster.command("load", "orders", "-", "--key", "k", "--create", "--format", "jsonl", stdin=rows, node=node)
+
+
+def nodes(cluster, node=0):
+    return {row["name"]: row for row in cluster.rows("admin", "nodes", node=node)}
+
+
+def refusal(cluster, *words, node=0):
+    done = cluster.command(*words, node=node, ok=False)
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr
+    return done.stderr.decode().strip().splitlines()[-1]
+
+
+def assert_all_there(cluster, count, *, node=0):
+    """Every entry is there, and all copies are the same."""
+    assert cluster.rows("size", "orders", node=node) == [{"size": count}]
+    assert b"all equal" in cluster.command("admin", "rebalance", "verify", node=node).stdout
+
+
+def until(holds, *, within_s=30):
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)  # a poll of the command line; nothing else tells
+
+
+def test_a_cluster_grows_is_rebalanced_and_a_node_is_drained_and_removed(cluster):
+    cluster.add()
+    cluster.start()
+    cluster.until(lambda found: found.nodes_live == 4)
+    plan = cluster.rows("admin", "rebalance", "plan")
+    assert len(plan) == 12
+    assert all("n4" in row["target"] for row in plan)
+    assert sum(row["bytes"] for row in plan) > 0
+    started = cluster.command("admin", "rebalance", "start", "--throttle", "100MiB", "--wait")
+    assert started.stdout == b"done: 12 of 12 segments moved\n"
+    assert {name: row["segments"] for name, row in nodes(cluster).items()} == {"n1": 12, "n2": 12, "n3": 12, "n4": 12}
+    assert {row["primaries"] for row in nodes(cluster).values()} == {4}
+    assert_all_there(cluster, EVENTS)
+    assert cluster.rows("admin", "rebalance", "plan") == []
+    (status,) = cluster.rows("admin", "rebalance", "status")
+    assert (status["state"], status["moves_total"], status["moves_done"]) == ("done", 12, 12)
+    assert status["bytes_done"] == status["bytes_total"]
+
+    assert "eventlog admin drain n1" in refusal(cluster, "admin", "remove", "n1")
+    cluster.command("admin", "drain", "n1", node=1)
+    assert (nodes(cluster, 1)["n1"]["state"], nodes(cluster, 1)["n1"]["segments"]) == ("draining", 0)
+    cluster.command("admin", "remove", "n1", node=1)
+    assert set(nodes(cluster, 1)) == {"n2", "n3", "n4"}
+    cluster[0].wait()
+    assert "MEMBER_REPLACED" in cluster[0].log_text()
+    assert_all_there(cluster, EVENTS, node=1)
+    load(cluster, 100, node=1, first=EVENTS)
+    assert_all_there(cluster, EVENTS + 100, node=2)
+
+
+def test_a_dead_node_is_removed_and_the_rest_is_whole(cluster):
+    cluster.kill(1)
+    cluster.until(lambda found: found.nodes_live == 2 and not found.without_primary)
+    (status,) = cluster.rows("admin", "status")
+    assert (status["health"], status["under_replicated"]) == ("degraded", 16)
+    assert "eventlog admin remove n2" in cluster.command("admin", "status").stdout.decode()
+    assert nodes(cluster)["n2"]["state"] == "down"
+    assert len(cluster.rows("admin", "segments", "--under-replicated")) == 16
+    assert cluster.rows("admin", "segments", "--without-primary") == []
+    load(cluster, 100, first=EVENTS)
+    cluster.command("admin", "remove", "n2")
+    cluster.command("admin", "status", "--check", "--wait", "30s")
+    assert {row["segments"] for row in nodes(cluster).values()} == {16}
+    assert_all_there(cluster, EVENTS + 100)
+
+
+def test_replicas_are_set_and_another_node_takes_the_place_of_a_dead_one(cluster):
+    cluster.command("admin", "set", "replicas", "2")
+    until(lambda: {len(row["in_sync"]) for row in cluster.rows("admin", "segments")} == {2})
+    cluster.command("admin", "set", "replicas", "3")
+    cluster.command("admin", "status", "--check", "--wait", "30s")
+    cluster.add()
+    cluster.start()
+    cluster.kill(2)
+    cluster.until(lambda found: found.nodes_live == 3 and not found.without_primary)
+    cluster.command("admin", "replace", "n3", "n4")
+    cluster.command("admin", "remove", "n3")
+    assert {name: row["segments"] for name, row in nodes(cluster).items()} == {"n1": 16, "n2": 16, "n4": 16}
+    assert_all_there(cluster, EVENTS, node=3)
+
+
+def test_what_would_lose_events_is_refused_and_forcing_a_stale_replica_says_what_may_be_lost(cluster):
+    cluster.kill(2)
+    cluster.until(lambda found: found.nodes_live == 2 and not found.without_primary)
+    load(cluster, 500, first=EVENTS)
+    cluster.kill(0, 1)
+    cluster[2].start()
+    cluster.until(lambda found: found.without_primary == 16, node=2)
+    assert "bring it back" in refusal(cluster, "admin", "remove", "n1", node=2)
+    assert "force-primary" in cluster.command("admin", "status", node=2).stdout.decode()
+    assert len(cluster.rows("admin", "segments", "--without-primary", node=2)) == 16
+    candidates = [row for row in cluster.rows("admin", "force-primary", "--all-lost", "--dry-run", node=2) if row["chosen"]]
+    assert len(candidates) == 16
+    assert {row["node"] for row in candidates} == {"n3"}
+    assert all(row["upto"] > row["last_id"] for row in candidates)
+    assert "--accept-data-loss" in refusal(cluster, "admin", "force-primary", "0-3", "n3", node=2)
+    cluster.command("admin", "force-primary", "--all-lost", "--accept-data-loss", node=2)
+    cluster.until(lambda found: found.without_primary == 0, node=2)
+    assert cluster.rows("size", "orders", node=2) == [{"size": EVENTS}]
+    load(cluster, 10, node=2, first=10 * EVENTS)
+    for index in (0, 1):
+        cluster[index].start()
+    cluster.settle(live=3)
+    assert_all_there(cluster, EVENTS + 10)
+
+
+def test_a_rebalancing_is_cancelled_and_nothing_is_lost(cluster):
+    assert "no rebalancing is running" in refusal(cluster, "admin", "rebalance", "cancel")
+    cluster.add()
+    cluster.start()
+    cluster.until(lambda found: found.nodes_live == 4)
+    cluster.command("admin", "rebalance", "start", "--throttle", "1KiB")
+    assert "one is running" in refusal(cluster, "admin", "rebalance", "start")
+    cluster.command("admin", "rebalance", "cancel")
+    cluster.command("admin", "status", "--check", "--wait", "30s")
+    assert {len(row["owners"]) for row in cluster.rows("admin", "segments")} == {3}
+    assert cluster.rows("admin", "rebalance", "status")[0]["state"] == "cancelled"
+    assert_all_there(cluster, EVENTS)

@@ -135,8 +135,8 @@ class Cluster:
 
     def send(self) -> None:
         self.lanes.settle(lambda _frame, _parts: None)
-        for number, waiting in self.on_the_way.items():
-            waiting += sent(self.lanes, number)
+        for number in self.on_the_way:
+            self.on_the_way[number] += sent(self.lanes, number)
 
     def answer(self) -> None:
         number = self.chance.choice([1, 2, 3])

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -95,7 +95,7 @@ class Cluster:
         self.location: Location = parse_location(f"sqlite:{directory / 'meta.sqlite'}")
         self.nodes = [Running(self, index) for index in range(3)]
         self.lonely: set[int] = set()
-        self.gone: dict[int, asyncio.Future[object]] = {}  # done when the node was killed: nobody answers any more
+        self.gone: dict[int, asyncio.Future[None]] = {}  # done when the node was killed: nobody answers any more
         self.acknowledged: dict[bytes, tuple[bytes, int]] = {}
 
     async def start(self) -> None:
@@ -152,8 +152,8 @@ class Cluster:
                 await asyncio.sleep(0.005)
                 continue
             answer = submit(node, node.caches.named("c"), [(key, value)])
-            gone: asyncio.Future[object] = self.gone[node.number]
-            await asyncio.wait({asyncio.ensure_future(answer), gone}, return_when=asyncio.FIRST_COMPLETED)
+            waiting: list[asyncio.Future[Any]] = [answer, self.gone[node.number]]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 continue
             result = answer.result()

@@ -7,6 +7,8 @@ stored as its base and its length.
 `FlakeClock` decides alone, without a metadata store: whoever owns it raises the ceiling below which it may issue.
 """
 
+from collections.abc import Sequence
+
 from eventlog.clock import Clock
 from eventlog.errors import ClockAhead, ClockSkew, InvalidArgument, MetadataUnavailable
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS, NODE_NUMBER_MAX
@@ -153,6 +155,15 @@ class FlakeClock:
     def _lift(self, physical: int) -> None:
         self._physical()
         self._physical_halves = max(self._physical_halves, 2 * physical)
+
+    def wall_ms(self) -> int:
+        """Return the wall clock, in milliseconds since 1970."""
+        return self._clock.wall_ms()
+
+    def hear_others(self, ahead_ms: Sequence[int]) -> None:
+        """Take the wall clocks of the other members, as milliseconds by which each is ahead of this one's."""
+        clocks = sorted((0, *ahead_ms))
+        self.hear_median(self.wall_ms() + clocks[(len(clocks) - 1) // 2])
 
     def hear_median(self, median_ms: int) -> None:
         """Take the lower median of the members' clocks, since 1970, as of now; it is carried on by the monotonic clock."""

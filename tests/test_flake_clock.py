@@ -101,6 +101,20 @@ def test_a_wall_clock_far_above_the_median_is_believed_five_seconds_only():
     assert flake.physical_ms() == NOW + 5_700
 
 
+def test_the_lower_median_of_the_members_clocks_counts_the_own_one():
+    clock = ManualClock(wall_ms=NOW)
+    flake = leased(clock)
+    flake.hear_others([-10_000, -20_000])  # this one is the fastest of three
+    clock.set_wall(NOW + 3_600_000)
+    assert flake.physical_ms() == NOW - 10_000 + 5_000
+
+    clock = ManualClock(wall_ms=NOW)
+    flake = leased(clock)
+    flake.hear_others([3_600_000])  # of two the slower one
+    clock.set_wall(NOW + 60_000)
+    assert flake.physical_ms() == NOW + 5_000
+
+
 def test_a_median_far_ahead_does_not_pull_physical_time_above_the_wall_clock():
     flake = leased()
     flake.hear_median(NOW + 3_600_000)

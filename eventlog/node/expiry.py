@@ -9,6 +9,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+import numpy.typing as npt
+
 from eventlog.batch.build import build_one
 from eventlog.batch.check import read_table
 from eventlog.errors import EventLogError
@@ -23,6 +26,7 @@ from eventlog.segment.keys import expiry_range, parse_state_key
 from eventlog.segment.port import Store
 
 _DEADLINE_BYTES = 8
+_BACKUP_LATE_MS = 60_000  # how late the state of a backup may be before a row that it has yet to learn of is deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,42 +40,51 @@ class Due:
 
 
 class Expirer:
-    """One turn takes up to EXPIRE_PER_TURN_MAX due entries of a cache."""
+    """One turn takes up to EXPIRE_PER_TURN_MAX due entries of a cache.
+
+    The primary alone expires, in the segments that are `serving`; a backup only deletes rows that fit no entry any more.
+    """
 
     def __init__(
         self,
         *,
         store: Store,
         entries: EntryReader,
+        serving: npt.NDArray[np.bool_],
         submit: Callable[[Pending], None],
         delete_rows: Callable[[list[bytes]], Awaitable[None]],
     ) -> None:
         self._store = store
         self._entries = entries
+        self._serving = serving
         self._submit = submit
         self._delete_rows = delete_rows
 
     async def turn(self, cache: CacheState, *, now: int) -> int:
-        """Expire what is due at `now` (milliseconds since 2020); return how many rows were looked at."""
+        """Expire what is due at `now` (milliseconds since 2020); return how many rows are done with."""
         due = await aside(partial(self._due, cache, now))
         if not due:
             return 0
         found = await self._entries.find(cache, [(row.segment, row.key) for row in due], now=0)
-        expiring = [
-            self._expire(cache, row, entry.version)
-            for row, entry in zip(due, found, strict=True)
-            if entry is not None and 0 < entry.expiry <= now
-        ]
+        expiring, done = [], []
+        for row, entry in zip(due, found, strict=True):
+            is_entry_due = entry is not None and 0 < entry.expiry <= now
+            if entry is not None and is_entry_due and self._serving[row.segment]:
+                expiring.append(self._expire(cache, row, entry.version))
+            if self._serving[row.segment] or not is_entry_due:
+                done.append(row.row)
         results = await asyncio.gather(*expiring)
         if any(isinstance(result, EventLogError) for result in results):
             return 0  # not now: the next turn finds them again
-        await self._delete_rows([row.row for row in due])
-        return len(due)
+        if done:
+            await self._delete_rows(done)
+        return len(done)
 
     def _due(self, cache: CacheState, now: int) -> list[Due]:
         found: list[Due] = []
         for segment in range(cache.segments):
-            lower, upper = expiry_range(segment, cache.cache_id, before=now + 1)
+            before = now + 1 if self._serving[segment] else now - _BACKUP_LATE_MS
+            lower, upper = expiry_range(segment, cache.cache_id, before=before)
             for key, _ in self._store.read_state(lower, upper, limit=EXPIRE_PER_TURN_MAX - len(found)):
                 _, _, _, rest = parse_state_key(key)
                 deadline = int.from_bytes(rest[:_DEADLINE_BYTES])

@@ -102,7 +102,7 @@ class Node:
             hooks=WriterHooks(steps=self.steps.add, stamped=self._stamped, committed=self._committed, visible=self._visible),
         )
         me = PeerIdentity(cluster=self.cluster, number=self.number, incarnation=opened.member.incarnation)
-        self.peers = Peers(me, own=self.own)
+        self.peers = Peers(me, own=self.own, wall_ms=self.clock.wall_ms)
         self.metadata: Metadata  # these are set before the node is served
         self.renew_lease: Callable[[], Awaitable[None]]
         self.records: ClusterRecords

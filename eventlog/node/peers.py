@@ -8,11 +8,11 @@ the process that was greeted, and the end of that process ends the connection.
 import asyncio
 import errno
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eventlog.clock import SystemClock
 from eventlog.errors import BadMessage, ConnectionLost, EventLogError, Overloaded, WrongCluster
 from eventlog.limits import PEER_BYTES_IN_FLIGHT_MAX, PEER_SILENT_MS_MAX
 from eventlog.transport.connect import connect
@@ -77,8 +77,16 @@ class _Peer:
 class Peers:
     """Connections to the other members. `own` keeps the tasks: it cancels and awaits them after `close`."""
 
-    def __init__(self, me: PeerIdentity, *, own: Callable[["asyncio.Task[Any]"], None], options: PeerOptions | None = None) -> None:
+    def __init__(
+        self,
+        me: PeerIdentity,
+        *,
+        own: Callable[["asyncio.Task[Any]"], None],
+        wall_ms: Callable[[], int] | None = None,
+        options: PeerOptions | None = None,
+    ) -> None:
         self.me = me
+        self._wall_ms = wall_ms or SystemClock().wall_ms
         self.hooks = PeerHooks(connected=[], lost=[], beaten=[])
         self.revision = 0  # told with every beat
         self._own = own
@@ -202,7 +210,7 @@ class Peers:
         number = peer_of(exchange).number
         beat = exchange.message.beat
         answer = Message()
-        answer.beat_answer.revision, answer.beat_answer.now_ms = self.revision, _wall_ms()
+        answer.beat_answer.revision, answer.beat_answer.now_ms = self.revision, self._wall_ms()
         exchange.answer(answer)
         self._heard_revision(number, beat.revision)
 
@@ -295,14 +303,14 @@ class Peers:
         if peer.connection is None:
             return
         try:
-            peer.beat = peer.connection.send(Message(beat=pb.Beat(revision=self.revision, now_ms=_wall_ms())))
+            peer.beat = peer.connection.send(Message(beat=pb.Beat(revision=self.revision, now_ms=self._wall_ms())))
         except (ConnectionLost, Overloaded):
             return  # its end is told, or its answers will be heard
 
         def answered(future: "asyncio.Future[Reply]") -> None:
             if not future.cancelled() and future.exception() is None:
                 beat = future.result().message.beat_answer
-                peer.clock_ahead_ms = beat.now_ms - _wall_ms()
+                peer.clock_ahead_ms = beat.now_ms - self._wall_ms()
                 self._heard_revision(peer.number, beat.revision)
 
         peer.beat.add_done_callback(answered)
@@ -341,7 +349,3 @@ def _is_refusal(error: EventLogError) -> bool:
     """Return whether a host answered that nobody listens: its system did, or, of several addresses, each."""
     cause = error.__cause__
     return isinstance(cause, OSError) and (cause.errno == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(cause))
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

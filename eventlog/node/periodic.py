@@ -1,4 +1,4 @@
-"""What a node does by the clock: the id lease, checkpoints of the state, lifespans, the free space, retention."""
+"""What a node does by the clock: the id lease, wall clocks compared, checkpoints of the state, lifespans, the free space, retention."""
 
 import asyncio
 import logging
@@ -18,6 +18,7 @@ _CHECKPOINT_MS = 1_000
 _EXPIRY_MS = 1_000
 _DISK_MS = 250
 _CLOSE_UP_MS = 500
+_CLOCKS_MS = 1_000
 
 
 async def every(interval_ms: int, act: Callable[[], Awaitable[None]], *, name: str) -> None:
@@ -36,7 +37,13 @@ class Periodic:
     def __init__(self, node: Node, *, renew_lease: Callable[[], Awaitable[None]]) -> None:
         self._node = node
         self._renew_lease = renew_lease
-        self._expirer = Expirer(store=node.store, entries=node.entries, submit=node.writer.submit, delete_rows=self._delete_rows)
+        self._expirer = Expirer(
+            store=node.store,
+            entries=node.entries,
+            serving=node.replicas.serving,
+            submit=node.writer.submit,
+            delete_rows=self._delete_rows,
+        )
         self._close_up_due_ms = 0
 
     def start(self) -> None:
@@ -46,11 +53,17 @@ class Periodic:
             "checkpoint": (_CHECKPOINT_MS, self._node.checkpoints.write),
             "expiry": (_EXPIRY_MS, self._expire),
             "disk": (_DISK_MS, self._look_at_disk),
+            "clocks": (_CLOCKS_MS, self._hear_clocks),
             "close_up": (_CLOSE_UP_MS, self._close_up),
             "retention": (self._node.config.retention_interval_ms, self._node.retention.run_all),
         }
         for name, (interval_ms, act) in works.items():
             self._node.own(asyncio.create_task(every(interval_ms, act, name=name), name=name))
+
+    async def _hear_clocks(self) -> None:
+        """Compare wall clocks: one that is far ahead of the others' is followed only so far."""
+        if ahead_ms := self._node.peers.clocks_ahead_ms():
+            self._node.clock.hear_others(ahead_ms)
 
     async def _expire(self) -> None:
         now = self._node.now_2020()

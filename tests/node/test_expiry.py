@@ -42,7 +42,7 @@ def expirer_of(node) -> Expirer:
     async def delete(rows: list[bytes]) -> None:
         await node.storage.run(lambda: node.store.apply([(row, None) for row in rows]))
 
-    return Expirer(store=node.store, entries=node.entries, submit=node.writer.submit, delete_rows=delete)
+    return Expirer(store=node.store, entries=node.entries, serving=node.replicas.serving, submit=node.writer.submit, delete_rows=delete)
 
 
 def test_thousands_of_lifespans_end_within_seconds_and_are_never_shown_after(tmp_path):
@@ -88,3 +88,25 @@ def test_an_entry_that_was_given_a_longer_life_stays(tmp_path):
         return int(cache.live.sum())
 
     assert with_node(tmp_path, act) == 2
+
+
+def test_a_backup_ends_no_lifespan_and_deletes_only_rows_that_fit_no_entry(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await put_mortals(node, cache, lifespan_ms=60_000, count=10)
+        await submit(node, cache, [(b"k%d" % number, b"for ever") for number in range(4)])
+        await node.writer.drain()
+        events, later = cache.events_kept, node.now_2020() + 600_000
+        backup = Expirer(
+            store=node.store,
+            entries=node.entries,
+            serving=np.zeros(node.segments, bool),
+            submit=node.writer.submit,
+            delete_rows=expirer_of(node)._delete_rows,
+        )
+        assert await backup.turn(cache, now=later - 500_000) == 0, "a row may be of a put that is not applied yet"
+        assert await backup.turn(cache, now=later) == 4
+        assert await backup.turn(cache, now=later) == 0
+        assert (cache.events_kept, await visible(node, cache)) == (events, 10)
+
+    with_node(tmp_path, act)

@@ -25,6 +25,7 @@ from eventlog.limits import MIB
 from eventlog.node.aside import aside
 from eventlog.node.metadata import ViewChange
 from eventlog.node.replicate_body import NOTHING, Arrived, Carried, GroupValues, values_from
+from eventlog.node.throttle import CopyThrottle
 from eventlog.replication import Commands, LostRange, Message, Replica, Replication, Term
 from eventlog.replication import commands as asked
 from eventlog.replication.messages import APPEND
@@ -73,6 +74,7 @@ class Replicas:
     def __init__(self, node: "Node", core: Replication) -> None:
         self.core = core
         self.node = node
+        self.throttle = CopyThrottle(lambda: node.view)
         self.serving = np.zeros(core.segments, bool)  # led, adopted, and the state is up to the log: writes and promises may begin
         self.incoming: Incoming
         self.takeover: TakeOver
@@ -300,6 +302,7 @@ class Replicas:
             except CorruptData as error:
                 log.warning("log_damaged segment=%d error=%s", read.segment, error)
                 return
+        await self.throttle.take(read.segment, part.nbytes)
         part = self._with_recent(read.segment, part)
         carried = Carried(caches=part.caches, data=part.data)
         done = self.core.log_read(read, upto=part.upto, count=len(part.data), nbytes=part.nbytes, now_ms=self.now_ms)

@@ -128,14 +128,33 @@ class Reads:
             self._refresh()
         return self._limit if asked is None else self._context.low.limit(asked)
 
-    async def end(self, asked: Ints | None = None) -> int:
-        """Return an id at or above everything of `asked` that was committed anywhere before the call, as far as nodes are reached."""
-        closing = self._context.closing
-        if closing.is_alone:
-            return self.limit(asked)
-        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        closing.end(lambda id_: None if found.done() else found.set_result(id_))
-        return await found
+    def end(self, done: Callable[[int], None], asked: Ints | None = None) -> None:
+        """Pass an id to `done` at or above everything of `asked` that was committed anywhere before, as far as nodes are reached."""
+        if self._context.closing.is_alone:
+            done(self.limit(asked))
+        else:
+            self._context.closing.end(done)
+
+    def reach_end(self, cache: CacheState, done: Callable[[], None], *, owner: object) -> None:
+        """Call `done` when readers here may see everything that was committed anywhere before, or cannot soon."""
+
+        def reach(id_: int) -> None:
+            cursor = Cursor(self._context.segments, id_)
+            limits = Limits(events=1, nbytes=1)
+            self.pull(
+                Pull(
+                    cache=cache,
+                    cursor=cursor,
+                    until=id_,
+                    limits=limits,
+                    owner=owner,
+                    done=lambda _: done(),
+                    wait_ms=CLOSE_UP_MS_MAX,
+                    ends_at=id_,
+                )
+            )
+
+        self.end(reach)
 
     def _refresh(self) -> None:
         self._context.closing.close_up()

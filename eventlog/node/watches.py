@@ -29,7 +29,9 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
     wait_ms = pull.wait_ms or None
     if not watch.follow:
         # what is committed by now is the end; a log that goes on growing is left at that id
-        pull.ends_at = await reads.end(pull.cursor.asked)
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        reads.end(lambda id_: None if found.done() else found.set_result(id_), pull.cursor.asked)
+        pull.ends_at = await found
         pull.until = min(pull.until, pull.ends_at)
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     exchange.on_end = partial(_end, ended)

@@ -91,4 +91,5 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
         answer = LogEndsAnswer(first_id=first_id, last_id=node.reads.limit(), events=cache.events_kept)
         exchange.answer(Message(log_ends_answer=answer))
 
-    node.reads.first_id(cache, say, owner=exchange.connection)
+    reads = node.reads
+    reads.reach_end(cache, lambda: reads.first_id(cache, say, owner=exchange.connection), owner=exchange.connection)

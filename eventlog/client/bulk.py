@@ -5,12 +5,10 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-import msgspec
-
 from eventlog.client.batches import arrow_module
 from eventlog.client.changes import EVENT_BYTES, Changes
-from eventlog.client.formats import REMOVE, CacheFormat, Remove
-from eventlog.errors import BadValue, InvalidArgument
+from eventlog.client.formats import REMOVE, CacheFormat, Remove, checked_json
+from eventlog.errors import InvalidArgument
 from eventlog.limits import BATCH_EVENTS_MAX
 
 Columns = tuple[list[bytes], list[bytes], list[bool] | None]  # keys, values, which are removals
@@ -63,13 +61,9 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
 
 
 def _check_json(keys: list[bytes], values: list[bytes | None]) -> None:
-    decode = msgspec.json.Decoder(msgspec.Raw).decode
     for key, value in zip(keys, values, strict=True):
         if value is not None:
-            try:
-                decode(value)
-            except msgspec.DecodeError as error:
-                raise BadValue(key=key.decode(errors="backslashreplace"), why=f"not JSON: {error}") from error
+            checked_json(key, value)
 
 
 def parts_of(changes: Changes, *, bytes_max: int) -> Iterator[Changes]:

@@ -27,6 +27,7 @@ REMOVE: Final = Remove()
 
 _BYTES: Final = (bytes, bytearray, memoryview)
 _NOT_OBJECTS: Final = frozenset({*_BYTES, msgspec.Raw, Remove})
+_decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode  # many times as fast as orjson.dumps on small values
 
 
@@ -85,7 +86,7 @@ class CacheFormat:
         if not self.is_json:
             return bytes(value)
         if type(value) is msgspec.Raw:
-            return _checked_json(key, bytes(value))
+            return checked_json(key, bytes(value))
         try:
             return _encode(value)
         except (TypeError, ValueError, RecursionError) as error:
@@ -139,10 +140,15 @@ def lifespan(lifespan_ms: int | None) -> int:
     return lifespan_ms
 
 
-def _checked_json(key: str | bytes, data: bytes) -> bytes:
+def checked_json(key: str | bytes, data: bytes) -> bytes:
+    """Return JSON that is ready, if readers can read it: being well-formed is not enough, text has to be UTF-8 and numbers in range.
+
+    Raises:
+        BadValue: they cannot.
+    """
     try:
-        msgspec.json.decode(data, type=msgspec.Raw)
-    except msgspec.DecodeError as error:
+        _decode(data)
+    except (ValueError, RecursionError) as error:  # of msgspec, and UnicodeDecodeError
         raise BadValue(key=_printable(key), why=f"not JSON: {error}") from error
     return data
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.client.formats import REMOVE, CacheFormat, headers_bytes, lifespan
+from eventlog.client.formats import REMOVE, CacheFormat, checked_json, headers_bytes, lifespan
 from eventlog.client.values import CacheInfo
 from eventlog.errors import BadValue, EventLogError, InvalidArgument, TooLarge
 from eventlog.events import decode_headers
@@ -54,6 +54,14 @@ def test_text_keys_come_back_as_they_went_in(keys: list[str]) -> None:
     stored = JSON.keys(keys)
     assert [JSON.read_key(key) for key in stored] == keys
     assert stored == [JSON.key(key) for key in keys]
+
+
+@pytest.mark.parametrize("data", [b'"\xff"', b'{"a": "\xc3"}', b"1e400", b"[-1e400]", b'"\\ud800"', b"NaN", b"\xef\xbb\xbf1"])
+def test_ready_json_that_no_reader_could_read_is_refused(data: bytes) -> None:
+    with pytest.raises(BadValue, match="not JSON"):
+        JSON.value("k", msgspec.Raw(data))
+    with pytest.raises(BadValue, match="not JSON"):
+        checked_json(b"k", data)
 
 
 def test_ready_json_goes_in_unchanged_and_other_bytes_do_not() -> None:

@@ -101,8 +101,7 @@ class SqliteStore:
         next_revision, version = from_revision, None
         while not self._is_closed:
             changed = self._changed
-            await self._run(self._file.expire, now_ms=self._options.now_ms())
-            found = await self._run(self._file.version)
+            found = await self._run(self._file.look, now_ms=self._options.now_ms())
             if found != version:
                 entries, next_revision = await self._run(self._file.changes, prefix, next_revision)
                 version = found

@@ -149,6 +149,11 @@ class MetaFile:
         for row in connection.execute("SELECT revision, key, value, crc FROM log"):
             self._change_of(row)
 
+    def look(self, *, now_ms: int) -> tuple[int, int]:
+        """Delete what belongs to ended leases, if anything, and return `version`."""
+        self.expire(now_ms=now_ms)
+        return self.version()
+
     def version(self) -> tuple[int, int]:
         """Return what differs from last time if any connection has committed since; others' commits and the own ones count apart."""
         with self._named_errors():

@@ -59,8 +59,10 @@ class InSync:
 
     def _await(self, segment: int, in_sync: Iterable[Replica], *, now_ms: int) -> None:
         proposal = self._proposals.get(segment)
-        current = {self._roster.slot(replica, now_ms=now_ms) for replica in in_sync}
-        proposed = {self._roster.slot(replica, now_ms=now_ms) for replica in proposal.in_sync} if proposal else current
+        members = list(in_sync)
+        wanted = members if proposal is None else list(proposal.in_sync)
+        slots = self._roster.slots([*members, *wanted], now_ms=now_ms)
+        current, proposed = {slots[replica] for replica in members}, {slots[replica] for replica in wanted}
         self._roster.await_(segment, in_sync=current, awaited=self._awaited(current, proposed) | {OWN})
 
     def _awaited(self, current: set[int], proposed: set[int]) -> set[int]:

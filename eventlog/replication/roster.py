@@ -3,6 +3,8 @@
 A replica is a node's incarnation, so what another incarnation of the same node says never counts for this one.
 """
 
+from collections.abc import Collection, Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -52,13 +54,20 @@ class Roster:
         """Return the slot of a replica that has one."""
         return self._slots.get(replica)
 
-    def slot(self, replica: Replica, *, now_ms: int) -> int:
-        """Return the slot of a replica; one that nothing depends on any more may give up its own for it."""
+    def slots(self, replicas: Iterable[Replica], *, now_ms: int) -> dict[Replica, int]:
+        """Return the slots of replicas that belong together: none of them gives way to another of them."""
+        found: dict[Replica, int] = {}
+        for replica in replicas:
+            found[replica] = self.slot(replica, now_ms=now_ms, keep=found.values())
+        return found
+
+    def slot(self, replica: Replica, *, now_ms: int, keep: Collection[int] = ()) -> int:
+        """Return the slot of a replica; one that nothing depends on, and that is not to be kept, may give up its own for it."""
         known = self._slots.get(replica)
         if known is not None:
             return known
         for slot in range(1, len(self.replicas)):
-            if not self.is_here[slot] and not self._awaited[slot].any():
+            if slot not in keep and not self.is_here[slot] and not self._awaited[slot].any():
                 return self._reuse(slot, replica, now_ms)
         slot = len(self.replicas)
         if slot == len(self._acknowledged):

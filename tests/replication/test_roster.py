@@ -1,0 +1,30 @@
+"""The rows of replicas that a primary counts on."""
+
+from eventlog.replication.roster import OWN, Roster
+from eventlog.replication.terms import Replica
+
+OWN_REPLICA, SECOND, THIRD, FOURTH = (Replica(number, "disk") for number in (1, 2, 3, 4))
+
+
+def test_members_of_one_set_never_share_a_slot_though_nobody_waits_for_them_yet():
+    roster = Roster(2, OWN_REPLICA)
+    slots = roster.slots([OWN_REPLICA, SECOND, THIRD], now_ms=0)
+    assert slots[OWN_REPLICA] == OWN
+    assert len(set(slots.values())) == 3
+    assert roster.slots([THIRD, FOURTH, SECOND], now_ms=0).keys() == {SECOND, THIRD, FOURTH}
+    assert len({roster.find(replica) for replica in (SECOND, THIRD, FOURTH)}) == 3
+
+
+def test_a_slot_that_nothing_depends_on_is_used_again():
+    roster = Roster(2, OWN_REPLICA)
+    slot = roster.slot(SECOND, now_ms=0)
+    assert roster.slot(THIRD, now_ms=0) == slot
+    assert roster.find(SECOND) is None
+
+
+def test_a_slot_that_the_watermark_waits_for_is_kept():
+    roster = Roster(2, OWN_REPLICA)
+    slots = roster.slots([OWN_REPLICA, SECOND], now_ms=0)
+    roster.await_(0, in_sync=set(slots.values()), awaited=set(slots.values()))
+    assert roster.slot(THIRD, now_ms=0) != slots[SECOND]
+    assert roster.find(SECOND) == slots[SECOND]

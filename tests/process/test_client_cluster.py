@@ -192,6 +192,21 @@ def test_a_hung_nodes_segments_are_found_at_their_new_primaries(home: bool) -> N
     on_cluster(act)
 
 
+def test_a_node_that_falls_silent_is_left_without_a_word_from_anybody() -> None:
+    async def act(cluster: FakeCluster) -> None:
+        async with connect(cluster.addresses[2], cluster.addresses[1], retry=FAST, routing="any") as client:
+            cache = await client.create_cache("c")
+            await cache.put("k", 1)
+            cluster.hung.add(2)
+            cluster.move(cluster.segments_of(2), 1, tell=False)
+            entry, stored = await asyncio.gather(cache.get("k"), cache.put("k", 2))
+            assert entry is not None
+            assert stored.kind == "MODIFIED"
+            assert cluster.asked[1, "write"] == 1
+
+    on_cluster(act)
+
+
 def test_keys_go_on_after_the_last_one_when_their_node_dies() -> None:
     async def act(cluster: FakeCluster) -> None:
         async with connect(cluster.addresses[1], retry=FAST, read_ahead_bytes=500) as client:

@@ -12,7 +12,7 @@ Safety does not hang on any of this: whoever else does the same at the same time
 found out anew from the records, so the next controller goes on where this one stopped.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -20,7 +20,7 @@ import msgspec
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, commit_of, old_primary
 from eventlog.control.moves import next_move
 from eventlog.control.placement import level_primaries, place
-from eventlog.control.records import REBALANCE_KEY, CommitPlan, NodeRecord, Replica, SegmentRecord, encode
+from eventlog.control.records import REBALANCE_KEY, CommitPlan, NodeRecord, RebalanceRecord, Replica, SegmentRecord, Versioned, encode
 from eventlog.control.repair import repaired
 from eventlog.control.rules import SegmentRules, appoint, settle, without
 from eventlog.control.view import ClusterView
@@ -67,6 +67,22 @@ class Situation:
         return self.is_led(segment) and here.issuperset(segment.owners)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Seen:
+    """All that a decision follows from. Leases, which are renewed all the time, are not among it."""
+
+    segments: Mapping[int, Versioned[SegmentRecord]]
+    calm: tuple[object, int]
+    rebalance: Versioned[RebalanceRecord] | None
+    verified: frozenset[tuple[int, Replica]]
+    is_calm: tuple[bool, bool]
+
+    def is_as(self, other: "_Seen") -> bool:
+        """Return whether the same was seen; segments are compared as objects, which a view shares with the one before it."""
+        same = (self.calm, self.verified, self.is_calm) == (other.calm, other.verified, other.is_calm)
+        return same and self.segments is other.segments and self.rebalance == other.rebalance
+
+
 @dataclass
 class Controller:
     """Decides; remembers only for how long all has been calm, and what it need not look at again."""
@@ -75,7 +91,7 @@ class Controller:
     _calm: tuple[object, int] = (None, 0)
     _swept: dict[int, frozenset[int]] = field(default_factory=dict)  # the dead -> segments whose sets cannot do without them
     _planned: object = None
-    _idle: object = None
+    _idle: _Seen | None = None
 
     def next_commit(self, situation: Situation, *, nonce: str, records_max: int = RECORDS_PER_COMMIT_MAX) -> CommitPlan | None:
         """Return what to commit now, None when nothing is to be done; after a commit ask again with the view after it.
@@ -84,8 +100,14 @@ class Controller:
         """
         view = situation.view
         self._watch_calm(situation)
-        state = (view.revision, situation.dead, situation.verified, self._is_calm(situation, 0), self._is_calm(situation, 1))
-        if state == self._idle:
+        state = _Seen(
+            segments=view.segments,
+            calm=self._calm,
+            rebalance=view.rebalance,
+            verified=situation.verified,
+            is_calm=(self._is_calm(situation, 0), self._is_calm(situation, 1)),
+        )
+        if self._idle is not None and state.is_as(self._idle):
             return None
         steps: tuple[Callable[[Situation, str], Iterable[SegmentRecord]], ...] = (
             self.appointments,
@@ -186,7 +208,7 @@ class Controller:
             return []
         changed = [
             msgspec.structs.replace(situation.view.segments[number].record, target=target, nonce=nonce)
-            for number, target in plan_rebalance(situation.view, dead=situation.dead).items()
+            for number, target in plan_rebalance(situation).items()
             if not situation.view.segments[number].record.target
         ]
         if not changed:
@@ -219,7 +241,10 @@ class Controller:
     def _watch_calm(self, situation: Situation) -> None:
         """Begin anew whenever members come, go, restart, or answer otherwise than before."""
         seen = (
-            tuple((node.number, node.session, node.draining, node.weight) for node in situation.view.members.values()),
+            tuple(
+                (node.number, node.session, node.incarnation, node.draining, node.weight, node.gateway, node.host_label, node.rack)
+                for node in situation.view.members.values()
+            ),
             situation.dead,
             situation.view.replicas,
         )
@@ -237,14 +262,22 @@ class Controller:
             return False
         if any(found.record.target or not situation.is_whole(found.record) for found in situation.view.segments.values()):
             return False
-        return bool(plan_rebalance(situation.view, dead=situation.dead))
+        return bool(plan_rebalance(situation))
 
 
-def plan_rebalance(view: ClusterView, *, dead: frozenset[int]) -> dict[int, tuple[int, ...]]:
-    """Return the owners of segments that would have others, or another primary, if load were even, the primary first."""
+def plan_rebalance(situation: Situation) -> dict[int, tuple[int, ...]]:
+    """Return the owners of segments that would have others, or another primary, if load were even, the primary first.
+
+    Segments without a primary do not move: nobody could be copied from.
+    """
+    view = situation.view
     now = {number: found.record.target or found.record.owners for number, found in sorted(view.segments.items())}
     members = [node for node in view.members.values() if node.holds_data]
-    placed = place(members, now, replicas=view.replicas, barred=dead)
+    placed = place(members, now, replicas=view.replicas, barred=situation.dead)
     return {
-        number: owners for number, owners in placed.items() if owners and (set(owners) != set(now[number]) or owners[0] != now[number][0])
+        number: owners
+        for number, owners in placed.items()
+        if len(owners) == view.replicas
+        and (set(owners) != set(now[number]) or owners[0] != now[number][0])
+        and situation.is_led(view.segments[number].record)
     }

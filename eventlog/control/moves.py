@@ -25,7 +25,8 @@ def next_move(
     and leave last, in the commit that ends the move: there are never fewer whole copies than before.
     """
     holders = {number for number, node in view.members.items() if node.holds_data}
-    if not holders.issuperset(segment.target):
+    if not holders.issuperset(segment.target) or len(segment.target) != view.replicas:
+        # Planned before a member left, or before the number of replicas was changed.
         return msgspec.structs.replace(segment, target=(), nonce=nonce)
     if missing := [owner for owner in segment.target if owner not in segment.owners]:
         return own(segment, (*segment.owners, *missing), nonce=nonce) if may_begin else segment

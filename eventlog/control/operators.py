@@ -181,7 +181,7 @@ def start_rebalance(situation: Situation, start: RebalanceStart, *, nonce: str) 
     found = situation.view.rebalance
     if found is not None and found.record.state == "running":
         raise OperationRefused(what="rebalancing", why="one is running: eventlog admin rebalance status, or cancel")
-    moves = plan_rebalance(situation.view, dead=situation.dead)
+    moves = plan_rebalance(situation)
     if not moves:
         return None
     record = RebalanceRecord(

@@ -31,7 +31,7 @@ def repaired(view: ClusterView, segments: Mapping[int, SegmentRecord], *, dead: 
     changed = []
     for number, segment in after.items():
         if not _is_complete(segment, holders, view.replicas):
-            segment = _with_owners(segment, wanted[number], holders=holders, nonce=nonce)  # noqa: PLW2901 - the next state of the same
+            segment = _with_owners(segment, wanted[number], holders=holders, replicas=view.replicas, nonce=nonce)  # noqa: PLW2901 - the next state of the same
         if segment != segments[number]:
             changed.append(segment)
     return changed
@@ -41,10 +41,10 @@ def _is_complete(segment: SegmentRecord, holders: set[int], replicas: int) -> bo
     return bool(segment.target) or (len(segment.owners) == replicas and holders.issuperset(segment.owners))
 
 
-def _with_owners(segment: SegmentRecord, wanted: tuple[int, ...], *, holders: set[int], nonce: str) -> SegmentRecord:
+def _with_owners(segment: SegmentRecord, wanted: tuple[int, ...], *, holders: set[int], replicas: int, nonce: str) -> SegmentRecord:
     if not holders.issuperset(segment.owners):
-        is_same = not wanted or set(wanted) == set(segment.owners)
-        return segment if is_same else msgspec.structs.replace(segment, target=wanted, nonce=nonce)
+        may_leave = len(wanted) == replicas  # else there would be fewer copies than now; it waits for another member
+        return msgspec.structs.replace(segment, target=wanted, nonce=nonce) if may_leave else segment
     if added := [owner for owner in wanted if owner not in segment.owners]:
         return own(segment, (*segment.owners, *added), nonce=nonce)
     in_sync = {replica.node for replica in segment.in_sync}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("eventlog.node")
 _TICK_MS = 100
+_AFTER_FAILURE_MS = 1_000
 _SPLIT = 4  # a commit after a conflict is smaller by this
 _LARGE = 1_024  # planning for so many segments does not hold the loop
 
@@ -89,6 +90,10 @@ class ControllerLoop:
                 await self.turn()
             except MetadataUnavailable as error:
                 log.warning("controller_without_metadata error=%s", error)
+            except Exception:
+                # A decision that goes wrong goes wrong on every node: it must not end one after the other.
+                log.exception("controller_failed")
+                await asyncio.sleep(_AFTER_FAILURE_MS / 1000)
             try:
                 async with asyncio.timeout(_TICK_MS / 1000):
                     await self._woken.wait()

@@ -75,7 +75,7 @@ async def planned_moves(node: "Node", situation: Situation) -> list[pb.SegmentMo
     """Return what a rebalancing begun now would move."""
     sizes = {segment.segment: segment.bytes for segment in await merged_segments(node)}
     view = situation.view
-    plan = plan_rebalance(view, dead=situation.dead)
+    plan = plan_rebalance(situation)
     return [described(view, view.segments[number].record, target, sizes) for number, target in plan.items()]
 
 
@@ -101,7 +101,7 @@ def progress(situation: Situation) -> pb.RebalanceStatusAnswer:
     last = view.rebalance.record
     left = len(moving)
     if last.state == "running" and not moving:  # targets have not been given yet
-        left = len(plan_rebalance(view, dead=situation.dead))
+        left = len(plan_rebalance(situation))
     done = max(last.moves_total - left, 0) if last.state != "done" else last.moves_total
     answer.state, answer.moves_total, answer.moves_done = last.state, last.moves_total, done
     answer.bytes_total = last.bytes_total

@@ -46,7 +46,7 @@ class CopyVerifier:
     async def turn(self) -> None:
         """Compare what waits for it now."""
         now = asyncio.get_running_loop().time()
-        records = {number: found.record for number, found in self._node.view.segments.items()}
+        records = {number: found.record for number, found in self._node.view.segments.items() if found.record.target}
         waiting = {number: self._unequal(record) for number, record in records.items() if self._failed.get(number, now) <= now}
         waiting = {number: copies for number, copies in waiting.items() if copies}
         if not waiting:

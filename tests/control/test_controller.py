@@ -227,7 +227,7 @@ def test_a_rebalancing_fills_a_new_member_and_never_has_fewer_whole_copies():
     assert play.held() == {1: 30, 2: 30, 3: 30, 4: 30}
     assert play.primaries() == {1: 10, 2: 10, 3: 10, 4: 10}
     assert not moving(play)
-    assert plan_rebalance(play.view, dead=frozenset()) == {}
+    assert plan_rebalance(play.situation) == {}
 
 
 def test_only_so_many_segments_are_copied_at_once():

@@ -83,6 +83,7 @@ class StepIndex:
     def __init__(self, *, step_events: int = STEP_EVENTS, step_bytes: int = STEP_BYTES) -> None:
         self._step_events = step_events
         self._step_bytes = step_bytes
+        self._is_shared = False
         self._caches: dict[int, _CacheSteps] = {}
 
     # ------------------------------------------------------------ writing
@@ -169,10 +170,14 @@ class StepIndex:
 
     # ------------------------------------------------------------ reading
 
+    def share(self) -> None:
+        """Note that the log holds groups of other primaries, whether they are counted or not."""
+        self._is_shared = True
+
     def is_exact(self, cache_id: int) -> bool:
-        """Return whether all groups of a cache are of one primary, so that no value lies on both sides of a step."""
+        """Return whether all groups of a cache are of one primary and counted: no value lies on both sides of a step."""
         cache = self._caches.get(cache_id)
-        return cache is None or len(cache.origins) <= 1
+        return not self._is_shared and (cache is None or len(cache.origins) <= 1)
 
     def last(self, cache_id: int) -> Step:
         """Return the last step of a cache; the one at id 0 when it has none."""

@@ -22,7 +22,7 @@ from eventlog.consume.cut import Limits
 from eventlog.errors import CorruptData, UnsupportedFormat
 from eventlog.ids import ID_STEP
 from eventlog.limits import HISTORY_CACHE_BYTES_MAX, HISTORY_READ_BYTES_FIRST, STORED_VALUE_VERBATIM_BYTES_MIN
-from eventlog.segment.keys import cache_range, log_key, log_range
+from eventlog.segment.keys import cache_range, log_key, log_range, parse_log_key
 from eventlog.segment.port import Pair, Range, Store
 
 Ints = npt.NDArray[np.int64]
@@ -141,19 +141,22 @@ class History:
         else:
             after, beyond, room = wanted.chunk_after, [] if wanted.is_clean else self._straddling(wanted), 0
         room = max(room, wanted.limits.nbytes, HISTORY_READ_BYTES_FIRST)
-        ends = [end for end in wanted.ends if end.nbytes <= room] or wanted.ends[:1]
-        while True:
-            pairs = self._read(wanted, after, ends[-1].id, nbytes_max=wanted.nbytes_max if len(ends) > 1 else _NO_MAX)
-            if pairs is not None:
+        end = [wanted.ends[0], *(end for end in wanted.ends if end.nbytes <= room)][-1]
+        upto, expected = end.id, end.events if wanted.is_clean and after == wanted.chunk_after else None
+        pairs = self._read(wanted, after, upto, nbytes_max=wanted.nbytes_max)
+        while (taken := sum([len(value) for _, value in pairs])) >= wanted.nbytes_max:
+            earlier = _earlier(pairs, wanted, share=min(room / taken, 0.5), between=(after, upto))
+            upto, expected = earlier or upto, None
+            pairs = self._read(wanted, after, upto, nbytes_max=wanted.nbytes_max if earlier else _NO_MAX)
+            if not earlier:
                 break
-            ends = ends[: len(ends) // 2]
         values = _checked(sorted(beyond + pairs) if beyond else pairs, cache_id=wanted.cache_id)
-        found, expected = int(values.counts.sum()), ends[-1].events
-        if expected is not None and wanted.is_clean and after == wanted.chunk_after and found != expected:
-            why = f"{found} events with ids in ({after}, {ends[-1].id}] instead of {expected}"
+        found = int(values.counts.sum())
+        if expected is not None and found != expected:
+            why = f"{found} events with ids in ({after}, {upto}] instead of {expected}"
             raise CorruptData(where=f"log of cache {wanted.cache_id}", why=why)
         nbytes = int(values.sizes.sum()) + _VALUE_BYTES * len(values.sizes)
-        return _Chunk(cache_id=wanted.cache_id, after=after, upto=ends[-1].id, values=values, nbytes=nbytes)
+        return _Chunk(cache_id=wanted.cache_id, after=after, upto=upto, values=values, nbytes=nbytes)
 
     def _straddling(self, wanted: HistoryRead) -> list[Pair]:
         """Return the values that begin at or below the chunk's beginning and go on above it: the last of each segment, if any."""
@@ -165,13 +168,28 @@ class History:
                 found.append(pair)
         return found
 
-    def _read(self, wanted: HistoryRead, after: int, upto: int, *, nbytes_max: int) -> list[Pair] | None:
-        """Return the stored values that begin in `(after, upto]`; None when they are `nbytes_max` or more."""
+    def _read(self, wanted: HistoryRead, after: int, upto: int, *, nbytes_max: int) -> list[Pair]:
+        """Return the stored values that begin in `(after, upto]`, segment by segment, until they are `nbytes_max` or more."""
         asked = wanted.cursor.asked
         segments = range(wanted.cursor.segments) if asked is None else asked.tolist()
         ranges: Sequence[Range] = [log_range(segment, wanted.cache_id, after=after, upto=upto) for segment in segments]
-        pairs = self._store.read_logs(ranges, bytes_max=nbytes_max)
-        return pairs if sum([len(value) for _, value in pairs]) < nbytes_max else None
+        return self._store.read_logs(ranges, bytes_max=nbytes_max)
+
+
+def _earlier(pairs: list[Pair], wanted: HistoryRead, *, share: float, between: tuple[int, int]) -> int | None:
+    """Return where a chunk may end that is to hold `share` of `pairs`, which are those of its first segments and too many.
+
+    The segments that were not reached are taken to be like the others. None where there is nothing to leave out.
+    """
+    asked = wanted.cursor.asked
+    last, _, _ = parse_log_key(pairs[-1][0])
+    reached = (last + 0.5) / wanted.cursor.segments if asked is None else (np.searchsorted(asked, last) + 0.5) / len(asked)
+    bases = sorted(parse_log_key(key)[2] for key, _ in pairs)
+    after, upto = between
+    found = bases[min(max(int(len(bases) * share * reached), 1), len(bases) - 1)] - 1
+    if found <= after:
+        found = next((base - 1 for base in bases if base - 1 > after), upto)
+    return found if found < upto else None
 
 
 def _checked(pairs: list[Pair], *, cache_id: int) -> StoredValues:

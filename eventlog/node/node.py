@@ -16,7 +16,7 @@ from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastores.location import Location
 from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, EventLogError, Stopping
-from eventlog.ids import EPOCH_MS
+from eventlog.ids import EPOCH_MS, ID_STEP
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
 from eventlog.node.answers import Reads
 from eventlog.node.caches import Caches, CacheState
@@ -116,8 +116,10 @@ class Node:
             caches=self.caches,
             applied=opened.applied,
             ends=opened.core.ends,
+            number=self.number,
+            steps=self.steps.add,
             show=self._follow,
-            refresh_caches=self._refresh_caches,
+            refresh_caches=self.refresh_caches,
         )
         self.replicas.open(Incoming(self.replicas), TakeOver(self.replicas))
         self.checkpoints = Checkpoints(
@@ -135,6 +137,8 @@ class Node:
         """Start the threads and the writer's task."""
         self.storage.start()
         self.tail.start(int(self.core.ends.max(initial=0)))  # everything up to there is in the store alone
+        if any(start.first % ID_STEP != self.number for segment in range(self.segments) for start in self.core.history(segment)):
+            self.steps.share()
         self.reads.start()
         self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))
         self.closing.join(self.peers)
@@ -229,7 +233,8 @@ class Node:
     def _follow(self, segments: Ints, applied: Ints, groups: Sequence[CommittedGroup], skipped: int) -> None:
         self.reads.learned(segments, applied, groups=groups, skipped=skipped)
 
-    async def _refresh_caches(self) -> None:
+    async def refresh_caches(self) -> None:
+        """Bring the caches to what the metadata say now."""
         await follow_caches(self)
 
     def fatal(self, error: EventLogError) -> None:

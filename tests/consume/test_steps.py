@@ -167,3 +167,11 @@ def test_groups_of_several_primaries_are_counted_as_they_come(origins, probe, da
     assert [step.id for step in again.between(1, after=0, upto=at(1000))] == [step.id for step in steps]
     for before, after in zip(steps, again.between(1, after=0, upto=at(1000)), strict=True):
         assert after.events >= before.events, "retention never removes more for having forgotten"
+
+
+def test_counts_are_not_exact_where_others_write_too():
+    index, _ = filled([(at(10), STEP_EVENTS, 1)])
+    assert index.is_exact(1)
+    assert index.is_exact(2)
+    index.share()
+    assert not index.is_exact(1)

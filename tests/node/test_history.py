@@ -18,12 +18,13 @@ class CountingStore:
 
     def __init__(self, store):
         self._store = store
-        self.reads = self.nbytes = 0
+        self.reads = self.nbytes = self.largest = 0
 
     def read_logs(self, ranges, *, bytes_max):
         self.reads += 1
         pairs = self._store.read_logs(ranges, bytes_max=bytes_max)
-        self.nbytes += sum(len(value) for _, value in pairs)
+        size = sum(len(value) for _, value in pairs)
+        self.nbytes, self.largest = self.nbytes + size, max(self.largest, size)
         return pairs
 
     def last_log(self, lower, upper):
@@ -89,8 +90,30 @@ def test_chunks_are_kept_within_their_bound():
 def test_a_chunk_that_is_too_much_is_read_up_to_an_earlier_end():
     store, _, lasts = written(groups=16, size=200_000)
     answer = History(store).read(wanted(lasts, ends=ends_at(lasts, nbytes=0), nbytes_max=1 << 20))
-    assert 4 <= answer.events < 64
-    assert answer.upto in lasts[:-1]
+    assert 1 <= answer.events < 64
+    assert answer.upto < lasts[-1]
+
+
+@pytest.mark.parametrize("nbytes_max", [1 << 20, 5 << 20])
+def test_memory_is_bounded_where_no_step_says_how_much_there_is(nbytes_max):
+    store, _, lasts = written(groups=40, size=100_000)
+    history, after, seen = History(store), 0, 0
+    while after < lasts[-1]:
+        answer = history.read(wanted(lasts, after=after, chunk_after=after, nbytes_max=nbytes_max))
+        assert answer.upto > after
+        after, seen = answer.upto, seen + answer.events
+    assert seen == 160
+    assert store.largest < nbytes_max + 101_000
+    assert store.nbytes < 4 * 160 * 100_000, "not much is read in vain"
+
+
+def test_one_value_larger_than_all_that_is_read_at_once_is_read():
+    store, _, lasts = written(groups=1, size=3 << 20)
+    history, after, seen = History(store), 0, 0
+    while after < lasts[-1]:
+        answer = history.read(wanted(lasts, after=after, chunk_after=after, nbytes_max=1 << 20))
+        after, seen = answer.upto, seen + answer.events
+    assert seen == 4
 
 
 def test_who_goes_on_reads_more_at_once_than_who_begins():

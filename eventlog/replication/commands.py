@@ -56,7 +56,8 @@ class Write:
 class Cut:
     """Remove everything above `upto` from the own log, its epoch history included; durable before `cut_done` is called with it.
 
-    `discard`: drop log and state of the segment altogether, since the state holds what goes (only after an operator gave it up).
+    `discard`: drop log, state and the mark of an install altogether: the state holds what goes (only after an operator gave it up), or
+    the replica was never whole.
     """
 
     segment: int

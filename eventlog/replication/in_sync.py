@@ -31,19 +31,18 @@ class InSync:
     # ------------------------------------------------------------ records
 
     def settle(self, segment: int, *, now_ms: int) -> Commands:
-        """Take the set of the latest record; a proposal made on an earlier one is decided by that."""
+        """Take the set of the latest record.
+
+        A proposal made on an earlier revision is decided by that: a commit that expects it can never succeed again.
+        """
         term = self._columns.terms[segment]
         assert term is not None, "a record was learned"
         proposal = self._proposals.get(segment)
-        if proposal is not None and self._is_decided(proposal, term.revision):
+        if proposal is not None and term.revision > proposal.revision:
             del self._proposals[segment]
         self._primary.set_sizes(segment, size=len(term.in_sync), needed=term.min_in_sync)
         self._await(segment, term.in_sync, now_ms=now_ms)
         return self._primary.advance(np.array([segment]))
-
-    def _is_decided(self, proposal: Propose, revision: int) -> bool:
-        """Return whether a record at `revision` shows the outcome: a commit that expects an earlier one can never succeed again."""
-        return revision > proposal.revision
 
     def withdraw(self, segment: int, *, revision: int, now_ms: int) -> Commands:
         """Wait no longer for a proposal that can never be committed."""

@@ -281,6 +281,8 @@ class Node:
         for logs in (self.logs, self.disk.logs):
             logs[cut.segment] = [value for value in logs[cut.segment] if value[0] <= cut.upto]
         end = self.logs[cut.segment][-1][0] if self.logs[cut.segment] else 0
+        if cut.discard:
+            self.disk.partial.discard(cut.segment)
         self.disk.ends[cut.segment] = end
         self.disk.histories[cut.segment] = [start for start in self.disk.histories[cut.segment] if start.first <= end]
         return self.core.cut_done(cut, end=end)
@@ -406,9 +408,9 @@ class World:
 
     def settle(self, *, decide: bool = True) -> None:
         """Let everything happen that can without time passing."""
-        for _ in range(10_000):
-            busy = bool(self.letters)
-            while self.letters:
+        for _ in range(1_000):
+            busy = bool(self.letters)  # answers to what is delivered now come in the next turn
+            for _ in range(len(self.letters)):
                 self.deliver()
             for node in self.nodes.values():
                 if not node.up:

@@ -117,6 +117,13 @@ class Nodes:
             log.warning("%s cannot be reached from here (%s); its requests go through %s", address, error, road.peer)
         self.on_stale()
 
+    def look_again(self) -> None:
+        """Have direct connections tried again that were missed for long enough."""
+        now = asyncio.get_running_loop().time()
+        missed = [direct for direct in self._direct.values() if direct.attempt and direct.opening is None and direct.uplink.live is None]
+        if any(now >= direct.not_before for direct in missed):
+            self.on_routes()
+
     def uplink_of(self, connection: Connection) -> Uplink:
         """Return whose connection that is, or was."""
         return next((direct.uplink for direct in self._direct.values() if direct.uplink.live is connection), self.home)

@@ -70,6 +70,7 @@ class Watchman:
                 connection.is_heard = False
             suspects = [connection for connection, looks in self._silent.items() if looks >= self._patience(connection)]
             await asyncio.gather(*map(self._demand_life, suspects))
+            self._nodes.look_again()
 
     def _patience(self, connection: Connection) -> int:
         return 1 if any(asked.kind in QUICK for asked in connection.session.outgoing.values()) else SILENT_LOOKS_MAX

@@ -34,9 +34,10 @@ class FakeCluster:
         self.passed_on: Counter[str] = Counter()
         self._servers: dict[int, Server] = {}
 
-    async def start(self, number: int) -> None:
+    async def start(self, number: int, *, again: bool = False) -> None:
+        """Have a member listen, `again` where it did before."""
         server = Server(lambda exchange: self._dispatch(number, exchange))
-        await server.start("127.0.0.1", 0)
+        await server.start("127.0.0.1", int(self.addresses[number].rpartition(":")[2]) if again else 0)
         host, port = server.addresses[0]
         self.addresses[number] = f"{host}:{port}"
         self.advertised.setdefault(number, self.addresses[number])
@@ -48,6 +49,13 @@ class FakeCluster:
         for connection in server.connections:
             connection.abort()
         await server.stop(grace_ms=0)
+
+    def hang(self, number: int) -> None:
+        """Have a member say nothing any more, with its connections open."""
+        self.hung.add(number)
+        for connection in self._servers[number].connections:
+            assert connection._transport is not None
+            connection._transport.pause_reading()
 
     async def close(self) -> None:
         for number in list(self._servers):

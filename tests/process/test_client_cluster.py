@@ -98,6 +98,39 @@ def test_a_node_that_cannot_be_reached_is_reached_through_another_and_warned_of_
     on_cluster(act)
 
 
+def test_a_node_is_reached_directly_once_that_is_possible() -> None:
+    async def act(cluster: FakeCluster) -> None:
+        address = cluster.addresses[2]
+        cluster.advertised[2] = "127.0.0.1:1"
+        async with connect(cluster.addresses[1], retry=FAST) as client:
+            cache = await client.create_cache("c")
+            for _ in range(3):
+                await cache.put_many(PAIRS)
+            cluster.advertised[2] = address
+            cluster.move([], 1)
+            while not cluster.asked[2, "write"]:
+                await cache.put_many(PAIRS)
+
+    on_cluster(act)
+
+
+def test_a_node_that_comes_back_is_reached_directly_again() -> None:
+    async def act(cluster: FakeCluster) -> None:
+        async with connect(cluster.addresses[1], retry=FAST) as client:
+            await connected_to_all(client, cluster)
+            cache = client.cache("c")
+            await cluster.kill(2)
+            cluster.move(cluster.segments_of(2), 3)
+            await cache.put_many(PAIRS)
+            await cluster.start(2, again=True)
+            cluster.move([0, 1, 2], 2)
+            before = cluster.asked[2, "write"]
+            while cluster.asked[2, "write"] == before:
+                await cache.put_many(PAIRS)
+
+    on_cluster(act)
+
+
 class Load:
     """Writers that go on until told to stop; `check` demands that everything acknowledged is there once and in order."""
 
@@ -183,7 +216,7 @@ def test_a_hung_nodes_segments_are_found_at_their_new_primaries(home: bool) -> N
             await connected_to_all(client, cluster)
             async with Load(client) as load:
                 await load.some()
-                cluster.hung.add(2)
+                cluster.hang(2)
                 await asyncio.sleep(0.05)
                 cluster.move(cluster.segments_of(2), 3)
                 await load.some()
@@ -197,7 +230,7 @@ def test_a_node_that_falls_silent_is_left_without_a_word_from_anybody() -> None:
         async with connect(cluster.addresses[2], cluster.addresses[1], retry=FAST, routing="any") as client:
             cache = await client.create_cache("c")
             await cache.put("k", 1)
-            cluster.hung.add(2)
+            cluster.hang(2)
             cluster.move(cluster.segments_of(2), 1, tell=False)
             entry, stored = await asyncio.gather(cache.get("k"), cache.put("k", 2))
             assert entry is not None

@@ -15,7 +15,7 @@ JARS = TOP / ".build" / "kafka"
 VERSION = "4.3.1"
 READY_S = 60
 _POM = f"""<?xml version="1.0" encoding="UTF-8"?>
-<project xmlns="http://maven.apache.org/POM/4.0.0">
+<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>eventlog</groupId><artifactId>brokers</artifactId><version>1</version>
   <dependencies>

@@ -108,8 +108,8 @@ def read_log(address: str) -> list[Stored]:
 
 
 def most_primaries(cluster: ClusterProcesses, *, asked: int = 0, among: Iterable[int] | None = None) -> int:
-    """Return the index of the node that leads most segments, as one of the nodes sees it."""
-    found = Counter(cluster.primaries(asked))
+    """Return the index of the node that leads most segments, as one of the nodes sees it; segments without a primary do not count."""
+    found = Counter(cluster.index_of(segment.primary) for segment in cluster.segments_of(asked) if segment.primary)
     return max(among if among is not None else range(len(cluster.nodes)), key=found.__getitem__)
 
 

@@ -102,6 +102,23 @@ def load_config(options: Mapping[str, Any], *, file: Path | None = None, environ
     return config
 
 
+def environment_of(config: NodeConfig) -> dict[str, str]:
+    """Return the environment variables that make a node's configuration this one."""
+    found: dict[str, str] = {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        if text:
+            found[ENVIRONMENT_PREFIX + field.name.upper()] = text
+    return found
+
+
+def environment_of_child(config: NodeConfig) -> dict[str, str]:
+    """Return this process's environment with a node's configuration instead of its own."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+    return others | environment_of(config)
+
+
 def _read_file(file: Path) -> dict[str, Any]:
     try:
         found = tomllib.loads(file.read_text())

@@ -7,6 +7,7 @@ speak of them stand in the queue behind.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,17 +17,21 @@ from eventlog.batch.layout import EXPIRY, HAS_PRODUCERS
 from eventlog.batch.views import decode_value
 from eventlog.consume.groups import CacheValues, CommittedGroup
 from eventlog.events import Kind
+from eventlog.ids import ID_STEP
 from eventlog.limits import FOLLOW_BYTES_MAX
 from eventlog.node.aside import aside
 from eventlog.node.caches import Caches, CacheState
 from eventlog.node.replay import state_puts
 from eventlog.node.replicate_body import Arrived, values_from
-from eventlog.node.storage import StorageThread
-from eventlog.segment.port import Store
+from eventlog.node.storage import Append, StorageThread
+from eventlog.segment.keys import encode_step
+from eventlog.segment.port import Pair, Store
 from eventlog.segment.walking import read_segment
 
 Ints = npt.NDArray[np.int64]
 _READ_BYTES = 8 << 20
+_ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
+_NONE = np.zeros(0, np.int64)
 _FLAGS_AT, _KINDS_AT, _COUNT_AT, _BITMAP_AT = 5, 20, slice(12, 16), slice(16, 20)  # in the header of a stored value
 _CREATED, _MODIFIED = 1 << Kind.CREATED, 1 << Kind.MODIFIED
 
@@ -34,6 +39,18 @@ _CREATED, _MODIFIED = 1 << Kind.CREATED, 1 << Kind.MODIFIED
 Show = Callable[[Ints, Ints, Sequence[CommittedGroup], int], None]
 """Called in the step in which `applied` of segments moves: (segments, applied, the groups that became readable, upto which id others
 are in the store alone)."""
+
+
+Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
+
+
+@dataclass(slots=True)
+class _Late:
+    """What of one primary is not in the index of the log yet, and up to which id it is."""
+
+    last_id: int = 0
+    events: int = 0
+    nbytes: int = 0
 
 
 class Followed:
@@ -47,6 +64,8 @@ class Followed:
         caches: Caches,
         applied: Ints,
         ends: Ints,
+        number: int,
+        steps: Steps,
         show: Show,
         refresh_caches: Callable[[], Awaitable[None]],
     ) -> None:
@@ -57,6 +76,10 @@ class Followed:
         self._show = show
         self._refresh_caches = refresh_caches
         self._gone: set[int] = set()
+        self._number = number
+        self._steps = steps
+        self._counted_at_open = int(ends.max(initial=0))
+        self._late: dict[tuple[int, int], _Late] = {}
         self._kept: deque[Arrived] = deque()
         self._covered = ends.copy()  # of each segment everything above is kept here
         self._goal = applied.copy()
@@ -193,6 +216,7 @@ class Followed:
         """Move everything that stands for these values; values of dropped caches mean nothing any more."""
         keyed: list[tuple[CacheState, int, bytes]] = []
         groups: list[CommittedGroup] = []
+        steps: list[Pair] = []
         for arrived in ready:
             for cache_id in np.unique(arrived.caches).tolist():
                 cache = self._caches.get(cache_id)
@@ -200,12 +224,35 @@ class Followed:
                     continue
                 own = arrived.picked(np.flatnonzero(arrived.caches == cache_id))
                 _move(cache, own)
+                steps += [encode_step(*row) for row in self._count(cache_id, own)]
                 if cache.options.state:
                     keyed += zip([cache] * len(own.data), own.segments.tolist(), own.data, strict=True)
                 groups.append(_group_of(cache_id, own))
         if keyed:
             self._storage.run(partial(_put_state, self._store, keyed), is_vital=True)
+        if steps:
+            self._storage.append(Append(log=[], meta=steps, segments=_NONE, ends=_NONE, epochs=_NONE.astype(np.uint32), nbytes=0))
         return groups
+
+    def _count(self, cache_id: int, own: Arrived) -> list[tuple[int, int, int, int]]:
+        """Count what other primaries made in the index of the log by id; return the rows to store.
+
+        The index wants the groups of each primary in the order of their ids: what comes late counts with the next one.
+        """
+        rows: list[tuple[int, int, int, int]] = []
+        origins = own.bases & _ORIGIN
+        for origin in np.unique(origins).tolist():
+            fresh = np.flatnonzero((origins == origin) & (own.bases > self._counted_at_open))
+            if origin == self._number or not len(fresh):
+                continue  # counted when it was appended, or at the start
+            late = self._late.setdefault((cache_id, origin), _Late())
+            late.events += int(own.counts[fresh].sum())
+            late.nbytes += sum(len(own.data[index]) for index in fresh.tolist())
+            last_id = int(own.lasts[fresh].max())
+            if last_id > late.last_id:
+                rows += self._steps(cache_id, last_id, late.events, late.nbytes)
+                self._late[cache_id, origin] = _Late(last_id=last_id)
+        return rows
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""

@@ -90,17 +90,7 @@ class Node:
         self.storage = StorageThread(opened.store, ends=ends, on_fenced=on_fatal)
         self.entries = EntryReader(opened.store, self.overlay)
         self.replicas = Replicas(self, opened.core)
-        self.writer = Writer(
-            store=opened.store,
-            storage=self.storage,
-            replicas=self.replicas,
-            clock=self.clock,
-            overlay=self.overlay,
-            bounds=Bounds(
-                key_bytes=KEY_BYTES_MAX, value_bytes=opened.config.value_bytes_max, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS
-            ),
-            hooks=WriterHooks(steps=self.steps.add, stamped=self._stamped, committed=self._committed, visible=self._visible),
-        )
+        self.writer = self._new_writer(opened)
         me = PeerIdentity(cluster=self.cluster, number=self.number, incarnation=opened.member.incarnation)
         self.peers = Peers(me, own=self.own, wall_ms=self.clock.wall_ms)
         self.metadata: Metadata  # these are set before the node is served
@@ -110,17 +100,7 @@ class Node:
         self.closing = Closing(clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard)
         self.leaders = Leaders(self.segments)
         self.reads = Reads(self)
-        self.followed = Followed(
-            store=self.store,
-            storage=self.storage,
-            caches=self.caches,
-            applied=opened.applied,
-            ends=opened.core.ends,
-            number=self.number,
-            steps=self.steps.add,
-            show=self._follow,
-            refresh_caches=self.refresh_caches,
-        )
+        self.followed = self._new_followed(opened)
         self.replicas.open(Incoming(self.replicas), TakeOver(self.replicas))
         self.checkpoints = Checkpoints(
             store=self.store, storage=self.storage, core=self.core, applied=self.followed.applied, caches=self.caches
@@ -132,6 +112,32 @@ class Node:
         self.is_stopping = False
         self._on_fatal = on_fatal
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    def _new_writer(self, opened: Opened) -> Writer:
+        return Writer(
+            store=opened.store,
+            storage=self.storage,
+            replicas=self.replicas,
+            clock=self.clock,
+            overlay=self.overlay,
+            bounds=Bounds(
+                key_bytes=KEY_BYTES_MAX, value_bytes=opened.config.value_bytes_max, header_bytes=HEADERS_BYTES_MAX, columns=FROM_CLIENTS
+            ),
+            hooks=WriterHooks(steps=self.steps.add, stamped=self._stamped, committed=self._committed, visible=self._visible),
+        )
+
+    def _new_followed(self, opened: Opened) -> Followed:
+        return Followed(
+            store=self.store,
+            storage=self.storage,
+            caches=self.caches,
+            applied=opened.applied,
+            ends=opened.core.ends,
+            number=self.number,
+            steps=self.steps.add,
+            show=self._follow,
+            refresh_caches=self.refresh_caches,
+        )
 
     def start(self) -> None:
         """Start the threads and the writer's task."""

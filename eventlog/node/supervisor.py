@@ -6,17 +6,16 @@ of the whole: ports that count up, a directory inside the data directory, one ho
 
 import asyncio
 import logging
-import os
 import shutil
 import signal
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from eventlog.control.metastores.location import SqliteLocation
 from eventlog.errors import BadConfig
-from eventlog.node.config import ENVIRONMENT_PREFIX, PORT_MAX, NodeConfig, split_address
+from eventlog.node.config import PORT_MAX, NodeConfig, environment_of_child, split_address
 
 log = logging.getLogger("eventlog.supervisor")
 _LINE_BYTES_MAX = 1 << 20
@@ -64,17 +63,6 @@ def _counted(address: str, index: int, *, option: str) -> str:
     if port + index > PORT_MAX:
         raise BadConfig(option=option, why=f"{address} leaves no room for ports up to {port + index}")
     return f"{address.rpartition(':')[0]}:{port + index}"
-
-
-def environment_of(config: NodeConfig) -> dict[str, str]:
-    """Return the environment variables that make a node's configuration this one."""
-    found: dict[str, str] = {}
-    for field in fields(config):
-        value = getattr(config, field.name)
-        text = ",".join(value) if isinstance(value, tuple) else str(value)
-        if text:
-            found[ENVIRONMENT_PREFIX + field.name.upper()] = text
-    return found
 
 
 class Supervisor:
@@ -128,7 +116,7 @@ class Supervisor:
     async def _run_one(self, index: int, config: NodeConfig) -> int:
         process = await asyncio.create_subprocess_exec(
             *self._command,
-            env={**_without_own(os.environ), **environment_of(config)},
+            env=environment_of_child(config),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -179,10 +167,6 @@ async def _wait(event: asyncio.Event, timeout_ms: int) -> None:
             await event.wait()
     except TimeoutError:
         return
-
-
-def _without_own(environment: "os._Environ[str]") -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith(ENVIRONMENT_PREFIX)}
 
 
 def _dying_with_parent(command: Sequence[str]) -> list[str]:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import BadConfig
-from eventlog.node.config import NodeConfig, load_config
-from eventlog.node.supervisor import check, config_of, environment_of
+from eventlog.node.config import NodeConfig, environment_of, load_config
+from eventlog.node.supervisor import check, config_of
 
 SEVERAL = NodeConfig(data=Path("d"), processes=3)
 

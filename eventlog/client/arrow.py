@@ -1,5 +1,6 @@
 """Columns of events through pyarrow. Imported when it is needed: loading pyarrow takes longer than many a program runs."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,15 @@ def take(strings: Strings, order: Ints) -> Strings:
     return Strings(np.frombuffer(offsets, np.int32, len(order) + 1, taken.offset * 4), memoryview(data or b""))
 
 
-def to_list(strings: Strings, *, order: Ints | None, valid: npt.NDArray[np.bool_] | None = None) -> list[Any]:
-    """Return items as bytes, in `order` if given, None where not `valid`; four times as fast as slicing in Python."""
+def items_of(strings: Strings, *, order: Ints | None, valid: npt.NDArray[np.bool_] | None) -> Callable[[int, int], list[Any]]:
+    """Return how to get items as bytes, in `order` if given, None where not `valid`; four times as fast as slicing in Python."""
     array = string_array(strings, valid=valid)
-    found: list[Any] = (array if order is None else array.take(pa.array(order))).to_pylist()
-    return found
+
+    def items(low: int, high: int) -> list[Any]:
+        found: list[Any] = (array[low:high] if order is None else array.take(pa.array(order[low:high]))).to_pylist()
+        return found
+
+    return items
 
 
 def record_batch(columns: dict[str, Any]) -> Any:

@@ -64,10 +64,22 @@ class _End:
 
 
 class Closing:
-    """Asks the other members to close up, and answers them. Everything happens on one event loop."""
+    """Asks the other members to close up, and answers them. Everything happens on one event loop.
 
-    def __init__(self, *, clock: FlakeClock, promises: Promises, low: LowWatermark, on_heard: Callable[[Sequence[Promise]], None]) -> None:
+    `vouched` returns the highest ceiling of any member's lease, below which all ids were issued.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: FlakeClock,
+        promises: Promises,
+        low: LowWatermark,
+        on_heard: Callable[[Sequence[Promise]], None],
+        vouched: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._clock = clock
+        self._vouched = vouched
         self._promises = promises
         self._low = low
         self._on_heard = on_heard
@@ -106,6 +118,8 @@ class Closing:
         try:
             now = self._clock.close_up(upto)
         except ClockSkew:
+            if upto is not None and upto < self._vouched():  # a member issued it, so it is this clock that is far behind
+                self._clock.raise_above(upto)
             now = self._clock.close_up()
         made = self._promises.make(now)
         for promise in made:

@@ -97,7 +97,9 @@ class Node:
         self.renew_lease: Callable[[], Awaitable[None]]
         self.records: ClusterRecords
         self.controller: ControllerLoop
-        self.closing = Closing(clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard)
+        self.closing = Closing(
+            clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard, vouched=self._highest_ceiling
+        )
         self.leaders = Leaders(self.segments)
         self.reads = Reads(self)
         self.followed = self._new_followed(opened)
@@ -159,6 +161,9 @@ class Node:
     def view(self) -> ClusterView:
         """Return members and segments as this node knows them."""
         return self.metadata.view
+
+    def _highest_ceiling(self) -> int:
+        return max((found.record.ceiling for found in self.view.nodes.values()), default=0)
 
     def why_not_ready(self) -> str:
         """Return why the node takes no requests, or an empty text."""

@@ -2,16 +2,22 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 
+from eventlog.consume.watermark import LowWatermark, Promises
+from eventlog.ids import FlakeClock, make_id
 from eventlog.limits import CLOSE_UP_MS_MAX
+from eventlog.node.closing import Closing
 from eventlog.node.handlers import events
 from eventlog.node.watches import serve_watch
+from eventlog.testing.clocks import ManualClock
 from tests.node.asking import read_all
 from tests.node.reading import poll_exchange, rows_of_answer, watch_exchange
 from tests.node.trios import Trio
 
 MINUTE_MS = 60_000
+NOW = 1_700_000_000_000
 
 
 def run(scenario, **options):
@@ -150,3 +156,18 @@ def test_a_scalar_reader_at_any_node_misses_nothing_and_sees_all_in_order(seed):
         await asyncio.gather(*watches)
 
     run(scenario, seed=seed, delay_s=0.005, clocks=(0, 4 * MINUTE_MS, -7 * MINUTE_MS), tail_bytes=6_000)
+
+
+def test_a_member_whose_clock_is_far_behind_closes_up_to_ids_that_a_lease_vouches_for():
+    clock = ManualClock(wall_ms=NOW)
+    flake = FlakeClock(clock, node=1)
+    flake.set_ceiling(make_id(NOW + 10 * MINUTE_MS, 0, 0))
+    promises, low, ceiling = Promises(2), LowWatermark(2), make_id(NOW + 5 * MINUTE_MS, 0, 2)
+    promises.lead(np.arange(2), epochs=np.ones(2, np.int64), last_ids=np.zeros(2, np.int64))
+    closing = Closing(clock=flake, promises=promises, low=low, on_heard=lambda _: None, vouched=lambda: ceiling)
+    far = make_id(NOW + 4 * MINUTE_MS, 0, 2)
+    closing.close_up(far)
+    assert low.limit() >= far
+    assert flake.next(1) > far
+    closing.close_up(make_id(NOW + 9 * MINUTE_MS, 0, 2))  # nobody could have issued that
+    assert low.limit() < ceiling

@@ -274,6 +274,27 @@ class ProducerTable:
                 yield segment, number, msgspec.msgpack.encode(stored)
             producer.dirty[:] = False
 
+    def touch(self, segment: int) -> None:
+        """Have everything about `segment` stored again by the next `take_dirty`."""
+        for producer in self._producers.values():
+            producer.dirty[segment] |= producer.last[segment] >= 0
+
+    def export(self, segment: int) -> list[tuple[int, bytes]]:
+        """Return (producer, stored form) of all that have written to `segment`, as `load` takes them."""
+        found = []
+        for number, producer in self._producers.items():
+            if producer.last[segment] < 0:
+                continue
+            rows = []
+            for frame in producer.frames:
+                for index in np.flatnonzero(frame.segments == segment).tolist():
+                    ids, kinds = frame.block(index)
+                    rows.append((frame.sequences.item(index), ids.tobytes(), kinds.tobytes()))
+            last, last_id = producer.last.item(segment), producer.last_ids.item(segment)
+            stored = _Stored(last=last, last_id=last_id, results=rows[-PRODUCER_RESULTS_KEPT:])
+            found.append((number, msgspec.msgpack.encode(stored)))
+        return found
+
     def load(self, rows: Iterable[tuple[int, int, bytes]]) -> None:
         """Take over what `take_dirty` gave before a restart: (segment, producer, stored form).
 

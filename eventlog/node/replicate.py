@@ -25,6 +25,7 @@ from eventlog.limits import MIB
 from eventlog.node.aside import aside
 from eventlog.node.metadata import ViewChange
 from eventlog.node.replicate_body import NOTHING, Arrived, Carried, GroupValues, values_from
+from eventlog.node.replicate_copy import Copies
 from eventlog.node.throttle import CopyThrottle
 from eventlog.replication import Commands, LostRange, Message, Replica, Replication, Term
 from eventlog.replication import commands as asked
@@ -98,6 +99,8 @@ class Replicas:
         self.incoming, self.takeover = incoming, takeover
         self._do.update(incoming.commands())
         self._do.update(takeover.commands())
+        self.copies = Copies(self)
+        self._do.update(self.copies.commands())
 
     def start(self) -> None:
         """Begin to listen to peers, records and time."""

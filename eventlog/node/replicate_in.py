@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from eventlog.errors import BadMessage, ConnectionLost, DiskFull, Overloaded, StoreFenced
 from eventlog.node.peers import peer_of
-from eventlog.node.replicate_body import Arrived, read_arrived
+from eventlog.node.replicate_body import Arrived, read_arrived, read_pieces
 from eventlog.node.storage import Append
 from eventlog.replication import Message, Replica
 from eventlog.replication import commands as asked
+from eventlog.replication.messages import APPEND, CHUNK
 from eventlog.segment.keys import encode_end, encode_epoch, log_key
 from eventlog.segment.port import Pair
 from eventlog.transport.exchange import Exchange
@@ -72,15 +73,18 @@ class Incoming:
             raise
         if arrived.data:
             self._node.disk.check()
+        given: Arrived | list[tuple[int, bytes]] = arrived
+        if not arrived.data and (np.frombuffer(rows, APPEND)["flags"] == CHUNK).any():
+            given = read_pieces(exchange.body, rows=request.rows)
         core = self._replicas.core
         message = Message(sender=sender, recipient=core.own, correlation=request.correlation, rows=rows)
         commands = core.receive(message, now_ms=self._replicas.now_ms)
         name = sender, request.correlation
         self._asked[name] = _Asked(exchange=exchange, due=1)
         self._now = name
-        self._replicas.carry_out(commands, given=arrived)
+        self._replicas.carry_out(commands, given=given)
         self._now = None
-        self._done(name)
+        self.done(name)
 
     def acknowledged(self, exchange: Exchange) -> None:
         """Take a backup's rows that came on their own."""
@@ -105,13 +109,13 @@ class Incoming:
         except (ConnectionLost, Overloaded):
             self._replicas.unsent += 1
 
-    def _begin(self) -> tuple[Replica, int] | None:
+    def begin(self) -> tuple[Replica, int] | None:
         """Note that something is done for the message being taken."""
         if self._now is not None and self._now in self._asked:
             self._asked[self._now].due += 1
         return self._now
 
-    def _done(self, name: tuple[Replica, int] | None) -> None:
+    def done(self, name: tuple[Replica, int] | None) -> None:
         found = self._asked.get(name) if name is not None else None
         if name is None or found is None:
             return
@@ -138,7 +142,7 @@ class Incoming:
             nbytes=arrived.nbytes,
         )
         stored = self._node.storage.append(append)
-        stored.add_done_callback(partial(self._stored, write, arrived, self._begin()))
+        stored.add_done_callback(partial(self._stored, write, arrived, self.begin()))
 
     def _stored(self, write: asked.Write, arrived: Arrived, name: tuple[Replica, int] | None, stored: "asyncio.Future[None]") -> None:
         if stored.cancelled():
@@ -149,7 +153,7 @@ class Incoming:
             return
         self._node.followed.keep(arrived)
         self._replicas.carry_out(self._replicas.core.stored(write))
-        self._done(name)
+        self.done(name)
 
     def _failed(self, error: BaseException) -> None:
         """What was taken and is not on disk cannot be gone on with: the next message would leave a hole."""
@@ -172,7 +176,7 @@ class Incoming:
         if self._cuts:
             cuts = list(self._cuts)
             self._cuts.clear()
-            self._node.own(asyncio.create_task(self._cut(cuts, self._begin()), name="cut"))
+            self._node.own(asyncio.create_task(self._cut(cuts, self.begin()), name="cut"))
 
     async def _cut(self, cuts: list[asked.Cut], name: tuple[Replica, int] | None) -> None:
         discarded = [cut.segment for cut in cuts if cut.discard]
@@ -187,7 +191,7 @@ class Incoming:
         for cut in cuts:
             if cut.discard:
                 self._replicas.carry_out(self._replicas.core.cut_done(cut, end=0))
-        self._done(name)
+        self.done(name)
 
 
 def _sender(exchange: Exchange) -> Replica:

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from eventlog.errors import EventLogError
 from eventlog.ids import ID_MAX
 from eventlog.node.aside import aside
@@ -76,6 +78,8 @@ class Retention:
         for trim in trims:
             cache.trimmed_ids[trim.segment] = trim.last_id
             cache.trimmed_offsets[trim.segment] = max(cache.trimmed_offsets[trim.segment], trim.offset)
+        segments = np.array([trim.segment for trim in trims], np.int64)
+        node.core.trimmed(segments, cache.trimmed_ids[segments])  # who needs what goes gets a copy of the segment
         gone = node.steps.trim(cache.cache_id, plan.cut.id)
         ranges, rows = trim_write(trims)
         meta_ranges = [step_range(cache.cache_id, upto=gone)] if gone else []

@@ -14,7 +14,26 @@ def delete_segments(store: Store, segments: Sequence[int], caches: Iterable[int]
     for segment in segments:
         meta.extend(_row(keys.encode_trim(cache, segment, 0, 0)[0]) for cache in known)
         meta.append(_row(keys.encode_end(segment, 0, 0)[0]))
-    store.drop(ranges, ranges, meta, ends=ends)
+    store.drop(ranges, ranges, meta, meta=[keys.encode_partial(segment) for segment in segments], ends=ends)
+
+
+def drop_partial(store: Store, caches: Iterable[int]) -> list[int]:
+    """Delete, at a start, what is there of segments that were being deleted or copied; return them.
+
+    Their marks go to 0 and the state to the disk, before the row goes that would have them deleted again.
+    """
+    segments = [keys.decode_partial(pair) for pair in store.read_meta(*keys.partial_range())]
+    if segments:
+        ends = LogEnds(ids=store.ends.ids.copy(), epochs=store.ends.epochs.copy())
+        ends.ids[segments] = ends.epochs[segments] = 0
+        delete_segments(store, segments, caches, ends)
+        marks, epochs = keys.decode_marks(store.get_many(keys.applied_keys(store.segments)), store.segments)
+        marks[segments] = epochs[segments] = 0
+        store.apply([keys.encode_marks(page, marks, epochs) for page in sorted({segment // keys.MARKS_PER_PAGE for segment in segments})])
+        store.flush_state()
+        store.trim([], [], meta_ranges=[keys.partial_range(segment) for segment in segments])
+        store.sync(ends)
+    return segments
 
 
 def _row(key: bytes) -> Range:

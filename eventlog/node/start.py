@@ -43,6 +43,7 @@ from eventlog.node.node import Node, Opened
 from eventlog.node.operations import drop_cache_data, follow_caches
 from eventlog.node.periodic import Periodic
 from eventlog.node.replay import MARKER_CACHE, rewind_offsets, trim_markers
+from eventlog.node.segment_data import drop_partial
 from eventlog.replication import EpochStart, Replica, Replication
 from eventlog.segment.keys import decode_step, log_range, step_range
 from eventlog.segment.port import Identity, Store, StoreOptions
@@ -238,6 +239,8 @@ def _recover(store: Store, book: list[CacheRecord], *, acknowledged: int) -> tup
     caches = Caches()
     for record in book:
         caches.add(new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=store.segments))
+    if dropped := drop_partial(store, [cache.cache_id for cache in caches]):
+        log.info("dropped_partial segments=%d", len(dropped))
     found = recover(store, keyed=[cache.cache_id for cache in caches if cache.options.state], acknowledged=acknowledged)
     if found.refusals:
         raise found.refusals[0]
@@ -263,6 +266,7 @@ def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
         rewind_offsets(store, cache, marks=found.marks, segments=found.segments_to_replay)
         if cache.live.any():
             cache.keys = None  # built when segments are led
+    core.trimmed(np.arange(store.segments), np.max([cache.trimmed_ids for cache in caches], axis=0, initial=0))
     trim_markers(store, marks=found.marks)
     log.info("opened segments_to_replay=%d", len(found.segments_to_replay))
     low = LowWatermark(store.segments)

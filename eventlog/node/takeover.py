@@ -18,6 +18,7 @@ from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.errors import ClockAhead, EventLogError, MetadataUnavailable
 from eventlog.ids import ID_STEP
 from eventlog.limits import KEY_INDEX_BYTES_MAX
+from eventlog.node.aside import aside
 from eventlog.node.caches import CacheState
 from eventlog.node.keys_build import build_key_table
 from eventlog.node.replay import MARKER_CACHE
@@ -25,7 +26,7 @@ from eventlog.node.replicate_body import Carried, values_from
 from eventlog.node.segment_data import delete_segments
 from eventlog.node.storage import Append
 from eventlog.replication import commands as asked
-from eventlog.segment.keys import encode_epoch, log_key
+from eventlog.segment.keys import encode_epoch, log_key, partial_range
 
 if TYPE_CHECKING:
     from eventlog.node.replicate import Replicas
@@ -187,8 +188,11 @@ class TakeOver:
         log.info("released segments=%d", len(segments))
         self._core.discarded(np.array(segments))
 
-    async def discard(self, segments: list[int]) -> None:
-        """Delete everything stored of `segments`, and forget what is known of it."""
+    async def discard(self, segments: list[int], *, is_copied: bool = False) -> None:
+        """Delete everything stored of `segments`, and forget what is known of it.
+
+        A mark says that they are not whole until the state, too, is gone for good; if they are to be copied next, until that has ended.
+        """
         node = self._node
         for cache in node.caches:
             cache.forget(segments)
@@ -198,6 +202,11 @@ class TakeOver:
         caches = [cache.cache_id for cache in node.caches]
         delete = partial(delete_segments, node.store, segments, caches)
         await node.storage.forget(segments, delete=delete)
+        if not is_copied:
+            await node.checkpoints.write()
+            await aside(node.store.flush_state)
+            gone = [partial_range(segment) for segment in segments]
+            await node.storage.run(partial(node.store.trim, [], [], meta_ranges=gone))
 
 
 def _nothing() -> None:

@@ -7,6 +7,7 @@
             "trim" cache u32 segment u16                                        -> id, offset of the last event removed
             "step" cache u32 id u64                                             -> events, bytes so far
             "end" segment u16                                                   -> id, epoch: the log reached this, whatever is left
+            "part" segment u16                                                  -> nothing: what is there of the segment is not whole
             "identity"                                                          -> JSON
 
 Keys are big-endian, so that a segment, or a cache in a segment, is one range; numbers in values are little-endian.
@@ -254,6 +255,22 @@ def decode_end(pair: Pair) -> tuple[int, int, int]:
 def end_range() -> Range:
     """Return the range of all kept log ends."""
     return _prefixed(b"end")
+
+
+def encode_partial(segment: int) -> Pair:
+    """Return the row that stands as long as a segment is being deleted or copied: at a start, what is there of it is dropped."""
+    return b"part" + segment.to_bytes(2), b""
+
+
+def decode_partial(pair: Pair) -> int:
+    """Return the segment."""
+    _check(pair, 6, 0)
+    return int.from_bytes(pair[0][4:])
+
+
+def partial_range(segment: int | None = None) -> Range:
+    """Return the range of these rows, of one segment or of all."""
+    return _prefixed(b"part" if segment is None else b"part" + segment.to_bytes(2))
 
 
 def _prefixed(prefix: bytes) -> Range:

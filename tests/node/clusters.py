@@ -183,6 +183,10 @@ class Cluster:
     async def check(self) -> None:
         """Everything acknowledged is in the state of every node, and the logs are byte-equal."""
         await self.until(self.are_equal)
+        await self.check_state()
+
+    async def check_state(self) -> None:
+        """Everything acknowledged is in the state of every node, and counted."""
         for node in self.up:
             await node.storage.run(lambda: None)
             cache = node.caches.named("c")

@@ -67,3 +67,33 @@ def test_a_backup_that_is_cut_off_leaves_the_set_and_catches_up_when_it_is_back(
         await cluster.check()
 
     with_cluster(tmp_path, act)
+
+
+def test_who_lacks_what_retention_removed_gets_a_copy_and_then_the_log(tmp_path):
+    async def act(cluster: Cluster) -> None:
+        await cluster.create_cache(retain_events=16)
+        await asyncio.gather(*(cluster.put(b"a%d" % number, b"v") for number in range(100)))
+        lone = cluster.nodes[2]
+        lone.cut_off()
+        rest = cluster.nodes[0].node, cluster.nodes[1].node
+        await cluster.until(lambda: bool((rest[0].replicas.serving | rest[1].replicas.serving).all()))
+        await asyncio.gather(*(cluster.put(b"a%d" % number, b"w") for number in range(50)))
+        await asyncio.gather(*(cluster.put(b"b%d" % number, b"v") for number in range(100)))
+        for node in rest:
+            await node.retention.run(node.caches.named("c"), dry_run=False)
+            assert node.caches.named("c").trimmed_ids.all()
+        lone.join_again()
+        writing = asyncio.create_task(keep_writing(cluster))
+        await cluster.until(cluster.is_whole)
+        await writing
+        assert lone.node.replicas.copies.installed == 8
+        await cluster.until(lambda: bool((lone.node.followed.applied == lone.node.core.ends).all()))
+        await cluster.check_state()
+        cache = lone.node.caches.named("c")
+        assert cache.next_offsets.tolist() == rest[0].caches.named("c").next_offsets.tolist()
+
+    async def keep_writing(cluster: Cluster) -> None:
+        for number in range(100):
+            await cluster.put(b"c%d" % number, b"v")
+
+    with_cluster(tmp_path, act)

@@ -1,0 +1,120 @@
+"""A copy of a segment on its way to another node: its log and its state in pieces, with what the counters say at one id, the pin.
+
+The state is read while it changes: entries may be newer than the pin, never older, and the log from the pin on, which follows, brings
+both copies to the same. What has to be exact, offsets, counters and producers, was taken down in the step in which the pin was set.
+Every piece carries a checksum. For threads beside the loop.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+
+import msgspec
+from crc32c import crc32c
+
+from eventlog.errors import BadMessage
+from eventlog.segment import keys
+from eventlog.segment.cutting import caches_in
+from eventlog.segment.port import Pair, Store
+
+COUNTERS, LOG, STATE = 1, 2, 3  # kinds of pieces
+_PAIR = Struct("<HI")
+_CRC_BYTES = 4
+_STATE_ROWS = 2_000
+
+
+class CacheCounters(msgspec.Struct, array_like=True, frozen=True):
+    """What is known of a cache in the segment: at the pin, but for what is trimmed, which is as of the end of the copy."""
+
+    cache_id: int
+    next_offset: int
+    trimmed_id: int
+    trimmed_offset: int
+    live: int
+    may_expire: bool
+    producers: list[tuple[int, bytes]]
+
+
+class Counters(msgspec.Struct, array_like=True, frozen=True):
+    """All caches of the segment."""
+
+    caches: list[CacheCounters]
+
+
+class SegmentCopy:
+    """Reads one segment piece by piece; `read` returns None after the last."""
+
+    def __init__(self, store: Store, segment: int, *, pin: int) -> None:
+        self._store = store
+        self._segment = segment
+        self._pin = pin
+        self._caches: list[int] | None = None
+        self._log_from = 0
+        self._state_from = keys.segment_range(segment)[0]
+
+    def read(self, *, bytes_max: int) -> tuple[int, bytes] | None:
+        """Return the next piece, (kind, content) of about `bytes_max`."""
+        if self._caches is None:
+            self._caches = list(caches_in(self._store, self._segment))
+        while self._caches:
+            span = keys.log_range(self._segment, self._caches[0], after=self._log_from, upto=self._pin)
+            if pairs := self._store.read_log(*span, bytes_max=bytes_max):
+                self._log_from = keys.parse_log_key(pairs[-1][0])[2]
+                return LOG, pack(pairs)
+            self._caches.pop(0)
+            self._log_from = 0
+        return self._read_state(bytes_max)
+
+    def _read_state(self, bytes_max: int) -> tuple[int, bytes] | None:
+        upper = keys.segment_range(self._segment)[1]
+        found: list[Pair] = []
+        nbytes = 0
+        while nbytes < bytes_max:
+            rows = self._store.read_state(self._state_from, upper, limit=_STATE_ROWS)
+            if not rows:
+                break
+            self._state_from = rows[-1][0] + b"\0"
+            kept = [row for row in rows if keys.parse_state_key(row[0])[2] != keys.TAG_PRODUCER]  # of these the counters know better
+            nbytes += sum(len(key) + len(value) for key, value in kept)
+            found += kept
+        return (STATE, pack(found)) if found else None
+
+
+def seal(content: bytes) -> bytes:
+    """Return a piece with its checksum."""
+    return int(crc32c(content)).to_bytes(_CRC_BYTES, "little") + content
+
+
+def unseal(piece: bytes) -> bytes:
+    """Return what is in a piece.
+
+    Raises:
+        BadMessage: it is damaged.
+    """
+    content = piece[_CRC_BYTES:]
+    if crc32c(content) != int.from_bytes(piece[:_CRC_BYTES], "little"):
+        raise BadMessage(why="a piece of a copy whose checksum is wrong")
+    return content
+
+
+def pack(pairs: Iterable[Pair]) -> bytes:
+    """Return pairs as one piece."""
+    return seal(b"".join([part for key, value in pairs for part in (_PAIR.pack(len(key), len(value)), key, value)]))
+
+
+def unpack(piece: bytes, *, segment: int) -> list[Pair]:
+    """Return the pairs of a piece; all of them belong to `segment`.
+
+    Raises:
+        BadMessage: it is damaged, or of another segment.
+    """
+    content, prefix = unseal(piece), keys.segment_range(segment)[0]
+    at, pairs = 0, []
+    while at < len(content):
+        key_size, value_size = _PAIR.unpack_from(content, at)
+        at += _PAIR.size
+        key, value = content[at : at + key_size], content[at + key_size : at + key_size + value_size]
+        at += key_size + value_size
+        if not key.startswith(prefix) or len(value) != value_size:
+            raise BadMessage(why=f"a piece of a copy of segment {segment} holds what is not of it")
+        pairs.append((key, value))
+    return pairs

@@ -83,6 +83,29 @@ def test_every_node_knows_a_cache_as_soon_as_one_has_made_it(cluster):
         assert b"CACHE_NOT_FOUND" in done.stderr
 
 
+def test_the_nodes_are_listed_with_what_they_hold(cluster):
+    see_each_other(cluster, 3)
+    cluster.settle()
+    rows = cluster.rows("admin", "nodes", node=1)
+    assert {(row["name"], row["state"]) for row in rows} == {("n1", "live"), ("n2", "live"), ("n3", "live")}
+    assert {row["address"] for row in rows} == set(cluster.addresses)
+    assert {row["segments"] for row in rows} == {cluster.segments}
+    assert sum(row["primaries"] for row in rows) == cluster.segments
+
+
+def test_a_gateway_owns_nothing_and_serves_everything(tmp_path):
+    with ClusterProcesses(tmp_path, count=1) as few:
+        gateway = few.add("--gateway")
+        few.start()
+        few.settle()
+        few.command("cache", "create", "c", node=1)
+        few.command("put", "c", "k", "7", node=1)
+        assert few.rows("get", "c", "k", node=1)[0]["value"] == 7
+        assert few.rows("size", "c", node=1)[0]["size"] == 1
+        assert {row["name"]: row["segments"] for row in few.rows("admin", "nodes")} == {"n1": few.segments, "n2": 0}
+        assert gateway.stop() == 0
+
+
 def test_a_directory_of_another_cluster_does_not_join(cluster, tmp_path):
     with NodeProcess(tmp_path) as other:
         other.stop()

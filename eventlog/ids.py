@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from eventlog.clock import Clock
 from eventlog.errors import ClockAhead, ClockSkew, InvalidArgument, MetadataUnavailable
-from eventlog.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS, NODE_NUMBER_MAX
+from eventlog.limits import CLOCK_AHEAD_MS_MAX, LEASE_AHEAD_MS, LEASE_MS, NODE_NUMBER_MAX
 
 EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00:00Z in milliseconds since 1970
 NODE_BITS = 10
@@ -186,9 +186,13 @@ class FlakeClock:
         return allowed
 
     def ceiling_wanted(self) -> int:
-        """Return the ceiling to lease next: `LEASE_MS` above the clock and above whatever the present ceiling held back."""
+        """Return the ceiling to lease next: `LEASE_MS` above the clock, `LEASE_AHEAD_MS` above what was or could not be issued.
+
+        A segment that changes primaries again and again starts each time above the last lease: with whole leases, one takeover
+        every few seconds would drive ids ahead of the clock without end.
+        """
         latest = max(self.last, self._asked)
-        return min((max(self._physical(), latest >> TIME_SHIFT) + LEASE_MS) << TIME_SHIFT, ID_MAX)
+        return min(max(self._physical() + LEASE_MS, (latest >> TIME_SHIFT) + LEASE_AHEAD_MS) << TIME_SHIFT, ID_MAX)
 
     def set_ceiling(self, ceiling: int) -> None:
         """Issue and promise below `ceiling` from now on. Raise it only after the store has it; lower it before."""

@@ -13,6 +13,7 @@ SEGMENTS_MAX = 4096
 NODE_NUMBER_MAX = 1023
 CLOCK_AHEAD_MS_MAX = 60_000  # how far stamped ids may run ahead of physical time
 LEASE_MS = 5_000  # id space granted at once
+LEASE_AHEAD_MS = 2_000  # the same where ids run ahead of the clock: each takeover starts above the old primary's lease
 LEASE_RENEW_MS = 1_000
 
 # replicas and who is alive: docs/protocol.md, "Replication and failover"
@@ -93,7 +94,7 @@ assert KEY_BYTES_MAX + VALUE_BYTES_MAX + HEADERS_BYTES_MAX < BATCH_BYTES_MAX, "o
 assert BATCH_BYTES_MAX < FRAME_BYTES_MAX, "one batch fits a frame"
 assert FRAME_BYTES_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX <= PROCESS_BYTES_IN_FLIGHT_MAX, "one frame never blocks its own connection"
 assert SEGMENTS_MAX * 20 + 1 * KIB < FRAME_HEADER_BYTES_MAX, "a poll from a position of every segment fits a header"
-assert LEASE_RENEW_MS * 2 < LEASE_MS < CLOCK_AHEAD_MS_MAX, "a lease survives a missed renewal"
+assert LEASE_RENEW_MS * 2 <= LEASE_AHEAD_MS < LEASE_MS < CLOCK_AHEAD_MS_MAX, "a lease survives a missed renewal"
 assert STEP_BYTES <= ANSWER_BYTES_MAX, "an answer holds at least one step"
 assert STEP_BYTES <= HISTORY_READ_BYTES_FIRST <= HISTORY_READ_BYTES_MAX <= HISTORY_CACHE_BYTES_MAX, (
     "reading ahead holds a step and fits where it is kept"

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from eventlog.errors import ClockAhead, ClockSkew, InvalidArgument, MetadataUnavailable
 from eventlog.ids import EPOCH_MS, ID_MAX, ID_STEP, TIME_MS_MAX, FlakeClock, decode_id, id_before, last_of_run, make_id, time_of
-from eventlog.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS
+from eventlog.limits import CLOCK_AHEAD_MS_MAX, LEASE_AHEAD_MS, LEASE_MS
 from eventlog.testing.clocks import ManualClock
 
 NOW = 1_700_000_000_000
@@ -180,12 +180,28 @@ def test_without_a_lease_nothing_is_issued_or_promised():
     assert flake.close_up() == 0
 
 
-def test_the_ceiling_wanted_is_a_lease_above_the_clock():
+def test_the_ceiling_wanted_is_a_lease_above_the_clock_or_less_above_ids_that_run_ahead():
     clock = ManualClock(wall_ms=NOW)
     flake = leased(clock)
     assert flake.ceiling_wanted() == make_id(NOW + LEASE_MS, 0, 0)
     flake.next(4096 * 100)
-    assert time_of(flake.ceiling_wanted()) == NOW + 99 + LEASE_MS
+    assert flake.ceiling_wanted() == make_id(NOW + LEASE_MS, 0, 0)
+    flake.next(4096 * 4_000)
+    assert time_of(flake.ceiling_wanted()) == NOW + 4_099 + LEASE_AHEAD_MS
+
+
+def test_takeovers_in_quick_succession_do_not_drive_ids_ahead_without_end():
+    clock = ManualClock(wall_ms=NOW)
+    floor = 0
+    for number in range(1, 101):  # one every two seconds, each above the lease of the one before
+        flake = FlakeClock(clock, node=number)
+        flake.set_ceiling(flake.ceiling_wanted())
+        flake.raise_above(floor)
+        flake.set_ceiling(flake.ceiling_wanted())
+        flake.next(1)
+        floor = flake.ceiling
+        clock.advance(2_000)
+    assert time_of(floor) <= clock.wall_ms() + LEASE_MS
 
 
 def test_a_run_that_did_not_fit_is_made_room_for_by_the_next_lease():

@@ -336,8 +336,8 @@ def test_a_restart_during_a_burst_waits_for_nothing():
     async def story(world):
         records = await world.started()
         clock = records.member.clock
-        for _ in range(14):
-            clock.next(4096 * 4_000)
+        for _ in range(37):
+            clock.next(4096 * 1_500)
             await records.renew_lease(on_lost=never)
         last = clock.last
         assert time_of(last) > NOW + 54_000

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def list_nodes(node: "Node", exchange: Exchange) -> None:
-    """Answer with every member, by number."""
+    """Answer with every member, by name."""
     message = Message()
     message.list_nodes_answer.SetInParent()
     situation = node.controller.situation()
     segments = [found.record for found in situation.view.segments.values()]
-    for member in situation.view.members.values():
+    for member in sorted(situation.view.members.values(), key=lambda member: member.name):
         message.list_nodes_answer.nodes.append(
             pb.NodeDescription(
                 number=member.number,

@@ -1,4 +1,4 @@
-"""The tour of the README, run as it is written: every command and every program, against the node that its first command starts.
+"""The tour of the README, run as it is written: every command and every program, against the nodes that its first command starts.
 
 What follows a block as `text` is what it prints, up to what varies from run to run (see `pages.pattern_of`). The one thing that may
 differ is the address: where another program has the default port, the demo takes a free one.
@@ -6,7 +6,6 @@ differ is the address: where another program has the default port, the demo take
 
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,7 +23,8 @@ ADDRESS = "127.0.0.1:7400"
 SECONDS_MAX = 180
 STOP_SECONDS_MAX = 30
 _END = "--- end of block {} with "
-_GOES_ON = re.compile(r"goes on as process (\d+) on (\S+)\. Stop it: +kill \1")
+_GO_ON = re.compile(r"The nodes go on: n1 on ([^\s,]+)")
+_STOP = re.compile(r"Stop them: +sh (\S+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,20 +71,11 @@ def shell_text(blocks: list[tuple[Block, str]]) -> str:
     return "".join(parts)
 
 
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def stop(pid: int) -> None:
-    """Do what the demo says, and wait for the end."""
-    os.kill(pid, signal.SIGTERM)
+def wait_until_gone(pids: list[int]) -> None:
+    """Wait until no process has any of these numbers."""
     deadline = time.monotonic() + STOP_SECONDS_MAX
-    while is_running(pid):
-        assert time.monotonic() < deadline, f"process {pid} does not end"
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline, f"of the processes {pids} some do not end"
         time.sleep(0.05)
 
 
@@ -96,9 +87,11 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ran]]:
     (first, first_shown), *rest = tour_blocks()
     assert first.text == "make demo KEEP=1\n"
     printed = run_shell(home / "demo.sh", first.text, environment)
-    goes_on = _GOES_ON.search(printed)
-    assert goes_on, printed
-    pid, address = int(goes_on[1]), goes_on[2]
+    go_on, stop = _GO_ON.search(printed), _STOP.search(printed)
+    assert go_on, printed
+    assert stop, printed
+    address, script = go_on[1], Path(stop[1])
+    pids = [int(file.read_text()) for file in script.parent.glob("*.pid")]
     try:
         environment["EVENTLOG_SERVER"] = address
         text = run_shell(home / "tour.sh", shell_text(rest).replace(ADDRESS, address), environment)
@@ -111,7 +104,8 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ran]]:
             ran.append(Ran(block=block, shown=shown, printed=own if own.endswith("\n") else f"{own}\n", exit_code=int(code)))
         yield ran
     finally:
-        stop(pid)
+        subprocess.run(["sh", script], check=True)
+        wait_until_gone(pids)
 
 
 def test_every_block_does_what_the_page_shows(tour: list[Ran]):

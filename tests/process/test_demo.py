@@ -16,9 +16,9 @@ import pytest
 
 from tests.process.cli_ends import PROGRAM
 
-DEMO_SECONDS_MAX = 60
-COMMAND_SECONDS_MAX = 30
-PROMISES = 13
+DEMO_SECONDS_MAX = 90  # under a minute where nothing else runs; the lanes of the tests share two cores
+COMMAND_SECONDS_MAX = 60
+PROMISES = {1: 13, 3: 15}
 
 
 @dataclass
@@ -89,15 +89,14 @@ def paste_all(commands: list[str]) -> list[str]:
 def test_the_demo_keeps_every_promise_in_time_and_its_commands_work_when_pasted(tmp_path: Path) -> None:
     demo = run_demo(tmp_path / "demo")
     assert demo.seconds < DEMO_SECONDS_MAX
-    assert demo.out.count(" kept\n") == PROMISES
+    assert demo.out.count(" kept\n") == PROMISES[3]
     assert "BROKEN" not in demo.out
     assert len(demo.commands) == 6
-    serve = demo.commands[0]
-    assert " serve " in serve
+    assert demo.commands[0] == f"sh {tmp_path / 'demo' / 'start'}"
     try:
         shown = paste_all(demo.commands)
     finally:
-        stop_node_of(tmp_path / "demo" / "data")
+        stop_nodes_of(tmp_path / "demo")
     assert "health         ok" in shown[1]
     assert '"abbreviation":' in shown[2]
     assert len(re.findall(r'^\{"id":', shown[3], re.MULTILINE)) == 3
@@ -106,57 +105,56 @@ def test_the_demo_keeps_every_promise_in_time_and_its_commands_work_when_pasted(
 
 @pytest.mark.smoke
 def test_with_keep_the_node_goes_on_and_the_commands_work_against_it(tmp_path: Path) -> None:
-    demo = run_demo(tmp_path / "demo", "--keep")
-    found = re.search(r"kill (\d+)", demo.out)
-    assert found is not None
-    pid = int(found[1])
+    demo = run_demo(tmp_path / "demo", "--nodes", "1", "--keep")
+    assert demo.out.count(" kept\n") == PROMISES[1]
     try:
         assert len(demo.commands) == 6
         shown = paste_all(demo.commands)
         assert "health         ok" in shown[0]
         assert "sequence" in shown[1]
-        os.kill(pid, 0)
-    finally:
-        os.kill(pid, signal.SIGTERM)
+        [pid] = processes_on(tmp_path / "demo")
+        subprocess.run(["sh", tmp_path / "demo" / "stop"], check=True)
         wait_until_gone(pid)
+        assert not processes_on(tmp_path / "demo")
+    finally:
+        stop_nodes_of(tmp_path / "demo")
 
 
 def test_the_demo_of_a_file_is_told_as_json_on_request(tmp_path: Path) -> None:
     rows = [{"id": f"k{number % 70}", "n": number, "same": number // 140} for number in range(2_000)]
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows) + b"no json\n")
-    demo = run_demo(tmp_path / "demo", "--input", str(path), "--json")
+    demo = run_demo(tmp_path / "demo", "--nodes", "1", "--input", str(path), "--json")
     found = [orjson.loads(line) for line in demo.out.splitlines()]
-    assert [row["kept"] for row in found[:-1]] == [True] * PROMISES
+    assert [row["kept"] for row in found[:-1]] == [True] * PROMISES[1]
     assert found[0]["checked"] == 2_000
     assert found[-1]["running"] is False
 
 
 def test_a_demo_that_is_interrupted_leaves_no_node_behind(tmp_path: Path) -> None:
     child = subprocess.Popen(
-        [*PROGRAM, "demo", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "demo")],
+        [*PROGRAM, "demo", "--nodes", "1", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "demo")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert child.stdout is not None
-    started = re.search(r"node (\d+) answers", child.stdout.readline())
-    assert started is not None
+    assert re.match(r"start +n1 on ", child.stdout.readline())
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=60)
     assert child.returncode == 130
-    assert not processes_on(tmp_path / "demo" / "data")
+    assert not processes_on(tmp_path / "demo")
 
 
 def test_a_directory_with_data_is_not_used_again(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
+    (tmp_path / "n1").mkdir()
     done = subprocess.run([*PROGRAM, "demo", "--data", str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("error: USAGE: ")
 
 
-def processes_on(data: Path) -> list[int]:
-    """Return the processes whose command line names the directory."""
+def processes_on(directory: Path) -> list[int]:
+    """Return the processes whose data lie in the directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -164,14 +162,16 @@ def processes_on(data: Path) -> list[int]:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if os.fsencode(data) in words:
+            if any(word.startswith(os.fsencode(directory) + b"/n") for word in words) and b"serve" in words:
                 found.append(int(entry.name))
     return found
 
 
-def stop_node_of(data: Path) -> None:
-    for pid in processes_on(data):
+def stop_nodes_of(directory: Path) -> None:
+    pids = processes_on(directory)
+    for pid in pids:
         os.kill(pid, signal.SIGTERM)
+    for pid in pids:
         wait_until_gone(pid)
 
 

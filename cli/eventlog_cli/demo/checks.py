@@ -135,5 +135,16 @@ def check_rest(after: int, log: Sequence[Seen], rest: Sequence[Seen]) -> Check:
     return Check(promise="reading from an id in the middle gives exactly the rest", checked=len(expected), problems=problems)
 
 
+def check_same(cache: str, logs: Mapping[str, Sequence[Seen]]) -> Check:
+    """Compare what the nodes give to a reader from the beginning, by node."""
+    first, *others = logs
+    problems = tuple(
+        f"{name} gives {len(logs[name])} events, {first} {len(logs[first])}, or they differ" for name in others if logs[name] != logs[first]
+    )
+    return Check(
+        promise=f"{cache}: all {len(logs)} nodes give the same events in the same order", checked=len(logs[first]), problems=problems
+    )
+
+
 def _name(key: bytes) -> str:
     return key.decode("utf-8", "backslashreplace")

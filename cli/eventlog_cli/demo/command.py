@@ -7,9 +7,9 @@ import click
 
 from eventlog_cli.conventions import common_options, settings
 from eventlog_cli.demo.checks import PROBLEMS_SHOWN, Check
-from eventlog_cli.demo.commands import commands_to_try
+from eventlog_cli.demo.cluster import Cluster
+from eventlog_cli.demo.commands import commands_to_try, program_words
 from eventlog_cli.demo.input import rows_of_file, time_zones
-from eventlog_cli.demo.process import NodeProcess, free_addresses
 from eventlog_cli.output import print_row, print_text, table
 
 EXIT_BROKEN = 1
@@ -18,12 +18,13 @@ EXIT_BROKEN = 1
 @click.command("demo")
 @click.option("--input", "path", type=click.Path(exists=True, dir_okay=False), help="Load this file instead of the clock changes.")
 @click.option("--key", metavar="FIELD", help="With --input: the field that is the key.  [default: guessed]")
-@click.option("--keep", is_flag=True, help="Leave the node running.")
+@click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="How many nodes to begin with.")
+@click.option("--keep", is_flag=True, help="Leave the nodes running.")
 @click.option("--data", "directory", type=click.Path(file_okay=False), help="Where to put its files.  [default: a new temporary directory]")
-@click.option("--listen", metavar="HOST:PORT", help="Address of the node.  [default: 127.0.0.1:7400, or a free port]")
+@click.option("--listen", metavar="HOST:PORT", help="Address of the first node.  [default: 127.0.0.1:7400, or a free port]")
 @common_options
-def command(path: str | None, key: str | None, *, keep: bool, directory: str | None, listen: str | None) -> None:
-    """Start a node, load real input, read it, kill the node while writing, and check every promise.
+def command(path: str | None, key: str | None, *, nodes: int, keep: bool, directory: str | None, listen: str | None) -> None:
+    """Start nodes, load real input, read it, kill the busiest node while writing, grow, shrink, and check every promise.
 
     The input is every clock change of every time zone, unless a file is given: jsonl, csv, parquet or avro, plain or packed.
     """
@@ -33,20 +34,21 @@ def command(path: str | None, key: str | None, *, keep: bool, directory: str | N
     given = time_zones() if path is None else rows_of_file(path, key=key)
     home = Path(directory or tempfile.mkdtemp(prefix="eventlog-demo-"))
     home.mkdir(parents=True, exist_ok=True)
-    if (home / "data").exists():
-        raise click.UsageError(f"{home / 'data'} is there already; the demo begins with an empty directory")
-    default_listen, http = free_addresses()
-    node = NodeProcess(home, listen=listen or default_listen, http="127.0.0.1:0" if listen else http)
-    story = Story(node, given)
+    if (home / "n1").exists():
+        raise click.UsageError(f"{home / 'n1'} is there already; the demo begins with an empty directory")
+    cluster = Cluster(home, count=nodes, listen=listen)
+    story = Story(cluster, given)
     stays = False
     try:
         story.run()
         stays = keep
+        start, stop = cluster.write_scripts(program_words())
     finally:
         if not stays:
-            node.stop()
+            cluster.stop()
     _print_checks(story.checks)
-    _print_what_next(commands_to_try(story.known(), node, is_running=stays), node, is_running=stays)
+    commands = commands_to_try(story.known(), cluster.nodes[0], start=None if stays else start)
+    _print_what_next(commands, cluster, stop=stop, is_running=stays)
     if not all(check.is_kept for check in story.checks):
         click.get_current_context().exit(EXIT_BROKEN)
 
@@ -69,17 +71,17 @@ def _print_checks(checks: list[Check]) -> None:
             print_text(f"  BROKEN  {check.promise}: and {len(check.problems) - PROBLEMS_SHOWN:,} more")
 
 
-def _print_what_next(commands: list[str], node: NodeProcess, *, is_running: bool) -> None:
+def _print_what_next(commands: list[str], cluster: Cluster, *, stop: Path, is_running: bool) -> None:
     if settings().is_json:
-        print_row({"commands": commands, "running": is_running, "pid": node.pid if is_running else None, "directory": str(node.directory)})
+        pids = [node.pid for node in cluster.running]
+        print_row({"commands": commands, "running": is_running, "pids": pids, "directory": str(cluster.directory)})
         return
     print_text("")
-    print_text("Try:" if is_running else "The node was stopped. Try (the first command starts it again on the same data):")
+    print_text("Try:" if is_running else "The nodes were stopped. Try (the first command starts them again on the same data):")
     for line in commands:
         print_text(f"  {line}")
     print_text("")
     if is_running:
-        print_text(f"The node goes on as process {node.pid} on {node.address}. Stop it:  kill {node.pid}")
-    else:
-        print_text("Stop it:  kill %1")
-    print_text(f"Its files:  {node.directory}  (remove them with: rm -r {node.directory})")
+        print_text(f"The nodes go on: {', '.join(f'{node.name} on {node.address}' for node in cluster.running)}")
+    print_text(f"Stop them:  sh {stop}")
+    print_text(f"Their files:  {cluster.directory}  (remove them with: rm -r {cluster.directory})")

@@ -20,26 +20,22 @@ class Known:
     last_id: int
 
 
-def commands_to_try(known: Known, node: NodeProcess, *, is_running: bool) -> list[str]:
-    """Return six commands that work one after the other; where the node was stopped, the first starts it again."""
+def commands_to_try(known: Known, node: NodeProcess, *, start: Path | None) -> list[str]:
+    """Return six commands to `node` that work one after the other; the first runs the script `start`, if the nodes do not run."""
     program = program_words()
     server = () if node.address == SERVER_DEFAULT else ("--server", node.address)
     status = ("admin", "status", *server)
     reading = ("consume", known.cache, *server, "--from-id")
     first = [(*program, *status), (*program, "id", "decode", str(known.middle_id))]
-    if not is_running:
-        serve = ("serve", "--data", str(node.data), "--listen", node.address, "--http", node.http)
-        first = [(*program, *serve), (*program, *status, "--wait", "20s")]
+    if start is not None:
+        first = [("sh", str(start)), (*program, *status, "--wait", "30s")]
     rest = [
         (*program, "get", known.cache, known.key, *server),
         (*program, *reading, str(known.middle_id), "--max", "3"),
         (*program, "put", known.cache, known.key, '{"written by": "me"}', *server),
         (*program, *reading, str(known.last_id)),
     ]
-    lines = [shlex.join(words) for words in first + rest]
-    if not is_running:
-        lines[0] += f" 2>>{shlex.quote(str(node.log))} &"
-    return lines
+    return [shlex.join(words) for words in first + rest]
 
 
 def program_words() -> tuple[str, ...]:

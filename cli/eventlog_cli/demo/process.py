@@ -1,4 +1,4 @@
-"""The demo's node: a child process that is started, killed and started again on the same directory and addresses."""
+"""A node of the demo: a child process that is started, killed and started again on the same directory and addresses."""
 
 import os
 import signal
@@ -19,12 +19,17 @@ LISTEN_DEFAULT, HTTP_DEFAULT = "127.0.0.1:7400", "127.0.0.1:7480"
 
 
 class NodeProcess:
-    """A node with its files under `directory`. `address` and `http` are known once it has started."""
+    """A node with its files under `directory`. `address` and `http` are known once it has started.
 
-    def __init__(self, directory: Path, *, listen: str, http: str) -> None:
+    `options` are those that the node needs at its first start; what it joined then it knows from then on.
+    """
+
+    def __init__(self, directory: Path, name: str, *, listen: str, http: str, options: tuple[str, ...] = ()) -> None:
         self.directory = directory
+        self.name = name
         self.address = listen
         self.http = http
+        self._options = options
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -36,12 +41,12 @@ class NodeProcess:
     @property
     def data(self) -> Path:
         """Return the data directory."""
-        return self.directory / "data"
+        return self.directory / self.name
 
     @property
     def log(self) -> Path:
         """Return the file that the node's own lines go to."""
-        return self.directory / "node.log"
+        return self.directory / f"{self.name}.log"
 
     def start(self) -> float:
         """Start the node and return the seconds until it was ready.
@@ -50,9 +55,9 @@ class NodeProcess:
             Unavailable: it ended, or was not ready in time.
         """
         began = time.monotonic()
-        ready = self.directory / "ready.json"
+        ready = self.directory / f"{self.name}.ready.json"
         ready.unlink(missing_ok=True)
-        words = ["serve", "--data", str(self.data), "--listen", self.address, "--http", self.http, "--ready-file", str(ready)]
+        words = [*self.words(), "--ready-file", str(ready), *self._options]
         with self.log.open("ab") as log:
             # a session of its own: Ctrl-C in this terminal is for the demo, which then stops the node in order
             self._child = subprocess.Popen(  # noqa: S603 - our own program with our own words
@@ -61,10 +66,19 @@ class NodeProcess:
         while (addresses := _read_ready(ready)) is None:
             self.check_alive()
             if time.monotonic() - began > START_SECONDS_MAX:
-                raise Unavailable(why=f"the node was not ready after {START_SECONDS_MAX:.0f} s; see {self.log}")
+                raise Unavailable(why=f"node {self.name} was not ready after {START_SECONDS_MAX:.0f} s; see {self.log}")
             time.sleep(_LOOK_EVERY_SECONDS)
         self.address, self.http = addresses
         return time.monotonic() - began
+
+    def words(self) -> list[str]:
+        """Return the words after `eventlog` that start it once more."""
+        return ["serve", "--data", str(self.data), "--node-name", self.name, "--listen", self.address, "--http", self.http]
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the process was started and has not ended."""
+        return self._child is not None and self._child.poll() is None
 
     def check_alive(self) -> None:
         """Do nothing while the node runs.
@@ -75,7 +89,7 @@ class NodeProcess:
         if self._child is not None and self._child.poll() is not None:
             lines = self.log.read_text(errors="replace").split("\n")
             last = next((line for line in reversed(lines) if line.strip()), "without a word")
-            raise Unavailable(why=f"the node ended with {self._child.returncode}: {last}")
+            raise Unavailable(why=f"node {self.name} ended with {self._child.returncode}: {last}")
 
     def kill(self) -> None:
         """End the node as a power cut would: no time to do anything."""
@@ -85,7 +99,7 @@ class NodeProcess:
 
     def stop(self) -> None:
         """Ask the node to end, and wait; kill it if it does not."""
-        if self._child is None or self._child.poll() is not None:
+        if self._child is None or not self.is_running:
             return
         self._child.terminate()
         try:

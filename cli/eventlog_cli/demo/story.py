@@ -1,4 +1,4 @@
-"""The demo told step by step: start, load, read, kill, restart, check."""
+"""The demo told step by step: start, load, read, kill, restart, grow, drain, check."""
 
 import time
 from typing import TYPE_CHECKING
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from eventlog import blocking
 from eventlog.events import Kind
 from eventlog_cli.conventions import settings
-from eventlog_cli.demo.checks import Check, Entries, Seen, Write, check_log, check_rest, check_state
+from eventlog_cli.demo.checks import Check, Entries, Seen, Write, check_log, check_rest, check_same, check_state
+from eventlog_cli.demo.cluster import Cluster
 from eventlog_cli.demo.commands import Known
 from eventlog_cli.demo.input import Input
 from eventlog_cli.demo.process import NodeProcess
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 WRITERS = 4
 WRITERS_CACHE = "demo-writers"
 WRITES_BEFORE_KILL = 300  # acknowledged, of each writer
-WRITES_AFTER_RESTART = 50
+WRITES_AFTER = 50
 WRITING_SECONDS_MAX = 20.0
 TIMEOUT_MS = 20_000
 _KEY_SHOWN = b"Europe/Berlin"
@@ -34,8 +35,8 @@ _LOADER = 0  # the number under which the loaded rows are kept beside the writer
 class Story:
     """One run. Afterwards `checks` has what was checked, and ids of the run are known for commands to try."""
 
-    def __init__(self, node: NodeProcess, given: Input) -> None:
-        self._node = node
+    def __init__(self, cluster: Cluster, given: Input) -> None:
+        self._cluster = cluster
         self._given = given
         self._loaded: list[Write] = []
         self._entries: Entries = {}
@@ -43,20 +44,25 @@ class Story:
         self.checks: list[Check] = []
 
     def run(self) -> None:
-        """Run all steps; the node is left running.
+        """Run all steps; the nodes are left running.
 
         Raises:
             EventLogError: a step could not be done.
         """
-        seconds = self._node.start()
-        _step("start", f"node {self._node.pid} answers on {self._node.address} after {seconds:.1f} s, data in {self._node.data}")
-        with blocking.connect(self._node.address, timeout_ms=TIMEOUT_MS) as client:
+        cluster = self._cluster
+        seconds = cluster.start()
+        with self._connect() as client:
+            cluster.wait_until_well(client)
+            _step("start", f"{_named_nodes(cluster.running)} after {seconds:.1f} s, data under {cluster.directory}")
             cache = client.create_cache(self._given.cache, format="json")
             self._load(cache)
             rest = self._read_from_middle(cache)
-        writes = self._kill_while_writing()
-        with blocking.connect(self._node.address, timeout_ms=TIMEOUT_MS) as client:
-            self._check(client, rest, writes)
+            client.create_cache(WRITERS_CACHE, format="json")
+        writes = self._write_through_faults()
+        self._check(rest, writes)
+
+    def _connect(self) -> "Client":
+        return blocking.connect(*self._cluster.addresses, timeout_ms=TIMEOUT_MS)
 
     def known(self) -> Known:
         """Return what commands to try can name; `run` must have gone through."""
@@ -93,44 +99,96 @@ class Story:
         )
         return rest
 
-    def _kill_while_writing(self) -> list[Write]:
-        with blocking.connect(self._node.address, timeout_ms=TIMEOUT_MS) as client:
-            client.create_cache(WRITERS_CACHE, format="json")
-        writers = Writers(self._node.address, WRITERS_CACHE, count=WRITERS)
+    def _write_through_faults(self) -> list[Write]:
+        """Let writers write while nodes are killed, added and emptied; return all that they tried."""
+        writers = Writers(self._cluster.addresses, WRITERS_CACHE, count=WRITERS)
         writers.start()
         try:
-            writers.wait_for_each(WRITES_BEFORE_KILL, check=self._node.check_alive, seconds_max=WRITING_SECONDS_MAX)
-            self._node.kill()
-            _step("kill", f"kill -9 in the middle of {WRITERS} writers, {writers.acknowledged:,} writes acknowledged so far")
-            seconds = self._node.start()
-            writers.wait_for_each(WRITES_AFTER_RESTART, check=self._node.check_alive, seconds_max=WRITING_SECONDS_MAX)
+            self._go_on(writers, WRITES_BEFORE_KILL)
+            if len(self._cluster.nodes) == 1:
+                self._kill_the_only_one(writers)
+            else:
+                self._kill_the_busiest(writers)
+                self._grow_and_shrink(writers)
         except BaseException:
             writers.abandon()
             raise
         writes = writers.stop()
         acknowledged = sum(write.id is not None for write in writes)
-        _step(
-            "restart",
-            f"ready after {seconds:.1f} s; the same writers went on, {acknowledged:,} acknowledged, {len(writes) - acknowledged} unknown",
-        )
+        _step("stop", f"{WRITERS} writers had {acknowledged:,} writes acknowledged, {len(writes) - acknowledged} are of unknown fate")
         return writes
 
-    def _check(self, client: "Client", rest: list[Seen], writes: list[Write]) -> None:
+    def _go_on(self, writers: Writers, more: int) -> None:
+        writers.wait_for_each(more, check=self._cluster.check_alive, seconds_max=WRITING_SECONDS_MAX)
+
+    def _kill_the_only_one(self, writers: Writers) -> None:
+        [node] = self._cluster.nodes
+        node.kill()
+        _step("kill", f"kill -9 in the middle of {WRITERS} writers, {writers.acknowledged:,} writes acknowledged so far")
+        seconds = node.start()
+        self._go_on(writers, WRITES_AFTER)
+        _step("restart", f"ready after {seconds:.1f} s; the same writers go on")
+
+    def _kill_the_busiest(self, writers: Writers) -> None:
+        cluster = self._cluster
+        with self._connect() as client:
+            node, primaries = cluster.busiest(client)
+        writers.forget_longest()
+        node.kill()
+        _step("kill", f"kill -9 of {node.name}, which led {primaries} segments, in the middle of {WRITERS} writers")
+        self._go_on(writers, WRITES_AFTER)
+        longest = format_seconds(writers.longest_seconds)
+        _step("failover", f"others lead them; no writer saw an error, the slowest write took {longest}")
+        seconds = node.start()
+        with self._connect() as client:
+            cluster.wait_until_well(client)
+        _step("restart", f"{node.name} is back after {seconds:.1f} s and has caught up")
+
+    def _grow_and_shrink(self, writers: Writers) -> None:
+        cluster = self._cluster
+        joined = cluster.add()
+        with self._connect() as client:
+            cluster.wait_until_well(client)
+            moved = cluster.rebalance(client)
+            self._go_on(writers, WRITES_AFTER)
+            _step("grow", f"{joined.name} has joined; {moved} segments were moved while the writers wrote")
+            leaving = next(node for node in cluster.running if node is not joined and node.address != cluster.addresses[0])
+            cluster.drain(client, leaving)
+            cluster.wait_until_well(client)
+            self._go_on(writers, WRITES_AFTER)
+            _step("drain", f"{leaving.name} holds nothing any more; every segment has all its copies on the others")
+
+    def _check(self, rest: list[Seen], writes: list[Write]) -> None:
         began = time.monotonic()
-        loaded_cache, writers_cache = client.cache(self._given.cache), client.cache(WRITERS_CACHE)
-        loaded, written = read_log(loaded_cache), read_log(writers_cache)
-        self._entries = read_entries(loaded_cache)
+        loaded_logs: dict[str, list[Seen]] = {}
+        written_logs: dict[str, list[Seen]] = {}
+        for node in self._cluster.running:
+            with blocking.connect(node.address, timeout_ms=TIMEOUT_MS) as client:
+                loaded_logs[node.name] = read_log(client.cache(self._given.cache))
+                written_logs[node.name] = read_log(client.cache(WRITERS_CACHE))
+        with self._connect() as client:
+            self._entries = read_entries(client.cache(self._given.cache))
+            written_entries = read_entries(client.cache(WRITERS_CACHE))
+        loaded, written = next(iter(loaded_logs.values())), next(iter(written_logs.values()))
         self.checks = [
             *(_named(check, self._given.cache) for check in check_log(self._loaded, loaded)),
             *(_named(check, WRITERS_CACHE) for check in check_log(writes, written)),
             check_rest(self.middle_id, loaded, rest),
             check_state(self._given.cache, loaded, self._entries),
-            check_state(WRITERS_CACHE, written, read_entries(writers_cache)),
+            check_state(WRITERS_CACHE, written, written_entries),
         ]
+        if len(loaded_logs) > 1:
+            self.checks += [check_same(self._given.cache, loaded_logs), check_same(WRITERS_CACHE, written_logs)]
+        read = sum(map(len, (*loaded_logs.values(), *written_logs.values())))
         _step(
             "check",
-            f"compared {len(loaded) + len(written):,} events with what was acknowledged, in {format_seconds(time.monotonic() - began)}",
+            f"compared {read:,} events, read from each node, with what was acknowledged, in {format_seconds(time.monotonic() - began)}",
         )
+
+
+def _named_nodes(nodes: list[NodeProcess]) -> str:
+    said = ", ".join(f"{node.name} on {node.address}" for node in nodes)
+    return f"{said}: one cluster" if len(nodes) > 1 else said
 
 
 class _Recorder:

@@ -1,4 +1,4 @@
-"""Writers that go on through a kill of the node, and remember what they were told."""
+"""Writers that go on whatever happens to the nodes, and remember what they were told."""
 
 import threading
 import time
@@ -19,14 +19,24 @@ TIMEOUT_MS = 20_000  # longer than a restart: the client sends again what was no
 class Writers:
     """Several writers, each a thread with its own connection, putting one value after the other into a few keys of its own."""
 
-    def __init__(self, address: str, cache: str, *, count: int) -> None:
+    def __init__(self, addresses: list[str], cache: str, *, count: int) -> None:
         self._stop = threading.Event()
-        self._writers = [_Writer(number, address, cache, self._stop) for number in range(1, count + 1)]
+        self._writers = [_Writer(number, addresses, cache, self._stop) for number in range(1, count + 1)]
 
     @property
     def acknowledged(self) -> int:
         """Return how many writes were acknowledged so far."""
         return sum(writer.acknowledged for writer in self._writers)
+
+    @property
+    def longest_seconds(self) -> float:
+        """Return how long the slowest write since the last call of `forget_longest` took."""
+        return max(writer.longest_seconds for writer in self._writers)
+
+    def forget_longest(self) -> None:
+        """Look for the slowest write anew."""
+        for writer in self._writers:
+            writer.longest_seconds = 0.0
 
     def start(self) -> None:
         """Begin to write."""
@@ -64,12 +74,13 @@ class Writers:
 
 
 class _Writer(threading.Thread):
-    def __init__(self, number: int, address: str, cache: str, stop: threading.Event) -> None:
+    def __init__(self, number: int, addresses: list[str], cache: str, stop: threading.Event) -> None:
         super().__init__(name=f"writer-{number}", daemon=True)
         self.writes: list[Write] = []
         self.acknowledged = 0
+        self.longest_seconds = 0.0
         self._number = number
-        self._address = address
+        self._addresses = addresses
         self._cache = cache
         self._stop_asked = stop
         self._client: blocking.Client | None = None
@@ -81,7 +92,7 @@ class _Writer(threading.Thread):
 
     def run(self) -> None:
         # a closed client is how `cut_off` ends this
-        with suppress(ClientClosed), blocking.connect(self._address, timeout_ms=TIMEOUT_MS) as self._client:
+        with suppress(ClientClosed), blocking.connect(*self._addresses, timeout_ms=TIMEOUT_MS) as self._client:
             cache = self._client.cache(self._cache)
             turn = 0
             while not self._stop_asked.is_set():
@@ -92,9 +103,11 @@ class _Writer(threading.Thread):
         key = f"writer-{self._number}/{turn % KEYS_PER_WRITER}"
         value = {"writer": self._number, "turn": turn}
         event_id = None
+        began = time.monotonic()
         try:
             event_id = cache.put(key, value).id
             self.acknowledged += 1
+            self.longest_seconds = max(self.longest_seconds, time.monotonic() - began)
         except EventLogError as error:
             if error.outcome == "none":
                 return  # it says that nothing was written, so there is nothing to look for

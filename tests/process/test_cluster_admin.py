@@ -145,3 +145,24 @@ def test_a_rebalancing_is_cancelled_and_nothing_is_lost(cluster):
     assert {len(row["owners"]) for row in cluster.rows("admin", "segments")} == {3}
     assert cluster.rows("admin", "rebalance", "status")[0]["state"] == "cancelled"
     assert_all_there(cluster, EVENTS)
+
+
+def test_a_rebalancing_goes_on_when_the_node_that_runs_it_is_killed(cluster):
+    pad = "x" * 1_000
+    rows = b"".join(json.dumps({"k": f"wide{number}", "pad": pad}).encode() + b"\n" for number in range(2_000))
+    cluster.command("load", "orders", "-", "--key", "k", "--format", "jsonl", stdin=rows)
+    cluster.add()
+    cluster.start()
+    cluster.until(lambda found: found.nodes_live == 4)
+    cluster.command("admin", "rebalance", "start", "--throttle", "1MiB")
+    until(lambda: 0 < cluster.rows("admin", "rebalance", "status")[0]["moves_done"] < 12)
+    victim = cluster.index_of(cluster.status().controller)
+    witness = next(index for index in range(4) if index != victim)
+    cluster.kill(victim)
+    cluster.until(lambda found: found.nodes_live == 3 and found.without_primary == 0, node=witness)
+    assert cluster.rows("admin", "rebalance", "status", node=witness)[0]["state"] == "running"
+    cluster[victim].start()
+    until(lambda: cluster.rows("admin", "rebalance", "status", node=witness)[0]["state"] == "done", within_s=60)
+    cluster.command("admin", "status", "--check", "--wait", "30s", node=witness)
+    assert {row["segments"] for row in nodes(cluster, witness).values()} == {12}
+    assert_all_there(cluster, EVENTS + 2_000, node=witness)

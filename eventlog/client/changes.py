@@ -191,6 +191,9 @@ class Ledger:
         call, own = self.calls[index], slice(self._bounds[index], self._bounds[index + 1])
         if self.on_close is not None:
             self.on_close(call.nbytes)
+        if not self._errors:
+            call.succeed(self._ids[own], self._kinds[own], previous=self.previous)
+            return
         fate = np.full(own.stop - own.start, -1)
         for number, (items, _) in enumerate(self._errors):
             fate[items[(items >= own.start) & (items < own.stop)] - own.start] = number

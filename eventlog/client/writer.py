@@ -32,6 +32,7 @@ class Writer:
         self._shared: Shared | None = None  # from the first connection on
         self._lanes: dict[int, Lane] = {}
         self._is_send_due = False
+        self._was_alone = True  # the last frame had one call
         self._is_unsettled = False
         self._hand_over: asyncio.TimerHandle | None = None
         self._asks_anew = False
@@ -72,7 +73,7 @@ class Writer:
             raise ClientClosed(what="client")
         self._backlog.add(call)
         self._watch(call.deadline)
-        if self._undecided:
+        if self._undecided or not self._was_alone or is_many:
             self._send_soon()
         elif not self._is_send_due:
             self._send(at_once=True)  # nobody else is writing, so there is nothing to wait for
@@ -109,6 +110,7 @@ class Writer:
     def _add(self, calls: list[Call], shared: Shared) -> list[Lane]:
         """Put calls into a frame, and that into lanes; return those."""
         assert self._nodes.routes is not None, "a connection has said how many segments there are"
+        self._was_alone = len(calls) == 1
         frame = pack(calls, self._nodes.routes)
         frame.content.ledger.on_close = self._backlog.release
         found = []

@@ -85,7 +85,8 @@ class Promises:
 class LowWatermark:
     """The reader's side: promises heard and the committed prefix held, segment by segment, as one limit each.
 
-    Invariant: `limits` never falls, except by `drop`; every event of a segment at or below its limit is committed and held here.
+    A segment is read `here`, from the copy of this node, or where its primary says. Invariant: `limits` never falls, except by
+    `drop`; every event of a segment at or below its limit is committed, and held here if the segment is read here.
     """
 
     def __init__(self, segments: int) -> None:
@@ -93,7 +94,20 @@ class LowWatermark:
         self._epochs = np.zeros(segments, np.int64)
         self._named = np.zeros(segments, np.int64)
         self._held = np.zeros(segments, np.int64)
+        self._is_placed = np.ones(segments, bool)
+        self.here = np.ones(segments, bool)
         self.limits = np.zeros(segments, np.int64)
+
+    def place(self, is_placed: npt.NDArray[np.bool_]) -> None:
+        """Say which segments have a copy at this node that is kept up. One that is new is read here as soon as it has caught up."""
+        self._is_placed = is_placed.copy()
+        self.here &= is_placed
+        self._raise(slice(None))
+
+    def named(self, segments: Ints) -> Ints:
+        """Return the last committed id that was named with the highest promise known of each segment; 0: none."""
+        found: Ints = self._named[segments]
+        return found
 
     def hear(self, promise: Promise) -> None:
         """Take a promise in, from whomever it comes; one of an earlier epoch adds nothing."""
@@ -115,14 +129,19 @@ class LowWatermark:
     def drop(self, segments: Ints) -> None:
         """Note that the copies of `segments` here are gone, or are about to be replaced: nothing of them can be served."""
         self._held[segments] = self.limits[segments] = 0
+        self._raise(segments[~self.here[segments]])
 
     def _raise(self, of: Ints | slice) -> None:
         """Move limits. Without the event that a promise names, a segment is served as far as its prefix reaches.
 
         That much is safe without any promise: ids of a segment rise, so nothing comes below the end of a committed prefix.
         """
-        closed, held = self._closed[of], self._held[of]
+        closed, held, here = self._closed[of], self._held[of], self.here[of]
         reach = np.where(held >= self._named[of], np.maximum(closed, held), held)
+        if not here.all():
+            here = here | (self._is_placed[of] & (reach >= self.limits[of]) & (held >= self._named[of]))
+            self.here[of] = here
+            reach = np.where(here, reach, closed)
         self.limits[of] = np.maximum(self.limits[of], reach)
 
     def limit(self, asked: Ints | None = None) -> int:

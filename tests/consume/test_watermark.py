@@ -145,6 +145,33 @@ def test_a_copy_that_was_dropped_serves_nothing_until_it_is_whole_again():
     assert low.limits.tolist() == [100, 100]
 
 
+def test_a_segment_without_a_copy_is_read_as_far_as_its_primary_says():
+    low = LowWatermark(2)
+    low.place(np.array([True, False]))
+    low.hear(promise(100, [0, 1], last_ids=[50, 60]))
+    assert low.limits.tolist() == [0, 100]
+    assert low.named(ints(0, 1)).tolist() == [50, 60]
+    low.drop(ints(1))
+    assert low.limits.tolist() == [0, 100]
+
+
+def test_a_new_copy_is_read_from_when_it_has_caught_up_and_an_old_one_no_more():
+    low = LowWatermark(1)
+    low.place(np.array([False]))
+    low.hear(promise(100, [0], last_ids=[50]))
+    low.place(np.array([True]))
+    low.hold(ints(0), ints(40))
+    assert (low.here.tolist(), low.limits.tolist()) == ([False], [100])
+    low.hear(promise(120, [0], last_ids=[60]))
+    assert (low.here.tolist(), low.limits.tolist()) == ([False], [120])
+    low.hold(ints(0), ints(60))
+    assert (low.here.tolist(), low.limits.tolist()) == ([True], [120])
+    low.hear(promise(130, [0], last_ids=[125]))
+    assert low.limits.tolist() == [120], "the copy is behind now, and it is the one that is read"
+    low.place(np.array([False]))
+    assert (low.here.tolist(), low.limits.tolist()) == ([False], [130])
+
+
 def test_holders_are_the_asked_segments_that_stand_still():
     low = LowWatermark(4)
     low.hear(promise(100, [0, 2, 3], last_ids=[0, 0, 0]))

@@ -52,7 +52,10 @@ class Hooks:
 
 
 class Effects:
-    """Runs commands in their order. `unwritten` are own values that the core knows and the disk does not yet, by segment."""
+    """Runs commands in their order. `unwritten` are values that the core knows and the disk does not yet, by segment.
+
+    They are this node's own and those of an earlier primary alike: whoever reads the log on behalf of the core must add all of them.
+    """
 
     def __init__(self, state: State, hooks: Hooks) -> None:
         self._state = state
@@ -67,8 +70,7 @@ class Effects:
 
     def append(self, segments: Ints, values: Groups, *, last_ids: Ints) -> None:
         """Write own values, which the core has registered, to the own log."""
-        for segment, added in zip(segments.tolist(), values, strict=True):
-            self.unwritten.setdefault(segment, []).extend(added)
+        self._await(segments.tolist(), values)
         epochs = [self._state.core.history(segment)[-1] for segment in segments.tolist()]
 
         def write() -> None:
@@ -76,11 +78,18 @@ class Effects:
             self._write([(segment, added, () if added[0].tokens else (start,)) for segment, added, start in rows])
 
         def done() -> None:
-            for segment, added in zip(segments.tolist(), values, strict=True):
-                self.unwritten[segment] = [value for value in self.unwritten[segment] if value not in added]
+            self._is_written(segments.tolist(), values)
             self.run(self._state.core.written(segments, last_ids))
 
         self._state.storage.put(write, done)
+
+    def _await(self, segments: Sequence[int], values: Groups) -> None:
+        for segment, added in zip(segments, values, strict=True):
+            self.unwritten.setdefault(segment, []).extend(added)
+
+    def _is_written(self, segments: Sequence[int], values: Groups) -> None:
+        for segment, added in zip(segments, values, strict=True):
+            self.unwritten[segment] = [value for value in self.unwritten[segment] if value not in added]
 
     def _write(self, batch: Sequence[tuple[int, Sequence[Value], Sequence[EpochStart]]]) -> None:
         for segment, values, _ in batch:
@@ -148,7 +157,12 @@ class Effects:
                 begun.setdefault(segment, []).append(start)
             self._write([(segment, values, begun.pop(segment, ())) for segment, values in zip(segments, plain, strict=True)])
 
-        self._state.storage.put(write, lambda: self.run(self._state.core.stored(command)))
+        def done() -> None:
+            self._is_written(segments, plain)
+            self.run(self._state.core.stored(command))
+
+        self._await(segments, plain)
+        self._state.storage.put(write, done)
 
     def _cut(self, command: Cut) -> None:
         disk, world = self._state.disk, self._state.world

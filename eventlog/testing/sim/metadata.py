@@ -15,7 +15,7 @@ from eventlog.control.metastores.memory import MemoryStore
 from eventlog.errors import MetadataConflict, MetadataUnavailable
 from eventlog.testing.sim.loop import VirtualLoop
 from eventlog.testing.sim.network import Network
-from eventlog.testing.sim.scheduler import Scheduler
+from eventlog.testing.sim.scheduler import Scheduler, Timer
 
 Result = TypeVar("Result")
 METADATA_HOST = 0
@@ -45,6 +45,7 @@ class SharedStore:
         self.faults = StoreFaults()
         self.changes: list[Changes] = []
         self.revision = 0
+        self._late: dict[int, list[Timer]] = {}
         self._watchers: list[tuple[VirtualLoop, Any]] = []
 
     def get(self, key: str) -> Item | None:
@@ -62,14 +63,19 @@ class SharedStore:
             loop.call_later(self.faults.watch_delay_us / 1e6, _wake, future)
         return self.revision
 
-    def commit_late(self, delay_us: int, expect: Mapping[str, int], *, puts: Mapping[str, bytes], deletes: Sequence[str]) -> None:
-        """Carry a commit out when its writer has long stopped waiting, if it still can be then."""
+    def commit_late(self, host: int, expect: Mapping[str, int], *, puts: Mapping[str, bytes], delay_us: int) -> None:
+        """Carry a commit of `host` out when it has long stopped waiting, if that can be done then."""
 
         def attempt() -> None:
             with suppress(MetadataConflict):
-                self.commit(expect, puts=puts, deletes=deletes)
+                self.commit(expect, puts=puts, deletes=())
 
-        self._scheduler.after(delay_us, attempt)
+        self._late.setdefault(host, []).append(self._scheduler.after(delay_us, attempt))
+
+    def lose_late(self, host: int) -> None:
+        """Lose what is under way from a host."""
+        for timer in self._late.pop(host, ()):
+            timer.cancel()
 
     def changed(self, loop: VirtualLoop) -> Any:
         """Return a future that is done some time after the next commit."""
@@ -123,8 +129,8 @@ class HostStore:
             fate = self._random.choice(("done", "late", "lost"))
             if fate == "done":
                 self._shared.commit(expect, puts=puts, deletes=deletes)
-            elif fate == "late":
-                self._shared.commit_late(self._random.randrange(2_000_000), expect, puts=puts, deletes=deletes)
+            elif fate == "late" and not deletes:
+                self._shared.commit_late(self._host, expect, puts=puts, delay_us=self._random.randrange(2_000_000))
             await self._sleep(_TIMEOUT_S)
             raise _unavailable("unknown")
         revision = self._shared.commit(expect, puts=puts, deletes=deletes)

@@ -19,6 +19,7 @@ from eventlog.testing.sim.world import World
 
 _AWAY_MS: Final = (20, 200, 1_000, 3_000)  # how long a fault lasts: each as likely, doubled at most
 _JUMPS_MS: Final = (-3_600_000, -5_000, -300, 300, 4_000, 15_000)
+_COPIES_MIN: Final = 2  # a set of one may shrink to the one whose disk was just lost
 _AHEAD_MS_MAX: Final = 25_000  # ids from further ahead than a minute are refused: readers would wait for so long
 
 
@@ -137,7 +138,7 @@ class Mischief:
         view = self.view()
         disks = {self.host_of(number): number for number in view.nodes}
         for record in records:
-            if record is None:
+            if record is None or record.min_in_sync < _COPIES_MIN:
                 return
             whole = [replica for replica in record.in_sync if self._is_whole(replica)]
             if all(replica.node == disks.get(host.number) for replica in whole):
@@ -150,7 +151,8 @@ class Mischief:
 
     def _jump(self) -> None:
         host = self._any()
-        if host.disk.remembered is not None:  # a clock that is wrong from the beginning is wrong for ever: there is no ceiling yet
+        has_lease = host.node is not None and host.node.state is not None and host.node.state.clock.ceiling > 0
+        if has_lease:  # without a ceiling to begin above, a clock that is an hour late would keep readers waiting for an hour
             host.wall.offset_ms = min(host.wall.offset_ms + self._world.random.choice(_JUMPS_MS), _AHEAD_MS_MAX)
 
     # ------------------------------------------------------------ network and metadata store

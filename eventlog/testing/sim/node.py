@@ -70,6 +70,7 @@ class Host:
     def lose_disk(self) -> None:
         """Be an empty directory, and so another incarnation, from the next start on."""
         self.crash()
+        self.world.store.lose_late(self.number)  # else the set might shrink to a replica that is gone
         self.disk = self._new_disk()
         self.world.reached["lost disk"] += 1
 

@@ -240,6 +240,36 @@ def test_a_node_that_falls_silent_is_left_without_a_word_from_anybody() -> None:
     on_cluster(act)
 
 
+@pytest.mark.parametrize("how", ["dies", "hangs"])
+def test_a_reader_goes_on_at_another_node_when_its_own_is_lost(how: str) -> None:
+    async def act(cluster: FakeCluster) -> None:
+        async with connect(*cluster.addresses.values(), retry=FAST) as client, connect(cluster.addresses[3], retry=FAST) as other:
+            cache = await other.create_cache("c")
+            found: list[Any] = []
+
+            async def follow() -> None:
+                async for event in client.cache("c").events(follow=True):
+                    found.append(event.value)
+                    if event.value == 9:
+                        return
+
+            following = asyncio.create_task(follow())
+            for number in range(5):
+                await cache.put(f"k{number}", number)
+            await until(lambda: len(found) == 5)
+            if how == "dies":
+                await cluster.kill(1)
+            else:
+                cluster.hang(1)
+            cluster.move(cluster.segments_of(1), 2, tell=False)
+            for number in range(5, 10):
+                await cache.put(f"k{number}", number)
+            await following
+            assert found == list(range(10))
+
+    on_cluster(act)
+
+
 def test_keys_go_on_after_the_last_one_when_their_node_dies() -> None:
     async def act(cluster: FakeCluster) -> None:
         async with connect(cluster.addresses[1], retry=FAST, read_ahead_bytes=500) as client:

@@ -196,7 +196,8 @@ class ClusterRecords:
                 continue
             records = [view.segments[segment].record for segment in sorted(chosen)]
             self._own = view.nodes[self.member.number]
-            self._led = {record.segment: record.epoch for record in records}
+            for record in records:  # terms that others gave to this process meanwhile are noted already
+                self._led[record.segment] = max(self._led.get(record.segment, 0), record.epoch)
             self.member.clock.raise_above(max((record.floor for record in records), default=0))
             return records
         raise MetadataConflict(key=SEGMENT_PREFIX)

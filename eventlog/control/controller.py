@@ -91,6 +91,8 @@ class Controller:
     _calm: tuple[object, int] = (None, 0)
     _swept: dict[int, frozenset[int]] = field(default_factory=dict)  # the dead -> segments whose sets cannot do without them
     _planned: object = None
+    _planned_changes: list[tuple[Versioned[SegmentRecord], SegmentRecord]] = field(default_factory=list)
+    _planned_under: Versioned[RebalanceRecord] | None = None
     _idle: _Seen | None = None
 
     def next_commit(self, situation: Situation, *, nonce: str, records_max: int = RECORDS_PER_COMMIT_MAX) -> CommitPlan | None:
@@ -109,8 +111,11 @@ class Controller:
         )
         if self._idle is not None and state.is_as(self._idle):
             return None
+        if changed := self._new(situation, self.appointments(situation, nonce)):
+            return commit_of(view, changed, records_max=records_max)
+        if plan := self._next_planned(view, records_max):
+            return plan
         steps: tuple[Callable[[Situation, str], Iterable[SegmentRecord]], ...] = (
-            self.appointments,
             self._sweep,
             self._repair,
             self._move,
@@ -118,11 +123,31 @@ class Controller:
             self._level,
         )
         for step in steps:
-            if changed := [record for record in step(situation, nonce) if record != view.segments[record.segment].record]:
+            if changed := self._new(situation, step(situation, nonce)):
+                self._planned_changes = [
+                    (view.segments[record.segment], record) for record in changed[records_max:] if _keeps_term(view, record)
+                ]
+                self._planned_under = view.rebalance
                 return commit_of(view, changed, records_max=records_max)
         plan = self._rebalance_record(situation, nonce)
         self._idle = None if plan else state
         return plan
+
+    def _new(self, situation: Situation, records: Iterable[SegmentRecord]) -> list[SegmentRecord]:
+        return [record for record in records if record != situation.view.segments[record.segment].record]
+
+    def _next_planned(self, view: ClusterView, records_max: int) -> CommitPlan | None:
+        """Return the next commit of what was planned with an earlier one; what has changed since is left to the next plan.
+
+        Planning takes longer than committing where segments are many. Terms are not kept: their floors follow a ceiling that rises.
+        """
+        if self._planned_under != view.rebalance:
+            self._planned_changes = []  # an operator called it off, or began one
+        while self._planned_changes:
+            some, self._planned_changes = self._planned_changes[:records_max], self._planned_changes[records_max:]
+            if still := [record for before, record in some if view.segments.get(record.segment) == before]:
+                return commit_of(view, still, records_max=records_max)
+        return None
 
     # ------------------------------------------------------------ 1 and 2
 
@@ -250,6 +275,7 @@ class Controller:
         )
         if seen != self._calm[0]:
             self._calm = (seen, situation.now_ms)
+            self._planned_changes = []
 
     def _is_calm(self, situation: Situation, which: int) -> bool:
         needed = (self.options.balance_primaries_calm_ms, self.options.rebalance_delay_ms)[which]
@@ -263,6 +289,10 @@ class Controller:
         if any(found.record.target or not situation.is_whole(found.record) for found in situation.view.segments.values()):
             return False
         return bool(plan_rebalance(situation))
+
+
+def _keeps_term(view: ClusterView, record: SegmentRecord) -> bool:
+    return record.epoch == view.segments[record.segment].record.epoch
 
 
 def plan_rebalance(situation: Situation) -> dict[int, tuple[int, ...]]:

@@ -33,9 +33,11 @@ def check_own(found: Versioned[NodeRecord] | None, *, number: int, name: str, in
 
 def lost_segments(led: Mapping[int, int], segments: Mapping[int, Versioned[SegmentRecord]], *, number: int) -> tuple[int, ...]:
     """Return those of the segments in `led` (segment -> epoch of one's own term) that have moved to another term since."""
-    kept = {
-        segment
-        for segment, epoch in led.items()
-        if (found := segments.get(segment)) is not None and found.record.primary == number and found.record.epoch == epoch
-    }
-    return tuple(sorted(set(led) - kept))
+    return tuple(sorted(segment for segment, epoch in led.items() if _is_lost(segments.get(segment), epoch, number)))
+
+
+def _is_lost(found: Versioned[SegmentRecord] | None, epoch: int, number: int) -> bool:
+    """Return whether a record shows that the term is over; one of an earlier epoch was read before the term began."""
+    if found is None or found.record.epoch > epoch:
+        return True
+    return found.record.epoch == epoch and found.record.primary != number

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.control.controller import Controller, ControllerOptions, plan_rebalance
-from eventlog.control.operators import RebalanceStart, set_replicas, start_rebalance
+from eventlog.control.operators import RebalanceStart, cancel_rebalance, set_replicas, start_rebalance
 from eventlog.control.records import Replica
 from eventlog.errors import OperationRefused
 from tests.control.plays import Play, cluster
@@ -293,6 +293,35 @@ def test_segments_are_evened_out_by_themselves_when_all_was_calm_for_a_minute():
     play.dead.add(1)
     play.settle(ms=61_000)
     assert not play.controller.wants_rebalancing(play.situation), "not while a member is away"
+
+
+def test_what_was_planned_for_many_segments_is_dropped_when_the_rebalancing_is_called_off():
+    play = cluster(3, segments=40)
+    play.join(4)
+    play.settle()
+    begin(play)
+    first = play.controller.next_commit(play.situation, nonce=play.nonce(), records_max=5)
+    play.commit(first)
+    assert len(moving(play)) == 5
+    while plan := cancel_rebalance(play.view, nonce=play.nonce()):
+        play.commit(plan)
+    play.settle()
+    assert not moving(play)
+    assert play.held()[4] == 0
+
+
+def test_many_changes_are_planned_once_and_what_changed_meanwhile_is_left_out():
+    play = cluster(1, segments=250)
+    play.join(2)
+    play.commit(play.controller.next_commit(play.situation, nonce=play.nonce()))
+    other = msgspec.structs.replace(play.records[150], nonce="other")
+    play.put(other)
+    second = play.controller.next_commit(play.situation, nonce="unused")
+    assert "segment/150" not in second.puts
+    assert len(second.puts) == 99
+    play.commit(second)
+    play.settle()
+    assert {record.owners for record in play.records.values()} == {(1, 2)}
 
 
 # ---------------------------------------------------------------- whatever happens

@@ -42,3 +42,8 @@ def test_what_moved_to_another_primary_or_term_or_vanished_is_lost():
 def test_a_change_within_the_own_term_loses_nothing():
     segments = {0: Versioned(segment(0, owners=(1, 2), epoch=3, nonce="other"), 9)}
     assert lost_segments({0: 3}, segments, number=1) == ()
+
+
+def test_records_that_were_read_before_the_term_began_do_not_end_it():
+    segments = {0: Versioned(segment(0, owners=(2, 1), epoch=4), 9)}
+    assert lost_segments({0: 5}, segments, number=1) == ()

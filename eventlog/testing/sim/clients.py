@@ -28,6 +28,7 @@ class Writer:
         self._world = world
         self._host = host
         self._find = find
+        self.wanted: tuple[int, ...] = ()  # the segments to append to, all of them when it is empty
         self._request = 0
         self._tokens: tuple[int, ...] = ()
         self._segment = 0
@@ -46,7 +47,7 @@ class Writer:
 
     def _append(self) -> None:
         world = self._world
-        self._segment = world.random.randrange(world.swarm.segments)
+        self._segment = world.random.choice(self.wanted or range(world.swarm.segments))
         self._tokens = tuple(world.number() for _ in range(world.random.choice((1, 1, 2, 3))))
         self._request = world.number()
         for token in self._tokens:

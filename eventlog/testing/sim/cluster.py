@@ -83,6 +83,8 @@ class Cluster:
         deadline_us = scheduler.now_us + _HEAL_MS * 1000
         missing = set(range(self.world.swarm.segments))
         while missing and scheduler.now_us < deadline_us:
+            for writer in self.writers:
+                writer.wanted = tuple(sorted(missing))
             scheduler.run(scheduler.now_us + _STEP_US)
             missing -= {append.segment for token, append in appends.items() if token > first and append.fate is Fate.ACKNOWLEDGED}
         if missing:

@@ -225,6 +225,12 @@ class ProducerTable:
             self._forgotten += [(segment, number) for segment in np.flatnonzero(producer.last >= 0).tolist()]
             del self._producers[number]
 
+    def learn_frame(self, number: int, frame: FrameResult, *, last_ids: Ints) -> None:
+        """Remember blocks of a producer that are in the log, a segment's in the order of the log, as `learn` does."""
+        producer = self._producers.get(number) or self._enter(number)
+        producer.last[frame.segments] = frame.sequences
+        self.record(number, frame, last_ids=last_ids)
+
     def learn(self, value: StoredValue) -> None:
         """Remember what the producer rows of a stored value say; the same values in the order of the log give the same table."""
         if not value.producers:

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import EXPIRY, HAS_PRODUCERS
+from eventlog.batch.layout import EXPIRY
 from eventlog.batch.views import decode_value
 from eventlog.consume.groups import CacheValues, CommittedGroup
 from eventlog.events import Kind
@@ -21,6 +21,7 @@ from eventlog.ids import ID_STEP
 from eventlog.limits import FOLLOW_BYTES_MAX
 from eventlog.node.aside import aside
 from eventlog.node.caches import Caches, CacheState
+from eventlog.node.learning import learn_values
 from eventlog.node.replay import state_puts
 from eventlog.node.replicate_body import Arrived, values_from
 from eventlog.node.storage import Append, StorageThread
@@ -32,7 +33,6 @@ Ints = npt.NDArray[np.int64]
 _READ_BYTES = 8 << 20
 _ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
 _NONE = np.zeros(0, np.int64)
-_FLAGS_AT, _KINDS_AT, _COUNT_AT, _BITMAP_AT = 5, 20, slice(12, 16), slice(16, 20)  # in the header of a stored value
 _CREATED, _MODIFIED = 1 << Kind.CREATED, 1 << Kind.MODIFIED
 
 
@@ -164,7 +164,7 @@ class Followed:
 
     async def _meet(self) -> None:
         """Ask for caches that values kept here name and nobody knows yet; who is not known then was dropped."""
-        strange = {cache for arrived in self._kept for cache in np.unique(arrived.caches).tolist() if not self._knows(cache)}
+        strange = {cache for arrived in self._kept for cache in arrived.cache_ids if not self._knows(cache)}
         if strange:
             await self._refresh_caches()
             self._gone.update(cache for cache in strange if not self._knows(cache))
@@ -203,13 +203,12 @@ class Followed:
             else:
                 ready.append(arrived.picked(np.flatnonzero(passed)))
                 rest.append(arrived.picked(np.flatnonzero(~passed)))
-        if not all(self._knows(cache) for arrived in ready for cache in np.unique(arrived.caches).tolist()):
+        if not all(self._knows(cache) for arrived in ready for cache in arrived.cache_ids):
             return None
         self._kept = rest
         self.nbytes -= sum(arrived.nbytes for arrived in ready)
         for arrived in ready:  # what was applied is not kept, and nothing below is missing
-            np.maximum.at(self._covered, arrived.segments, arrived.lasts)
-            np.maximum.at(self.applied, arrived.segments, arrived.lasts)
+            self._covered[arrived.segments] = self.applied[arrived.segments] = arrived.lasts  # they rise: the last of a segment counts
         return self._apply(ready)
 
     def _apply(self, ready: Sequence[Arrived]) -> list[CommittedGroup]:
@@ -218,11 +217,11 @@ class Followed:
         groups: list[CommittedGroup] = []
         steps: list[Pair] = []
         for arrived in ready:
-            for cache_id in np.unique(arrived.caches).tolist():
+            for cache_id in sorted(arrived.cache_ids):
                 cache = self._caches.get(cache_id)
                 if cache is None:
                     continue
-                own = arrived.picked(np.flatnonzero(arrived.caches == cache_id))
+                own = arrived.of_cache(cache_id)
                 _move(cache, own)
                 steps += [encode_step(*row) for row in self._count(cache_id, own)]
                 if cache.options.state:
@@ -241,7 +240,7 @@ class Followed:
         """
         rows: list[tuple[int, int, int, int]] = []
         origins = own.bases & _ORIGIN
-        for origin in np.unique(origins).tolist():
+        for origin in set(origins.tolist()):
             fresh = np.flatnonzero((origins == origin) & (own.bases > self._counted_at_open))
             if origin == self._number or not len(fresh):
                 continue  # counted when it was appended, or at the start
@@ -263,27 +262,24 @@ def _move(cache: CacheState, own: Arrived) -> None:
     """Move offsets, counters and producers of a cache; values of a segment come in the order of their ids."""
     cache.next_offsets[own.segments] = own.offsets + own.counts
     cache.stored_bytes += own.nbytes
-    has_state = cache.options.state
-    for segment, data in zip(own.segments.tolist(), own.data, strict=True):
-        kinds = data[_KINDS_AT]
-        if has_state and kinds == _CREATED:
-            cache.live[segment] += int.from_bytes(data[_COUNT_AT], "little")
-        elif has_state and kinds not in (0, _MODIFIED):
-            decoded = [block.kinds for block in decode_value(segment, cache.cache_id, data).blocks]
-            cache.live[segment] += sum(int((found == Kind.CREATED).sum()) - int((found >= Kind.REMOVED).sum()) for found in decoded)
-        if data[_FLAGS_AT] & HAS_PRODUCERS:
-            cache.producers.learn(decode_value(segment, cache.cache_id, data))
-        cache.may_expire = cache.may_expire or bool(int.from_bytes(data[_BITMAP_AT], "little") & EXPIRY)
+    cache.may_expire = cache.may_expire or bool((own.heads["bitmap"] & EXPIRY).any())
+    learn_values(cache.producers, own.heads, segments=own.segments, cache_id=cache.cache_id, data=own.data)
+    if not cache.options.state:
+        return
+    kinds = own.heads["kinds"]
+    created = kinds == _CREATED
+    np.add.at(cache.live, own.segments[created], own.counts[created])
+    for index in np.flatnonzero(~created & (kinds != 0) & (kinds != _MODIFIED)).tolist():
+        segment = int(own.segments[index])
+        decoded = [block.kinds for block in decode_value(segment, cache.cache_id, own.data[index]).blocks]
+        cache.live[segment] += sum(int((found == Kind.CREATED).sum()) - int((found >= Kind.REMOVED).sum()) for found in decoded)
 
 
 def _group_of(cache_id: int, own: Arrived) -> CommittedGroup:
-    order = np.lexsort((own.bases, own.segments))
+    if (own.segments[1:] < own.segments[:-1]).any():
+        own = own.picked(np.lexsort((own.bases, own.segments)))
     values = CacheValues(
-        cache_id=cache_id,
-        segments=own.segments[order].tolist(),
-        bases=own.bases[order].tolist(),
-        counts=own.counts[order].tolist(),
-        data=[own.data[index] for index in order.tolist()],
+        cache_id=cache_id, segments=own.segments.tolist(), bases=own.bases.tolist(), counts=own.counts.tolist(), data=own.data
     )
     return CommittedGroup(first_id=int(own.bases.min()), last_id=int(own.lasts.max()), caches=(values,))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ from eventlog.ids import ID_STEP
 from eventlog.replication.messages import APPEND, CHUNK, Body, decode_body, value_table
 
 Ints = npt.NDArray[np.int64]
+_JOINED_BYTES_A_VALUE_MAX = 16 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,7 +38,11 @@ class Carried:
         """Return a body: the rows, what the values are, the values."""
         if not self.data:
             return [rows]
-        return [rows, value_table(self.caches, list(map(len, self.data))), *self.data]
+        lengths = list(map(len, self.data))
+        front = [rows, value_table(self.caches, lengths)]
+        if sum(lengths) > _JOINED_BYTES_A_VALUE_MAX * len(lengths):
+            return [*front, *self.data]
+        return [b"".join([*front, *self.data])]  # once for all backups; many small buffers cost each of them more
 
 
 NOTHING = Carried(caches=(), data=())
@@ -85,6 +91,8 @@ class Arrived:
     offsets: Ints
     bounds: Ints
     data: list[bytes]
+    heads: npt.NDArray[np.void]
+    cache_ids: frozenset[int]
 
     def of_rows(self, rows: Ints | None) -> "Arrived":
         """Return the values of some rows, None for all."""
@@ -104,7 +112,13 @@ class Arrived:
             offsets=self.offsets[at],
             bounds=np.zeros(0, np.int64),
             data=[self.data[index] for index in at.tolist()],
+            heads=self.heads[at],
+            cache_ids=self.cache_ids if len(self.cache_ids) == 1 else frozenset(self.caches[at].tolist()),
         )
+
+    def of_cache(self, cache_id: int) -> "Arrived":
+        """Return the values of one cache."""
+        return self if len(self.cache_ids) == 1 else self.picked(np.flatnonzero(self.caches == cache_id))
 
     @property
     def nbytes(self) -> int:
@@ -157,12 +171,10 @@ def _arrived(segments: Ints, caches: Ints, data: list[bytes], bounds: Ints) -> A
     sizes = np.fromiter(map(len, data), np.int64, len(data))
     _refuse((sizes < VALUE_HEAD_BYTES) | (sizes % 8 != 0), segments, "a stored value of a size that none has")
     heads = np.frombuffer(b"".join([value[:VALUE_HEAD_BYTES] for value in data]), VALUE_HEAD)
-    seeds: dict[tuple[int, int], int] = {}
-    checksums = []
-    for place, value in zip(zip(segments.tolist(), caches.tolist(), strict=True), data, strict=True):
-        if (seed := seeds.get(place)) is None:
-            seed = seeds[place] = place_seed(*place)
-        checksums.append(crc32c(memoryview(value)[4:], seed))
+    checksums = [
+        crc32c(memoryview(value)[4:], _seed(segment, cache))
+        for segment, cache, value in zip(segments.tolist(), caches.tolist(), data, strict=True)
+    ]
     _refuse(np.array(checksums, np.uint32) != heads["crc"], segments, "a stored value whose checksum is wrong")
     columns, flags = heads["bitmap"].astype(np.int64), heads["flags"].astype(np.int64)
     unknown = (heads["format"] != FORMAT) | (columns & ~COLUMNS_KNOWN != 0) | (flags & ~HAS_PRODUCERS != 0)
@@ -170,7 +182,23 @@ def _arrived(segments: Ints, caches: Ints, data: list[bytes], bounds: Ints) -> A
     bases, counts = heads["base"].astype(np.int64), heads["count"].astype(np.int64)
     lasts = bases + (np.maximum(counts, 1) - 1) * ID_STEP
     offsets = heads["first_offset"].astype(np.int64)
-    return Arrived(segments=segments, caches=caches, bases=bases, lasts=lasts, counts=counts, offsets=offsets, bounds=bounds, data=data)
+    return Arrived(
+        segments=segments,
+        caches=caches,
+        bases=bases,
+        lasts=lasts,
+        counts=counts,
+        offsets=offsets,
+        bounds=bounds,
+        data=data,
+        heads=heads,
+        cache_ids=frozenset(caches.tolist()),
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _seed(segment: int, cache: int) -> int:
+    return place_seed(segment, cache)
 
 
 def _check_order(arrived: Arrived, table: npt.NDArray[np.void], of_row: Ints) -> None:
@@ -186,7 +214,18 @@ def _check_order(arrived: Arrived, table: npt.NDArray[np.void], of_row: Ints) ->
 
 def _no_values(bounds: Ints) -> Arrived:
     none = np.zeros(0, np.int64)
-    return Arrived(segments=none, caches=none, bases=none, lasts=none, counts=none, offsets=none, bounds=bounds, data=[])
+    return Arrived(
+        segments=none,
+        caches=none,
+        bases=none,
+        lasts=none,
+        counts=none,
+        offsets=none,
+        bounds=bounds,
+        data=[],
+        heads=np.zeros(0, VALUE_HEAD),
+        cache_ids=frozenset(),
+    )
 
 
 def _refuse(bad: npt.NDArray[np.bool_], segments: Ints, why: str) -> None:

@@ -201,6 +201,8 @@ def _sender(exchange: Exchange) -> Replica:
 
 def _missing_ends(write: asked.Write, arrived: Arrived) -> list[Pair]:
     """Return rows for the ends of logs whose last value is not there: it was of a cache that was dropped, or is trimmed."""
+    if np.array_equal(arrived.lasts, write.lasts):
+        return []
     lasts = np.zeros(int(write.segments.max(initial=0)) + 1, np.int64)
     np.maximum.at(lasts, arrived.segments, arrived.lasts)
     missing = np.flatnonzero(lasts[write.segments] < write.lasts).tolist()

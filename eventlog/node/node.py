@@ -27,6 +27,7 @@ from eventlog.node.controller import ControllerLoop
 from eventlog.node.disk import DiskWatch
 from eventlog.node.entries import EntryReader
 from eventlog.node.following import Followed
+from eventlog.node.freshness import Freshness
 from eventlog.node.groups import Pending, WriteResult
 from eventlog.node.leaders import Leaders
 from eventlog.node.metadata import Metadata
@@ -101,6 +102,7 @@ class Node:
             clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard, vouched=self._highest_ceiling
         )
         self.leaders = Leaders(self.segments)
+        self.freshness = Freshness(self)
         self.reads = Reads(self)
         self.followed = self._new_followed(opened)
         self.replicas.open(Incoming(self.replicas), TakeOver(self.replicas))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from eventlog.node import freshness
 from eventlog.node.handlers import admin, cluster_admin, entries, events, peers, replicate, topology, write
 
 Right = Literal["none", "read", "write", "admin", "peer"]
@@ -62,6 +63,7 @@ TABLE: dict[str, Handler] = {
     "compare_copies": _row(cluster_admin.compare_copies, "read"),
     "force_primary": _row(cluster_admin.force_primary, "admin", repeatable=False),
     "cluster_info": _row(peers.cluster_info, "none"),
+    "confirm_epochs": _row(freshness.confirm_epochs, "peer"),
     "peer_hello": _row(peers.peer_hello, "peer"),
     "beat": _row(peers.beat, "peer"),
     "see_revision": _row(peers.see_revision, "peer"),

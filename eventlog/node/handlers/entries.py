@@ -47,6 +47,7 @@ async def get(node: "Node", exchange: Exchange) -> None:
     if not is_here:
         pass_on(node, exchange, segment)
         return
+    await _check_fresh(node, [segment], request.consistency)
     entry = visible(await node.entries.get(entry_key(segment, cache.cache_id, request.key)), now=node.now_2020(), cache=cache)
     message = Message()
     answer = message.get_answer
@@ -56,6 +57,16 @@ async def get(node: "Node", exchange: Exchange) -> None:
         answer.found, answer.value, answer.version = True, entry.value, entry.version
         answer.expires_ms = entry.expiry + EPOCH_MS if entry.expiry else 0
     exchange.answer(message)
+
+
+async def _check_fresh(node: "Node", segments: Sequence[int], consistency: Consistency) -> None:
+    """Return when this node may answer for segments that it leads, as far as it knows. Raises NotPrimary."""
+    if consistency == Consistency.LINEAR:
+        await node.freshness.prove(segments)
+    elif consistency == Consistency.PRIMARY:
+        for segment in segments:
+            if not node.freshness.is_fresh(segment):
+                await node.freshness.refresh(segment)
 
 
 async def get_many(node: "Node", exchange: Exchange) -> None:
@@ -77,8 +88,10 @@ async def get_many(node: "Node", exchange: Exchange) -> None:
 async def _find(node: "Node", exchange: Exchange, cache: CacheState, keys: list[bytes]) -> list[Entry | None]:
     """Return the entries of some keys, those of other primaries from these."""
     places = [_place(node, cache, key) for key in keys]
-    is_any = exchange.message.get_many.consistency == Consistency.ANY
+    request = exchange.message.get_many
+    is_any = request.consistency == Consistency.ANY
     here = [leads(node, segment) or (is_any and has_state(node, segment)) for segment in places]
+    await _check_fresh(node, [segment for segment, is_here in zip(places, here, strict=True) if is_here], request.consistency)
     own = [place for place in zip(places, keys, here, strict=True) if place[2]]
     found = iter(await node.entries.find(cache, [(segment, key) for segment, key, _ in own], now=node.now_2020()) if own else ())
     if len(own) == len(keys):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eventlog.node.node import Node
 
 log = logging.getLogger("eventlog.node")
-_TICK_MS = 100
+_TICK_MS = 200
 _AFTER_FAILURE_MS = 1_000
 _SPLIT = 4  # a commit after a conflict is smaller by this
 _LARGE = 1_024  # planning for so many segments does not hold the loop

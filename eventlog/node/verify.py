@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("eventlog.node")
 _PAUSE_MS = 100
+_IDLE_MS = 500  # while nothing moves
 _AGAIN_MS = 5_000  # after a comparison that failed
 
 
@@ -39,18 +40,17 @@ class CopyVerifier:
     async def run(self) -> None:
         """Compare until cancelled."""
         while True:
-            await asyncio.sleep(_PAUSE_MS / 1000)
-            if self._node.controller.is_controller:
-                await self.turn()
+            is_moving = await self.turn() if self._node.controller.is_controller else False
+            await asyncio.sleep((_PAUSE_MS if is_moving else _IDLE_MS) / 1000)
 
-    async def turn(self) -> None:
-        """Compare what waits for it now."""
+    async def turn(self) -> bool:
+        """Compare what waits for it now; return whether anything moves."""
         now = asyncio.get_running_loop().time()
         records = {number: found.record for number, found in self._node.view.segments.items() if found.record.target}
         waiting = {number: self._unequal(record) for number, record in records.items() if self._failed.get(number, now) <= now}
         waiting = {number: copies for number, copies in waiting.items() if copies}
         if not waiting:
-            return
+            return bool(records)
         wanted = [(number, (records[number].primary, *(copy.node for copy in copies))) for number, copies in waiting.items()]
         for found in await compare_all(self._node, wanted):
             if found.why:
@@ -62,6 +62,7 @@ class CopyVerifier:
             self._failed.pop(found.segment, None)
             self._equal |= {(found.segment, copy) for copy in waiting[found.segment]}
         self._node.controller.wake()
+        return True
 
     def _unequal(self, record: SegmentRecord) -> list[Replica]:
         """Return the copies that a move waits for, once all of them are in sync."""

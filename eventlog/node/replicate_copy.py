@@ -176,6 +176,7 @@ class Copies:
         await node.storage.run(partial(self._write_end, command, counters), is_vital=True, is_barrier=True)
         trimmed = max((found.trimmed_id for found in counters.caches), default=0)
         self._replicas.core.trimmed(np.array([segment]), np.array([trimmed]))
+        node.reads.learned(np.array([segment]), np.array([command.pin]), groups=(), skipped=command.pin)
         self.installed += 1
         log.info("copy_installed segment=%d pin=%d", segment, command.pin)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
 _AGAIN_MS = 20
+_NONE = np.zeros(0, np.int64)
 _TABLE_BYTES_A_KEY = 32
 
 
@@ -196,7 +197,10 @@ class TakeOver:
         node = self._node
         for cache in node.caches:
             cache.forget(segments)
-        node.low.drop(np.array(segments))
+        at = np.array(segments)
+        node.low.drop(at)
+        passed = int(max(self._core.ends[at].max(), node.followed.applied[at].max()))
+        node.reads.learned(_NONE, _NONE, groups=(), skipped=passed)  # what comes again does not come through the tail
         for segment in segments:
             node.followed.restart(segment, 0)
         caches = [cache.cache_id for cache in node.caches]

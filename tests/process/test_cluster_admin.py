@@ -166,3 +166,19 @@ def test_a_rebalancing_goes_on_when_the_node_that_runs_it_is_killed(cluster):
     cluster.command("admin", "status", "--check", "--wait", "30s", node=witness)
     assert {row["segments"] for row in nodes(cluster, witness).values()} == {12}
     assert_all_there(cluster, EVENTS + 2_000, node=witness)
+
+
+def test_a_controller_that_is_held_up_is_replaced_and_taken_back(cluster):
+    victim = cluster.index_of(cluster.status().controller)
+    witness = (victim + 1) % 3
+    cluster.pause(victim)
+    began = time.monotonic()
+    name = f"n{victim + 1}"
+    found = cluster.until(lambda found: found.controller != name and found.nodes_live == 2 and not found.without_primary, node=witness)
+    assert time.monotonic() - began < 3
+    assert found.controller in {"n1", "n2", "n3"} - {name}
+    load(cluster, 100, node=witness, first=EVENTS)
+    cluster.resume(victim)
+    cluster.settle(live=3)
+    assert cluster.status(victim).controller == found.controller
+    assert_all_there(cluster, EVENTS + 100, node=victim)

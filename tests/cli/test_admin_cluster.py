@@ -1,0 +1,155 @@
+"""What the commands for clusters print, and what they ask for."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from eventlog.client.cluster import CopyDigest, ForcedInfo, Move, NodeInfo, RebalanceInfo
+from eventlog_cli.admin import command
+
+
+def node(name, *, state="live", segments=0):
+    return NodeInfo(
+        number=1,
+        name=name,
+        address="h:1",
+        state=state,
+        primaries=0,
+        segments=segments,
+        host_label="",
+        rack="",
+        weight=1,
+        gateway=False,
+    )
+
+
+def rebalance(state="idle", *, done=0, total=0, moving=()):
+    return RebalanceInfo(
+        state=state,
+        moves_total=total,
+        moves_done=done,
+        bytes_total=total * 100,
+        bytes_done=done * 100,
+        throttle_bytes=0,
+        started_ms=1,
+        moving=moving,
+    )
+
+
+@dataclass
+class Admin:
+    """Answers that were given beforehand; of a list the next each time, the last one again and again."""
+
+    answers: dict[str, Any] = field(default_factory=dict)
+    asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+
+    def __getattr__(self, name):
+        def ask(*args, **options):
+            self.asked.append((name, args, options))
+            answer = self.answers.get(name, True)
+            if isinstance(answer, list) and answer and isinstance(answer[0], list | RebalanceInfo):
+                return answer.pop(0) if len(answer) > 1 else answer[0]
+            return answer
+
+        return ask
+
+
+@dataclass
+class Client:
+    admin: Admin
+    segments_count: int = 4
+
+    def connect(self, *_, **__):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+def run(admin, *words, code=0):
+    found = CliRunner().invoke(command, list(words), obj=Client(admin).connect)
+    assert found.exit_code == code, found.output
+    return found.output
+
+
+def test_nodes_are_a_table_or_a_row_each():
+    admin = Admin({"nodes": [[node("n1"), node("n2", state="down", segments=3)]]})
+    assert run(admin, "nodes").splitlines()[2].split() == ["n2", "h:1", "down", "0", "3"]
+    rows = [json.loads(line) for line in run(admin, "nodes", "--json").splitlines()]
+    assert rows[1]["name"] == "n2"
+    assert rows[1]["state"] == "down"
+
+
+def test_draining_waits_until_the_node_is_empty():
+    admin = Admin({"nodes": [[node("n1", segments=count)] for count in (2, 2, 1, 0)]})
+    assert "holds nothing" in run(admin, "drain", "n1")
+    assert admin.asked[0] == ("drain", ("n1",), {"cancel": False})
+
+
+def test_draining_without_waiting_says_what_is_left():
+    admin = Admin({"nodes": [[node("n1", segments=7)]]})
+    assert json.loads(run(admin, "drain", "n1", "--no-wait", "--json")) == {"node": "n1", "draining": True, "segments": 7}
+
+
+def test_a_rebalancing_that_is_called_off_while_waited_for_is_a_failure():
+    states = [rebalance("running", done=1, total=3), rebalance("cancelled", done=1, total=3)]
+    admin = Admin({"rebalance_status": states})
+    assert run(admin, "rebalance", "start", "--wait", "--throttle", "1MiB", code=1) == "cancelled: 1 of 3 segments moved\n"
+    assert admin.asked[0] == ("start_rebalance", (), {"throttle_bytes": 1 << 20})
+
+
+def test_an_even_load_is_said():
+    admin = Admin({"start_rebalance": False, "plan_rebalance": [], "rebalance_status": [rebalance()]})
+    assert run(admin, "rebalance", "start", "--wait") == "load is even: nothing to move\n"
+    assert run(admin, "rebalance", "plan") == "load is even: nothing to move\n"
+
+
+def test_a_plan_names_segments_owners_and_bytes():
+    moves = [[Move(segment=3, owners=("n1", "n2"), target=("n1", "n4"), bytes=2_048)]]
+    admin = Admin({"plan_rebalance": moves})
+    assert json.loads(run(admin, "rebalance", "plan", "--json")) == {
+        "segment": 3,
+        "owners": ["n1", "n2"],
+        "target": ["n1", "n4"],
+        "bytes": 2048,
+    }
+    assert run(admin, "rebalance", "plan").splitlines()[-1].startswith("1 segments would move, 1 copies of 2.00 KiB")
+
+
+@pytest.mark.parametrize(("digests", "code", "said"), [((7, 7), 0, "all equal"), ((7, 8), 1, "1 differ")])
+def test_copies_that_differ_are_a_failure(digests, code, said):
+    copies = [CopyDigest(segment=0, node=f"n{at}", events=1, last_id=5, digest=digest) for at, digest in enumerate(digests)]
+    whole = [CopyDigest(segment=segment, node="n1", events=0, last_id=0, digest=0) for segment in (1, 2, 3)]
+    admin = Admin({"compare_copies": [[*copies, *whole]]})
+    assert said in run(admin, "rebalance", "verify", code=code)
+    rows = [json.loads(line) for line in run(admin, "segments", "--verify", "--json", code=code).splitlines()]
+    assert rows[0] == {"segment": 0, "node": "n0", "events": 1, "last_id": 5, "last_id_str": "5", "digest": "00000007"}
+
+
+def test_a_segment_that_could_not_be_compared_is_a_failure():
+    admin = Admin({"compare_copies": [[]]})
+    assert "4 differ" in run(admin, "rebalance", "verify", code=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "segments", "node_name"),
+    [(["7"], [7], ""), (["0,3-5", "n2"], [0, 3, 4, 5], "n2"), (["--all-lost"], None, ""), (["--all-lost", "n2"], None, "n2")],
+)
+def test_segments_to_force_are_a_list_or_all_that_are_lost(words, segments, node_name):
+    found = [[ForcedInfo(segment=7, node="n2", last_id=5, upto=9, chosen=True, why_not="")]]
+    admin = Admin({"force_primary": found})
+    assert "ids in (5, 9] may be lost" in run(admin, "force-primary", *words, "--dry-run")
+    assert admin.asked == [("force_primary", (segments,), {"node": node_name, "dry_run": True, "accept_data_loss": False})]
+
+
+@pytest.mark.parametrize("words", [[], ["x"], ["3-"], ["--all-lost", "3", "n1"]])
+def test_what_names_no_segments_is_a_mistake_in_usage(words):
+    admin = Admin()
+    run(admin, "force-primary", *words, code=2)
+    assert admin.asked == []

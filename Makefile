@@ -2,12 +2,13 @@
 # make demo    the main job on real input, checked at the end (KEEP=1 leaves the node running)
 # make test    everything: lint, types, import contracts, unit tests, process tests, and the tests against the built wheel
 # make check   the inner loop: all that needs no processes, under a minute
+# make sim     the cluster simulator on SEEDS=2000 seeds; make sim-mutants: planted protocol bugs must be found
 # make bench   the benchmarks, each with its baseline
 # make format  put the code into its one layout
 # make proto   generate the protobuf code from schemas/
 # make pin     write requirements/*.txt anew from pyproject.toml (needs uv)
 # make clean   remove everything that the above made
-.PHONY: help setup demo test check bench format proto pin clean
+.PHONY: help setup demo test check sim sim-mutants bench format proto pin clean
 PYTHON_ENV := .venv/bin/python
 
 help:
@@ -22,10 +23,16 @@ demo:
 	@.venv/bin/eventlog demo $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: setup
-	@$(PYTHON_ENV) tests/lanes.py process unit wheel types lint contracts
+	@$(PYTHON_ENV) tests/lanes.py process sim unit wheel types lint contracts
 
 check: setup
 	@$(PYTHON_ENV) tests/lanes.py unit types lint contracts
+
+sim: setup
+	@$(PYTHON_ENV) -m eventlog.testing.sim --known --seeds 0:$(or $(SEEDS),2000)
+
+sim-mutants: setup
+	@$(PYTHON_ENV) -m eventlog.testing.mutation
 
 bench: setup
 	@$(PYTHON_ENV) -m benchmarks

@@ -72,10 +72,18 @@ def lanes() -> dict[str, Lane]:
     """Return the lanes by name, the longest first."""
     report = {name: f"--junitxml={LOGS / name}.xml" for name in ("process", "unit", "wheel")}
     tool = {name: str(BIN / name) for name in ("pytest", "ruff", "mypy", "lint-imports")}
+    python = str(BIN / "python")
     covered = ("--cov", "--cov-report=term")
     known = (
         Lane(name="process", commands=((tool["pytest"], "-m", "process", report["process"]),), runs_tests=True),
         Lane(name="unit", commands=((tool["pytest"], "-m", "not process", "-n", "2", *covered, report["unit"]),), runs_tests=True),
+        Lane(
+            name="sim",
+            commands=(
+                (python, "-m", "eventlog.testing.sim", "--known", "--seeds", "0:500", "--processes", "1"),
+                (python, "-m", "eventlog.testing.mutation", "--known", "--processes", "1"),
+            ),
+        ),
         Lane(
             name="wheel",
             commands=((str(TOP / ".ci" / "wheel"), "-m", "not source and (smoke or not process)", "-n", "2", report["wheel"]),),

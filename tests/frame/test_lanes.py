@@ -87,7 +87,7 @@ def test_one_failure_makes_the_exit_code(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_an_unknown_lane_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["unit", "unti"]) == 2
-    assert "process unit wheel types lint contracts" in capsys.readouterr().err
+    assert "process unit sim wheel types lint contracts" in capsys.readouterr().err
 
 
 def test_a_report_of_pytest_is_read_with_reasons(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def build_answer(values: StoredValues, *, cursor: Cursor, top: int, limits: Limi
         rows = rows[highs[rows] > lows[rows]]
     rows = rows[np.argsort(values.segments[rows], kind="stable")]
     whole = (lows[rows] == 0) & (highs[rows] == values.counts[rows])
-    verbatim = whole & ((values.sizes[rows] >= STORED_VALUE_VERBATIM_BYTES_MIN) | (len(rows) == 1))
+    verbatim = whole & ((values.sizes[rows] >= STORED_VALUE_VERBATIM_BYTES_MIN) | (len(rows) == 1)) | limits.is_raw
     parts, body = _lay_out(values, rows, verbatim, after=after, cut=cut)
     return Answer(
         upto=cut,

@@ -14,10 +14,14 @@ WHOLE_VALUE_FACTOR = 4  # a stored value goes out whole, uncopied, while it is a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one answer may hold. `events` is exact; `nbytes` is counted in stored bytes and may be passed by the first value."""
+    """What one answer may hold. `events` is exact; `nbytes` is counted in stored bytes and may be passed by the first value.
+
+    `is_raw`: it is for another node, stored values as they are, even where some of their events are not wanted.
+    """
 
     events: int = NO_LIMIT
     nbytes: int = NO_LIMIT
+    is_raw: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -3,11 +3,12 @@
 from collections import OrderedDict
 
 from eventlog.consume.answer import Answer
+from eventlog.consume.cut import Limits
 from eventlog.limits import ANSWER_CACHE_BYTES_MAX, ANSWER_CACHE_ENTRIES_MAX
 from eventlog.node.poll_messages import Shared
 
-# cache id, cursor, id up to which it was looked, events and bytes at most
-Key = tuple[int, tuple[bytes, int], int, int, int]
+# cache id, cursor, id up to which it was looked, what the answer may hold
+Key = tuple[int, tuple[bytes, int], int, Limits]
 _ENTRY_BYTES = 500
 
 

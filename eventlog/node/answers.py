@@ -16,30 +16,38 @@ from eventlog.consume.answer import Answer, build_answer, values_of
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import NO_LIMIT, Limits
 from eventlog.consume.groups import CommittedGroup
-from eventlog.errors import CacheDropped, CorruptData, EventLogError, EventsTrimmed, Stopping
-from eventlog.ids import ID_MAX, TIME_SHIFT, time_of
+from eventlog.errors import (
+    CacheDropped,
+    CorruptData,
+    EventLogError,
+    EventsTrimmed,
+    Stopping,
+    Unavailable,
+)
+from eventlog.ids import ID_MAX
 from eventlog.limits import (
     CLOSE_UP_MS_MAX,
     CONNECTIONS_MAX,
     HISTORY_CACHE_BYTES_MAX,
     HISTORY_READ_BYTES_MAX,
     REQUESTS_PER_CONNECTION_MAX,
-    STALLED_MS,
 )
 from eventlog.node.answer_cache import AnswerCache, Key
 from eventlog.node.caches import CacheState
-from eventlog.node.history import ChunkEnd, History, HistoryRead
+from eventlog.node.fetch import Fetched, Fetching, far_of, join_fetched, named_of
+from eventlog.node.history import History, HistoryRead
+from eventlog.node.history_plan import plan_read
 from eventlog.node.poll_messages import Shared, bare_message
 from eventlog.node.pulls import Delivered, Pull, ReadContext, begin
 from eventlog.node.reader import ReaderThread
 from eventlog.node.rounds import Rounds
+from eventlog.node.stalls import Stalls
 from eventlog.wire.eventlog_pb2 import Poll, Stalled
 
 Ints = npt.NDArray[np.int64]
 _INLINE_BYTES = 512 << 10  # joining more than this takes the loop longer than a millisecond
 _LIMIT_AGE_S = 0.02
-_CHUNK_ENDS_MAX = 64
-_STALLED_SEGMENTS_MAX = 64
+_FETCH_AGAIN_S = 0.05
 
 log = logging.getLogger("eventlog.node")
 
@@ -54,11 +62,12 @@ class Reads:
         self._thread = ReaderThread()
         self._rounds = Rounds(self._look, begin=self._refresh)
         self._answers = AnswerCache()
+        self.fetching = Fetching(context, pull=self.pull)
         self._making: dict[Key, list[Pull]] = {}
         self._limit = 0
         self._limit_until = 0.0
         self._held_caches: set[int] = set()  # those with events that readers may not see yet
-        self._stalled_timer: asyncio.TimerHandle | None = None
+        self._stalls = Stalls(context, self._rounds, refresh=self._refresh, say=self._say_stalled)
         self._is_stopping = False
 
     def start(self) -> None:
@@ -68,8 +77,7 @@ class Reads:
     async def stop(self) -> None:
         """Fail whoever waits with `Stopping`, end the thread."""
         self._is_stopping = True
-        if self._stalled_timer is not None:
-            self._stalled_timer.cancel()
+        self._stalls.stop()
         for pull in self._rounds.waiting():
             self.fail(pull, Stopping())
         self._rounds.stop()
@@ -101,6 +109,14 @@ class Reads:
             self._held_caches.update(values.cache_id for values in group.caches)
         self._context.low.hold(segments, watermarks)
         self.watermark_rose()
+
+    def place(self, is_placed: npt.NDArray[np.bool_]) -> None:
+        """Note which segments have a copy here that is kept up; the others are read at other nodes."""
+        low = self._context.low
+        is_less = bool((low.here & ~is_placed).any())
+        low.place(is_placed)
+        if is_less:
+            self._history.moved()
 
     def watermark_rose(self) -> None:
         """Look again at readers who wait for what is committed and could not be seen."""
@@ -233,16 +249,21 @@ class Reads:
         top = min(limit, pull.until)
         lowest = cursor.lowest
         floor = tail.floor(cache.cache_id)
-        if lowest >= floor:
+        far = far_of(self._context.low, cursor)
+        if lowest >= floor or len(far) == self._context.segments:
             is_behind_all = tail.last_id(cache.cache_id) <= lowest
         else:
             is_behind_all = self._context.closing.is_alone and not cache.events_kept
-        if is_behind_all:
+        if is_behind_all and named_of(self._context.low, far) <= lowest:
             cursor.advance(top)
         elif lowest < top:
-            self._find(pull, top=top, floor=min(floor, limit))
+            self._find(pull, top=top, floor=min(floor, limit), far=far)
             return
         self._idle(pull, limit)
+
+    def _last_id(self, pull: Pull) -> int:
+        """Return the id above which no event of a pull is known of."""
+        return max(self._context.tail.last_id(pull.cache.cache_id), named_of(self._context.low, far_of(self._context.low, pull.cursor)))
 
     def _is_trimmed(self, pull: Pull) -> bool:
         """Return whether retention has passed the cursor, and begin to say so; who asked for it is moved on instead."""
@@ -264,19 +285,21 @@ class Reads:
     def _idle(self, pull: Pull, limit: int) -> None:
         """Nothing to read: end here, or wait."""
         if limit >= pull.until or (pull.wait_ms == 0 and self._is_at_end(pull, limit)):
-            self._deliver_nothing(pull, limit, stalled=self._stalled(pull))
+            self._deliver_nothing(pull, limit, stalled=self._stalls.holding(pull))
             return
         self._wait(pull)
-        last_id = self._context.tail.last_id(pull.cache.cache_id)
+        last_id = self._last_id(pull)
         if last_id > limit:
             self._hasten(pull, last_id)
         elif pull.ends_at and pull.ends_at != ID_MAX:
             self._hasten(pull, min(pull.ends_at, pull.until))
-        if pull.says_stalled and self._stalled_timer is None:
-            self._watch_for_stalls()
+        if pull.says_stalled:
+            self._stalls.watch()
 
     def _wait(self, pull: Pull) -> None:
         self._rounds.add(pull)
+        if len(far_of(self._context.low, pull.cursor)):
+            self._held_caches.add(pull.cache.cache_id)  # nothing but a promise tells of news there
         if not self._context.closing.is_alone:
             self._context.closing.follow(on=True)
 
@@ -315,19 +338,21 @@ class Reads:
 
     # ------------------------------------------------------------ finding
 
-    def _find(self, pull: Pull, *, top: int, floor: int) -> None:
+    def _find(self, pull: Pull, *, top: int, floor: int, far: Ints) -> None:
         """Deliver what lies between cursor and `top`, from where it is cheapest to get: the tail, or below `floor` the store."""
         cursor, limits = pull.cursor, pull.limits
         read: HistoryRead | None = None
-        if cursor.lowest < floor:
-            read = self._history_read(pull, top=top, floor=floor)
+        if cursor.lowest < floor and not len(far):
+            read = self._plan(pull, top=top, floor=floor)
             top = read.top
-        key = (pull.cache.cache_id, cursor.key, top, limits.events, limits.nbytes)
+        key = (pull.cache.cache_id, cursor.key, top, limits)
         shared = self._answers.get(key)
         if shared is not None:
             self._take(pull, shared)
         elif key in self._making:
             self._making[key].append(pull)
+        elif len(far):
+            self._find_far(key, pull, top=top, far=far)
         elif read is not None:
             self._make(key, pull, partial(self._history.read, read))
         else:
@@ -352,41 +377,42 @@ class Reads:
         else:
             self._take(pull, self._answers.put(key, build()))
 
-    def _history_read(self, pull: Pull, *, top: int, floor: int) -> HistoryRead:
-        """Return what to read for a cursor below the tail, and decide where its answer ends at the latest."""
-        cache, cursor, steps = pull.cache, pull.cursor, self._context.steps
-        lowest = cursor.lowest
+    def _find_far(self, key: Key, pull: Pull, *, top: int, far: Ints) -> None:
+        """Have values fetched of what is not here, and an answer made of them and of what is."""
+        try:
+            fetched = self.fetching.gather(pull, far, top=top)
+        except Unavailable as error:  # nobody with a copy is connected
+            self._not_fetched(pull, error)
+            return
+        self._making[key] = [pull]
+        fetched.add_done_callback(partial(self._fetched, key, pull, pull.cursor.copy()))
 
-        def cut(nbytes: int) -> int:
-            chosen = steps.choose_cut(cache.cache_id, after=lowest, nbytes_max=nbytes * cursor.share)
-            return floor if chosen is None else min(chosen, floor)
+    def _fetched(self, key: Key, pull: Pull, cursor: Cursor, done: "asyncio.Future[list[Fetched]]") -> None:
+        error = Stopping() if done.cancelled() else done.exception()
+        found = [] if error is not None else done.result()
+        if error is not None or any(part.is_trimmed for part in found) or min(part.upto for part in found) <= cursor.lowest:
+            for waiting in self._making.pop(key):
+                self._look(waiting, partial(self._not_fetched, error=error))
+            return
+        job = partial(join_fetched, found, cache_id=pull.cache.cache_id, cursor=cursor, limits=pull.limits)
+        self._thread.run(pull.owner, job).add_done_callback(partial(self._made, key))
 
-        ahead = max(min(HISTORY_READ_BYTES_MAX, self._history_bytes_max // (2 * self._thread.readers)), pull.limits.nbytes)
-        start, end = steps.at_or_below(cache.cache_id, lowest), cut(ahead)
-        chunk_after = min(start.id, lowest)
-        between = steps.between(cache.cache_id, after=lowest, upto=end)
-        is_exact = steps.is_exact(cache.cache_id)
-        is_known = is_exact and cursor.asked is None and cache.last_trimmed_id <= chunk_after == start.id
-        ends = [
-            ChunkEnd(
-                id=step.id,
-                nbytes=(step.nbytes - start.nbytes) // cursor.share,
-                events=step.events - start.events if is_known else None,
-            )
-            for step in between[:: len(between) // _CHUNK_ENDS_MAX + 1]
-        ]
-        if not ends or ends[-1].id < end:
-            ends.append(ChunkEnd(id=end, nbytes=ends[-1].nbytes if ends else 0, events=None))
-        return HistoryRead(
-            cache_id=cache.cache_id,
-            cursor=cursor.copy(),
-            top=min(top, cut(pull.limits.nbytes)),
-            limits=pull.limits,
-            chunk_after=chunk_after,
-            ends=tuple(ends),
-            nbytes_max=2 * HISTORY_READ_BYTES_MAX,
-            is_clean=is_exact,
-        )
+    def _not_fetched(self, pull: Pull, error: BaseException | None) -> None:
+        """Try again later what could not be read at other nodes now, or soon with what was learned of retention there."""
+        if error is not None and not isinstance(error, Unavailable):
+            raise error
+        if pull.wait_ms == 0 and pull.ends_at == 0:
+            self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=self._stalls.holding(pull))
+            return
+        if pull.wait_ms == 0 and pull.deadline is None:
+            pull.deadline = asyncio.get_running_loop().call_later(CLOSE_UP_MS_MAX / 1000, self._expire, pull)
+        self._wait(pull)
+        asyncio.get_running_loop().call_later(_FETCH_AGAIN_S, self._rounds.mark, pull.cache.cache_id)
+
+    def _plan(self, pull: Pull, *, top: int, floor: int) -> HistoryRead:
+        """Return what to read for a cursor below the tail; many readers at once share what may be read ahead."""
+        ahead = min(HISTORY_READ_BYTES_MAX, self._history_bytes_max // (2 * self._thread.readers))
+        return plan_read(self._context.steps, pull.cache, pull.cursor, limits=pull.limits, between=(floor, top), ahead=ahead)
 
     def _make(self, key: Key, pull: Pull, job: Callable[[], Answer]) -> None:
         """Have an answer made in the reader thread, for this pull and all who ask the same until it is there."""
@@ -407,6 +433,9 @@ class Reads:
     def _not_made(self, pull: Pull, error: BaseException) -> None:
         """Say why there is no answer; where retention or a drop explains what was found missing, say that instead."""
         cache = pull.cache
+        if isinstance(error, Unavailable) and not self._is_stopping:
+            self._advance(pull)
+            return
         if isinstance(error, CorruptData) and (cache.dropped or cache.last_trimmed_id > pull.trimmed_before):
             pull.trimmed_before = cache.last_trimmed_id
             self._advance(pull)
@@ -434,16 +463,19 @@ class Reads:
             self._deliver_nothing(pull, limit, stalled=())
             return
         top = min(limit, pull.until)
-        is_all = self._context.tail.last_id(cache.cache_id) <= answer.upto
+        is_all = self._last_id(pull) <= answer.upto
         upto = max(answer.upto, top) if is_all else answer.upto
         cursor.advance(upto, answer.ends)
         place = (self._context.cluster, cache.cache_id)
         is_end = upto >= top and (pull.is_stream or limit >= pull.until or self._is_end(pull, limit))
-        message = shared.message(cursor=cursor, place=place, is_stream=pull.is_stream, says=(upto, is_end, limit))
+        says = (upto, is_end, limit)
+        message = b"" if pull.limits.is_raw else shared.message(cursor=cursor, place=place, is_stream=pull.is_stream, says=says)
         body = tuple(filter(None, answer.body))
         self._finish(
             pull,
-            Delivered(message=message, body=body, events=answer.events, first_id=answer.first_id, upto=upto, is_end=is_end),
+            Delivered(
+                message=message, body=body, events=answer.events, first_id=answer.first_id, upto=upto, is_end=is_end, parts=answer.parts
+            ),
         )
 
     def _deliver_nothing(self, pull: Pull, limit: int, *, stalled: Sequence[Stalled]) -> None:
@@ -459,28 +491,5 @@ class Reads:
         self.cancel(pull)
         pull.done(delivered)
 
-    # ------------------------------------------------------------ standing still
-
-    def _stalled(self, pull: Pull) -> list[Stalled]:
-        """Return which asked segments have held the reader for a while."""
-        context = self._context
-        below = context.now_2020() - STALLED_MS << TIME_SHIFT
-        held = context.low.holders(pull.cursor.asked, below=below)[:_STALLED_SEGMENTS_MAX].tolist()
-        limits = context.low.limits
-        return [Stalled(segment=segment, node=context.leader_of(segment), since_ms=time_of(int(limits[segment]))) for segment in held]
-
-    def _watch_for_stalls(self) -> None:
-        self._stalled_timer = asyncio.get_running_loop().call_later(STALLED_MS / 1000, self._say_stalled)
-
-    def _say_stalled(self) -> None:
-        """Tell followers who stand still what holds them; one timer for all, none when nobody waits."""
-        self._stalled_timer = None
-        waiting = [pull for pull in self._rounds.waiting() if pull.says_stalled]
-        if not waiting:
-            return
-        self._refresh()
-        for pull in waiting:
-            stalled = self._stalled(pull)
-            if stalled and self._rounds.remove(pull):
-                self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=stalled)
-        self._watch_for_stalls()
+    def _say_stalled(self, pull: Pull, stalled: Sequence[Stalled]) -> None:
+        self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=stalled)

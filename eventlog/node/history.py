@@ -19,7 +19,7 @@ from eventlog.batch.layout import COLUMNS_KNOWN, FORMAT, HAS_PRODUCERS, VALUE_HE
 from eventlog.consume.answer import Answer, StoredValues, build_answer, sizes_of
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
-from eventlog.errors import CorruptData, UnsupportedFormat
+from eventlog.errors import CorruptData, Unavailable, UnsupportedFormat
 from eventlog.ids import ID_STEP
 from eventlog.limits import HISTORY_CACHE_BYTES_MAX, HISTORY_READ_BYTES_FIRST, STORED_VALUE_VERBATIM_BYTES_MIN
 from eventlog.segment.keys import cache_range, log_key, log_range, parse_log_key
@@ -85,8 +85,13 @@ class History:
         self._store = store
         self._bytes_max = bytes_max
         self._chunks: OrderedDict[tuple[int, bytes, int], _Chunk] = OrderedDict()
+        self._moves = 0
         self.nbytes = 0
         self.peak = 0
+
+    def moved(self) -> None:
+        """Note that copies of segments are going from here: what is being read now may lack some of it. From any thread."""
+        self._moves += 1
 
     def read(self, wanted: HistoryRead) -> Answer:
         """Return the answer; its `upto` may lie below `top` when the chunk ends there.
@@ -94,12 +99,16 @@ class History:
         Raises:
             CorruptData: a value is damaged, or one is missing that no trimming explains.
             UnsupportedFormat: a newer version wrote it.
+            Unavailable: the copy was being given away meanwhile.
         """
         asked = wanted.cursor.asked
         key = (wanted.cache_id, b"" if asked is None else asked.tobytes())
         chunk, before = self._find(key, wanted.cursor.lowest)
         if chunk is None:
+            moves = self._moves
             chunk = self._load(wanted, before)
+            if moves != self._moves:
+                raise Unavailable(why="segments moved while they were read")
             self._keep(key, chunk)
         return build_answer(chunk.values, cursor=wanted.cursor, top=min(wanted.top, chunk.upto), limits=wanted.limits)
 
@@ -150,7 +159,7 @@ class History:
             pairs = self._read(wanted, after, upto, nbytes_max=wanted.nbytes_max if earlier else _NO_MAX)
             if not earlier:
                 break
-        values = _checked(sorted(beyond + pairs) if beyond else pairs, cache_id=wanted.cache_id)
+        values = checked(sorted(beyond + pairs) if beyond else pairs, cache_id=wanted.cache_id)
         found = int(values.counts.sum())
         if expected is not None and found != expected:
             why = f"{found} events with ids in ({after}, {upto}] instead of {expected}"
@@ -192,8 +201,13 @@ def _earlier(pairs: list[Pair], wanted: HistoryRead, *, share: float, between: t
     return found if found < upto else None
 
 
-def _checked(pairs: list[Pair], *, cache_id: int) -> StoredValues:
-    """Return the values of pairs in key order, every checksum, header and succession right."""
+def checked(pairs: list[Pair], *, cache_id: int) -> StoredValues:
+    """Return the values of pairs in key order, every checksum, header and succession right.
+
+    Raises:
+        CorruptData: something is damaged or missing.
+        UnsupportedFormat: a newer version wrote it.
+    """
     keys = np.frombuffer(b"".join([key for key, _ in pairs]), _KEY)
     data = [value for _, value in pairs]
     segments = keys["segment"].astype(np.int64)

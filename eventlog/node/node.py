@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from eventlog.batch.build import WriteFrame
 from eventlog.batch.check import FROM_CLIENTS, Bounds, read_table
 from eventlog.consume.groups import CommittedGroup
@@ -152,6 +154,9 @@ class Node:
         self.reads.start()
         self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))
         self.closing.join(self.peers)
+        self.reads.fetching.join(self.peers, copies=self._copies)
+        self._place(self.view)
+        self.metadata.hooks.append(lambda change: self._place(change.view) if change.segments else None)
         self.peers.hooks.connected.append(lambda *_: self.closing.changed())
         self.peers.hooks.lost.append(lambda *_: self.closing.changed())
         self.peers.start()
@@ -253,6 +258,20 @@ class Node:
     def fatal(self, error: EventLogError) -> None:
         """End the process: it cannot go on without breaking a promise."""
         self._on_fatal(error)
+
+    def _place(self, view: ClusterView) -> None:
+        """Read here what this node is in sync with, and the rest elsewhere."""
+        found = [view.segments.get(segment) for segment in range(self.segments)]
+        own = self.number
+        self.reads.place(np.array([known is None or any(one.node == own for one in known.record.in_sync) for known in found]))
+
+    def _copies(self, segment: int) -> Sequence[int]:
+        """Return the other nodes with a copy of a segment that is kept up, the primary first."""
+        found = self.view.segments.get(segment)
+        if found is None:
+            return ()
+        primary = found.record.primary
+        return [primary, *(one.node for one in found.record.in_sync if one.node not in {primary, self.number})]
 
     def _heard(self, promises: Sequence[Promise]) -> None:
         for promise in promises:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.consume import token
+from eventlog.consume.answer import Part
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import NO_LIMIT, Limits
 from eventlog.consume.position import Position, SegmentPositions
@@ -70,7 +71,8 @@ class ReadContext(Protocol):
 class Delivered:
     """What a pull got, encoded: `message` is a Message's serialization, the same object for all who got the same.
 
-    `upto` is the id up to which everything wanted was in it; `is_end` says that there was nothing more at that moment.
+    `upto` is the id up to which everything wanted was in it; `is_end` says that there was nothing more at that moment. For another
+    node it is not encoded: `parts` say what the body holds.
     """
 
     message: bytes
@@ -79,6 +81,7 @@ class Delivered:
     first_id: int
     upto: int
     is_end: bool
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

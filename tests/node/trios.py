@@ -1,4 +1,4 @@
-"""Three nodes for readers: each leads a third of the segments and holds them all; what they send each other takes its time.
+"""Nodes for readers: three lead a third of the segments each, and hold all or some; what they send each other takes its time.
 
 Values reach a backup before it may show them: it learns that they are committed from a promise, or with the next values.
 """
@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from eventlog.consume.groups import CommittedGroup
-from eventlog.consume.steps import StepIndex
+from eventlog.consume.groups import CacheValues, CommittedGroup
 from eventlog.errors import ConnectionLost
 from eventlog.segment.keys import encode_step, log_keys
 from eventlog.wire.eventlog_pb2 import Message
@@ -30,7 +29,12 @@ class PeerExchange:
     def answer(self, message, *buffers):
         assert not self.is_over, "answered twice"
         self.is_over = True
-        self._answered(SimpleNamespace(message=message, body=b"".join(buffers)))
+        self._answered(SimpleNamespace(message=message, body=memoryview(b"".join(buffers))))
+
+    def fail(self, error):
+        assert not self.is_over, "answered twice"
+        self.is_over = True
+        self._answered(error)
 
 
 class Members:
@@ -53,7 +57,7 @@ class Members:
         future = asyncio.get_running_loop().create_future()
 
         def answered(reply):
-            trio.later(lambda: None if future.done() else future.set_result(reply))
+            trio.later(lambda: None if future.done() else _settle(future, reply))
 
         copy = Message.FromString(message.SerializeToString())
         exchange = PeerExchange(copy, (self._own.number, number), answered)
@@ -62,12 +66,17 @@ class Members:
 
 
 class Trio:
-    """Three connected nodes with caches of the same options; `chance` decides how long messages take."""
+    """Connected nodes with caches of the same options; `chance` decides how long messages take.
 
-    def __init__(self, *, seed=0, segments=6, clocks=(0, 0, 0), delay_s=0.0, **options):
+    With `copies` below 3 a segment has so many; a fourth node, where there is one, has none and leads nothing.
+    """
+
+    def __init__(self, *, seed=0, segments=6, clocks=(0, 0, 0), delay_s=0.0, copies=3, **options):
         self.chance = random.Random(seed)
         self.delay_s = delay_s
-        self.nodes = [FakeNode(segments=segments, number=n + 1, leads=tuple(range(n, segments, 3)), **options) for n in range(3)]
+        self.copies = copies
+        leads = [tuple(range(n, segments, 3)) for n in range(3)] + [()]
+        self.nodes = [FakeNode(segments=segments, number=n + 1, leads=leads[n], **options) for n in range(len(clocks))]
         self.cuts = set()
         self.pending = {node.number: [] for node in self.nodes}
         for node, clock in zip(self.nodes, clocks, strict=True):
@@ -75,6 +84,12 @@ class Trio:
             node.closing._on_heard = lambda promises, node=node: self._heard(node, promises)
             node.members = Members(self, node)
             node.closing.join(node.members)
+            node.reads.fetching.join(node.members, copies=self.holders)
+            node.reads.place(np.array([node.number in self.holders(segment) for segment in range(segments)]))
+
+    def holders(self, segment):
+        """Return the nodes with a copy, the primary first."""
+        return [(segment + copy) % 3 + 1 for copy in range(self.copies)]
 
     def start(self):
         for node in self.nodes:
@@ -99,7 +114,7 @@ class Trio:
         if exchange.message.HasField("close_up"):
             node.closing.asked(exchange)
         else:
-            node.fetching.asked(exchange)
+            node.reads.fetching.asked(exchange)
 
     # ------------------------------------------------------------ writing
 
@@ -112,10 +127,19 @@ class Trio:
     def commit(self, number, group):
         """Commit a group at its primary; the others have its values by then, and do not know."""
         for node in self.nodes:
-            if node.number != number:
-                self._store(node, group)
-                self.pending[node.number].append((number, group))
+            own = self._part(node, group)
+            if node.number != number and own is not None:
+                self._store(node, own)
+                self.pending[node.number].append((number, own))
         self.nodes[number - 1].commit(group)
+
+    def _part(self, node, group):
+        """Return what a node holds of a group."""
+        (values,) = group.caches
+        rows = [row for row, segment in enumerate(values.segments) if node.number in self.holders(segment)]
+        picked = [[column[row] for row in rows] for column in (values.segments, values.bases, values.counts, values.data)]
+        own = CacheValues(cache_id=values.cache_id, **dict(zip(("segments", "bases", "counts", "data"), picked, strict=True)))
+        return CommittedGroup(first_id=own.bases[0], last_id=last_ids(own)[-1], caches=(own,)) if rows else None
 
     def write(self, number, contents):
         """Write at a node that leads the segments; the backups hear with it what was committed before."""
@@ -149,8 +173,12 @@ class Trio:
         node.reads.watermark_rose()
 
 
+def _settle(future, reply):
+    if isinstance(reply, Exception):
+        future.set_exception(reply)
+    else:
+        future.set_result(reply)
+
+
 def last_ids(values):
     return [base + (max(count, 1) - 1) * 1024 for base, count in zip(values.bases, values.counts, strict=True)]
-
-
-__all__ = ["CommittedGroup", "StepIndex", "Trio"]

@@ -68,6 +68,7 @@ TABLE: dict[str, Handler] = {
     "beat": _row(peers.beat, "peer"),
     "see_revision": _row(peers.see_revision, "peer"),
     "close_up": _row(events.close_up, "peer"),
+    "fetch": _row(events.fetch, "peer"),
     "replicate": _row(replicate.replicate, "peer"),
     "acknowledge": _row(replicate.acknowledge, "peer"),
 }

@@ -76,6 +76,12 @@ def close_up(node: ReadingNode, exchange: Exchange) -> None:
     node.closing.asked(exchange)
 
 
+def fetch(node: ReadingNode, exchange: Exchange) -> None:
+    """Give a member stored values of segments that it does not hold."""
+    peer_of(exchange)
+    node.reads.fetching.asked(exchange)
+
+
 def log_ends(node: ReadingNode, exchange: Exchange) -> None:
     """Answer with the first id kept, the id up to which everything is there, and how many events are kept."""
     cache = node.caches.find(exchange.message.log_ends.cache_id)

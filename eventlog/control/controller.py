@@ -94,6 +94,7 @@ class Controller:
     _planned_changes: list[tuple[Versioned[SegmentRecord], SegmentRecord]] = field(default_factory=list)
     _planned_under: Versioned[RebalanceRecord] | None = None
     _idle: _Seen | None = None
+    _even: tuple[object, object] | None = None  # segments and members whose load was found to be even
 
     def next_commit(self, situation: Situation, *, nonce: str, records_max: int = RECORDS_PER_COMMIT_MAX) -> CommitPlan | None:
         """Return what to commit now, None when nothing is to be done; after a commit ask again with the view after it.
@@ -286,9 +287,14 @@ class Controller:
         last = situation.view.rebalance
         if not self._is_calm(situation, 1) or (last is not None and last.record.state != "done"):
             return False
+        looked_at = (situation.view.segments, self._calm[0])
+        if self._even is not None and looked_at[0] is self._even[0] and looked_at[1] == self._even[1]:
+            return False  # found out before: planning costs too much to be done all the time
         if any(found.record.target or not situation.is_whole(found.record) for found in situation.view.segments.values()):
             return False
-        return bool(plan_rebalance(situation))
+        is_even = not plan_rebalance(situation)
+        self._even = looked_at if is_even else None
+        return not is_even
 
 
 def _keeps_term(view: ClusterView, record: SegmentRecord) -> bool:

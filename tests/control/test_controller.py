@@ -324,6 +324,18 @@ def test_many_changes_are_planned_once_and_what_changed_meanwhile_is_left_out():
     assert {record.owners for record in play.records.values()} == {(1, 2)}
 
 
+def test_an_even_load_is_looked_at_once_until_something_changes():
+    play = cluster(3, segments=12)
+    play.settle(ms=61_000)
+    assert not play.controller.wants_rebalancing(play.situation)
+    assert play.controller._even is not None
+    assert not play.controller.wants_rebalancing(play.situation)
+    play.join(4)
+    play.settle()
+    play.settle(ms=61_000)
+    assert play.controller.wants_rebalancing(play.situation)
+
+
 # ---------------------------------------------------------------- whatever happens
 
 EVENTS = st.lists(

@@ -22,6 +22,7 @@ from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import CloseUp, CloseUpAnswer, Message
 
 FOLLOW_MS = 500
+REFRESH_S = 0.9
 PAUSE_S = 0.002  # between an answer and the next request that waits at the peer
 
 
@@ -91,6 +92,7 @@ class Closing:
         self._commits = 0
         self._held: dict[object, tuple[Exchange, CloseUp, asyncio.TimerHandle]] = {}
         self._is_answering = False
+        self._refresh_at = 0.0
 
     def join(self, members: Members) -> None:
         """Have others to ask from now on."""
@@ -202,6 +204,16 @@ class Closing:
             is_busy = asked.request is not None and not asked.is_waiting
             end.missing[number] = asked.requests + 1  # one that was sent before may be answered already
             if not is_busy:
+                self._ask(number, asked, at_once=True)
+
+    def refresh(self) -> None:
+        """Ask for what can be promised now, once a second: also where nobody waits the low watermark is not to stand still."""
+        now = asyncio.get_running_loop().time()
+        if now < self._refresh_at:
+            return
+        self._refresh_at = now + REFRESH_S
+        for number, asked in list(self._peers().items()):
+            if asked.request is None and asked.pause is None:
                 self._ask(number, asked, at_once=True)
 
     def changed(self) -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from eventlog.control.controller import Controller, Situation
 from eventlog.control.records import NodeRecord, SegmentRecord
 from eventlog.ids import TIME_SHIFT, time_of
@@ -26,8 +24,7 @@ def status(node: "Node") -> pb.StatusAnswer:
     under_replicated = sum(_copies(situation, segment) < view.replicas for segment in records)
     live = sum(member_state(node, situation, member) in ("live", "draining") for member in view.members.values())
     is_whole = not under_replicated and not node.disk.is_full and live == len(view.members)
-    held = np.flatnonzero(node.core.holds)
-    low = node.low.limit(held) if len(held) else node.clock.last
+    low = node.low.limit()
     return pb.StatusAnswer(
         cluster=node.cluster,
         health="unavailable" if without_primary else "ok" if is_whole else "degraded",
@@ -69,7 +66,7 @@ def _copies(situation: Situation, segment: SegmentRecord) -> int:
 def _held_by(node: "Node", situation: Situation) -> str:
     """Return which segment the low watermark waits for, and its primary, empty while it moves."""
     below = node.now_2020() - STALLED_MS << TIME_SHIFT
-    held = node.low.holders(np.flatnonzero(node.core.holds), below=below)
+    held = node.low.holders(None, below=below)
     if not len(held):
         return ""
     found = situation.view.segments.get(int(held[0]))

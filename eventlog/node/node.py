@@ -280,8 +280,9 @@ class Node:
         self.reads.watermark_rose()
 
     def close_up(self) -> int:
-        """Promise as much as the clock allows, hear it, and return the low watermark."""
+        """Promise as much as the clock allows, have the others do the same, and return the low watermark as it is by now."""
         self.closing.close_up()
+        self.closing.refresh()
         return self.low.limit()
 
 

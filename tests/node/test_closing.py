@@ -89,6 +89,21 @@ def test_nobody_is_asked_for_nobody():
     run(scenario)
 
 
+def test_the_low_watermark_follows_the_clock_where_nobody_reads():
+    async def scenario(trio):
+        one = trio.nodes[0]
+        before = one.low.limit()
+        for node in trio.nodes:
+            node.now_ms += 5_000
+        one.closing.close_up()
+        one.closing.refresh()
+        await asyncio.sleep(0.02)
+        assert one.low.limit() >= before + (5_000 << 22)
+        assert len(one.members.sent) == 2
+
+    run(scenario)
+
+
 def test_what_was_committed_anywhere_before_a_read_began_is_in_it():
     async def scenario(trio):
         for _ in range(5):

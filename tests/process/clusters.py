@@ -19,16 +19,23 @@ SETTLED_S = 60
 
 
 class ClusterProcesses:
-    """`count` nodes that share a SQLite metastore; the first makes the cluster, the others join it. Nodes are known by index.
+    """`count` nodes that share a metastore, a SQLite file unless named; the first makes the cluster, the others join it.
 
-    `with ClusterProcesses(tmp_path) as cluster:` starts all and waits until every segment has its replicas.
+    Nodes are known by index. `with ClusterProcesses(tmp_path) as cluster:` starts all and waits until every segment has its replicas.
     """
 
     def __init__(
-        self, directory: Path, *options: str, count: int = 3, segments: int = 16, environment: dict[str, str] | None = None
+        self,
+        directory: Path,
+        *options: str,
+        count: int = 3,
+        segments: int = 16,
+        environment: dict[str, str] | None = None,
+        metastore: str = "",
     ) -> None:
         self.directory = directory
         self.segments = segments
+        self.metastore = metastore or f"sqlite:{directory / 'meta' / 'meta.db'}"
         self.nodes: list[NodeProcess] = []
         self._options = options
         self._environment = environment
@@ -39,9 +46,12 @@ class ClusterProcesses:
     def add(self, *options: str) -> NodeProcess:
         """Return one more node, not started yet."""
         name = f"n{len(self.nodes) + 1}"
-        own = ("--node-name", name, *self._options, *options)
-        self.nodes.append(NodeProcess(self.directory / name, *own, environment=self._environment))
+        self.nodes.append(self.make(self.directory / name, "--node-name", name, *self._options, *options))
         return self.nodes[-1]
+
+    def make(self, directory: Path, *options: str) -> NodeProcess:
+        """Return a node for `add`; clusters of another kind of node have their own."""
+        return NodeProcess(directory, *options, environment=self._environment)
 
     def __enter__(self) -> Self:
         try:
@@ -83,7 +93,7 @@ class ClusterProcesses:
         found = [other.address for other in self.nodes if _has_run(other)]
         if found:
             return [word for address in found for word in ("--join", address)]
-        return ["--meta", f"sqlite:{self.directory / 'meta' / 'meta.db'}", "--segments", str(self.segments)]
+        return ["--meta", self.metastore, "--segments", str(self.segments)]
 
     def restart_all(self) -> None:
         """Start all nodes at once and wait for each; they know their cluster."""
@@ -167,4 +177,4 @@ def ask(address: str, message: Message) -> Message:
 
 
 def _has_run(node: NodeProcess) -> bool:
-    return not node.address.endswith(":0")
+    return bool(node.log_text())

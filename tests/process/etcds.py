@@ -1,5 +1,6 @@
 """etcd for tests: the one named by EVENTLOG_TEST_ETCD, one on PATH, a container, else Debian's package unpacked into `.build/`."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -10,6 +11,9 @@ import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from eventlog.control.metastores import etcd_pb2
+from eventlog.control.metastores.etcd_calls import STATUS, Endpoints
 
 TOP = Path(__file__).resolve().parents[2]
 UNPACKED = TOP / ".build" / "etcd"
@@ -129,6 +133,22 @@ class EtcdCluster:
             if member._process is not None:
                 member.signal(signal.SIGCONT)
             member.kill()
+
+
+async def leader_of(cluster: EtcdCluster) -> int:
+    """Return the place of the member that leads."""
+    calls = Endpoints(cluster.endpoints)
+    try:
+        for _ in range(100):
+            answers = await calls.ask_each(STATUS, etcd_pb2.StatusRequest())
+            for place, address in enumerate(cluster.endpoints):
+                found = answers.get(address)
+                if found is not None and found.leader == found.header.member_id:
+                    return place
+            await asyncio.sleep(0.05)
+    finally:
+        await calls.close()
+    raise AssertionError("nobody leads")
 
 
 def named_endpoints() -> tuple[str, ...]:

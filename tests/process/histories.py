@@ -31,6 +31,18 @@ class History:
         """Return the history in a file."""
         return cls(**json.loads(file.read_text()))
 
+    @classmethod
+    def of_all(cls, histories: Sequence["History"]) -> "History":
+        """Return the histories of several workloads as one."""
+        return cls(
+            operations=[one for history in histories for one in history.operations],
+            readings=[one for history in histories for one in history.readings],
+        )
+
+    def acknowledged_between(self, start: float, end: float) -> int:
+        """Return how many operations began and were acknowledged within a time."""
+        return sum(one["outcome"] == "ok" and start <= one["began"] and one["ended"] <= end for one in self.operations)
+
     def counts(self) -> Counter[str]:
         """Return how many operations ended how."""
         return Counter(operation["outcome"] for operation in self.operations)

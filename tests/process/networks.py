@@ -1,15 +1,19 @@
 """A network of our own, as root: one namespace a host, a bridge between them, cables that can be pulled and roads that end nowhere."""
 
+import ctypes
 import itertools
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pytest
 
+_NETWORK = 0x40000000  # CLONE_NEWNET
 _numbers = itertools.count(os.getpid() % 200)
 
 
@@ -67,6 +71,16 @@ class Network:
         """Return what to put before a command so that it runs on that host."""
         return ("ip", "netns", "exec", self._namespace(name))
 
+    @contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """Put the calling thread, and the threads and processes that it starts meanwhile, on a host."""
+        with Path("/proc/thread-self/ns/net").open() as before, Path(f"/run/netns/{self._namespace(name)}").open() as there:
+            _enter(there.fileno())
+            try:
+                yield
+            finally:
+                _enter(before.fileno())
+
     # ------------------------------------------------------------ faults
 
     def pull(self, name: str) -> None:
@@ -94,6 +108,11 @@ class Network:
         """End a `part`."""
         self.unmute(name, other)
         self.unmute(other, name)
+
+
+def _enter(namespace: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, _NETWORK):
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def _run(*command: str) -> None:

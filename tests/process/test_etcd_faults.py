@@ -6,13 +6,11 @@ from contextlib import aclosing
 
 import pytest
 
-from eventlog.control.metastores import etcd_pb2
 from eventlog.control.metastores.etcd import EtcdOptions, open_etcd
-from eventlog.control.metastores.etcd_calls import STATUS, Endpoints
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.errors import MetadataUnavailable
 from eventlog.testing.clocks import SeededEntropy
-from tests.process.etcds import EtcdCluster, fresh_prefix
+from tests.process.etcds import EtcdCluster, fresh_prefix, leader_of
 
 COMMITS = 60
 FAULT_AT = 20
@@ -22,22 +20,6 @@ FAULT_AT = 20
 def cluster(tmp_path):
     with EtcdCluster(tmp_path, members=3) as cluster:
         yield cluster
-
-
-async def leader_of(cluster) -> int:
-    """Return the place of the member that leads."""
-    calls = Endpoints(cluster.endpoints)
-    try:
-        for _ in range(100):
-            answers = await calls.ask_each(STATUS, etcd_pb2.StatusRequest())
-            for place, address in enumerate(cluster.endpoints):
-                found = answers.get(address)
-                if found is not None and found.leader == found.header.member_id:
-                    return place
-            await asyncio.sleep(0.05)
-    finally:
-        await calls.close()
-    raise AssertionError("nobody leads")
 
 
 async def count_up(cluster, prefix: str, fault) -> tuple[int, list[int]]:

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,26 +23,19 @@ BUSY_S = 30
 END_S = 60
 
 
-class Trial:
-    """A running cluster and its workload inside `with`; `happen` lets faults happen, `verdict` ends it and checks everything.
+class Load:
+    """One process of `workload.py`, running inside `with`. Loads of one cluster have different names."""
 
-    The workload is to be at work before and after each fault: `busy` waits for that, so a cluster that stands still fails the test.
-    """
-
-    def __init__(self, cluster: ClusterProcesses, directory: Path, *, wrapper: tuple[str, ...] = (), options: tuple[str, ...] = ()) -> None:
-        self.cluster = cluster
-        self._file = directory / "history.json"
-        self._log = directory / "workload.log"
-        self._wrapper = wrapper
-        self._options = options
+    def __init__(self, directory: Path, addresses: Sequence[str], *, name: str = "w", wrapper: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self._file = directory / f"history-{name}.json"
+        self._log = directory / f"workload-{name}.log"
+        self._command = [*wrapper, sys.executable, "-m", "tests.process.workload", str(self._file), *addresses, f"--name={name}"]
         self._process: subprocess.Popen[bytes] | None = None
-        self.faults: list[tuple[str, float]] = []
 
     def __enter__(self) -> Self:
-        command = [*self._wrapper, sys.executable, "-m", "tests.process.workload", str(self._file), *self.cluster.addresses, *self._options]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        self.busy()
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -50,47 +44,124 @@ class Trial:
             self._process.kill()
         self._process.wait()
         if kind is not None:
-            print(f"--- workload\n{self._log.read_text()[-3000:]}")
+            print(f"--- workload {self.name}\n{self._log.read_text()[-3000:]}")
 
-    def _operations(self) -> int:
+    @property
+    def is_started(self) -> bool:
+        """Whether it was started."""
+        return self._process is not None
+
+    @property
+    def acknowledged(self) -> int:
+        """How many operations were acknowledged so far."""
         now = self._file.with_suffix(".now")
         return int(json.loads(now.read_text())["acknowledged"]) if now.exists() else 0
 
-    def busy(self, *, operations: int = BUSY_OPERATIONS, within_s: float = BUSY_S) -> float:
+    def busy(self, *, operations: int = BUSY_OPERATIONS, within_s: float = BUSY_S, after: str = "") -> float:
         """Wait until that many more operations are acknowledged; return how long it took."""
         assert self._process is not None
-        began, before = time.monotonic(), self._operations()
-        while self._operations() < before + operations:
+        began, before = time.monotonic(), self.acknowledged
+        while self.acknowledged < before + operations:
             assert self._process.poll() is None, f"the workload ended:\n{self._log.read_text()[-3000:]}"
-            assert time.monotonic() < began + within_s, f"{self._operations() - before} operations in {within_s} s after {self.faults[-1:]}"
+            assert time.monotonic() < began + within_s, f"{self.acknowledged - before} operations of {self.name} in {within_s} s, {after}"
             time.sleep(0.01)  # a poll of the workload's file; nothing else tells
         return time.monotonic() - began
+
+    def end(self) -> History:
+        """Stop it, let it come to its end, and return what it saw."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(END_S) == 0, self._log.read_text()[-3000:]
+        return History.read(self._file)
+
+
+class Trial:
+    """A running cluster and its workload inside `with`; `happen` lets faults happen, `verdict` ends it and checks everything.
+
+    The workload is to be at work before and after each fault: `busy` waits for that, so a cluster that stands still fails the test.
+    `wrapper` is where it runs; `others` are more workloads, which no fault needs to hit.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterProcesses,
+        directory: Path,
+        *,
+        wrapper: tuple[str, ...] = (),
+        others: Iterable[tuple[str, tuple[str, ...]]] = (),
+    ) -> None:
+        self.cluster = cluster
+        self.load = Load(directory, cluster.addresses, wrapper=wrapper)
+        self.others = {name: Load(directory, cluster.addresses, name=name, wrapper=where) for name, where in others}
+        self.faults: list[tuple[str, float]] = []
+        self.histories: dict[str, History] = {}
+
+    def __enter__(self) -> Self:
+        self.load.__enter__()
+        try:
+            self.busy()
+            for load in self.others.values():
+                load.__enter__().busy()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for load in (self.load, *self.others.values()):
+            if load.is_started:
+                load.__exit__(kind, error, trace)
+
+    def busy(self, *, operations: int = BUSY_OPERATIONS, within_s: float = BUSY_S) -> float:
+        """Wait until that many more operations are acknowledged; return how long it took."""
+        return self.load.busy(operations=operations, within_s=within_s, after=f"after {self.faults[-1:]}")
 
     def happen(self, name: str, fault: Callable[[], object]) -> None:
         """Let a fault happen, now."""
         self.faults.append((name, time.monotonic()))
         fault()
 
+    @contextmanager
+    def lasting(self, name: str, begin: Callable[[], object], end: Callable[[], object]) -> Iterator[None]:
+        """Let a fault begin now and end with the block."""
+        self.happen(name, begin)
+        try:
+            yield
+        finally:
+            end()
+
     def verdict(self, *, live: int | None = None) -> History:
         """Stop the workload, wait until the cluster is well, and check all that was seen against what every node has.
 
-        Every fault must have hit operations in flight.
+        Every fault must have hit operations in flight. Returns the history of the first workload; `histories` has all by name.
         """
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(END_S) == 0, self._log.read_text()[-3000:]
+        history = self.load.end()
+        self.histories = {self.load.name: history} | {name: load.end() for name, load in self.others.items()}
         self.cluster.settle(live=live)
-        history = History.read(self._file)
         hits = {f"{at}: {name}": history.hit_by([instant]) for at, (name, instant) in enumerate(self.faults, 1)}
         print(f"{dict(history.counts())}, longest {history.longest_s():.2f} s, operations in flight when it happened: {hits}")
-        logs = [read_log(node.address) for node in self.cluster.nodes if node.is_running]
+        logs = {node.directory.name: read_log(node.address) for node in self.cluster.nodes if node.is_running}
         assert logs, "a node runs"
-        found = violations(history, logs[0])
-        found += [f"node {at} has another log than the first" for at, log in enumerate(logs) if log != logs[0]]
+        found = judge(History.of_all(list(self.histories.values())), logs)
         assert not found, found[:10]
         assert history.counts()["ok"] > 0
         assert all(hits.values()), f"a fault hit nothing: {hits}"
         return history
+
+
+def judge(history: History, logs: dict[str, list[Stored]]) -> list[str]:
+    """Return what must not be; `logs` is what a reader from the beginning gets at each node."""
+    first, log = next(iter(logs.items()))
+    found = violations(history, log)
+    return found + [f"{name} has another log than {first}: {difference(log, other)}" for name, other in logs.items() if other != log]
+
+
+def difference(log: list[Stored], other: list[Stored]) -> str:
+    """Return in a few words how two logs differ."""
+    ids, others = [event.id for event in log], [event.id for event in other]
+    missing, more = sorted(set(ids) - set(others)), sorted(set(others) - set(ids))
+    twice = len(others) - len(set(others))
+    return f"{len(others)} events for {len(ids)}, {twice} of them again, without {missing[:3]}, beyond it {more[:3]}"
 
 
 def read_log(address: str) -> list[Stored]:

@@ -1,7 +1,8 @@
 """Writers and readers of a cluster in a process of their own, and everything that they saw.
 
 `python -m tests.process.workload FILE ADDRESS...` runs until SIGTERM, lets what is in flight come to its end, and writes its history
-to FILE. Times are those of the machine's monotonic clock, which all processes share.
+to FILE. `--name` begins each value, so several may run at once. Times are those of the machine's monotonic clock, which all processes
+share.
 """
 
 import asyncio
@@ -45,12 +46,13 @@ class Reading:
 class Workload:
     """Everything that runs, and what it saw."""
 
-    def __init__(self, addresses: list[str], *, writers: int, readers: int, routing: str) -> None:
+    def __init__(self, addresses: list[str], *, writers: int, readers: int, routing: str, name: str) -> None:
         self.addresses = addresses
         self.operations: list[Operation] = []
         self.readings = [Reading() for _ in range(readers)]
         self.writers = writers
         self.routing = routing
+        self.name = name
         self.acknowledged = 0
         self.stop = asyncio.Event()
 
@@ -72,7 +74,7 @@ class Workload:
             cache = client.cache(CACHE)
             while not self.stop.is_set():
                 size = BATCH if number % 3 == 2 else 1
-                values = [f"w{number}-{count + at}" for at in range(size)]
+                values = [f"{self.name}{number}-{count + at}" for at in range(size)]
                 count += size
                 operation = Operation(values, time.monotonic())
                 self.operations.append(operation)
@@ -102,11 +104,11 @@ class Workload:
                 await asyncio.sleep(0.05)
 
 
-def main(file: Path, addresses: list[str], *, writers: int = 6, readers: int = 2, routing: str = "direct") -> None:
+def main(file: Path, addresses: list[str], *, writers: int = 6, readers: int = 2, routing: str = "direct", name: str = "w") -> None:
     """Run until SIGTERM, then write the history."""
 
     async def run() -> None:
-        work = Workload(addresses, writers=writers, readers=readers, routing=routing)
+        work = Workload(addresses, writers=writers, readers=readers, routing=routing, name=name)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.stop.set)
         task = asyncio.create_task(work.run())
         while not task.done():
@@ -133,4 +135,5 @@ if __name__ == "__main__":
         writers=int(options.get("writers", "6")),
         readers=int(options.get("readers", "2")),
         routing=options.get("routing", "direct"),
+        name=options.get("name", "w"),
     )

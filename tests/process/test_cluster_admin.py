@@ -175,7 +175,7 @@ def test_a_controller_that_is_held_up_is_replaced_and_taken_back(cluster):
     began = time.monotonic()
     name = f"n{victim + 1}"
     found = cluster.until(lambda found: found.controller != name and found.nodes_live == 2 and not found.without_primary, node=witness)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 6, "1.2 s of silence, and then at once; the rest is for a busy machine"
     assert found.controller in {"n1", "n2", "n3"} - {name}
     load(cluster, 100, node=witness, first=EVENTS)
     cluster.resume(victim)

@@ -25,7 +25,7 @@ class NodeProcess:
         self.address = "127.0.0.1:0"
         self.http = "127.0.0.1:0"
         self._environment = os.environ | (environment or {})
-        self._wrapper = wrapper
+        self.wrapper = wrapper
         self._ready = directory / "ready.json"
         self._log = directory / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,7 +62,7 @@ class NodeProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._ready.unlink(missing_ok=True)
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen([*self._wrapper, *self.command_line()], stdout=log, stderr=log, env=self._environment)
+            self._process = subprocess.Popen([*self.wrapper, *self.command_line()], stdout=log, stderr=log, env=self._environment)
 
     def start(self) -> None:
         """Start the process and wait until it serves."""

@@ -269,7 +269,8 @@ class Replicas:
         """Commit what is proposed; what is proposed meanwhile goes together into the next commit."""
         unsure: set[int] = set()
         while self._proposing:
-            proposals = list(self._proposing)
+            newest = {proposal.segment: proposal for proposal in sorted(self._proposing, key=lambda proposal: proposal.revision)}
+            proposals = list(newest.values())  # one of an older record is void: nobody waits for it any more
             self._proposing.clear()
             outcomes = await self.node.records.propose([_change_of(proposal) for proposal in proposals], seen=self._records)
             log.info("in_sync_proposed %s", dict(Counter(outcome.kind for outcome in outcomes)))

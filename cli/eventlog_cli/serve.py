@@ -23,7 +23,9 @@ from eventlog_cli.conventions import common_options
 @click.option("--segments", type=int, help="Segments of a new cluster, a power of two.  [default: 256]")
 @click.option("--replicas", type=int, help="Copies of each segment in a new cluster.  [default: 3]")
 @click.option("--durability", type=click.Choice(["fsync"]), help="What a write waits for.  [default: fsync]")
-@click.option("--meta", metavar="LOCATION", help="Metadata: sqlite:PATH or etcd://HOST:PORT,...  [default: sqlite:DATA.meta/meta.db]")
+@click.option(
+    "--meta", metavar="LOCATION", help="sqlite:PATH, etcd://HOST:PORT,... or managed-etcd (run one).  [default: sqlite:DATA.meta/meta.db]"
+)
 @click.option("--disk-reserve", "disk_reserve_bytes", metavar="SIZE", help="Free space below which writes are refused.  [default: 256MiB]")
 @click.option("--value-max", "value_bytes_max", metavar="SIZE", help="Largest value taken.  [default: 1MiB]")
 @click.option("--connections-max", metavar="N", help="Most connections at once.  [default: 4096]")

@@ -31,6 +31,7 @@ _SIZE = re.compile(r"([0-9]{1,18})\s*(B|KiB|MiB|GiB)?")
 _PORT = re.compile(r"[0-9]{1,5}")
 PORT_MAX = 65_535
 WEIGHT_MAX = 100
+MANAGED_ETCD = "managed-etcd"
 PROCESSES_MAX = 64
 _UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 
@@ -68,9 +69,14 @@ class NodeConfig:
     @property
     def location(self) -> Location:
         """Return where the metadata is: unless told, a file beside the data directory, never inside."""
-        if self.meta:
+        if self.meta and not self.is_managed:
             return parse_location(self.meta)
         return self.default_location
+
+    @property
+    def is_managed(self) -> bool:
+        """Return whether nodes of the cluster run the etcd that holds its metadata."""
+        return self.meta == MANAGED_ETCD
 
     @property
     def default_location(self) -> Location:

@@ -97,8 +97,8 @@ class EtcdChild:
     async def _spawn(self) -> asyncio.subprocess.Process:
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as output:
-            # Its own process group: Ctrl-C at a terminal ends the node, which ends it after its last commit.
-            return await asyncio.create_subprocess_exec(*self._command, stdout=output, stderr=output, process_group=0)
+            # A session of its own: Ctrl-C at a terminal ends the node, which ends it after its last commit.
+            return await asyncio.create_subprocess_exec(*self._command, stdout=output, stderr=output, start_new_session=True)
 
     async def _supervise(self, process: asyncio.subprocess.Process) -> None:
         pause_ms = RESTART_MS_MIN

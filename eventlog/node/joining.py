@@ -40,7 +40,8 @@ async def find_cluster(config: NodeConfig, home: Home) -> Found:
         ConnectionLost: none of the nodes named by `join` answers.
     """
     remembered = home.remembered
-    location = parse_location(config.meta) if config.meta else home.metastore if remembered is not None else None
+    given = parse_location(config.meta) if config.meta and not config.is_managed else None
+    location = given or (home.metastore if remembered is not None else None)
     if remembered is not None:
         with suppress(Unavailable):
             if config.join:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eventlog.errors import Unavailable
+from eventlog.errors import MemberReplaced, Unavailable
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -34,14 +34,24 @@ async def hand_over(node: "Node") -> None:
         except TimeoutError:
             log.warning("hand_over_while_writing")  # a group waits for a backup that is gone: its writers will ask again
         try:
+            await _give_lease_back(node)
             kept = await node.controller.hand_over()
-        except Unavailable as error:
+            if kept:
+                await node.renew_lease()
+        except (Unavailable, MemberReplaced) as error:
             log.warning("hand_over_failed error=%s", error)
             return
         await node.metadata.reached(node.peers.revision)
     given = np.array([segment for segment in led.tolist() if node.view.segments[segment].record.primary != node.number], np.int64)
     log.info("handed_over segments=%d kept=%d", len(given), kept)
     await _adopted(node, given)
+
+
+async def _give_lease_back(node: "Node") -> None:
+    """Have the successors begin right above what was issued here, and not above all that might have been."""
+    if len(node.view.members) > 1:
+        async with node.renewing_lease:
+            await node.records.release(acknowledged=int(node.core.watermark.max()))
 
 
 async def _adopted(node: "Node", segments: "np.typing.NDArray[np.int64]") -> None:

@@ -32,6 +32,7 @@ from eventlog.node.following import Followed
 from eventlog.node.freshness import Freshness
 from eventlog.node.groups import Pending, WriteResult
 from eventlog.node.leaders import Leaders
+from eventlog.node.managed import Managed
 from eventlog.node.metadata import Metadata
 from eventlog.node.operations import follow_caches
 from eventlog.node.overlay import Overlay
@@ -99,6 +100,7 @@ class Node:
         self.metadata: Metadata  # these are set before the node is served
         self.renew_lease: Callable[[], Awaitable[None]]
         self.records: ClusterRecords
+        self.managed: Managed | None = None
         self.controller: ControllerLoop
         self.closing = Closing(
             clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard, vouched=self._highest_ceiling

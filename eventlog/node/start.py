@@ -28,7 +28,7 @@ from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.metastores.sqlite import SqliteStore
 from eventlog.control.records import CacheRecord
-from eventlog.errors import BadConfig, EventLogError, MemberReplaced, WrongCluster
+from eventlog.errors import BadConfig, EventLogError, MemberReplaced, MetadataUnavailable, WrongCluster
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
 from eventlog.node.caches import Caches, CacheState, new_cache
@@ -38,6 +38,7 @@ from eventlog.node.controller import start_controller
 from eventlog.node.home import Home
 from eventlog.node.joining import find_cluster
 from eventlog.node.keeping import keep_records
+from eventlog.node.managed import Managed, open_managed, seat_of
 from eventlog.node.metadata import Metadata, Sources, ViewChange
 from eventlog.node.node import Node, Opened
 from eventlog.node.operations import drop_cache_data, follow_caches
@@ -64,6 +65,7 @@ class Started:
     records: ClusterRecords
     metastore: MetaStore
     home: Home
+    managed: Managed | None
 
     async def close(self, *, clean: bool) -> None:
         """End the periodic work, write what is committed into the store, and close it.
@@ -80,9 +82,14 @@ class Started:
         node.entries.close()
         await asyncio.to_thread(node.store.close)
         if clean:
-            await self.records.release(acknowledged=int(node.core.watermark.max()))
+            try:
+                await self.records.release(acknowledged=int(node.core.watermark.max()))
+            except (MetadataUnavailable, MemberReplaced) as error:
+                log.warning("lease_not_given_back error=%s", error)  # the next start begins above it
             self.home.remember(self.records.remember())
         await self.metastore.close()
+        if self.managed is not None:
+            await self.managed.stop()
         self.home.close()
 
 
@@ -141,7 +148,11 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     home = Home.open(config.data)
     undo.callback(home.close)
     remembered = home.remembered
-    cluster = await find_cluster(config, home)
+    managed = None
+    if config.is_managed:
+        managed = await open_managed(config, home, seat=seat_of(config, name=shell.name, address=shell.address))
+        undo.push_async_callback(managed.stop)
+    cluster = managed.found if managed else await find_cluster(config, home)
     unsure = await open_metastore(cluster.location, create=cluster.create)
     undo.push_async_callback(unsure.close)
     incarnation = remembered.incarnation if remembered is not None else entropy.token(8).hex()
@@ -173,7 +184,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     node.metadata.hooks.append(partial(reach_members, node))
     reach_members(node, ViewChange(view=node.view, segments=(), members=True))
     metastore.on_commit = node.metadata.committed
-    node.records = records
+    node.records, node.managed = records, managed
     renew_lease = partial(_renew_lease, records, node, shell.on_fatal)
     node.renew_lease = renew_lease
     node.start()
@@ -184,7 +195,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     is_alone = all(len(term.in_sync) == 1 for term in terms)
     led = np.array([term.segment for term in terms], np.int64)
     await node.replicas.takeover.served(led, wait_ms=_ADOPT_ALONE_MS_MAX if is_alone else _ADOPT_MS_MAX)
-    return Started(node=node, periodic=periodic, records=records, metastore=metastore, home=home)
+    return Started(node=node, periodic=periodic, records=records, metastore=metastore, home=home, managed=managed)
 
 
 def _sources(node: Node, records: ClusterRecords, store: MetaStore) -> Sources:

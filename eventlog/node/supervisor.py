@@ -38,7 +38,9 @@ def config_of(config: NodeConfig, index: int) -> NodeConfig:
     Raises:
         BadConfig: there are not enough ports.
     """
-    meta = config.meta
+    meta, join = config.meta, config.join
+    if config.is_managed and index and not join:
+        join = (_counted(config.listen, 0, option="listen"),)  # the first one begins with a member, the others join it
     if not meta and not config.join:
         location = config.default_location
         meta = str(SqliteLocation(location.path.absolute()) if isinstance(location, SqliteLocation) else location)
@@ -52,6 +54,7 @@ def config_of(config: NodeConfig, index: int) -> NodeConfig:
         node_name=f"{config.node_name}-{index}" if config.node_name else "",
         host_label=config.host_label or socket.gethostname(),
         meta=meta,
+        join=join,
         ready_file=f"{config.ready_file}.{index}" if config.ready_file else "",
     )
 
@@ -183,5 +186,7 @@ def check(config: NodeConfig) -> None:
     """
     for index in range(config.processes):
         config_of(config, index)
+    if config.is_managed and not config.join and split_address(config.listen, option="listen")[1] == 0:
+        raise BadConfig(option="listen", why="managed-etcd needs a port that is known before the nodes start")
     if (config.data / "member.json").exists():
         raise BadConfig(option="processes", why=f"{config.data} is the directory of one node; give another to several")

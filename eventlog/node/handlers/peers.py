@@ -32,10 +32,10 @@ async def see_revision(node: "Node", exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-def cluster_info(node: "Node", exchange: Exchange) -> None:
+async def cluster_info(node: "Node", exchange: Exchange) -> None:
     """Say which cluster this is and where its metadata are."""
     message = Message()
     answer = message.cluster_info_answer
     answer.cluster, answer.segments = node.cluster, node.segments
-    tell(node.location, answer)
+    tell(await node.managed.location() if node.managed else node.location, answer)
     exchange.answer(message)

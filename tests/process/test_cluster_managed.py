@@ -1,0 +1,85 @@
+"""`--meta managed-etcd`: nodes that run the etcd which holds their cluster's metadata."""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from eventlog.control.metastores.etcd_members import EtcdMember, EtcdMembers
+from tests.process.clusters import ClusterProcesses
+from tests.process.etcds import etcd_binary
+
+pytestmark = pytest.mark.timeout(240)
+
+ADDED = (0, 100, 200)
+
+
+def free_base() -> int:
+    """Return a port that is free together with those that a member takes."""
+    for base in range(20_000, 30_000, 7):
+        taken = []
+        try:
+            for added in ADDED:
+                found = socket.socket()
+                taken.append(found)
+                found.bind(("127.0.0.1", base + added))
+        except OSError:
+            continue
+        else:
+            return base
+        finally:
+            for found in taken:
+                found.close()
+    raise AssertionError("no free ports")
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[ClusterProcesses]:
+    environment = {"PATH": f"{etcd_binary().parent}:{os.environ['PATH']}"}
+    found = ClusterProcesses(tmp_path, "--meta", "managed-etcd", environment=environment)
+    base = free_base()
+    for index, node in enumerate(found):
+        node.address = f"127.0.0.1:{base + index}"
+    with found as started:
+        yield started
+
+
+def members(cluster: ClusterProcesses) -> list[EtcdMember]:
+    async def read() -> list[EtcdMember]:
+        ports = [int(address.rpartition(":")[2]) for address in cluster.addresses]
+        seen = EtcdMembers([f"127.0.0.1:{port + ADDED[1]}" for port in ports])
+        try:
+            return await seen.read()
+        finally:
+            await seen.close()
+
+    return asyncio.run(read())
+
+
+def test_three_nodes_run_three_members_and_lose_one_of_them(cluster):
+    assert sorted((member.name, member.is_learner) for member in members(cluster)) == [("n1", False), ("n2", False), ("n3", False)]
+    assert {cluster.status(index).metastore for index in range(3)} == {"etcd"}
+    cluster.command("cache", "create", "c")
+    cluster.command("put", "c", "k", "1")
+    cluster[0].kill()
+    cluster.until(lambda found: found.nodes_live == 2 and not found.without_primary, node=1)
+    cluster.command("cache", "create", "later", "--timeout", "30s", node=1)
+    cluster.command("put", "c", "k", "2", node=2)
+    cluster[0].start()
+    cluster.settle()
+    assert json.loads(cluster.command("get", "c", "k", "--json").stdout)["value"] == 2
+    assert b"later" in cluster.command("cache", "list", node=0).stdout
+
+    fourth = cluster.add()
+    cluster.start()
+    cluster.settle()
+    assert len(members(cluster)) == 3, "the fourth only uses what is there"
+    assert "etcd_started" not in fourth.log_text()
+
+    cluster.kill()
+    cluster.restart_all()
+    cluster.settle()
+    assert json.loads(cluster.command("get", "c", "k", "--json", node=3).stdout)["value"] == 2

@@ -20,9 +20,9 @@ from eventlog.events import Kind
 from eventlog.ids import ID_STEP
 from eventlog.limits import FOLLOW_BYTES_MAX
 from eventlog.node.aside import aside
+from eventlog.node.bulk_apply import puts_of
 from eventlog.node.caches import Caches, CacheState
 from eventlog.node.learning import learn_values
-from eventlog.node.replay import state_puts
 from eventlog.node.replicate_body import Arrived, values_from
 from eventlog.node.storage import Append, StorageThread
 from eventlog.segment.keys import encode_step
@@ -213,7 +213,7 @@ class Followed:
 
     def _apply(self, ready: Sequence[Arrived]) -> list[CommittedGroup]:
         """Move everything that stands for these values; values of dropped caches mean nothing any more."""
-        keyed: list[tuple[CacheState, int, bytes]] = []
+        keyed: list[tuple[CacheState, Arrived]] = []
         groups: list[CommittedGroup] = []
         steps: list[Pair] = []
         for arrived in ready:
@@ -225,7 +225,7 @@ class Followed:
                 _move(cache, own)
                 steps += [encode_step(*row) for row in self._count(cache_id, own)]
                 if cache.options.state:
-                    keyed += zip([cache] * len(own.data), own.segments.tolist(), own.data, strict=True)
+                    keyed.append((cache, own))
                 groups.append(_group_of(cache_id, own))
         if keyed:
             self._storage.run(partial(_put_state, self._store, keyed), is_vital=True)
@@ -284,10 +284,10 @@ def _group_of(cache_id: int, own: Arrived) -> CommittedGroup:
     return CommittedGroup(first_id=int(own.bases.min()), last_id=int(own.lasts.max()), caches=(values,))
 
 
-def _put_state(store: Store, keyed: Sequence[tuple[CacheState, int, bytes]]) -> None:
+def _put_state(store: Store, keyed: Sequence[tuple[CacheState, Arrived]]) -> None:
     puts: list[tuple[bytes, bytes | None]] = []
-    for cache, segment, data in keyed:
+    for cache, own in keyed:
         if not cache.dropped:
-            puts += state_puts(decode_value(segment, cache.cache_id, data))
+            puts += puts_of(cache.cache_id, own.segments.tolist(), own.data)
     if puts:
         store.apply(puts)

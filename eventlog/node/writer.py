@@ -281,6 +281,7 @@ class Writer:
         else:
             self._commit(group.parts)
             self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
+        group.flight = None  # they hold each other, and all values of the group: no collector comes by for long
         if not group.done.done():
             group.done.set_result(None)
 

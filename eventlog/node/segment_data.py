@@ -6,15 +6,22 @@ from eventlog.segment import keys
 from eventlog.segment.port import LogEnds, Range, Store
 
 
-def delete_segments(store: Store, segments: Sequence[int], caches: Iterable[int], ends: LogEnds) -> None:
-    """Delete log, state and rows of `segments`; `ends`, in which they are empty, are beside the log before anything goes."""
+def delete_segments(store: Store, segments: Sequence[int], caches: Iterable[int], ends: LogEnds, *, reached: int = 0) -> None:
+    """Delete log, state and rows of `segments`; `ends`, in which they are empty, are beside the log before anything goes.
+
+    Their logs had got to `reached`, which is remembered: others know that this directory had it.
+    """
     ranges = [keys.segment_range(segment) for segment in segments]
     meta: list[Range] = [keys.epoch_range(segment) for segment in segments]
     known = {cache for cache, *_ in (keys.decode_trim(pair) for pair in store.read_meta(*keys.trim_range()))} | set(caches)
     for segment in segments:
         meta.extend(_row(keys.encode_trim(cache, segment, 0, 0)[0]) for cache in known)
         meta.append(_row(keys.encode_end(segment, 0, 0)[0]))
-    store.drop(ranges, ranges, meta, meta=[keys.encode_partial(segment) for segment in segments], ends=ends)
+    rows = [keys.encode_partial(segment) for segment in segments]
+    left = max((keys.decode_left(pair) for pair in store.read_meta(*keys.left_range())), default=0)
+    if reached > left:
+        rows.append(keys.encode_left(reached))
+    store.drop(ranges, ranges, meta, meta=rows, ends=ends)
 
 
 def drop_partial(store: Store, caches: Iterable[int]) -> list[int]:

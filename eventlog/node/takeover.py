@@ -204,7 +204,8 @@ class TakeOver:
         for segment in segments:
             node.followed.restart(segment, 0)
         caches = [cache.cache_id for cache in node.caches]
-        delete = partial(delete_segments, node.store, segments, caches)
+        reached = int(self._core.ends[at].max(initial=0))
+        delete = partial(delete_segments, node.store, segments, caches, reached=reached)
         await node.storage.forget(segments, delete=delete)
         if not is_copied:
             await node.checkpoints.write()

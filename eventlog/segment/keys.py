@@ -7,6 +7,7 @@
             "trim" cache u32 segment u16                                        -> id, offset of the last event removed
             "step" cache u32 id u64                                             -> events, bytes so far
             "end" segment u16                                                   -> id, epoch: the log reached this, whatever is left
+            "left"                                                              -> id: logs that were given away reached this
             "part" segment u16                                                  -> nothing: what is there of the segment is not whole
             "identity"                                                          -> JSON
 
@@ -40,6 +41,7 @@ _APPLIED = b"\xff\xffapplied"
 _MARKS = np.dtype([("ids", "<i8", MARKS_PER_PAGE), ("epochs", "<u4", MARKS_PER_PAGE)])
 _TWO = Struct("<qq")
 _END = Struct("<qI")
+_LEFT = Struct("<q")
 _FIRST_ID = Struct("<q")
 
 # ---------------------------------------------------------------- log
@@ -255,6 +257,23 @@ def decode_end(pair: Pair) -> tuple[int, int, int]:
 def end_range() -> Range:
     """Return the range of all kept log ends."""
     return _prefixed(b"end")
+
+
+def encode_left(last_id: int) -> Pair:
+    """Return the row that remembers the highest end of the logs that this directory gave away."""
+    return b"left", _LEFT.pack(last_id)
+
+
+def decode_left(pair: Pair) -> int:
+    """Return the id."""
+    _check(pair, 4, _LEFT.size)
+    last_id: int = _LEFT.unpack(pair[1])[0]
+    return last_id
+
+
+def left_range() -> Range:
+    """Return the range of that one row."""
+    return _prefixed(b"left")
 
 
 def encode_partial(segment: int) -> Pair:

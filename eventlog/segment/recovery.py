@@ -66,6 +66,7 @@ class Found:
     beside: LogEnds
     marks: Ints
     mark_epochs: npt.NDArray[np.uint32]
+    left: int = 0  # the highest end of logs that were given away
     damage: Sequence[Refusal] = ()
 
 
@@ -130,6 +131,7 @@ def read_found(store: Store) -> Found:
         beside=store.ends,
         marks=marks,
         mark_epochs=mark_epochs,
+        left=max((keys.decode_left(pair) for pair in store.read_meta(*keys.left_range())), default=0),
         damage=damage,
     )
 
@@ -177,7 +179,7 @@ def plan_recovery(found: Found, *, keyed: Collection[int], acknowledged: int = 0
         *_state_ahead(ends, found.marks),
         *_state_behind(found, keyed),
         *_epochs_missing(found, epochs),
-        *_older_copy(ends, acknowledged),
+        *_older_copy(max(int(ends.ids.max(initial=0)), found.left), acknowledged),
     ]
     return Recovery(ends=ends, caches=caches, epochs=epochs, marks=found.marks, mark_epochs=found.mark_epochs, refusals=tuple(refusals))
 
@@ -268,8 +270,7 @@ def _epochs_missing(found: Found, epochs: tuple[tuple[EpochRow, ...], ...]) -> l
     ]
 
 
-def _older_copy(ends: LogEnds, acknowledged: int) -> list[Refusal]:
-    reached = int(ends.ids.max(initial=0))
+def _older_copy(reached: int, acknowledged: int) -> list[Refusal]:
     if reached >= acknowledged:
         return []
     return [LostDisk(where="data directory", why=f"it ends at id {reached}, and id {acknowledged} was acknowledged: this is an older copy")]

@@ -146,3 +146,16 @@ def test_the_name_of_another_member_is_refused_to_a_directory_with_data(tmp_path
             done = serve("--data", str(two.data), *FREE, "--node-name", "one")
         assert done.returncode == 2
         assert "one" in last_line(done)
+
+
+def test_a_node_that_gave_everything_away_starts_again(tmp_path):
+    with ClusterProcesses(tmp_path, count=2) as two:
+        two.command("cache", "create", "c")
+        two.command("put", "c", "k", "1")
+        two[1].stop()  # its record says now how far its log reaches
+        two[1].start()
+        two.settle()
+        two.command("admin", "drain", "n2")
+        two[1].stop()
+        two[1].start()
+        assert two.rows("get", "c", "k", node=1)[0]["value"] == 1

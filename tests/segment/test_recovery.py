@@ -185,6 +185,13 @@ def test_a_directory_that_ends_before_what_was_acknowledged_is_an_older_copy(wor
     assert "older copy" in found[0][1]
 
 
+def test_a_directory_that_gave_its_log_away_is_no_older_copy(world):
+    last = world.group((0, 1, [(b"a", b"1")]))
+    world.store.append([], [keys.encode_left(last + 5)])
+    assert refusals(world.store, acknowledged=last + 5) == []
+    assert [kind for kind, _ in refusals(world.store, acknowledged=last + 6)] == [LostDisk]
+
+
 def test_an_empty_value_counts_for_the_end_and_not_for_offsets(world):
     world.group((0, 1, [(b"a", b"1")]))
     base = world.next_id

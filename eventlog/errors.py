@@ -385,6 +385,14 @@ class EventsTrimmed(Refused):
     lost: int
 
 
+class PositionDiverged(Refused):
+    code = "POSITION_DIVERGED"
+    sentence = "segment {segment} lost its events after id {after} up to {upto} when its primary was forced; go on with accept_diverged"
+    segment: int
+    after: int
+    upto: int
+
+
 class PositionMismatch(Refused):
     code = "POSITION_MISMATCH"
     http_status = 400

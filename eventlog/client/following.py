@@ -42,6 +42,7 @@ class Follower:
             answers = self._poll(reading, source.cache_id, interval_ms=poll_interval_ms)
         async with aclosing(answers):
             async for answer, body in answers:
+                reading.check_stalled(answer)
                 for batch in to_batches(answer, body, source, order=order):
                     yield batch
 

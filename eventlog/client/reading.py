@@ -10,11 +10,12 @@ import numpy as np
 
 from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
-from eventlog.errors import BadMessage, InvalidArgument
+from eventlog.errors import BadMessage, InvalidArgument, Unavailable
 from eventlog.ids import ID_MAX, id_before
 from eventlog.wire.eventlog_pb2 import Poll, PollAnswer
 
 OnTrimmed = Literal["error", "earliest"]
+OnStalled = Literal["wait", "error"]
 Start = int | Literal["latest"]
 Scope = tuple[str, int, int]  # cluster, cache id, segments
 
@@ -29,11 +30,14 @@ class Reading:
     segments: tuple[int, ...] = ()
     on_trimmed: OnTrimmed = "error"
     max_bytes: int = 0
+    accept_diverged: bool = False
+    on_stalled: OnStalled = "wait"
 
     def poll(self, cache_id: int) -> Poll:
         """Return the request for what comes next."""
         poll = Poll(cache_id=cache_id, until_id=self.until_id, max_bytes=self.max_bytes, earliest=self.on_trimmed == "earliest")
         poll.segments.extend(self.segments)
+        poll.accept_diverged = self.accept_diverged
         if self.position is not None:
             poll.position = token.encode(self.position)
         else:
@@ -45,6 +49,17 @@ class Reading:
         if self.position is None or not isinstance(self.position.at, SegmentPositions):
             return replace(self, after=answer.last_id, position=None)
         return replace(self, position=token.decode(answer.position))
+
+    def check_stalled(self, answer: PollAnswer) -> None:
+        """Refuse to wait for segments that stand still, where that was asked for.
+
+        Raises:
+            Unavailable: naming the first of them.
+        """
+        if self.on_stalled == "error" and answer.stalled:
+            held = answer.stalled[0]
+            who = f"node {held.node}" if held.node else "nobody"
+            raise Unavailable(why=f"segment {held.segment}, which {who} leads, holds readers of all events since {held.since_ms}")
 
     def is_done(self, answer: PollAnswer) -> bool:
         """Whether an answer reached the end that was asked for."""
@@ -92,6 +107,19 @@ def checked_trimmed(on_trimmed: str) -> OnTrimmed:
     if on_trimmed == "error":
         return "error"
     raise InvalidArgument(why=f"on_trimmed is {on_trimmed!r}: use error or earliest")
+
+
+def checked_stalled(on_stalled: str) -> OnStalled:
+    """Return what to do about segments that stand still.
+
+    Raises:
+        InvalidArgument: neither of the two words.
+    """
+    if on_stalled == "error":
+        return "error"
+    if on_stalled == "wait":
+        return "wait"
+    raise InvalidArgument(why=f"on_stalled is {on_stalled!r}: use wait or error")
 
 
 def segments_of(segments: Collection[int] | None, *, of: int) -> tuple[int, ...]:

@@ -11,10 +11,12 @@ from eventlog.client.following import to_batches
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading import (
+    OnStalled,
     OnTrimmed,
     Reading,
     Start,
     checked_id,
+    checked_stalled,
     checked_trimmed,
     position_after,
     segments_of,
@@ -112,6 +114,8 @@ class CacheReads(CacheHandle):
         follow: bool = False,
         segments: Collection[int] | None = None,
         on_trimmed: OnTrimmed = "error",
+        on_stalled: OnStalled = "wait",
+        accept_diverged: bool = False,
         poll_interval_ms: int | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow`, on and on.
@@ -121,6 +125,8 @@ class CacheReads(CacheHandle):
 
         Raises:
             EventsTrimmed: retention has removed events that should come next; with `on_trimmed="earliest"` it goes on behind them.
+            PositionDiverged: a forced primary gave up what was read before this place; `accept_diverged` goes on.
+            Unavailable: with `on_stalled="error"`, a segment without a primary holds the reader for two seconds.
         """
         batches = self.event_batches(
             from_id,
@@ -130,6 +136,8 @@ class CacheReads(CacheHandle):
             follow=follow,
             segments=segments,
             on_trimmed=on_trimmed,
+            on_stalled=on_stalled,
+            accept_diverged=accept_diverged,
             poll_interval_ms=poll_interval_ms,
         )
         return self._core.follower.events(batches)
@@ -144,6 +152,8 @@ class CacheReads(CacheHandle):
         follow: bool = False,
         segments: Collection[int] | None = None,
         on_trimmed: OnTrimmed = "error",
+        on_stalled: OnStalled = "wait",
+        accept_diverged: bool = False,
         order: Order = "id",
         poll_interval_ms: int | None = None,
         max_bytes: int = 0,
@@ -153,7 +163,13 @@ class CacheReads(CacheHandle):
         `max_bytes` is the size that answers should have, 0 for the node's choice.
         """
         start, place = start_of(from_id=from_id, from_time=from_time, position=position)
-        reading = Reading(position=place, on_trimmed=checked_trimmed(on_trimmed), max_bytes=max_bytes)
+        reading = Reading(
+            position=place,
+            on_trimmed=checked_trimmed(on_trimmed),
+            on_stalled=checked_stalled(on_stalled),
+            accept_diverged=accept_diverged,
+            max_bytes=max_bytes,
+        )
 
         async def batches() -> AsyncGenerator[EventBatch, None]:
             begun = await self._begin(reading, start, until_id=until_id, follow=follow, segments=segments)
@@ -213,6 +229,7 @@ class CacheReads(CacheHandle):
         wait_ms: int = 0,
         segments: Collection[int] | None = None,
         on_trimmed: OnTrimmed = "error",
+        accept_diverged: bool = False,
     ) -> Answer:
         """Return what happened after an id or a position: at most `max_events`, as soon as there is something, within `wait_ms`.
 
@@ -221,7 +238,7 @@ class CacheReads(CacheHandle):
         if not 0 <= wait_ms <= POLL_WAIT_MS_MAX:
             raise InvalidArgument(why=f"wait_ms is {wait_ms}, not in [0, {POLL_WAIT_MS_MAX}]")
         start, place = start_of(from_id=after, from_time=None, position=position)
-        reading = Reading(position=place, on_trimmed=checked_trimmed(on_trimmed), max_bytes=max_bytes)
+        reading = Reading(position=place, on_trimmed=checked_trimmed(on_trimmed), max_bytes=max_bytes, accept_diverged=accept_diverged)
         begun = await self._begin(reading, start, until_id=until_id, follow=True, segments=segments)
         if begun is None:
             raise InvalidArgument(why=f"until_id {until_id} is not after the position")

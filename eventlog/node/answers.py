@@ -6,7 +6,7 @@ three places: being answered, being made in the thread, or waiting in `Rounds` f
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,7 @@ from eventlog.consume.answer import Answer, build_answer, values_of
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import NO_LIMIT, Limits
 from eventlog.consume.groups import CommittedGroup
+from eventlog.consume.lost import Lost, diverged
 from eventlog.errors import (
     CacheDropped,
     CorruptData,
@@ -68,6 +69,8 @@ class Reads:
         self._limit_until = 0.0
         self._held_caches: set[int] = set()  # those with events that readers may not see yet
         self._stalls = Stalls(context, self._rounds, refresh=self._refresh, say=self._say_stalled)
+        self._lost: Mapping[int, Sequence[Lost]] = {}
+        self._lost_changes = 0
         self._is_stopping = False
 
     def start(self) -> None:
@@ -118,6 +121,14 @@ class Reads:
         if is_less:
             self._history.moved()
 
+    def lose(self, lost: Mapping[int, Sequence[Lost]]) -> None:
+        """Note which ids of segments forced takeovers gave up; whoever stands there hears of it."""
+        if lost != self._lost:
+            self._lost, self._lost_changes = lost, self._lost_changes + 1
+            for pull in self._rounds.waiting():
+                if self._rounds.remove(pull):
+                    self._look(pull)
+
     def watermark_rose(self) -> None:
         """Look again at readers who wait for what is committed and could not be seen."""
         self._limit_until = 0.0
@@ -151,27 +162,6 @@ class Reads:
             done(self.limit(asked))
         else:
             self._context.closing.end(done)
-
-    def reach_end(self, cache: CacheState, done: Callable[[], None], *, owner: object) -> None:
-        """Call `done` when readers here may see everything that was committed anywhere before, or cannot soon."""
-
-        def reach(id_: int) -> None:
-            cursor = Cursor(self._context.segments, id_)
-            limits = Limits(events=1, nbytes=1)
-            self.pull(
-                Pull(
-                    cache=cache,
-                    cursor=cursor,
-                    until=id_,
-                    limits=limits,
-                    owner=owner,
-                    done=lambda _: done(),
-                    wait_ms=CLOSE_UP_MS_MAX,
-                    ends_at=id_,
-                )
-            )
-
-        self.end(reach)
 
     def _refresh(self) -> None:
         self._context.closing.close_up()
@@ -245,6 +235,7 @@ class Reads:
             raise CacheDropped(cache=cache.name)
         if self._is_trimmed(pull):
             return
+        self._check_diverged(pull)
         limit = self.limit(cursor.asked)
         top = min(limit, pull.until)
         lowest = cursor.lowest
@@ -260,6 +251,14 @@ class Reads:
             self._find(pull, top=top, floor=min(floor, limit), far=far)
             return
         self._idle(pull, limit)
+
+    def _check_diverged(self, pull: Pull) -> None:
+        """Refuse a pull, once, that stands where events were lost."""
+        if pull.lost_known < self._lost_changes:
+            pull.lost_known = self._lost_changes
+            error = None if pull.accepts_diverged else diverged(pull.cursor, self._lost)
+            if error is not None:
+                raise error
 
     def _last_id(self, pull: Pull) -> int:
         """Return the id above which no event of a pull is known of."""

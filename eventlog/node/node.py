@@ -11,6 +11,7 @@ import numpy as np
 from eventlog.batch.build import WriteFrame
 from eventlog.batch.check import FROM_CLIENTS, Bounds, read_table
 from eventlog.consume.groups import CommittedGroup
+from eventlog.consume.lost import Lost
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promise, Promises
 from eventlog.control.cache_records import CacheRecords
@@ -265,6 +266,12 @@ class Node:
         """Read here what this node is in sync with, and the rest elsewhere."""
         found = [view.segments.get(segment) for segment in range(self.segments)]
         own = self.number
+        self.reads.lose(
+            {
+                segment: [Lost(epoch=one.epoch, after=one.after, upto=one.upto) for one in known.record.ranges]
+                for segment, known in view.lost.items()
+            }
+        )
         self.reads.place(np.array([known is None or any(one.node == own for one in known.record.in_sync) for known in found]))
 
     def _copies(self, segment: int) -> Sequence[int]:

@@ -91,7 +91,8 @@ class Pull:
     `ends_at`, where it does not wait for new events: the id at or above everything that was committed anywhere when it began, ID_MAX
     as long as that is asked for. `owner` is whose turn it takes in the reader thread. `skips_trimmed`: it begins at the first id
     kept, whatever its cursor says. `says_stalled`: it wants to hear, with nothing to read, that it stands still. `wait_ms` None waits
-    for ever. `trimmed_before` is how far retention had come when a value was last found missing.
+    for ever. `trimmed_before` is how far retention had come when a value was last found missing, `lost_known` how many changes of the
+    lost ranges it has been compared with.
     """
 
     cache: CacheState
@@ -108,6 +109,8 @@ class Pull:
     says_stalled: bool = False
     is_over: bool = False
     trimmed_before: int = -1
+    accepts_diverged: bool = True
+    lost_known: int = -1
     deadline: asyncio.TimerHandle | None = field(default=None)
 
 
@@ -139,6 +142,7 @@ def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], in
         done=_nobody,
         wait_ms=min(poll.wait_ms, POLL_WAIT_MS_MAX),
         is_notify=is_notify,
+        accepts_diverged=poll.accept_diverged,
         skips_trimmed=poll.earliest or (not poll.latest and poll.WhichOneof("from") in {None, "after"} and not poll.after),
     )
 

@@ -416,7 +416,7 @@ class ClearAnswer(_message.Message):
     def __init__(self, removed: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class Poll(_message.Message):
-    __slots__ = ("cache_id", "after", "position", "from_time_ms", "until_id", "max_events", "max_bytes", "wait_ms", "segments", "notify", "earliest", "latest")
+    __slots__ = ("cache_id", "after", "position", "from_time_ms", "until_id", "max_events", "max_bytes", "wait_ms", "segments", "notify", "earliest", "latest", "accept_diverged")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -429,6 +429,7 @@ class Poll(_message.Message):
     NOTIFY_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_DIVERGED_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     after: int
     position: bytes
@@ -441,7 +442,8 @@ class Poll(_message.Message):
     notify: bool
     earliest: bool
     latest: bool
-    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., position: _Optional[bytes] = ..., from_time_ms: _Optional[int] = ..., until_id: _Optional[int] = ..., max_events: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., notify: _Optional[bool] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ...) -> None: ...
+    accept_diverged: bool
+    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., position: _Optional[bytes] = ..., from_time_ms: _Optional[int] = ..., until_id: _Optional[int] = ..., max_events: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., notify: _Optional[bool] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., accept_diverged: _Optional[bool] = ...) -> None: ...
 
 class CloseUp(_message.Message):
     __slots__ = ("id", "seen", "wait_ms")

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eventlog.client.reading import Reading, checked_trimmed, position_after, read_token, segments_of, start_of
+from eventlog.client.reading import Reading, checked_stalled, checked_trimmed, position_after, read_token, segments_of, start_of
 from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
-from eventlog.errors import InvalidArgument
+from eventlog.errors import InvalidArgument, Unavailable
 from eventlog.ids import EPOCH_MS, ID_MAX, id_before
-from eventlog.wire.eventlog_pb2 import PollAnswer
+from eventlog.wire.eventlog_pb2 import PollAnswer, Stalled
 
 SCOPE = ("x", 7, 4)
 
@@ -115,3 +115,18 @@ def test_a_reading_by_segments_goes_on_with_the_answers_token() -> None:
     answered = place(vector([0, 1, 2, 3], [5, 6, 7, 8]))
     following = reading.after_answer(PollAnswer(last_id=5, position=token.encode(answered)))
     assert following.position == answered
+
+
+def test_a_stall_is_waited_for_unless_it_is_to_be_an_error() -> None:
+    answer = PollAnswer(last_id=5, stalled=[Stalled(segment=3, node=2, since_ms=7)])
+    Reading().check_stalled(answer)
+    with pytest.raises(Unavailable, match="segment 3, which node 2 leads"):
+        Reading(on_stalled="error").check_stalled(answer)
+    Reading(on_stalled="error").check_stalled(PollAnswer(last_id=5))
+    with pytest.raises(InvalidArgument, match="on_stalled"):
+        checked_stalled("perhaps")
+
+
+def test_what_a_forced_primary_gave_up_is_accepted_by_request() -> None:
+    assert not Reading().poll(1).accept_diverged
+    assert Reading(accept_diverged=True).poll(1).accept_diverged

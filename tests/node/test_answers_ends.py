@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from eventlog.consume import token
+from eventlog.consume.lost import Lost
 from eventlog.consume.position import SegmentPositions, Step
 from eventlog.errors import (
     BadMessage,
@@ -17,11 +18,12 @@ from eventlog.errors import (
     EventsTrimmed,
     InvalidArgument,
     NoEvents,
+    PositionDiverged,
     PositionMismatch,
 )
 from eventlog.node.handlers import events
 from eventlog.wire.eventlog_pb2 import LogEnds, Message
-from tests.node.asking import ask, by_id, fill, position_of, run, waiting
+from tests.node.asking import ask, by_id, fill, position_of, read_all, run, waiting
 from tests.node.reading import FakeExchange, poll_exchange, rows_of_answer
 
 # ---------------------------------------------------------------- retention, drops
@@ -242,3 +244,25 @@ def test_the_ends_of_a_log_are_told(tail_bytes):
             await log_ends(node, 2)
 
     run(scenario, tail_bytes=tail_bytes)
+
+
+def test_a_place_that_a_forced_primary_gave_up_is_told_once():
+    async def scenario(node):
+        cache = node.cache()
+        node.write((cache, {0: [b"a"]}))
+        place = node.rows[1][-1].id
+        begun = waiting(node, after=place)
+        node.reads.lose({0: [Lost(epoch=2, after=place - 1, upto=place + 10)]})
+        with pytest.raises(PositionDiverged) as caught:
+            await begun.until()
+        assert (caught.value.segment, caught.value.upto) == (0, place + 10)
+        with pytest.raises(PositionDiverged):
+            await ask(node, after=place)
+        accepted = waiting(node, after=place, accept_diverged=True)
+        node.write((cache, {0: [b"b"]}))
+        answer, _ = await accepted.until()
+        assert answer.events == 1
+        _, found = await read_all(node, earliest=True)
+        assert len(found) == 2, "who begins anew stands nowhere"
+
+    run(scenario)

@@ -4,10 +4,13 @@ import asyncio
 from functools import partial
 from typing import Any, Protocol
 
+from eventlog.consume.cursor import Cursor
+from eventlog.consume.cut import Limits
 from eventlog.errors import EventLogError, NoEvents
+from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answers import Reads
 from eventlog.node.peers import peer_of
-from eventlog.node.pulls import Delivered, ReadContext
+from eventlog.node.pulls import Delivered, Pull, ReadContext
 from eventlog.node.watches import serve_watch
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import LogEndsAnswer, Message
@@ -97,5 +100,19 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
         answer = LogEndsAnswer(first_id=first_id, last_id=node.reads.limit(), events=cache.events_kept)
         exchange.answer(Message(log_ends_answer=answer))
 
-    reads = node.reads
-    reads.reach_end(cache, lambda: reads.first_id(cache, say, owner=exchange.connection), owner=exchange.connection)
+    def reach(id_: int) -> None:
+        """Wait until readers here may see everything that was committed anywhere before, or until that takes too long."""
+        node.reads.pull(
+            Pull(
+                cache=cache,
+                cursor=Cursor(node.segments, id_),
+                until=id_,
+                limits=Limits(events=1, nbytes=1),
+                owner=exchange.connection,
+                done=lambda _: node.reads.first_id(cache, say, owner=exchange.connection),
+                wait_ms=CLOSE_UP_MS_MAX,
+                ends_at=id_,
+            )
+        )
+
+    node.reads.end(reach)

@@ -51,6 +51,8 @@ class Lane:
         self.connection: Connection | None = None
         self.is_road_stale = False
         self.not_before = 0.0
+        self._active_at = 0.0  # when it last got an answer, or began to owe one
+        self._loop = asyncio.get_running_loop()
         self._shared = shared
         self._messages: dict[tuple[int, int, int], Message] = {}
 
@@ -64,10 +66,17 @@ class Lane:
         if connection is None or (self.not_before and self._is_too_early()):
             return
         window = self.window
+        if not window.has_unanswered:
+            self._active_at = self._loop.time()
         while (frame := window.take()) is not None:
             self._transmit(frame, connection)
         if at_once:
             connection.flush()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what comes had better wait: answers that are due soon let it go in one frame. A silent node holds up nobody else."""
+        return self.window.is_full and self._loop.time() - self._active_at < STALLED_S
 
     def _find_road(self) -> Connection | None:
         """Return the connection to go on with; None if there is none, or while the old one owes answers."""
@@ -87,10 +96,9 @@ class Lane:
         return self.connection
 
     def _is_too_early(self) -> bool:
-        loop = asyncio.get_running_loop()
-        wait = self.not_before - loop.time()
+        wait = self.not_before - self._loop.time()
         if wait > 0:
-            loop.call_later(wait, self._shared.send_soon)
+            self._loop.call_later(wait, self._shared.send_soon)
             return True
         self.not_before = 0.0
         return False
@@ -128,6 +136,7 @@ class Lane:
 
     def written(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
         """Take note of an answer, and send what waited for it."""
+        self._active_at = self._loop.time()
         self._on_written(frame, answer, body)
         self._shared.answered()
 
@@ -195,7 +204,7 @@ class Lane:
 
     def _wait_after(self, frame: WriteFrame, error: EventLogError) -> None:
         """Have a frame that was refused for now wait a little; where it has no time left, its calls end in time by themselves."""
-        contents, now = frame.content, asyncio.get_running_loop().time()
+        contents, now = frame.content, self._loop.time()
         left_ms = int((contents.deadline - now) * 1000)
         decision = decide(self._shared.options.retry, error, attempt=contents.attempts, left_ms=left_ms, repeatable=True, chance=chance())
         if decision.again:
@@ -209,7 +218,7 @@ class Lane:
         """Nothing of a frame was written; or nobody knows, if the error says so."""
         window, contents, shared = self.window, frame.content, self._shared
         is_numbered, is_unknown = shared.options.idempotent, error.outcome == "unknown"
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         left_ms = int((contents.deadline - now) * 1000)
         decision = decide(shared.options.retry, error, attempt=contents.attempts, left_ms=left_ms, repeatable=is_numbered, chance=chance())
         if decision.again:
@@ -273,6 +282,7 @@ class _Sent:
 
 
 MESSAGES_KEPT_MAX = 1_024
+STALLED_S = 0.3  # a disk that is slow answers within that
 
 
 def too_late(timeout_ms: int, *, outcome: Outcome) -> TimedOut:

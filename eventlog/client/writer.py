@@ -127,7 +127,7 @@ class Writer:
 
     def _has_full_lane(self) -> bool:
         """Whether calls had better wait and share frames later: for answers that are on their way, not for what may take long."""
-        return any(lane.window.is_full for lane in self._lanes.values())
+        return any(lane.is_full for lane in self._lanes.values())
 
     def _answered(self) -> None:
         if not self._is_send_due:

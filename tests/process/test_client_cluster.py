@@ -225,6 +225,27 @@ def test_a_hung_nodes_segments_are_found_at_their_new_primaries(home: bool) -> N
     on_cluster(act)
 
 
+def test_a_silent_node_holds_up_nobody_who_writes_elsewhere() -> None:
+    async def act(cluster: FakeCluster) -> None:
+        async with connect(cluster.addresses[1], retry=FAST) as client:
+            await connected_to_all(client, cluster)
+            cache = client.cache("c")
+            owners = {key: cluster.primaries[cluster.node.segment(key.encode())] for key, _ in PAIRS}
+            cluster.hung.add(2)  # it answers pings, so its connection stays
+            writes: dict[int, list[asyncio.Future[Any]]] = {1: [], 2: [], 3: []}
+            for number in range(40):  # more frames than may be unanswered
+                for key, owner in owners.items():
+                    writes[owner].append(asyncio.ensure_future(cache.put(key, number)))
+                await asyncio.sleep(0.001)
+            await asyncio.wait_for(asyncio.gather(*writes[1], *writes[3]), 5)
+            assert not any(write.done() for write in writes[2])
+            await cluster.kill(2)
+            cluster.move(cluster.segments_of(2), 3)
+            await asyncio.gather(*writes[2])
+
+    on_cluster(act)
+
+
 def test_a_node_that_falls_silent_is_left_without_a_word_from_anybody() -> None:
     async def act(cluster: FakeCluster) -> None:
         async with connect(cluster.addresses[2], cluster.addresses[1], retry=FAST, routing="any") as client:

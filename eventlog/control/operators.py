@@ -118,7 +118,7 @@ def remove(situation: Situation, node: NodeRecord, *, removed_id: int, nonce: st
     """Return the next commit that removes a member: others lead its segments, which folds its ceiling into their floors; then it goes.
 
     Raises:
-        OperationRefused: it is up and owns segments, or it alone holds what was committed in some; names them.
+        OperationRefused: it is up and owns segments, or nobody else that is up holds what was committed in some; names them.
     """
     view = situation.view
     if node.number not in view.members:
@@ -131,15 +131,20 @@ def remove(situation: Situation, node: NodeRecord, *, removed_id: int, nonce: st
     if alone:
         why = f"it alone holds what was committed in {_listed(alone)}: bring it back, or give that up with eventlog admin force-primary"
         raise OperationRefused(what=what, why=why)
-    led = [segment for segment in owned if segment.primary == node.number]
-    moved = _led_by_others(situation, node, nonce)
-    if len(moved) < len(led):
-        stuck = [segment for segment in led if segment.segment not in {record.segment for record in moved}]
+    if stuck := [segment for segment in owned if _needs(situation, segment, node)]:
         raise OperationRefused(what=what, why=f"whoever else holds what was committed in {_listed(stuck)} is down: bring it back first")
+    moved = _led_by_others(situation, node, nonce)
     if plan := commit_of(view, moved):
         return plan
     found, key = view.nodes[node.number], node_key(node.number)
     return CommitPlan(expect={key: found.revision}, puts={key: encode(tombstone(found.record, removed_id=removed_id))})
+
+
+def _needs(situation: Situation, segment: SegmentRecord, node: NodeRecord) -> bool:
+    """Return whether nobody that answers has what was committed in a segment, and the member might."""
+    others = [replica for replica in segment.in_sync if replica.node != node.number]
+    is_holder = len(others) < len(segment.in_sync) or segment.primary == node.number
+    return is_holder and not any(situation.is_here(replica) for replica in others)
 
 
 def hand_over(situation: Situation, node: NodeRecord, *, nonce: str) -> CommitPlan | None:

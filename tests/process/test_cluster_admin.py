@@ -112,6 +112,7 @@ def test_what_would_lose_events_is_refused_and_forcing_a_stale_replica_says_what
     cluster.kill(2)
     cluster.until(lambda found: found.nodes_live == 2 and not found.without_primary)
     load(cluster, 500, first=EVENTS)
+    seen = cluster.rows("consume", "orders")[-1]["id"]
     cluster.kill(0, 1)
     cluster[2].start()
     cluster.until(lambda found: found.without_primary == 16, node=2)
@@ -126,6 +127,7 @@ def test_what_would_lose_events_is_refused_and_forcing_a_stale_replica_says_what
     cluster.command("admin", "force-primary", "--all-lost", "--accept-data-loss", node=2)
     cluster.until(lambda found: found.without_primary == 0, node=2)
     assert cluster.rows("size", "orders", node=2) == [{"size": EVENTS}]
+    assert "POSITION_DIVERGED" in refusal(cluster, "consume", "orders", "--from-id", str(seen), node=2)
     load(cluster, 10, node=2, first=10 * EVENTS)
     for index in (0, 1):
         cluster[index].start()

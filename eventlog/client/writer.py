@@ -15,6 +15,7 @@ from eventlog.errors import ClientClosed, EventLogError, Outcome, OutcomeUnknown
 from eventlog.routing.lanes import Lanes
 from eventlog.routing.numbering import Numbering
 from eventlog.routing.retry import backoff_ms
+from eventlog.routing.window import State
 from eventlog.transport.connection import Connection
 
 TIMER_SLACK_S = 0.002  # loops round times to milliseconds, and may be early
@@ -173,7 +174,10 @@ class Writer:
         if self._shared is None:
             return 0
         self._undecided.drop_unwanted()
-        self._asks_anew = self._is_quiet and (self._shared.lanes.numbering.wants_anew or self._is_pointless)
+        # What somebody waits for is sent again under its numbers first.
+        is_waited_for = any(frame.wanted and frame.state is State.LOST for frame in self._undecided)
+        wants_anew = self._shared.lanes.numbering.wants_anew and not is_waited_for
+        self._asks_anew = self._is_quiet and (wants_anew or self._is_pointless)
         return 0 if self._asks_anew else self._shared.producer_id
 
     @property

@@ -246,6 +246,31 @@ def test_a_silent_node_holds_up_nobody_who_writes_elsewhere() -> None:
     on_cluster(act)
 
 
+def test_writes_given_up_in_doubt_cost_the_others_nothing() -> None:
+    async def act(cluster: FakeCluster) -> None:
+        async with connect(cluster.addresses[1], retry=FAST) as client:
+            await connected_to_all(client, cluster)
+            async with Load(client) as load:
+                for _ in range(3):
+                    await load.some()
+                    cluster.hung.add(2)
+                    pairs = [(f"given-up-{number}", number) for number in range(20)]
+                    given_up = [asyncio.ensure_future(client.cache("c").put(*pair, timeout_ms=50)) for pair in pairs]
+                    for outcome in await asyncio.gather(*given_up, return_exceptions=True):
+                        assert not isinstance(outcome, EventLogError) or (isinstance(outcome, TimedOut) and outcome.outcome == "unknown")
+                    await cluster.kill(2)
+                    cluster.move(cluster.segments_of(2), 3)
+                    await load.some()
+                    cluster.hung.clear()
+                    await cluster.start(2, again=True)
+                    cluster.move([0, 3, 6], 2)
+                await load.some()
+            load.check(cluster)
+            assert max(Counter(event.key for event in cluster.node.log if event.key.startswith(b"given-up")).values()) <= 3
+
+    on_cluster(act)
+
+
 def test_a_node_that_falls_silent_is_left_without_a_word_from_anybody() -> None:
     async def act(cluster: FakeCluster) -> None:
         async with connect(cluster.addresses[2], cluster.addresses[1], retry=FAST, routing="any") as client:

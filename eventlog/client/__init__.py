@@ -1,11 +1,14 @@
 """Both paths, where they begin and end: what applications hold in their hands.
 
 client, cache            what there is to call; a cache is `writes` and `reads` on a `handle`; `core` is what they share
-uplink, requests         one connection that heals, and one request on it, tried again until its deadline
-writer                   frames of idempotent writes; `backlog`, `changes`, `contents`: from calls to frames, from answers to calls
+nodes, uplink            roads to the nodes of a cluster, each a connection that heals; `watchman` keeps what is known of them current
+requests                 one request on such a road, tried again until its deadline
+writer, lane             idempotent writes: a lane for each primary; `undecided` frames are those whose fate is open
+backlog, changes         calls that wait; `contents`: from calls to frames, from answers to calls
 bulk, formats            pairs, Arrow columns and objects to stored bytes
 following, reading       events from a position on; `pieces`, `batches`, `arrow`: from answers to columns and objects
-rows                     keys and entries, streamed
+rows                     keys and entries, streamed from all primaries
+cluster                  what operators ask of a cluster
 values, wording          what calls return, and how messages say it
 loop_thread              the asynchronous client for blocking callers: `eventlog.blocking`
 """

@@ -3,12 +3,13 @@
 # make test    everything: lint, types, import contracts, unit tests, process tests, and the tests against the built wheel
 # make check   the inner loop: all that needs no processes, under a minute
 # make sim     the cluster simulator on SEEDS=2000 seeds; make sim-mutants: planted protocol bugs must be found
+# make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked
 # make bench   the benchmarks, each with its baseline
 # make format  put the code into its one layout
 # make proto   generate the protobuf code from schemas/
 # make pin     write requirements/*.txt anew from pyproject.toml (needs uv)
 # make clean   remove everything that the above made
-.PHONY: help setup demo test check sim sim-mutants bench format proto pin clean
+.PHONY: help setup demo test check sim sim-mutants chaos bench format proto pin clean
 PYTHON_ENV := .venv/bin/python
 
 help:
@@ -33,6 +34,9 @@ sim: setup
 
 sim-mutants: setup
 	@$(PYTHON_ENV) -m eventlog.testing.mutation
+
+chaos: setup
+	@$(PYTHON_ENV) -m tests.process.chaos $(or $(MINUTES),5) $(SEED)
 
 bench: setup
 	@$(PYTHON_ENV) -m benchmarks

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.process.clusters import ClusterProcesses
+from tests.process.jumping_cluster import JumpingNode
 from tests.process.networks import Network
 from tests.process.nodes import NodeProcess
 
@@ -16,9 +17,13 @@ class NetworkCluster(ClusterProcesses):
 
     def make(self, directory: Path, *options: str) -> NodeProcess:
         host = directory.name
-        node = NodeProcess(directory, "--insecure", *options, wrapper=self.network.wrapper(host))
+        node = self._node(directory, "--insecure", *options)
+        node.wrapper = self.network.wrapper(host)
         node.address, node.http = f"{self.network.address(host)}:7400", f"{self.network.address(host)}:7480"
         return node
+
+    def _node(self, directory: Path, *options: str) -> NodeProcess:
+        return NodeProcess(directory, *options)
 
     # ------------------------------------------------------------ who hears whom
 
@@ -43,3 +48,10 @@ class NetworkCluster(ClusterProcesses):
         """End a `mute`."""
         for other in towards:
             self.network.unmute(name, other)
+
+
+class JumpingNetworkCluster(NetworkCluster):
+    """The same, and each node's wall clock can be moved."""
+
+    def _node(self, directory: Path, *options: str) -> NodeProcess:
+        return JumpingNode(directory, *options)

@@ -130,19 +130,24 @@ class Trial:
         finally:
             end()
 
-    def verdict(self, *, live: int | None = None) -> History:
-        """Stop the workload, wait until the cluster is well, and check all that was seen against what every node has.
-
-        Every fault must have hit operations in flight. Returns the history of the first workload; `histories` has all by name.
-        """
-        history = self.load.end()
-        self.histories = {self.load.name: history} | {name: load.end() for name, load in self.others.items()}
+    def examine(self, *, live: int | None = None) -> list[str]:
+        """Stop the workloads, wait until the cluster is well, and return what must not be, of all that was seen and every node has."""
+        self.histories = {load.name: load.end() for load in (self.load, *self.others.values())}
         self.cluster.settle(live=live)
-        hits = {f"{at}: {name}": history.hit_by([instant]) for at, (name, instant) in enumerate(self.faults, 1)}
-        print(f"{dict(history.counts())}, longest {history.longest_s():.2f} s, operations in flight when it happened: {hits}")
         logs = {node.directory.name: read_log(node.address) for node in self.cluster.nodes if node.is_running}
         assert logs, "a node runs"
-        found = judge(History.of_all(list(self.histories.values())), logs)
+        return judge(History.of_all(list(self.histories.values())), logs)
+
+    def hits(self) -> dict[str, int]:
+        """Return for each fault how many operations of the first workload were in flight when it happened."""
+        history = self.histories[self.load.name]
+        return {f"{at}: {name}": history.hit_by([instant]) for at, (name, instant) in enumerate(self.faults, 1)}
+
+    def verdict(self, *, live: int | None = None) -> History:
+        """Examine everything, and demand that every fault has hit operations in flight. Return the history of the first workload."""
+        found = self.examine(live=live)
+        history, hits = self.histories[self.load.name], self.hits()
+        print(f"{dict(history.counts())}, longest {history.longest_s():.2f} s, operations in flight when it happened: {hits}")
         assert not found, found[:10]
         assert history.counts()["ok"] > 0
         assert all(hits.values()), f"a fault hit nothing: {hits}"

@@ -1,0 +1,57 @@
+"""A cluster whose metadata are in etcd while members of etcd die and stand still: writes go on as long as leases last, and no longer."""
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from tests.process.clusters import ClusterProcesses
+from tests.process.etcds import EtcdCluster, leader_of
+from tests.process.trials import Trial, most_primaries
+
+pytestmark = pytest.mark.timeout(300)
+
+LEASE_OVER_S = 7  # a lease of 5 s, a renewal under way, a group that was stamped before
+
+
+def test_members_of_etcd_die_and_stand_still_and_all_of_them_at_once(tmp_path):
+    with (
+        EtcdCluster(tmp_path / "etcd", members=3) as etcd,
+        ClusterProcesses(tmp_path, metastore=f"etcd://{','.join(etcd.endpoints)}") as cluster,
+        Trial(cluster, tmp_path) as trial,
+    ):
+
+        def leader() -> int:
+            return asyncio.run(leader_of(etcd))
+
+        def signal_all(number: int) -> None:
+            for member in etcd.members:
+                member.signal(number)
+
+        killed = etcd.members[leader()]
+        trial.happen("kill -9 of etcd's leader", killed.kill)
+        trial.busy()
+        killed.start()
+        killed.wait()
+        stopped = etcd.members[leader()]
+        with trial.lasting("etcd's leader stands still", lambda: stopped.signal(signal.SIGSTOP), lambda: stopped.signal(signal.SIGCONT)):
+            trial.busy()
+            victim = most_primaries(cluster)
+            trial.happen("kill -9 of a primary meanwhile", lambda: cluster.kill(victim))
+            trial.busy()
+            cluster.start()
+        cluster.settle()
+        with trial.lasting("etcd stands still for 3 s", lambda: signal_all(signal.SIGSTOP), lambda: signal_all(signal.SIGCONT)):
+            trial.busy(within_s=2)
+            time.sleep(1)  # the fault itself
+        trial.busy()
+        cluster.settle()
+        with trial.lasting("etcd stands still for longer", lambda: signal_all(signal.SIGSTOP), lambda: signal_all(signal.SIGCONT)):
+            began = time.monotonic()
+            time.sleep(LEASE_OVER_S + 2)  # the fault itself
+            ended = time.monotonic()
+        trial.busy()
+        history = trial.verdict()
+    assert history.acknowledged_between(began, began + 1) > 0
+    assert history.acknowledged_between(began + LEASE_OVER_S, ended) == 0, "nobody acknowledges without a lease"

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from eventlog import limits
-from eventlog.ids import time_of
+from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.node.node import Node
 
 Row = tuple[str, int, int, int]  # name, used, limit, peak
 Counter = tuple[str, str, str, float, str]  # name, help, kind, value, labels
+
+_HELD_MAX = 64
 
 
 class HasFigures(Protocol):
@@ -43,6 +45,11 @@ def counters(node: Node) -> Iterator[Counter]:
     low = node.low.limit()
     age_ms = max(node.clock.physical_ms() - time_of(low), 0) if low else 0
     yield "eventlog_low_watermark_age_ms", "How far the low watermark lies behind the clock.", "gauge", age_ms, ""
+    below = node.now_2020() - limits.STALLED_MS << TIME_SHIFT
+    for segment in node.low.holders(None, below=below)[:_HELD_MAX].tolist():
+        held_ms = max(node.clock.physical_ms() - time_of(int(node.low.limits[segment])), 0)
+        label = f'segment="{segment}",node="{node.leader_of(segment)}"'
+        yield "eventlog_segment_held_ms", "For how long a segment has held the low watermark, from 2 s on.", "gauge", held_ms, label
     delay_help = "The longest that the event loop was held up since start."
     yield "eventlog_loop_delay_ms_peak", delay_help, "gauge", node.loop_delay_ms_peak, ""
     for cache in node.caches:

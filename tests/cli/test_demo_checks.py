@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from eventlog_cli.demo.checks import Check, Seen, Write, check_log, check_rest, check_state, replay
+from eventlog_cli.demo.checks import Check, Seen, Write, check_log, check_rest, check_same, check_state, replay
 
 WRITES = [
     Write(writer=1, key=b"a", value=b"1", id=10),
@@ -87,3 +87,10 @@ def test_the_rest_is_what_lies_above_the_id_in_its_order() -> None:
     assert not check_rest(11, LOG, LOG[1:]).is_kept
     assert not check_rest(11, LOG, LOG[3:]).is_kept
     assert not check_rest(11, LOG, [LOG[3], LOG[2], LOG[4]]).is_kept
+
+
+def test_nodes_that_give_different_events_are_found() -> None:
+    log = [Seen(id=number, key=b"k", value=b"%d" % number) for number in range(1, 4)]
+    assert check_same("c", {"n1": log, "n2": list(log)}).is_kept
+    for other in (log[:2], [*log, log[2]], [log[1], log[0], log[2]]):
+        assert check_same("c", {"n1": log, "n2": log, "n3": other}).problems == (f"n3 gives {len(other)} events, n1 3, or they differ",)

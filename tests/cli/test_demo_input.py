@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import InvalidArgument
+from eventlog_cli.demo.cluster import Cluster
 from eventlog_cli.demo.commands import Known, commands_to_try, program_words
 from eventlog_cli.demo.input import KEY_NAMES, rows_of_file, time_zones
 from eventlog_cli.demo.process import LISTEN_DEFAULT, NodeProcess
@@ -48,16 +49,15 @@ KNOWN = Known(cache="rows", key="it's a key", middle_id=5, last_id=9)
 
 
 def node(tmp_path: Path, address: str) -> NodeProcess:
-    return NodeProcess(tmp_path, listen=address, http="127.0.0.1:1")
+    return NodeProcess(tmp_path, "n1", listen=address, http="127.0.0.1:1")
 
 
 def test_there_are_six_commands_with_the_ids_in_them_and_the_first_starts_a_stopped_node(tmp_path: Path) -> None:
-    running = commands_to_try(KNOWN, node(tmp_path, "127.0.0.1:5"), is_running=True)
-    stopped = commands_to_try(KNOWN, node(tmp_path, "127.0.0.1:5"), is_running=False)
+    running = commands_to_try(KNOWN, node(tmp_path, "127.0.0.1:5"), start=None)
+    stopped = commands_to_try(KNOWN, node(tmp_path, "127.0.0.1:5"), start=tmp_path / "start")
     assert len(running) == len(stopped) == 6
-    assert f"serve --data {tmp_path / 'data'}" in stopped[0]
-    assert stopped[0].endswith("&")
-    assert " serve " not in " ".join(running)
+    assert stopped[0] == f"sh {tmp_path / 'start'}"
+    assert "start" not in " ".join(running)
     for commands in (running, stopped):
         assert any("--from-id 5" in line for line in commands)
         assert "it's a key" in shlex.split(next(line for line in commands if " get " in line))
@@ -65,9 +65,20 @@ def test_there_are_six_commands_with_the_ids_in_them_and_the_first_starts_a_stop
 
 
 def test_the_default_address_needs_no_option(tmp_path: Path) -> None:
-    assert not any("--server" in line for line in commands_to_try(KNOWN, node(tmp_path, LISTEN_DEFAULT), is_running=True))
-    lines = commands_to_try(KNOWN, node(tmp_path, "127.0.0.1:5"), is_running=True)
+    assert not any("--server" in line for line in commands_to_try(KNOWN, node(tmp_path, LISTEN_DEFAULT), start=None))
+    lines = commands_to_try(KNOWN, node(tmp_path, "127.0.0.1:5"), start=None)
     assert [("--server 127.0.0.1:5" in line) for line in lines] == [True, False, True, True, True, True]
+
+
+def test_the_scripts_start_every_node_with_its_own_name_and_stop_those_that_run(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, count=1, listen="127.0.0.1:5")
+    cluster.nodes.append(NodeProcess(tmp_path, "n2", listen="127.0.0.1:6", http="127.0.0.1:2"))
+    start, stop = cluster.write_scripts(("eventlog",))
+    lines = [shlex.split(line) for line in start.read_text().splitlines()]
+    assert [line[line.index("--node-name") + 1] for line in lines] == ["n1", "n2"]
+    assert [line[line.index("--listen") + 1] for line in lines] == ["127.0.0.1:5", "127.0.0.1:6"]
+    assert [line[-1] for line in lines] == [f">{tmp_path / name}.pid" for name in ("n1", "n2")]
+    assert f"{tmp_path}/*.pid" in stop.read_text()
 
 
 def test_the_program_is_called_as_it_can_be_called_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,21 @@ from pathlib import Path
 from benchmarks import machine
 from benchmarks.figures import Row, Scale, render, write_document, write_json
 
-NAMES = ("append", "puts", "keyed", "latency", "columns", "objects", "load", "memory", "start", "flat")
+NAMES = (
+    "append",
+    "puts",
+    "keyed",
+    "latency",
+    "columns",
+    "objects",
+    "load",
+    "memory",
+    "start",
+    "flat",
+    "replicated",
+    "failover",
+    "operation",
+)
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 """Keeps what a client knows of its cluster current: asks for the topology when it may be out of date, and nodes whether they live."""
 
 import asyncio
+from contextlib import suppress
 
 from eventlog.client.nodes import Nodes
 from eventlog.client.options import ClientOptions
@@ -11,6 +12,7 @@ from eventlog.topology import Topology
 from eventlog.transport.connection import Connection
 from eventlog.wire.eventlog_pb2 import GetTopology, Message, Ping, TopologyAnswer
 
+ASKED_MAX = 3
 ASK_MS_MAX = 500  # for an answer that needs no disk
 LOOK_EVERY_MS = 500
 SILENT_LOOKS_MAX = 4  # without a byte from a node that owes an answer, which may be late on purpose; then it is asked whether it lives
@@ -47,14 +49,20 @@ class Watchman:
             await asyncio.sleep(pause_ms / 1000)
 
     async def ask(self) -> bool:
-        """Ask nodes for the topology until one answers with a newer one; whether one did."""
+        """Ask some nodes for the topology, take what they know, and return once one of them has a newer one; whether one did.
+
+        At once, because one that has fallen silent would keep the others' word back.
+        """
         known = self._nodes.topology
-        for connection in self._nodes.live():
+        answers = []
+        for connection in self._nodes.live()[:ASKED_MAX]:
+            with suppress(EventLogError):  # closed, or full: others know as much
+                answers.append(connection.send(Message(get_topology=GetTopology()), timeout_ms=ASK_MS_MAX))
+        for answer in asyncio.as_completed(answers):
             try:
-                reply = await connection.request(Message(get_topology=GetTopology()), timeout_ms=ASK_MS_MAX)
+                found = topology_of((await answer).message.topology_answer)
             except EventLogError:
-                continue  # the next may know; if it is gone, its connection says so
-            found = topology_of(reply.message.topology_answer)
+                continue
             self._nodes.learn(found)
             if known is None or found.epoch > known.epoch:
                 return True

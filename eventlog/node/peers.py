@@ -40,7 +40,7 @@ class PeerIdentity:
 class PeerOptions:
     """How often and how long; milliseconds."""
 
-    beat_ms: int = 200
+    beat_ms: int = 300
     silent_ms_max: int = PEER_SILENT_MS_MAX  # then the connection is given up: it may be one that no packet passes any more
     dial_ms_max: int = 1_000
     pause_ms_min: int = 20  # before dialling again, doubled up to the maximum

@@ -158,8 +158,9 @@ class Node:
         self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))
         self.closing.join(self.peers)
         self.reads.fetching.join(self.peers, copies=self._copies)
-        self._place(self.view)
-        self.metadata.hooks.append(lambda change: self._place(change.view) if change.segments else None)
+        self._placed = np.ones(self.segments, bool)
+        self._place(self.view, range(self.segments))
+        self.metadata.hooks.append(lambda change: self._place(change.view, change.segments) if change.segments else None)
         self.peers.hooks.connected.append(lambda *_: self.closing.changed())
         self.peers.hooks.lost.append(lambda *_: self.closing.changed())
         self.peers.start()
@@ -262,17 +263,18 @@ class Node:
         """End the process: it cannot go on without breaking a promise."""
         self._on_fatal(error)
 
-    def _place(self, view: ClusterView) -> None:
-        """Read here what this node is in sync with, and the rest elsewhere."""
-        found = [view.segments.get(segment) for segment in range(self.segments)]
-        own = self.number
+    def _place(self, view: ClusterView, segments: Sequence[int]) -> None:
+        """Read here what this node is in sync with, and the rest elsewhere; `segments` are those with another record."""
+        for segment in segments:
+            found = view.segments.get(segment)
+            self._placed[segment] = found is None or any(one.node == self.number for one in found.record.in_sync)
         self.reads.lose(
             {
                 segment: [Lost(epoch=one.epoch, after=one.after, upto=one.upto) for one in known.record.ranges]
                 for segment, known in view.lost.items()
             }
         )
-        self.reads.place(np.array([known is None or any(one.node == own for one in known.record.in_sync) for known in found]))
+        self.reads.place(self._placed.copy())
 
     def _copies(self, segment: int) -> Sequence[int]:
         """Return the other nodes with a copy of a segment that is kept up, the primary first."""

@@ -184,8 +184,9 @@ class Incoming:
             await self._replicas.takeover.discard(discarded)
         kept = [cut for cut in cuts if not cut.discard]
         ends = await self._node.storage.cut([(cut.segment, cut.upto) for cut in kept]) if kept else []
+        if kept:
+            log.info("logs_cut segments=%d first=%d upto=%d", len(kept), kept[0].segment, kept[0].upto)
         for cut, (end, _) in zip(kept, ends, strict=True):
-            log.info("log_cut segment=%d upto=%d end=%d", cut.segment, cut.upto, end)
             self._node.followed.cut(cut.segment, end)
             self._replicas.carry_out(self._replicas.core.cut_done(cut, end=end))
         for cut in cuts:

@@ -5,6 +5,7 @@ step on the loop: the watermark moves, the clients are answered, entries enter t
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -128,8 +129,12 @@ class Writer:
         await self._append(parts, group)
 
     async def drain(self) -> None:
-        """Wait until nothing is queued or in flight, or `run` has failed, and what was committed is in the store."""
-        while (self.queue or self.exclusive.locked()) and not self._has_ended:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
+        """Wait until nothing is queued or in flight, or `run` has failed, and what was committed is in the store.
+
+        A group that waits for nodes that do not come back is given up after a while: nobody was told that it is written.
+        """
+        deadline = time.monotonic() + self.wait_ms_max / 1000
+        while (self.queue or self.exclusive.locked()) and not self._has_ended and time.monotonic() < deadline:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
             await asyncio.sleep(0.001)
         if self._applying is not None:
             await self._applying

@@ -6,7 +6,7 @@ from typing import Any
 from eventlog.client.backlog import Backlog
 from eventlog.client.changes import Call, Changes
 from eventlog.client.contents import pack, rest_of
-from eventlog.client.lane import Lane, Shared, too_late
+from eventlog.client.lane import STALLED_S, Lane, Shared, too_late
 from eventlog.client.nodes import Nodes
 from eventlog.client.options import ClientOptions
 from eventlog.client.undecided import Undecided, WriteFrame, may_be_written
@@ -37,6 +37,7 @@ class Writer:
         self._is_unsettled = False
         self._hand_over: asyncio.TimerHandle | None = None
         self._asks_anew = False
+        self._look_again: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._needs_connection = asyncio.Event()
         self._is_closed = False
@@ -103,10 +104,17 @@ class Writer:
             calls = self._backlog.take(bytes_target=self._options.frame_bytes_target)
             for lane in self._add(calls, shared) if calls else ():
                 lane.send(at_once=at_once)
+        if self._backlog and self._look_again is None:
+            self._look_again = asyncio.get_running_loop().call_later(STALLED_S, self._on_look_again)
         if any(lane.connection is None for lane in self._lanes.values()):
             self._want_connection()
         if shared.lanes.numbering.wants_anew:
             self._begin_anew()
+
+    def _on_look_again(self) -> None:
+        """Go on where calls wait for the answers of a node that has fallen silent meanwhile."""
+        self._look_again = None
+        self._send_soon()
 
     def _add(self, calls: list[Call], shared: Shared) -> list[Lane]:
         """Put calls into a frame, and that into lanes; return those."""
@@ -290,7 +298,7 @@ class Writer:
         """Fail whatever is not decided."""
         self._is_closed = True
         self._fail_all(ClientClosed(what="client"))
-        for timer in (self._timer, self._hand_over):
+        for timer in (self._timer, self._hand_over, self._look_again):
             if timer is not None:
                 timer.cancel()
 

@@ -5,11 +5,12 @@
 # make sim     the cluster simulator on SEEDS=2000 seeds; make sim-mutants: planted protocol bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked
 # make bench   the benchmarks, each with its baseline
+# make model   check the protocol in docs/spec with TLC (needs Java; CHECK=name runs some of it)
 # make format  put the code into its one layout
 # make proto   generate the protobuf code from schemas/
 # make pin     write requirements/*.txt anew from pyproject.toml (needs uv)
 # make clean   remove everything that the above made
-.PHONY: help setup demo test check sim sim-mutants chaos bench format proto pin clean
+.PHONY: help setup demo test check sim sim-mutants chaos bench model format proto pin clean
 PYTHON_ENV := .venv/bin/python
 
 help:
@@ -40,6 +41,10 @@ chaos: setup
 
 bench: setup
 	@$(PYTHON_ENV) -m benchmarks
+
+model:
+	@.ci/setup base
+	@$(PYTHON_ENV) docs/spec/check.py $(CHECK)
 
 format: setup
 	@.venv/bin/ruff check --fix-only --quiet

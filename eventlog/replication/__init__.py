@@ -25,7 +25,8 @@ The shell's duties:
     8. Proposals. `Propose` -> compare-and-set on exactly that revision -> `learn` (committed, or what is there instead), or
        `withdrawn` if it cannot ever be committed. As long as the outcome is unknown: neither.
     9. Catching up. `ReadLog` -> read from the store off the loop; then, in the step that calls `log_read`, add the values of this
-       segment that are in flight and follow what was read without a gap. `upto` is the id with which the log ends after them.
+       segment that are in flight (own groups, and `Write`s of an earlier primary) and follow what was read without a gap. `upto` is
+       the id with which the log ends after them.
        `trimmed` tells what retention removed; who lacks that gets a snapshot: `OpenSnapshot`, `ReadSnapshot`, `CloseSnapshot` here,
        `BeginInstall`, `InstallPart`, `EndInstall` there.
     10. Watermarks. `Learned`: apply up to there, never beyond. `promised` takes the last ids that promises name.

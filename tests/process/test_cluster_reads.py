@@ -1,0 +1,85 @@
+"""Readers of a cluster of processes: at nodes with all copies, with some, with none, while a primary is killed."""
+
+import asyncio
+
+import eventlog
+from tests.process.clusters import ClusterProcesses
+
+
+class Follower:
+    """Takes the ids of everything written, at one node alone."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.ids: list[int] = []
+        self._news = asyncio.Event()
+
+    async def run(self) -> None:
+        async with eventlog.connect(self.address, routing="any") as client:
+            async for batch in client.cache("c").event_batches(from_id=0, follow=True):
+                self.ids += batch.ids.tolist()
+                self._news.set()
+
+    async def until(self, last: int) -> None:
+        async with asyncio.timeout(30):
+            while not self.ids or self.ids[-1] < last:
+                self._news.clear()
+                await self._news.wait()
+
+
+async def write(cache: eventlog.Cache, name: str, stop: asyncio.Event, acknowledged: list[int]) -> None:
+    number = 0
+    while not stop.is_set():
+        stored = await cache.put_many([(f"{name}-{number}-{key}", number) for key in range(5)])
+        acknowledged += stored.ids
+        number += 1
+
+
+def test_followers_at_any_node_see_everything_once_and_in_order_while_a_primary_is_killed(tmp_path):
+    async def run(cluster: ClusterProcesses) -> None:
+        acknowledged: list[int] = []
+        stop = asyncio.Event()
+        async with eventlog.connect(*cluster.addresses) as client:
+            cache = await client.create_cache("c", format="json")
+            followers = [Follower(cluster[index].address) for index in range(1, 5)]
+            following = [asyncio.create_task(follower.run()) for follower in followers]
+            writers = [asyncio.create_task(write(cache, f"w{number}", stop, acknowledged)) for number in range(3)]
+            await asyncio.sleep(1)
+            assert 0 in await asyncio.to_thread(cluster.primaries, 1)
+            await asyncio.to_thread(cluster.kill, 0)
+            await asyncio.sleep(2)
+            stop.set()
+            await asyncio.gather(*writers)
+            for follower in followers:
+                await follower.until(max(acknowledged))
+            for task in following:
+                task.cancel()
+            await asyncio.gather(*following, return_exceptions=True)
+            for follower in followers:
+                assert follower.ids == sorted(set(follower.ids)), f"{follower.address}: in order, and nothing twice"
+                assert not set(acknowledged) - set(follower.ids), f"{follower.address}: nothing is missing"
+                assert follower.ids == followers[0].ids
+
+    with ClusterProcesses(tmp_path, count=4) as cluster:
+        cluster.add("--gateway")
+        cluster.start()
+        asyncio.run(run(cluster))
+        for node in cluster:
+            assert "Traceback" not in node.log_text()
+
+
+def test_a_gateway_serves_every_reader_and_writer(tmp_path):
+    with ClusterProcesses(tmp_path, count=3) as cluster:
+        cluster.add("--gateway")
+        cluster.start()
+        cluster.command("cache", "create", "c", node=3)
+        for number in range(8):
+            cluster.command("put", "c", f"k{number}", str(number), node=3)
+        assert cluster.rows("get", "c", "k7", node=3)[0]["value"] == 7
+        rows = [cluster.rows("consume", "c", node=node) for node in range(4)]
+        assert sorted(int(row["value"]) for row in rows[3]) == list(range(8))
+        assert all(found == rows[0] for found in rows)
+        some = [cluster.rows("consume", "c", "--segments", "0-7", node=node) for node in range(4)]
+        assert some[3] == some[0] == [row for row in rows[0] if row["segment"] < 8]
+        status = cluster.status(3)
+        assert status.held_by == ""

@@ -10,7 +10,7 @@ WRITING (`await cache.put(...)`)
     ids             one run of ids over the whole group                             ids.py
     batch           one stored value a segment                                      batch/stored.py
     segment         append, sync: the log of RocksDB, in the storage thread         node/storage.py, segment/rocks/store.py
-    replication     acknowledged by the in-sync set -> high watermark               replication/primary.py
+    replication     sent to the backups, held by the in-sync set -> high watermark  node/replicate.py, replication/replica.py
     node.writer     commit, one step: watermark, overlay, tail, answers             node/writer.py `_commit`
     node.apply      the state follows, without a journal                            node/apply.py, node/checkpoint.py
 

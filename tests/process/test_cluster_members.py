@@ -102,6 +102,7 @@ def test_a_gateway_owns_nothing_and_serves_everything(tmp_path):
         few.command("put", "c", "k", "7", node=1)
         assert few.rows("get", "c", "k", node=1)[0]["value"] == 7
         assert few.rows("size", "c", node=1)[0]["size"] == 1
+        assert [row["key"] for row in few.rows("consume", "c", node=1)] == ["k"]
         assert {row["name"]: row["segments"] for row in few.rows("admin", "nodes")} == {"n1": few.segments, "n2": 0}
         assert gateway.stop() == 0
 

@@ -43,6 +43,7 @@ class Mischief:
             Fault.DISK: self._lose_disk,
             Fault.STORE_OUT: self._store_out,
             Fault.ZOMBIE: self._make_zombie,
+            Fault.CHAIN: self._chain,
             Fault.MOVE: self._move,
             Fault.MEMBER: self._change_owners,
         }
@@ -68,6 +69,7 @@ class Mischief:
         self._world.note("heal")
         self._world.network.heal()
         self._world.store.faults = StoreFaults()
+        self._world.closes_up = True
         for host in self._hosts.values():
             self._resume(host)
             host.start()
@@ -210,7 +212,30 @@ class Mischief:
         if self._world.random.random() < 0.4:
             self._world.scheduler.after(int(self._world.random.random() * 30_000), lambda: self._move_segment(segment))
 
-    def _move_segment(self, segment: int) -> None:
+    def _chain(self) -> None:
+        """Let the one with the fastest clock lead, and a little later its successor be succeeded before that one has a lease to match."""
+        segment = self._world.random.randrange(self._world.swarm.segments)
+        record = primary_of(self._world, segment)
+        if record is None:
+            return
+        clocks = {
+            replica.node: node.state.clock.physical_ms()
+            for replica in record.in_sync
+            if (node := self._hosts[self.host_of(replica.node)].node) is not None and node.state is not None
+        }
+        fastest = max(clocks, key=clocks.__getitem__, default=record.primary)
+        if fastest != record.primary:
+            self._move_segment(segment, but=tuple(clocks.keys() - {fastest}))
+
+        def move() -> None:
+            self._move_segment(segment, but=(fastest,))
+            successor = primary_of(self._world, segment)
+            if successor is not None:
+                self._move_segment(segment, but=(fastest, successor.primary))
+
+        self._world.scheduler.after(700_000, move)
+
+    def _move_segment(self, segment: int, *, but: tuple[int, ...] = ()) -> None:
         if self._is_over:
             return
         view = self.view()
@@ -218,6 +243,7 @@ class Mischief:
         if found is None:
             return
         able = [node for node in self._running(view) if node.replica in found.record.in_sync and node.number in found.record.owners]
+        able = [node for node in able if node.number not in but]
         if able:
             node = self._world.random.choice(able)
             old = view.nodes[found.record.primary].record

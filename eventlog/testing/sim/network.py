@@ -54,16 +54,17 @@ class Network:
             return
         self._carry(source, target, deliver)
         if may_repeat and weather.repeated and chance.random() < weather.repeated:
-            self._carry(source, target, deliver)
+            self._carry(source, target, deliver, is_again=True)
 
-    def _carry(self, source: int, target: int, deliver: Action) -> None:
+    def _carry(self, source: int, target: int, deliver: Action, *, is_again: bool = False) -> None:
+        """Deliver after a while; what comes again may come when everybody has gone on."""
         weather, chance = self.weather, self._random
         delay_us = weather.delay_us + int(chance.random() * weather.delay_us)
-        if weather.slow and chance.random() < weather.slow:
+        if chance.random() < (0.5 if is_again else weather.slow):
             delay_us += int(chance.random() * weather.slow_us)
         if source == target:
             delay_us = 0
-        elif weather.is_ordered:
+        elif weather.is_ordered and not is_again:
             way = (source, target)
             arrives_us = max(self._scheduler.now_us + delay_us, self._last_us.get(way, 0) + 1)
             self._last_us[way] = arrives_us

@@ -309,6 +309,6 @@ class Node:
             shown = min(limits[segment], int(state.core.watermark[segment]))
             values[segment] = tuple(value for value in state.disk.after(segment, packet.after) if value.last <= shown)
         self._world.send(state.host, packet.client, Found(request=packet.request, limits=limits, values=values))
-        if self._world.random.random() < 0.2:
+        if self._world.closes_up and self._world.random.random() < 0.2:
             self._close_up()
             self._peers.tell_all(CloseUp(host=state.host, id=state.clock.last))

@@ -26,6 +26,7 @@ class Fault(StrEnum):
     DISK = "disk"  # crash, and the disk is empty afterwards
     STORE_OUT = "metadata store out"
     ZOMBIE = "zombie"  # a primary that hears of no change and reaches no other node, though it works on for longer than its lease
+    CHAIN = "chain"  # two appointments in the same moment, the first of the one with the fastest clock
     MOVE = "move"  # the controller appoints another member of the in-sync set, nobody having failed
     MEMBER = "member"  # owners change: one comes, one goes
 
@@ -42,6 +43,7 @@ INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
     Fault.DISK: 3_000,
     Fault.STORE_OUT: 4_000,
     Fault.ZOMBIE: 2_500,
+    Fault.CHAIN: 2_500,
     Fault.MOVE: 1_000,
     Fault.MEMBER: 2_500,
 }
@@ -67,6 +69,7 @@ class Swarm:
     watch_delay_us: int
     promise_ms: int
     trims: bool
+    closes_up: bool
 
 
 def choose(chance: random.Random) -> Swarm:
@@ -84,12 +87,15 @@ def choose(chance: random.Random) -> Swarm:
         weather=_weather(chance),
         sync_us=chance.choice((200, 1_000, 1_000, 20_000, 150_000)),
         think_us=chance.choice((2_000, 20_000, 60_000)),
-        offsets_ms=tuple(chance.choice((0, chance.randint(-2_000, 2_000), chance.randint(-20_000, 20_000))) for _ in range(nodes)),
+        offsets_ms=tuple(
+            chance.choice((0, chance.randint(-2_000, 2_000), chance.randint(-20_000, 0), chance.randint(0, 20_000))) for _ in range(nodes)
+        ),
         store_unknown=chance.choice((0.0, 0.0, 0.02, 0.2, 0.4)),
         store_delay_us=chance.choice((1_000, 1_000, 30_000, 200_000)),
         watch_delay_us=chance.choice((1_000, 5_000, 50_000, 500_000)),
         promise_ms=chance.choice((20, 100, 500)),
         trims=chance.random() < 0.3,
+        closes_up=chance.random() < 0.5,
     )
 
 

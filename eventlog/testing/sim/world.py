@@ -56,6 +56,7 @@ class World:
         self.reached: Counter[str] = Counter()
         self.hosts: dict[int, Endpoint] = {}
         self.errors: list[str] = []
+        self.closes_up = swarm.closes_up  # whether readers ask for promises; it also brings all clocks together
         self._numbers = 0
 
     def number(self) -> int:

@@ -1,0 +1,56 @@
+"""Planted bugs: each still fits the code, is there only for as long as it is asked for, and has its asserts off when it is hunted."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from eventlog.consume.watermark import Promises
+from eventlog.testing.mutants import MUTANTS, Mutant
+from eventlog.testing.mutation import applied, hunt
+
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+
+
+def test_there_are_at_least_fifteen_and_their_names_differ():
+    assert len(BY_NAME) == len(MUTANTS) >= 15
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_replaces_a_method_that_is_there(mutant: Mutant):
+    with applied(mutant):
+        pass
+
+
+def test_a_method_that_is_gone_is_an_error():
+    gone = dataclasses.replace(MUTANTS[0], target="eventlog.consume.watermark:Promises.gone")
+    with pytest.raises(LookupError, match=r"Promises\.gone"), applied(gone):
+        pass
+
+
+def test_a_replaced_method_is_put_back():
+    original = Promises.begin
+    with applied(BY_NAME["promise ignores what is in flight"]):
+        assert Promises.begin is not original
+    assert Promises.begin is original
+
+
+def test_a_hunt_tells_after_how_many_seeds_the_history_told():
+    mutant = BY_NAME["promise ignores what is in flight"]
+    found = hunt(mutant.name, mutant.seed, 1)
+    assert (found.seeds, "promised that segment" in found.why) == (1, True)
+
+
+def test_the_hunt_runs_without_asserts():
+    command = [sys.executable, "-m", "eventlog.testing.mutation", "--known", "no floor", "--processes", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no floor" in done.stdout
+    assert "NOT FOUND" not in done.stdout
+
+
+def test_an_unknown_name_is_wrong_usage():
+    done = subprocess.run([sys.executable, "-m", "eventlog.testing.mutation", "nobody"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no mutant is called 'nobody'" in done.stderr

@@ -159,7 +159,7 @@ def test_a_refined_plan_is_what_removing_value_by_value_would_give(log, limits, 
     cumulated = log_of(heads[:gone])
     whole = log_of(heads, per_step=per_step, trimmed=cumulated.now)
     coarse = plan(whole, limits, now_ms=now_ms, ceiling=at(ceiling_ms))
-    fine = refine(coarse, [head for head in kept if head.last_id > coarse.window[0]]) if coarse.window else coarse
+    fine = refine(coarse, [head for head in kept if coarse.window[0] < head.last_id <= coarse.top.id]) if coarse.window else coarse
 
     best, mark = 0, cumulated.now
     for head in kept:

@@ -92,7 +92,7 @@ Start(first) ==
   /\ seen = [n \in Nodes |-> [s \in Segments |-> record(s)]]
   /\ wish = [n \in Nodes |-> [s \in Segments |-> NoWish]]
   /\ sent = [s \in Segments |-> [e \in Epochs |-> IF e = 1 THEN one ELSE <<>>]]
-  /\ told = [s \in Segments |-> [e \in Epochs |-> 0]]
+  /\ told = [s \in Segments |-> [e \in Epochs |-> IF e = 1 THEN 1 ELSE 0]]
   /\ held = [s \in Segments |-> [e \in Epochs |-> [n \in Nodes |-> IF e = 1 THEN On(s, n, 1, 0) ELSE 0]]]
   /\ cuts = [s \in Segments |-> {}]
   /\ promised = [s \in Segments |-> [e \in Epochs |-> [upto |-> 0, last |-> 0]]]

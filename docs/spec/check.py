@@ -43,7 +43,7 @@ class Check:
     segments: int = 1
     bounds: dict[str, object] = field(default_factory=dict)
     walks: int = 0
-    seconds: int = 240
+    seconds: int = 600
 
     @property
     def text(self) -> str:
@@ -90,7 +90,7 @@ CHECKS = [
     without("RestartCeiling", segments=2, bounds={"RestartsMax": 1}),
     without("InFlight", bounds={"PromisesMax": 1}),
     without("Cover", bounds={"PromisesMax": 1}),
-    Check(name="three_nodes", nodes=3, bounds=THREE | {"MinInSync": 2, "IdMax": 3, "Ceilings": "{3}", "FirstCeiling": 2}, seconds=600),
+    Check(name="three_nodes", nodes=3, bounds=THREE | {"MinInSync": 2, "IdMax": 3, "Ceilings": "{3}", "FirstCeiling": 2}, seconds=900),
     Check(
         name="walks",
         nodes=3,

@@ -47,10 +47,10 @@ class History:
         """Return how many operations ended how."""
         return Counter(operation["outcome"] for operation in self.operations)
 
-    def hit_by(self, instants: Iterable[float]) -> int:
-        """Return how many operations were in flight at one of these instants."""
+    def hit_by(self, instants: Iterable[float], *, within_s: float = 0.0) -> int:
+        """Return how many operations were in flight at one of these instants, or within a time after it."""
         found = sorted(instants)
-        return sum(any(one["began"] <= instant <= one["ended"] for instant in found) for one in self.operations)
+        return sum(any(one["began"] <= instant + within_s and instant <= one["ended"] for instant in found) for one in self.operations)
 
     def longest_s(self) -> float:
         """Return how long the slowest operation took."""

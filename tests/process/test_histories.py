@@ -62,3 +62,4 @@ def test_a_reader_that_was_shown_something_else_is_found(change):
 def test_operations_in_flight_at_an_instant_are_counted():
     assert history().hit_by([1.5]) == len(history().operations)
     assert history().hit_by([0.5, 2.5]) == 0
+    assert history().hit_by([0.99], within_s=0.02) > 0

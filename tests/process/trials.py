@@ -21,6 +21,7 @@ from tests.process.workload import CACHE
 BUSY_OPERATIONS = 60
 BUSY_S = 30
 END_S = 60
+TAKES_EFFECT_S = 0.02  # signals and `ip` need some ms until a fault is there, and a writer pauses for 2 ms between two operations
 
 
 class Load:
@@ -141,7 +142,7 @@ class Trial:
     def hits(self) -> dict[str, int]:
         """Return for each fault how many operations of the first workload were in flight when it happened."""
         history = self.histories[self.load.name]
-        return {f"{at}: {name}": history.hit_by([instant]) for at, (name, instant) in enumerate(self.faults, 1)}
+        return {f"{at}: {name}": history.hit_by([instant], within_s=TAKES_EFFECT_S) for at, (name, instant) in enumerate(self.faults, 1)}
 
     def verdict(self, *, live: int | None = None) -> History:
         """Examine everything, and demand that every fault has hit operations in flight. Return the history of the first workload."""

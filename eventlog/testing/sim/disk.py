@@ -88,10 +88,11 @@ class Disk:
         return len(taken)
 
     def drop(self, segment: int, *, installing: bool = False) -> None:
-        """Remove log and state; `installing` leaves the mark that what comes next is not whole."""
+        """Remove log, state and the mark of an install; `installing` sets that mark anew: what comes next is not whole."""
         log, epochs = self._logs.pop(segment, None), self._histories.pop(segment, None)
         applied, trimmed = self.applied.pop(segment, None), self.trimmed.pop(segment, None)
         was_installing = segment in self._installing
+        self._installing.pop(segment, None)
         if installing:
             self._installing[segment] = None
 
@@ -100,8 +101,9 @@ class Disk:
             _put_back(self._histories, segment, epochs)
             _put_back(self.applied, segment, applied)
             _put_back(self.trimmed, segment, trimmed)
-            if not was_installing:
-                self._installing.pop(segment, None)
+            self._installing.pop(segment, None)
+            if was_installing:
+                self._installing[segment] = None
 
         self._undo.append(undo)
 
@@ -154,7 +156,6 @@ class Disk:
         """Begin a process: drop what an install left half done."""
         for segment in list(self._installing):
             self.drop(segment)
-            del self._installing[segment]
 
 
 def _put_back(book: dict[int, Content], segment: int, content: Content | None) -> None:

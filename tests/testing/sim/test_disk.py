@@ -109,3 +109,15 @@ def test_an_install_that_ended_is_a_log_with_a_state():
     disk.crash(Chance(0))
     disk.open()
     assert (ids(disk), disk.applied[0], disk.trimmed[0], len(disk.history(0))) == ([1], 1, 1, 1)
+
+
+def test_what_was_dropped_for_good_is_no_install_any_more():
+    disk = Disk("a")
+    disk.drop(0, installing=True)
+    disk.append(0, [value(1)])
+    disk.drop(0)
+    disk.append(0, [value(2)])
+    disk.sync(disk.writes)
+    disk.crash(Chance(0))
+    disk.open()
+    assert ids(disk) == [2]

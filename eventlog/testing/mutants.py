@@ -132,18 +132,6 @@ def _hear_without_match(self: Any, segments: Any, watermarks: Any) -> Any:
     return self.learn(segments)
 
 
-def _cut_to_own_watermark(original: Any) -> Any:
-    def fence(self: Any, sender: Any, table: Any, *, now_ms: int) -> Any:
-        rising = table["epoch"] > self.columns.epochs[table["segment"]]
-        commands = original(self, sender, table, now_ms=now_ms)
-        for segment in sorted(set(table["segment"][rising].tolist())):
-            if not self.columns.busy[segment] and not self.backup.installs.is_partial(segment):
-                commands.append(self.backup.cut(sender, 0, segment, self.columns.watermark.item(segment)))
-        return commands
-
-    return fence
-
-
 def _append_over_a_gap(self: Any, segment: int, previous: int) -> bool:
     return bool(previous >= self._columns.ends.item(segment))
 
@@ -190,13 +178,6 @@ def _promise_above_the_lease(self: Any, upto: int | None = None) -> int:
     return int(self.last)
 
 
-def _raise_without_a_look(original: Any) -> Any:
-    async def read_again(self: Any, _on_lost: Any) -> None:
-        await original(self, lambda _lost: None)
-
-    return read_again
-
-
 def _begin_nothing(_self: Any, _segments: Any, *, first_id: int, last_id: int) -> None:  # noqa: ARG001 - the names of the original
     return None
 
@@ -234,7 +215,6 @@ MUTANTS: Final = (
     Mutant(name="join below the epoch's start", target=f"{_CORE}.tick", make=_join_before_catching_up, seed=0),
     Mutant(name="two proposals in flight", target=f"{_SETS}._propose", make=_propose_and_forget, seed=60),
     Mutant(name="watermark taken without a match", target=f"{_BACKUP}.hear", make=_instead(_hear_without_match), seed=0),
-    Mutant(name="truncation to the own watermark", target=f"{_CORE}._fence", make=_cut_to_own_watermark, seed=0),
     Mutant(name="append over a gap", target=f"{_BACKUP}.continues", make=_instead(_append_over_a_gap), seed=0),
     Mutant(name="backup answers before its sync", target=f"{_CORE}.receive", make=_answer_before_sync, seed=17),
     Mutant(name="primary counts itself before its sync", target=f"{_CORE}.append", make=_count_oneself_before_sync, seed=9),
@@ -242,12 +222,6 @@ MUTANTS: Final = (
     Mutant(name="floor not chained", target=f"{_RULES}.next_floor", make=_instead(_floor_of_the_last), seed=143),
     Mutant(name="no floor", target=f"{_RULES}.next_floor", make=_instead(_no_floor), seed=20),
     Mutant(name="promise above the lease", target=f"{_CLOCK}.close_up", make=_instead(_promise_above_the_lease), seed=45),
-    Mutant(
-        name="lease raised without a look at the records",
-        target="eventlog.control.cluster:ClusterRecords._read_again",
-        make=_raise_without_a_look,
-        seed=0,
-    ),
     Mutant(name="promise ignores what is in flight", target=f"{_MARKS}:Promises.begin", make=_instead(_begin_nothing), seed=0),
     Mutant(
         name="promise served without its last event",

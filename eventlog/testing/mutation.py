@@ -21,7 +21,7 @@ from eventlog.testing.sim.cluster import run_seed
 from eventlog.testing.sim.report import report_seeds, say
 
 SEEDS_MAX: Final = 500
-KNOWN_SEEDS_MAX: Final = 150
+KNOWN_SEEDS_MAX: Final = 500
 RANGES: Final = (0, 100_000, 200_000)  # where the three ranges begin
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from eventlog.errors import NotPrimary
+from eventlog.hashing import hash_key, segment_of
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
@@ -56,7 +57,8 @@ def test_any_replica_answers_reads_of_any_copy(tmp_path: Path) -> None:
         await cluster.create_cache()
         key = await led_by(cluster, 0)
         await cluster.put(key, b"v")
-        await cluster.until(cluster.are_equal)
+        leader, segment = cluster.nodes[0].node, segment_of(hash_key(key), cluster.nodes[0].node.segments)
+        await cluster.until(lambda: all(node.followed.applied[segment] >= leader.core.watermark[segment] for node in cluster.up[1:]))
         for running in cluster.nodes[1:]:
             running.cut_off()
             connection = await connect("127.0.0.1", running.port)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.docs.pages import TOP, Block, blocks_of, pattern_of
 
-pytestmark = [pytest.mark.source, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.source, pytest.mark.process, pytest.mark.timeout(300)]
 
 PAGE = TOP / "docs" / "operations.md"
 SECONDS_MAX = 240

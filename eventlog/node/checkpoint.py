@@ -41,7 +41,7 @@ class Checkpoints:
         self._core = core
         self._applied = applied
         self._caches = caches
-        self._written = np.zeros(core.segments, np.int64)
+        self._written, _ = load_marks(store)
 
     async def write(self) -> None:
         """Write how far the state has come, if it moved."""

@@ -154,9 +154,12 @@ class BackupCore:
         return term is not None and any(lost.after <= upto and watermark <= lost.upto for lost in term.lost)
 
     def hear(self, segments: Ints, watermarks: Ints) -> Commands:
-        """Take watermarks of this epoch's primary, where the logs match, as far as the own log is on disk."""
+        """Take watermarks of this epoch's primary, where the logs match, as far as the own log is on disk.
+
+        Where a cut, an install or a deletion is under way they say nothing of what will be there afterwards.
+        """
         columns = self._columns
-        matched = columns.matched[segments]
+        matched = columns.matched[segments] & ~columns.busy[segments]
         if not matched.all():
             segments, watermarks = segments[matched], watermarks[matched]
         columns.heard[segments] = np.maximum(columns.heard[segments], watermarks)

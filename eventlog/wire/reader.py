@@ -14,7 +14,8 @@ from eventlog.wire.frames import CRC, HEADER, LEGAL_FLAGS, TRAILER, check_crc
 from eventlog.wire.memory import SHARED_BYTES, Arena
 
 OWN_BUFFER_BYTES_MIN: Final = 32 * KIB
-assert SHARED_BYTES > OWN_BUFFER_BYTES_MIN, "a small frame fits the shared buffer whole"
+CLAIMED_BYTES_MIN: Final = 128 * KIB
+assert SHARED_BYTES > CLAIMED_BYTES_MIN > OWN_BUFFER_BYTES_MIN, "a frame that needs no claim fits the shared buffer whole"
 
 
 class Reader:
@@ -22,7 +23,8 @@ class Reader:
 
     `frame_bytes_max` is the largest payload accepted, inclusive; it is compared with the frame's header before anything else is
     taken in, and may be changed between two frames. `claims` bounds what all readers reserve for large frames that are still on
-    their way: above it `next_frame` returns None with `is_waiting` set, and is to be called again when the claims have room.
+    their way: above it `next_frame` returns None with `is_waiting` set, and is to be called again when the claims have room. A frame up
+    to `CLAIMED_BYTES_MIN` never waits: without room it goes through the shared buffer, so peers that claim much hold up only large frames.
     """
 
     __slots__ = (
@@ -85,6 +87,7 @@ class Reader:
             return self._take_own(self._own)
         at = self._at
         left = self._end - at
+        self.is_waiting = False
         if left < HEADER.size:
             return None
         length, flags = HEADER.unpack_from(self._data, at)
@@ -121,8 +124,8 @@ class Reader:
         self._at = self._end = 0
 
     def _start_own(self, flags: int, size: int) -> None:
-        self.is_waiting = not self.claims.has_room(size)
-        if self.is_waiting:
+        if not self.claims.has_room(size):
+            self.is_waiting = size > CLAIMED_BYTES_MIN
             return
         try:
             own = self._arena.reserve(size)

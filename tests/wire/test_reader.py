@@ -150,6 +150,16 @@ def test_readers_that_claim_more_than_there_is_room_for_wait_their_turn():
     assert len(fed(readers[1], data[10:], 1 << 20)) == 1
 
 
+@pytest.mark.parametrize("step", [1_000, 50_000])
+def test_a_middling_frame_passes_though_others_have_claimed_all_there_is(step):
+    claims = ProcessBudget(500 * KIB)
+    claims.take(500 * KIB)
+    reader = Reader(frame_bytes_max=MIB, claims=claims)
+    assert fed(reader, frame_of(1, 120 * KIB) + frame_of(2, 100 * KIB), step) == [(1, b"\1" * 120 * KIB), (2, b"\2" * 100 * KIB)]
+    assert not reader.is_waiting
+    assert claims.used == 500 * KIB
+
+
 def test_a_frame_above_all_claims_is_taken_when_nothing_else_is_under_way():
     claims = ProcessBudget(100 * KIB)
     assert len(fed(Reader(frame_bytes_max=MIB, claims=claims), frame_of(1, 300 * KIB), 1 << 20)) == 1

@@ -133,8 +133,12 @@ class MetaFile:
         complaint = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if complaint != "ok":
             raise self._damaged(complaint)
-        revision, _ = self._read_clock(connection)
-        latest = connection.execute(_LATEST).fetchone()[0]
+        connection.execute("BEGIN")  # one snapshot: others may commit between the two
+        try:
+            revision, _ = self._read_clock(connection)
+            latest = connection.execute(_LATEST).fetchone()[0]
+        finally:
+            connection.execute("ROLLBACK")
         if not isinstance(latest, int) or latest > revision:
             raise self._damaged("its revision is below those of its rows")
         self._check_rows(connection)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from benchmarks.clusters import cluster
 from benchmarks.figures import Row, Scale, bounded, note
@@ -15,10 +16,11 @@ from benchmarks.inputs import key_of
 from benchmarks.processes import Address, in_child, scratch
 
 TRIALS = 10
-SEGMENTS = 24
+SEGMENTS = 32
 WRITERS_A_SIDE = 6  # for the victim's segments, and for all others
 BEFORE_S, AFTER_S = 1.0, 5.0
 SILENT_S = 4.0
+SPREAD_SECONDS_MAX = 30
 CASES = (("kill -9", signal.SIGKILL, 500.0), ("SIGSTOP", signal.SIGSTOP, 2_000.0))
 
 
@@ -56,7 +58,7 @@ def _trial(addresses: Sequence[Address], number: signal.Signals) -> Gap:
     async def story() -> Gap:
         async with eventlog.connect(*[address.text for address in addresses]) as client:
             cache = await client.create_cache("w", format="bytes", key_format="bytes", state=False)
-            primaries = {found.segment: found.primary for found in await client.segments()}
+            primaries = await _spread(client, nodes=len(addresses))
             counts = [sum(primary == f"n{at}" for primary in primaries.values()) for at in range(1, len(addresses) + 1)]
             victim = max(range(len(addresses)), key=counts.__getitem__)
             keys: dict[bool, list[bytes]] = {True: [], False: []}
@@ -95,6 +97,16 @@ def _trial(addresses: Sequence[Address], number: signal.Signals) -> Gap:
             )
 
     return asyncio.run(story())
+
+
+async def _spread(client: Any, *, nodes: int) -> dict[int, str]:
+    """Return the primary of each segment once every node leads some: they are spread a moment after the cluster is whole."""
+    async with asyncio.timeout(SPREAD_SECONDS_MAX):
+        while True:
+            found = {segment.segment: segment.primary for segment in await client.segments()}
+            if len(set(found.values())) == nodes:
+                return found
+            await asyncio.sleep(0.2)
 
 
 def _gap(acked: Sequence[float], begun: float, end: float) -> float:

@@ -5,6 +5,7 @@ last `flush_state`. Nothing here is fast; it is the port in the fewest words.
 """
 
 import bisect
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -108,6 +109,7 @@ class MemoryStore:
         self.ends = disk.ends
         self.stopped_cleanly = disk.stopped_cleanly
         disk.stopped_cleanly = False
+        self._lock = threading.Lock()  # readers in other threads see a write whole or not at all
         self._fenced: str | None = None
         self._closed = False
 
@@ -121,10 +123,11 @@ class MemoryStore:
 
     def append(self, log: Sequence[Pair], meta: Sequence[Pair]) -> None:
         self._check_writable(sum(len(value) for _, value in log))
-        for key, value in log:
-            self.disk.log.put(key, value)
-        for key, value in meta:
-            self.disk.meta.put(key, value)
+        with self._lock:
+            for key, value in log:
+                self.disk.log.put(key, value)
+            for key, value in meta:
+                self.disk.meta.put(key, value)
 
     def sync(self, ends: LogEnds) -> None:
         self._check_writable()
@@ -133,30 +136,34 @@ class MemoryStore:
             self._fenced = self.disk.next_sync_fails
             self.disk.next_sync_fails = None
             raise StoreFenced(why=self._fenced)
-        self.disk.log.keep()
-        self.disk.meta.keep()
+        with self._lock:
+            self.disk.log.keep()
+            self.disk.meta.keep()
         self._put_ends(ends)
 
     def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
         self._check_writable()
-        for key, value in puts:
-            if value is None:
-                self.disk.state.delete(key)
-            else:
-                self.disk.state.put(key, value)
+        with self._lock:
+            for key, value in puts:
+                if value is None:
+                    self.disk.state.delete(key)
+                else:
+                    self.disk.state.put(key, value)
 
     def flush_state(self) -> None:
         self._check_writable()
-        self.disk.state.keep()
+        with self._lock:
+            self.disk.state.keep()
 
     def trim(self, ranges: Sequence[Range], meta: Sequence[Pair], *, meta_ranges: Sequence[Range] = ()) -> None:
         self._check_writable()
-        for lower, upper in ranges:
-            self.disk.log.delete_range(lower, upper)
-        for lower, upper in meta_ranges:
-            self.disk.meta.delete_range(lower, upper)
-        for key, value in meta:
-            self.disk.meta.put(key, value)
+        with self._lock:
+            for lower, upper in ranges:
+                self.disk.log.delete_range(lower, upper)
+            for lower, upper in meta_ranges:
+                self.disk.meta.delete_range(lower, upper)
+            for key, value in meta:
+                self.disk.meta.put(key, value)
 
     def drop(
         self,
@@ -172,10 +179,11 @@ class MemoryStore:
             self._check_ends(ends)
             self._put_ends(ends)
         self.trim(log_ranges, meta, meta_ranges=meta_ranges)
-        self.disk.log.keep()
-        self.disk.meta.keep()
-        for lower, upper in state_ranges:
-            self.disk.state.delete_range(lower, upper)
+        with self._lock:
+            self.disk.log.keep()
+            self.disk.meta.keep()
+            for lower, upper in state_ranges:
+                self.disk.state.delete_range(lower, upper)
 
     def compact(self, ranges: Sequence[Range]) -> None:
         del ranges  # deleting gave the space back
@@ -187,33 +195,38 @@ class MemoryStore:
         self._check_open()
         found: list[Pair] = []
         taken = 0
-        for lower, upper in ranges:
-            for pair in self.disk.log.pairs(lower, upper):
-                found.append(pair)
-                taken += len(pair[1])
-                if taken >= bytes_max:
-                    return found
-        return found
+        with self._lock:
+            for lower, upper in ranges:
+                for pair in self.disk.log.pairs(lower, upper):
+                    found.append(pair)
+                    taken += len(pair[1])
+                    if taken >= bytes_max:
+                        return found
+            return found
 
     def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
         self._check_open()
-        log = self.disk.log
-        at = log.at(upper) - 1
-        if at < 0 or log.keys[at] < lower:
-            return None
-        return log.keys[at], log.rows[log.keys[at]]
+        with self._lock:
+            log = self.disk.log
+            at = log.at(upper) - 1
+            if at < 0 or log.keys[at] < lower:
+                return None
+            return log.keys[at], log.rows[log.keys[at]]
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         self._check_open()
-        return list(map(self.disk.state.rows.get, keys))
+        with self._lock:
+            return list(map(self.disk.state.rows.get, keys))
 
     def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
         self._check_open()
-        return self.disk.state.pairs(lower, upper)[:limit]
+        with self._lock:
+            return self.disk.state.pairs(lower, upper)[:limit]
 
     def read_meta(self, lower: bytes, upper: bytes) -> list[Pair]:
         self._check_open()
-        return self.disk.meta.pairs(lower, upper)
+        with self._lock:
+            return self.disk.meta.pairs(lower, upper)
 
     def free_bytes(self) -> int:
         return self.disk.bytes_free

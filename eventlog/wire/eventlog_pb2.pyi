@@ -26,7 +26,7 @@ BYTES: Format
 AVRO: Format
 
 class Message(_message.Message):
-    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "padding", "body")
+    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "list_filters", "list_filters_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "padding", "body")
     BODY_LENGTH_FIELD_NUMBER: _ClassVar[int]
     OPAQUE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,8 @@ class Message(_message.Message):
     WATCH_FIELD_NUMBER: _ClassVar[int]
     LOG_ENDS_FIELD_NUMBER: _ClassVar[int]
     LOG_ENDS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    LIST_FILTERS_FIELD_NUMBER: _ClassVar[int]
+    LIST_FILTERS_ANSWER_FIELD_NUMBER: _ClassVar[int]
     CREATE_CACHE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_CACHE_FIELD_NUMBER: _ClassVar[int]
     ALTER_CACHE_FIELD_NUMBER: _ClassVar[int]
@@ -137,6 +139,8 @@ class Message(_message.Message):
     watch: Watch
     log_ends: LogEnds
     log_ends_answer: LogEndsAnswer
+    list_filters: ListFilters
+    list_filters_answer: ListFiltersAnswer
     create_cache: CreateCache
     describe_cache: DescribeCache
     alter_cache: AlterCache
@@ -183,7 +187,7 @@ class Message(_message.Message):
     confirm_epochs_answer: ConfirmEpochsAnswer
     padding: bytes
     body: bytes
-    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client")
@@ -416,7 +420,7 @@ class ClearAnswer(_message.Message):
     def __init__(self, removed: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class Poll(_message.Message):
-    __slots__ = ("cache_id", "after", "position", "from_time_ms", "until_id", "max_events", "max_bytes", "wait_ms", "segments", "notify", "earliest", "latest", "accept_diverged")
+    __slots__ = ("cache_id", "after", "position", "from_time_ms", "until_id", "max_events", "max_bytes", "wait_ms", "segments", "notify", "earliest", "latest", "accept_diverged", "filter", "listener", "state_first")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -430,6 +434,9 @@ class Poll(_message.Message):
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
     ACCEPT_DIVERGED_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIRST_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     after: int
     position: bytes
@@ -443,7 +450,52 @@ class Poll(_message.Message):
     earliest: bool
     latest: bool
     accept_diverged: bool
-    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., position: _Optional[bytes] = ..., from_time_ms: _Optional[int] = ..., until_id: _Optional[int] = ..., max_events: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., notify: _Optional[bool] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., accept_diverged: _Optional[bool] = ...) -> None: ...
+    filter: Filter
+    listener: str
+    state_first: bool
+    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., position: _Optional[bytes] = ..., from_time_ms: _Optional[int] = ..., until_id: _Optional[int] = ..., max_events: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait_ms: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., notify: _Optional[bool] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., accept_diverged: _Optional[bool] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., listener: _Optional[str] = ..., state_first: _Optional[bool] = ...) -> None: ...
+
+class Filter(_message.Message):
+    __slots__ = ("where", "parameters", "select", "name", "version", "arguments", "continuous")
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    SELECT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    CONTINUOUS_FIELD_NUMBER: _ClassVar[int]
+    where: str
+    parameters: bytes
+    select: _containers.RepeatedScalarFieldContainer[str]
+    name: str
+    version: int
+    arguments: bytes
+    continuous: bool
+    def __init__(self, where: _Optional[str] = ..., parameters: _Optional[bytes] = ..., select: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., arguments: _Optional[bytes] = ..., continuous: _Optional[bool] = ...) -> None: ...
+
+class ListFilters(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListFiltersAnswer(_message.Message):
+    __slots__ = ("filters",)
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    filters: _containers.RepeatedCompositeFieldContainer[FilterDescription]
+    def __init__(self, filters: _Optional[_Iterable[_Union[FilterDescription, _Mapping]]] = ...) -> None: ...
+
+class FilterDescription(_message.Message):
+    __slots__ = ("node", "name", "version", "parameters", "summary")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    name: str
+    version: int
+    parameters: bytes
+    summary: str
+    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., parameters: _Optional[bytes] = ..., summary: _Optional[str] = ...) -> None: ...
 
 class CloseUp(_message.Message):
     __slots__ = ("id", "seen", "wait_ms")
@@ -464,18 +516,20 @@ class CloseUpAnswer(_message.Message):
     def __init__(self, commits: _Optional[int] = ..., last_id: _Optional[int] = ...) -> None: ...
 
 class Fetch(_message.Message):
-    __slots__ = ("cache_id", "segments", "after", "upto", "max_bytes")
+    __slots__ = ("cache_id", "segments", "after", "upto", "max_bytes", "filter")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     UPTO_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     segments: _containers.RepeatedScalarFieldContainer[int]
     after: _containers.RepeatedScalarFieldContainer[int]
     upto: int
     max_bytes: int
-    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    filter: Filter
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., max_bytes: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ...) -> None: ...
 
 class FetchAnswer(_message.Message):
     __slots__ = ("upto", "values", "trimmed", "trimmed_ids", "trimmed_offsets")
@@ -596,7 +650,7 @@ class LogEndsAnswer(_message.Message):
     def __init__(self, first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., events: _Optional[int] = ...) -> None: ...
 
 class CacheOptions(_message.Message):
-    __slots__ = ("format", "schema", "events", "state", "before", "bytes_keys", "retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "route_by_prefix")
+    __slots__ = ("format", "schema", "events", "state", "before", "bytes_keys", "retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "route_by_prefix", "promote")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
@@ -608,6 +662,7 @@ class CacheOptions(_message.Message):
     RETAIN_EVENTS_FIELD_NUMBER: _ClassVar[int]
     LIFESPAN_MS_FIELD_NUMBER: _ClassVar[int]
     ROUTE_BY_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    PROMOTE_FIELD_NUMBER: _ClassVar[int]
     format: Format
     schema: str
     events: bool
@@ -619,7 +674,8 @@ class CacheOptions(_message.Message):
     retain_events: int
     lifespan_ms: int
     route_by_prefix: bool
-    def __init__(self, format: _Optional[_Union[Format, str]] = ..., schema: _Optional[str] = ..., events: _Optional[bool] = ..., state: _Optional[bool] = ..., before: _Optional[bool] = ..., bytes_keys: _Optional[bool] = ..., retain_time_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_events: _Optional[int] = ..., lifespan_ms: _Optional[int] = ..., route_by_prefix: _Optional[bool] = ...) -> None: ...
+    promote: str
+    def __init__(self, format: _Optional[_Union[Format, str]] = ..., schema: _Optional[str] = ..., events: _Optional[bool] = ..., state: _Optional[bool] = ..., before: _Optional[bool] = ..., bytes_keys: _Optional[bool] = ..., retain_time_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_events: _Optional[int] = ..., lifespan_ms: _Optional[int] = ..., route_by_prefix: _Optional[bool] = ..., promote: _Optional[str] = ...) -> None: ...
 
 class CreateCache(_message.Message):
     __slots__ = ("name", "options", "use_existing")

@@ -26,7 +26,7 @@ BYTES: Format
 AVRO: Format
 
 class Message(_message.Message):
-    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "list_filters", "list_filters_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "iteration_start", "iteration_start_answer", "iteration_next", "iteration_end", "for_each", "read_state", "read_state_answer", "padding", "body")
+    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "list_filters", "list_filters_answer", "near_watch", "near_interest", "near_interest_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "iteration_start", "iteration_start_answer", "iteration_next", "iteration_end", "for_each", "read_state", "read_state_answer", "padding", "body")
     BODY_LENGTH_FIELD_NUMBER: _ClassVar[int]
     OPAQUE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,9 @@ class Message(_message.Message):
     LOG_ENDS_ANSWER_FIELD_NUMBER: _ClassVar[int]
     LIST_FILTERS_FIELD_NUMBER: _ClassVar[int]
     LIST_FILTERS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    NEAR_WATCH_FIELD_NUMBER: _ClassVar[int]
+    NEAR_INTEREST_FIELD_NUMBER: _ClassVar[int]
+    NEAR_INTEREST_ANSWER_FIELD_NUMBER: _ClassVar[int]
     CREATE_CACHE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_CACHE_FIELD_NUMBER: _ClassVar[int]
     ALTER_CACHE_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +151,9 @@ class Message(_message.Message):
     log_ends_answer: LogEndsAnswer
     list_filters: ListFilters
     list_filters_answer: ListFiltersAnswer
+    near_watch: NearWatch
+    near_interest: NearInterest
+    near_interest_answer: NearInterestAnswer
     create_cache: CreateCache
     describe_cache: DescribeCache
     alter_cache: AlterCache
@@ -201,7 +207,7 @@ class Message(_message.Message):
     read_state_answer: ReadStateAnswer
     padding: bytes
     body: bytes
-    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client")
@@ -262,14 +268,16 @@ class Ping(_message.Message):
     def __init__(self) -> None: ...
 
 class StreamItem(_message.Message):
-    __slots__ = ("poll_answer", "entries", "iteration_batch")
+    __slots__ = ("poll_answer", "entries", "near_item", "iteration_batch")
     POLL_ANSWER_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEAR_ITEM_FIELD_NUMBER: _ClassVar[int]
     ITERATION_BATCH_FIELD_NUMBER: _ClassVar[int]
     poll_answer: PollAnswer
     entries: Entries
+    near_item: NearItem
     iteration_batch: IterationBatch
-    def __init__(self, poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., entries: _Optional[_Union[Entries, _Mapping]] = ..., iteration_batch: _Optional[_Union[IterationBatch, _Mapping]] = ...) -> None: ...
+    def __init__(self, poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., entries: _Optional[_Union[Entries, _Mapping]] = ..., near_item: _Optional[_Union[NearItem, _Mapping]] = ..., iteration_batch: _Optional[_Union[IterationBatch, _Mapping]] = ...) -> None: ...
 
 class StreamEnd(_message.Message):
     __slots__ = ()
@@ -354,20 +362,22 @@ class Get(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., key: _Optional[bytes] = ..., consistency: _Optional[_Union[Consistency, str]] = ..., at_least: _Optional[int] = ...) -> None: ...
 
 class GetAnswer(_message.Message):
-    __slots__ = ("found", "value", "version", "expires_ms", "epoch", "applied_id")
+    __slots__ = ("found", "value", "version", "expires_ms", "epoch", "applied_id", "lifespan_ms")
     FOUND_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     APPLIED_ID_FIELD_NUMBER: _ClassVar[int]
+    LIFESPAN_MS_FIELD_NUMBER: _ClassVar[int]
     found: bool
     value: bytes
     version: int
     expires_ms: int
     epoch: int
     applied_id: int
-    def __init__(self, found: _Optional[bool] = ..., value: _Optional[bytes] = ..., version: _Optional[int] = ..., expires_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., applied_id: _Optional[int] = ...) -> None: ...
+    lifespan_ms: int
+    def __init__(self, found: _Optional[bool] = ..., value: _Optional[bytes] = ..., version: _Optional[int] = ..., expires_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., applied_id: _Optional[int] = ..., lifespan_ms: _Optional[int] = ...) -> None: ...
 
 class GetMany(_message.Message):
     __slots__ = ("cache_id", "consistency", "count", "credit")
@@ -612,7 +622,7 @@ class PollAnswer(_message.Message):
     def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., last_id: _Optional[int] = ..., position: _Optional[bytes] = ..., end: _Optional[bool] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., low_watermark: _Optional[int] = ..., events: _Optional[int] = ..., state: _Optional[bool] = ...) -> None: ...
 
 class Part(_message.Message):
-    __slots__ = ("form", "length", "runs", "segment", "events")
+    __slots__ = ("form", "length", "runs", "segment", "events", "changes")
     class Form(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         JOINED: _ClassVar[Part.Form]
@@ -626,12 +636,14 @@ class Part(_message.Message):
     RUNS_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
     form: Part.Form
     length: int
     runs: int
     segment: int
     events: int
-    def __init__(self, form: _Optional[_Union[Part.Form, str]] = ..., length: _Optional[int] = ..., runs: _Optional[int] = ..., segment: _Optional[int] = ..., events: _Optional[int] = ...) -> None: ...
+    changes: bool
+    def __init__(self, form: _Optional[_Union[Part.Form, str]] = ..., length: _Optional[int] = ..., runs: _Optional[int] = ..., segment: _Optional[int] = ..., events: _Optional[int] = ..., changes: _Optional[bool] = ...) -> None: ...
 
 class Stalled(_message.Message):
     __slots__ = ("segment", "node", "since_ms")
@@ -652,6 +664,50 @@ class Watch(_message.Message):
     credit: int
     follow: bool
     def __init__(self, poll: _Optional[_Union[Poll, _Mapping]] = ..., credit: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class NearWatch(_message.Message):
+    __slots__ = ("cache_id", "after", "latest", "digests", "credit", "probe")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    after: int
+    latest: bool
+    digests: int
+    credit: int
+    probe: int
+    def __init__(self, cache_id: _Optional[int] = ..., after: _Optional[int] = ..., latest: _Optional[bool] = ..., digests: _Optional[int] = ..., credit: _Optional[int] = ..., probe: _Optional[int] = ...) -> None: ...
+
+class NearInterest(_message.Message):
+    __slots__ = ("watch", "added", "removed", "probe")
+    WATCH_FIELD_NUMBER: _ClassVar[int]
+    ADDED_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    watch: int
+    added: int
+    removed: int
+    probe: int
+    def __init__(self, watch: _Optional[int] = ..., added: _Optional[int] = ..., removed: _Optional[int] = ..., probe: _Optional[int] = ...) -> None: ...
+
+class NearInterestAnswer(_message.Message):
+    __slots__ = ("after",)
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    def __init__(self, after: _Optional[int] = ...) -> None: ...
+
+class NearItem(_message.Message):
+    __slots__ = ("upto", "digests", "probe")
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    upto: int
+    digests: int
+    probe: int
+    def __init__(self, upto: _Optional[int] = ..., digests: _Optional[int] = ..., probe: _Optional[int] = ...) -> None: ...
 
 class LogEnds(_message.Message):
     __slots__ = ("cache_id",)

@@ -5,6 +5,7 @@ offsets and producers move on the loop together with `applied`, the entries in t
 speak of them stand in the queue behind.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ class Followed:
         self._kept: deque[Arrived] = deque()
         self._covered = ends.copy()  # of each segment everything above is kept here
         self._goal = applied.copy()
-        self._reading: set[int] = set()
+        self._reading: dict[int, asyncio.Event] = {}  # segments that are being read, and the end of that
         self.nbytes = 0
         self.peak = 0
 
@@ -143,24 +144,33 @@ class Followed:
         return segments[~is_here]
 
     async def catch_up(self, segments: Ints) -> None:
-        """Read what `learned` did not find here from the log, and apply it; then what is kept.
+        """Read what `learned` did not find here from the log, and apply it, then what is kept, until nothing of `segments` is missing.
 
         Raises:
             CorruptData: a value is damaged.
         """
-        await self._meet()
-        for segment in segments.tolist():
-            if segment in self._reading:
-                continue
-            self._reading.add(segment)
-            try:
-                await self._read(segment)
-            finally:
-                self._reading.discard(segment)
-        at = np.asarray(segments)
-        behind = self.learned(at, self._goal[at])
-        if len(behind) and not self._reading:
-            await self.catch_up(behind)
+        behind = segments
+        while len(behind):
+            await self._meet()
+            for segment in behind.tolist():
+                await self._read_once(segment)
+            behind = self.learned(behind, self._goal[behind])
+
+    def unattended(self, segments: Ints) -> Ints:
+        """Return those of `segments` that nobody reads at the moment; who reads one goes on until it is where it was told to go."""
+        return segments[[segment not in self._reading for segment in segments.tolist()]]
+
+    async def _read_once(self, segment: int) -> None:
+        """Read a segment, or wait until somebody else has: two at once would apply everything twice."""
+        if (other := self._reading.get(segment)) is not None:
+            await other.wait()
+            return
+        ended = self._reading[segment] = asyncio.Event()
+        try:
+            await self._read(segment)
+        finally:
+            del self._reading[segment]
+            ended.set()
 
     async def _meet(self) -> None:
         """Ask for caches that values kept here name and nobody knows yet; who is not known then was dropped."""

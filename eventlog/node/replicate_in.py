@@ -165,9 +165,10 @@ class Incoming:
 
     def follow(self, segments: Ints, watermarks: Ints) -> None:
         """Bring the state of `segments` up to their watermarks; at once where what it takes is at hand."""
-        behind = self._node.followed.learned(segments, watermarks)
+        followed = self._node.followed
+        behind = followed.unattended(followed.learned(segments, watermarks))
         if len(behind):
-            self._node.own(asyncio.create_task(self._node.followed.catch_up(behind), name="follow"))
+            self._node.own(asyncio.create_task(followed.catch_up(behind), name="follow"))
 
     # ------------------------------------------------------------ cuts
 

@@ -129,6 +129,10 @@ class Caches:
         """Return whether there was a cache with this id."""
         return cache_id in self._dropped
 
+    def dropped_name(self, cache_id: int) -> str | None:
+        """Return the name of a cache that was dropped since this node started, None where that is not known."""
+        return self._dropped.get(cache_id)
+
     def find(self, cache_id: int) -> CacheState:
         """Return the cache with this id.
 

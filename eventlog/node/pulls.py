@@ -15,7 +15,7 @@ from eventlog.consume.cut import NO_LIMIT, Limits
 from eventlog.consume.position import Position, SegmentPositions
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark
-from eventlog.errors import CacheDropped, CacheNotFound, CacheRecreated, EventLogError, InvalidArgument, NoEvents
+from eventlog.errors import CacheRecreated, EventLogError, InvalidArgument, NoEvents
 from eventlog.ids import ID_MAX, id_before
 from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, POLL_WAIT_MS_MAX
 from eventlog.node.caches import Caches, CacheState
@@ -188,13 +188,12 @@ def _cursor_at(context: ReadContext, position: Position, *, cache: CacheState, a
 
 
 def _refuse_recreated(context: ReadContext, position: Position, cache: CacheState) -> None:
-    """Say that the position is one of an earlier cache of the same name, where that is known."""
-    if position.cluster != context.cluster:
+    """Say that the position is one of an earlier cache of the same name, where that is known or nothing speaks against it.
+
+    Ids of caches rise and are never given out again, so a lower one that no cache has is a dropped one's. Its name is known
+    until the node restarts.
+    """
+    if position.cluster != context.cluster or position.cache_id > cache.cache_id or context.caches.has(position.cache_id):
         return
-    try:
-        context.caches.find(position.cache_id)
-    except CacheDropped as dropped:
-        if dropped.cache == cache.name:
-            raise CacheRecreated(cache=cache.name) from None
-    except CacheNotFound:
-        return
+    if context.caches.dropped_name(position.cache_id) in {None, cache.name}:
+        raise CacheRecreated(cache=cache.name)

@@ -106,6 +106,20 @@ def test_a_dropped_cache_ends_its_readers():
     run(scenario)
 
 
+def test_a_position_of_a_cache_dropped_before_the_node_started_is_told_from_one_of_a_later_cache():
+    async def scenario(node):
+        node.cache(2, "orders")
+        with pytest.raises(CacheRecreated):
+            await ask(node, cache_id=2, position=token.encode(position_of(node, 5)))
+        node.cache(1, "other")
+        with pytest.raises(PositionMismatch):
+            await ask(node, cache_id=2, position=token.encode(position_of(node, 5)))
+        with pytest.raises(PositionMismatch):
+            await ask(node, cache_id=1, position=token.encode(position_of(node, 5, cache_id=2)))
+
+    run(scenario)
+
+
 def test_a_cache_dropped_while_it_is_read_ends_its_readers():
     async def scenario(node):
         cache = node.cache()

@@ -26,7 +26,7 @@ BYTES: Format
 AVRO: Format
 
 class Message(_message.Message):
-    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "list_filters", "list_filters_answer", "near_watch", "near_interest", "near_interest_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "iteration_start", "iteration_start_answer", "iteration_next", "iteration_end", "for_each", "read_state", "read_state_answer", "padding", "body")
+    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "register_listener", "listener_answer", "list_listeners", "list_listeners_answer", "alter_listener", "remove_listener", "use_listeners", "use_listeners_answer", "list_filters", "list_filters_answer", "near_watch", "near_interest", "near_interest_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "retention_steps", "retention_steps_answer", "retention_cut", "await_listeners", "await_listeners_answer", "listener_changed", "iteration_start", "iteration_start_answer", "iteration_next", "iteration_end", "for_each", "read_state", "read_state_answer", "padding", "body")
     BODY_LENGTH_FIELD_NUMBER: _ClassVar[int]
     OPAQUE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,14 @@ class Message(_message.Message):
     WATCH_FIELD_NUMBER: _ClassVar[int]
     LOG_ENDS_FIELD_NUMBER: _ClassVar[int]
     LOG_ENDS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_LISTENER_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    LIST_LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    LIST_LISTENERS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    ALTER_LISTENER_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_LISTENER_FIELD_NUMBER: _ClassVar[int]
+    USE_LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    USE_LISTENERS_ANSWER_FIELD_NUMBER: _ClassVar[int]
     LIST_FILTERS_FIELD_NUMBER: _ClassVar[int]
     LIST_FILTERS_ANSWER_FIELD_NUMBER: _ClassVar[int]
     NEAR_WATCH_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +116,12 @@ class Message(_message.Message):
     FETCH_ANSWER_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_EPOCHS_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_EPOCHS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_STEPS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_STEPS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_CUT_FIELD_NUMBER: _ClassVar[int]
+    AWAIT_LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    AWAIT_LISTENERS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_CHANGED_FIELD_NUMBER: _ClassVar[int]
     ITERATION_START_FIELD_NUMBER: _ClassVar[int]
     ITERATION_START_ANSWER_FIELD_NUMBER: _ClassVar[int]
     ITERATION_NEXT_FIELD_NUMBER: _ClassVar[int]
@@ -149,6 +163,14 @@ class Message(_message.Message):
     watch: Watch
     log_ends: LogEnds
     log_ends_answer: LogEndsAnswer
+    register_listener: RegisterListener
+    listener_answer: ListenerAnswer
+    list_listeners: ListListeners
+    list_listeners_answer: ListListenersAnswer
+    alter_listener: AlterListener
+    remove_listener: RemoveListener
+    use_listeners: UseListeners
+    use_listeners_answer: UseListenersAnswer
     list_filters: ListFilters
     list_filters_answer: ListFiltersAnswer
     near_watch: NearWatch
@@ -198,6 +220,12 @@ class Message(_message.Message):
     fetch_answer: FetchAnswer
     confirm_epochs: ConfirmEpochs
     confirm_epochs_answer: ConfirmEpochsAnswer
+    retention_steps: RetentionSteps
+    retention_steps_answer: RetentionStepsAnswer
+    retention_cut: RetentionCut
+    await_listeners: AwaitListeners
+    await_listeners_answer: AwaitListenersAnswer
+    listener_changed: ListenerChanged
     iteration_start: IterationStart
     iteration_start_answer: IterationStartAnswer
     iteration_next: IterationNext
@@ -207,7 +235,7 @@ class Message(_message.Message):
     read_state_answer: ReadStateAnswer
     padding: bytes
     body: bytes
-    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., register_listener: _Optional[_Union[RegisterListener, _Mapping]] = ..., listener_answer: _Optional[_Union[ListenerAnswer, _Mapping]] = ..., list_listeners: _Optional[_Union[ListListeners, _Mapping]] = ..., list_listeners_answer: _Optional[_Union[ListListenersAnswer, _Mapping]] = ..., alter_listener: _Optional[_Union[AlterListener, _Mapping]] = ..., remove_listener: _Optional[_Union[RemoveListener, _Mapping]] = ..., use_listeners: _Optional[_Union[UseListeners, _Mapping]] = ..., use_listeners_answer: _Optional[_Union[UseListenersAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., retention_steps: _Optional[_Union[RetentionSteps, _Mapping]] = ..., retention_steps_answer: _Optional[_Union[RetentionStepsAnswer, _Mapping]] = ..., retention_cut: _Optional[_Union[RetentionCut, _Mapping]] = ..., await_listeners: _Optional[_Union[AwaitListeners, _Mapping]] = ..., await_listeners_answer: _Optional[_Union[AwaitListenersAnswer, _Mapping]] = ..., listener_changed: _Optional[_Union[ListenerChanged, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client")
@@ -298,18 +326,24 @@ class EndStream(_message.Message):
     def __init__(self, stream: _Optional[int] = ...) -> None: ...
 
 class Write(_message.Message):
-    __slots__ = ("cache_id", "producer_id", "blocks", "conditions", "previous")
+    __slots__ = ("cache_id", "producer_id", "blocks", "conditions", "previous", "wait_listeners", "wait_ms", "wait_proceeds")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     CONDITIONS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_PROCEEDS_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     producer_id: int
     blocks: int
     conditions: _containers.RepeatedCompositeFieldContainer[Condition]
     previous: bool
-    def __init__(self, cache_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., blocks: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., previous: _Optional[bool] = ...) -> None: ...
+    wait_listeners: _containers.RepeatedScalarFieldContainer[str]
+    wait_ms: int
+    wait_proceeds: bool
+    def __init__(self, cache_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., blocks: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., previous: _Optional[bool] = ..., wait_listeners: _Optional[_Iterable[str]] = ..., wait_ms: _Optional[int] = ..., wait_proceeds: _Optional[bool] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("block", "key", "version", "absent", "present")
@@ -326,20 +360,22 @@ class Condition(_message.Message):
     def __init__(self, block: _Optional[int] = ..., key: _Optional[bytes] = ..., version: _Optional[int] = ..., absent: _Optional[bool] = ..., present: _Optional[bool] = ...) -> None: ...
 
 class WriteAnswer(_message.Message):
-    __slots__ = ("id", "kind", "events", "has_previous", "previous", "refusals")
+    __slots__ = ("id", "kind", "events", "has_previous", "previous", "refusals", "unacknowledged")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     HAS_PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     id: int
     kind: int
     events: int
     has_previous: bool
     previous: bytes
     refusals: _containers.RepeatedCompositeFieldContainer[BlockRefusal]
-    def __init__(self, id: _Optional[int] = ..., kind: _Optional[int] = ..., events: _Optional[int] = ..., has_previous: _Optional[bool] = ..., previous: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[BlockRefusal, _Mapping]]] = ...) -> None: ...
+    unacknowledged: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[int] = ..., kind: _Optional[int] = ..., events: _Optional[int] = ..., has_previous: _Optional[bool] = ..., previous: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[BlockRefusal, _Mapping]]] = ..., unacknowledged: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BlockRefusal(_message.Message):
     __slots__ = ("block", "error")
@@ -499,6 +535,216 @@ class Filter(_message.Message):
     continuous: bool
     def __init__(self, where: _Optional[str] = ..., parameters: _Optional[bytes] = ..., select: _Optional[_Iterable[str]] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., arguments: _Optional[bytes] = ..., continuous: _Optional[bool] = ...) -> None: ...
 
+class RegisterListener(_message.Message):
+    __slots__ = ("cache_id", "filter", "durable", "hold_bytes", "hold_ms", "expire_ms", "id")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    HOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HOLD_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_MS_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    filter: Filter
+    durable: bool
+    hold_bytes: int
+    hold_ms: int
+    expire_ms: int
+    id: str
+    def __init__(self, cache_id: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., durable: _Optional[bool] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., expire_ms: _Optional[int] = ..., id: _Optional[str] = ...) -> None: ...
+
+class Listener(_message.Message):
+    __slots__ = ("id", "cache_id", "cache", "filter", "from_id", "durable", "hold_bytes", "hold_ms", "expire_ms", "last_id", "first_id", "position", "position_id", "lag_events", "lag_bytes", "lag_ms", "held_percent", "version")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    FROM_ID_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    HOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HOLD_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ID_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_ID_FIELD_NUMBER: _ClassVar[int]
+    LAG_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    HELD_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    cache_id: int
+    cache: str
+    filter: Filter
+    from_id: int
+    durable: bool
+    hold_bytes: int
+    hold_ms: int
+    expire_ms: int
+    last_id: int
+    first_id: int
+    position: bytes
+    position_id: int
+    lag_events: int
+    lag_bytes: int
+    lag_ms: int
+    held_percent: int
+    version: int
+    def __init__(self, id: _Optional[str] = ..., cache_id: _Optional[int] = ..., cache: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., from_id: _Optional[int] = ..., durable: _Optional[bool] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., expire_ms: _Optional[int] = ..., last_id: _Optional[int] = ..., first_id: _Optional[int] = ..., position: _Optional[bytes] = ..., position_id: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_ms: _Optional[int] = ..., held_percent: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+
+class ListenerAnswer(_message.Message):
+    __slots__ = ("listener",)
+    LISTENER_FIELD_NUMBER: _ClassVar[int]
+    listener: Listener
+    def __init__(self, listener: _Optional[_Union[Listener, _Mapping]] = ...) -> None: ...
+
+class ListListeners(_message.Message):
+    __slots__ = ("id", "cache_id")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    cache_id: int
+    def __init__(self, id: _Optional[str] = ..., cache_id: _Optional[int] = ...) -> None: ...
+
+class ListListenersAnswer(_message.Message):
+    __slots__ = ("listeners",)
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    listeners: _containers.RepeatedCompositeFieldContainer[Listener]
+    def __init__(self, listeners: _Optional[_Iterable[_Union[Listener, _Mapping]]] = ...) -> None: ...
+
+class AlterListener(_message.Message):
+    __slots__ = ("id", "filter", "from_id", "hold_bytes", "hold_ms", "expire_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    FROM_ID_FIELD_NUMBER: _ClassVar[int]
+    HOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HOLD_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_MS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    filter: Filter
+    from_id: int
+    hold_bytes: int
+    hold_ms: int
+    expire_ms: int
+    def __init__(self, id: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., from_id: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., expire_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveListener(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class ListenerUse(_message.Message):
+    __slots__ = ("id", "position")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    position: bytes
+    def __init__(self, id: _Optional[str] = ..., position: _Optional[bytes] = ...) -> None: ...
+
+class UseListeners(_message.Message):
+    __slots__ = ("uses",)
+    USES_FIELD_NUMBER: _ClassVar[int]
+    uses: _containers.RepeatedCompositeFieldContainer[ListenerUse]
+    def __init__(self, uses: _Optional[_Iterable[_Union[ListenerUse, _Mapping]]] = ...) -> None: ...
+
+class ListenerUsed(_message.Message):
+    __slots__ = ("version", "held_percent")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    HELD_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    held_percent: int
+    def __init__(self, version: _Optional[int] = ..., held_percent: _Optional[int] = ...) -> None: ...
+
+class UseListenersAnswer(_message.Message):
+    __slots__ = ("used",)
+    USED_FIELD_NUMBER: _ClassVar[int]
+    used: _containers.RepeatedCompositeFieldContainer[ListenerUsed]
+    def __init__(self, used: _Optional[_Iterable[_Union[ListenerUsed, _Mapping]]] = ...) -> None: ...
+
+class AwaitListeners(_message.Message):
+    __slots__ = ("listeners", "cache_id", "segments", "ids", "wait_ms")
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    listeners: _containers.RepeatedScalarFieldContainer[str]
+    cache_id: int
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    wait_ms: int
+    def __init__(self, listeners: _Optional[_Iterable[str]] = ..., cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., ids: _Optional[_Iterable[int]] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class AwaitListenersAnswer(_message.Message):
+    __slots__ = ("missing",)
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    missing: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, missing: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListenerChanged(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class RetentionSteps(_message.Message):
+    __slots__ = ("cache_id", "steps_max")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEPS_MAX_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    steps_max: int
+    def __init__(self, cache_id: _Optional[int] = ..., steps_max: _Optional[int] = ...) -> None: ...
+
+class RetentionStep(_message.Message):
+    __slots__ = ("id", "events", "bytes")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    events: int
+    bytes: int
+    def __init__(self, id: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class RetentionHold(_message.Message):
+    __slots__ = ("listener", "id", "hold_bytes", "hold_ms")
+    LISTENER_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    HOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HOLD_MS_FIELD_NUMBER: _ClassVar[int]
+    listener: str
+    id: int
+    hold_bytes: int
+    hold_ms: int
+    def __init__(self, listener: _Optional[str] = ..., id: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ...) -> None: ...
+
+class RetentionStepsAnswer(_message.Message):
+    __slots__ = ("trimmed", "steps", "now", "ceiling", "segments", "holds")
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    CEILING_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    trimmed: RetentionStep
+    steps: _containers.RepeatedCompositeFieldContainer[RetentionStep]
+    now: RetentionStep
+    ceiling: int
+    segments: int
+    holds: _containers.RepeatedCompositeFieldContainer[RetentionHold]
+    def __init__(self, trimmed: _Optional[_Union[RetentionStep, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[RetentionStep, _Mapping]]] = ..., now: _Optional[_Union[RetentionStep, _Mapping]] = ..., ceiling: _Optional[int] = ..., segments: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[RetentionHold, _Mapping]]] = ...) -> None: ...
+
+class RetentionCut(_message.Message):
+    __slots__ = ("cache_id", "id", "dry_run")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    id: int
+    dry_run: bool
+    def __init__(self, cache_id: _Optional[int] = ..., id: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
 class ListFilters(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -602,7 +848,7 @@ class TopologyChanged(_message.Message):
     def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class PollAnswer(_message.Message):
-    __slots__ = ("parts", "last_id", "position", "end", "stalled", "low_watermark", "events", "state")
+    __slots__ = ("parts", "last_id", "position", "end", "stalled", "low_watermark", "events", "state", "held_percent")
     PARTS_FIELD_NUMBER: _ClassVar[int]
     LAST_ID_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -611,6 +857,7 @@ class PollAnswer(_message.Message):
     LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    HELD_PERCENT_FIELD_NUMBER: _ClassVar[int]
     parts: _containers.RepeatedCompositeFieldContainer[Part]
     last_id: int
     position: bytes
@@ -619,7 +866,8 @@ class PollAnswer(_message.Message):
     low_watermark: int
     events: int
     state: bool
-    def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., last_id: _Optional[int] = ..., position: _Optional[bytes] = ..., end: _Optional[bool] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., low_watermark: _Optional[int] = ..., events: _Optional[int] = ..., state: _Optional[bool] = ...) -> None: ...
+    held_percent: int
+    def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., last_id: _Optional[int] = ..., position: _Optional[bytes] = ..., end: _Optional[bool] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ..., low_watermark: _Optional[int] = ..., events: _Optional[int] = ..., state: _Optional[bool] = ..., held_percent: _Optional[int] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("form", "length", "runs", "segment", "events", "changes")
@@ -726,7 +974,7 @@ class LogEndsAnswer(_message.Message):
     def __init__(self, first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., events: _Optional[int] = ...) -> None: ...
 
 class CacheOptions(_message.Message):
-    __slots__ = ("format", "schema", "events", "state", "before", "bytes_keys", "retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "route_by_prefix", "promote")
+    __slots__ = ("format", "schema", "events", "state", "before", "bytes_keys", "retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "route_by_prefix", "promote", "wait_listeners", "wait_ms", "wait_proceeds")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
@@ -739,6 +987,9 @@ class CacheOptions(_message.Message):
     LIFESPAN_MS_FIELD_NUMBER: _ClassVar[int]
     ROUTE_BY_PREFIX_FIELD_NUMBER: _ClassVar[int]
     PROMOTE_FIELD_NUMBER: _ClassVar[int]
+    WAIT_LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_PROCEEDS_FIELD_NUMBER: _ClassVar[int]
     format: Format
     schema: str
     events: bool
@@ -751,7 +1002,10 @@ class CacheOptions(_message.Message):
     lifespan_ms: int
     route_by_prefix: bool
     promote: str
-    def __init__(self, format: _Optional[_Union[Format, str]] = ..., schema: _Optional[str] = ..., events: _Optional[bool] = ..., state: _Optional[bool] = ..., before: _Optional[bool] = ..., bytes_keys: _Optional[bool] = ..., retain_time_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_events: _Optional[int] = ..., lifespan_ms: _Optional[int] = ..., route_by_prefix: _Optional[bool] = ..., promote: _Optional[str] = ...) -> None: ...
+    wait_listeners: str
+    wait_ms: int
+    wait_proceeds: bool
+    def __init__(self, format: _Optional[_Union[Format, str]] = ..., schema: _Optional[str] = ..., events: _Optional[bool] = ..., state: _Optional[bool] = ..., before: _Optional[bool] = ..., bytes_keys: _Optional[bool] = ..., retain_time_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_events: _Optional[int] = ..., lifespan_ms: _Optional[int] = ..., route_by_prefix: _Optional[bool] = ..., promote: _Optional[str] = ..., wait_listeners: _Optional[str] = ..., wait_ms: _Optional[int] = ..., wait_proceeds: _Optional[bool] = ...) -> None: ...
 
 class CreateCache(_message.Message):
     __slots__ = ("name", "options", "use_existing")
@@ -784,8 +1038,10 @@ class DropCache(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class ListCaches(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("internal",)
+    INTERNAL_FIELD_NUMBER: _ClassVar[int]
+    internal: bool
+    def __init__(self, internal: _Optional[bool] = ...) -> None: ...
 
 class CacheDescription(_message.Message):
     __slots__ = ("name", "id", "options", "from_id")

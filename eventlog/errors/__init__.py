@@ -15,7 +15,17 @@ The branches are in `tree`; the leaves are in one module a field.
 
 from typing import Any
 
-from eventlog.errors.consuming import EventsTrimmed, ListenerNotFound, ListenerTimeout, PositionDiverged, PositionMismatch
+from eventlog.errors.consuming import (
+    EventsTrimmed,
+    Fenced,
+    GroupNotEmpty,
+    GroupNotFound,
+    ListenerNotFound,
+    ListenerTimeout,
+    PositionDiverged,
+    PositionMismatch,
+    StaleMember,
+)
 from eventlog.errors.misuse import BadConfig, BadName, BadRow, ClientClosed, InvalidArgument
 from eventlog.errors.operating import (
     DirectoryInUse,
@@ -113,6 +123,9 @@ __all__ = [
     "DiskFull",
     "EventLogError",
     "EventsTrimmed",
+    "Fenced",
+    "GroupNotEmpty",
+    "GroupNotFound",
     "Insecure",
     "InvalidArgument",
     "KeyExists",
@@ -141,6 +154,7 @@ __all__ = [
     "ProducerUnknown",
     "Refused",
     "SequenceGap",
+    "StaleMember",
     "Stopping",
     "StoreFenced",
     "TimedOut",

@@ -47,3 +47,36 @@ class ListenerTimeout(Unavailable):
     missing: list[str]
     ids: list[int]
     timeout_ms: int
+
+
+class GroupNotFound(Refused):
+    code = "GROUP_NOT_FOUND"
+    http_status = 404
+    sentence = "there is no group {group!r}; `eventlog group list` shows those that there are"
+    group: str
+
+
+class GroupNotEmpty(Refused):
+    code = "GROUP_NOT_EMPTY"
+    sentence = "group {group!r} has {members} live members: stop them first, or wait until their sessions have ended"
+    group: str
+    members: int
+
+
+class StaleMember(Refused):
+    """The session ended, or what was to be committed is another member's by now. It may have been read by that one already."""
+
+    code = "STALE_MEMBER"
+    sentence = "member {member} of group {group!r} is out of date: {why}; events since its last commit are delivered again"
+    group: str
+    member: str
+    why: str
+
+
+class Fenced(Refused):
+    """Final: joining again would fence the other one."""
+
+    code = "FENCED"
+    sentence = "another consumer joined group {group!r} as {instance!r}; give each process an instance id of its own"
+    group: str
+    instance: str

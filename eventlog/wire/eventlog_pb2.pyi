@@ -26,7 +26,7 @@ BYTES: Format
 AVRO: Format
 
 class Message(_message.Message):
-    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "register_listener", "listener_answer", "list_listeners", "list_listeners_answer", "alter_listener", "remove_listener", "use_listeners", "use_listeners_answer", "list_filters", "list_filters_answer", "near_watch", "near_interest", "near_interest_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "retention_steps", "retention_steps_answer", "retention_cut", "await_listeners", "await_listeners_answer", "listener_changed", "iteration_start", "iteration_start_answer", "iteration_next", "iteration_end", "for_each", "read_state", "read_state_answer", "padding", "body")
+    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "register_listener", "listener_answer", "list_listeners", "list_listeners_answer", "alter_listener", "remove_listener", "use_listeners", "use_listeners_answer", "list_filters", "list_filters_answer", "near_watch", "near_interest", "near_interest_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "retention_steps", "retention_steps_answer", "retention_cut", "await_listeners", "await_listeners_answer", "listener_changed", "group_beat", "group_beat_answer", "leave_group", "commit_group", "describe_group", "describe_group_answer", "list_groups", "list_groups_answer", "reset_group", "reset_group_answer", "delete_group", "take_tasks", "take_tasks_answer", "settle_tasks", "iteration_start", "iteration_start_answer", "iteration_next", "iteration_end", "for_each", "member_closed", "group_lag", "group_lag_answer", "read_state", "read_state_answer", "padding", "body")
     BODY_LENGTH_FIELD_NUMBER: _ClassVar[int]
     OPAQUE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -122,11 +122,28 @@ class Message(_message.Message):
     AWAIT_LISTENERS_FIELD_NUMBER: _ClassVar[int]
     AWAIT_LISTENERS_ANSWER_FIELD_NUMBER: _ClassVar[int]
     LISTENER_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    GROUP_BEAT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_BEAT_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_GROUP_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_GROUP_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    LIST_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    LIST_GROUPS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    RESET_GROUP_FIELD_NUMBER: _ClassVar[int]
+    RESET_GROUP_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    DELETE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    TAKE_TASKS_FIELD_NUMBER: _ClassVar[int]
+    TAKE_TASKS_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    SETTLE_TASKS_FIELD_NUMBER: _ClassVar[int]
     ITERATION_START_FIELD_NUMBER: _ClassVar[int]
     ITERATION_START_ANSWER_FIELD_NUMBER: _ClassVar[int]
     ITERATION_NEXT_FIELD_NUMBER: _ClassVar[int]
     ITERATION_END_FIELD_NUMBER: _ClassVar[int]
     FOR_EACH_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_CLOSED_FIELD_NUMBER: _ClassVar[int]
+    GROUP_LAG_FIELD_NUMBER: _ClassVar[int]
+    GROUP_LAG_ANSWER_FIELD_NUMBER: _ClassVar[int]
     READ_STATE_FIELD_NUMBER: _ClassVar[int]
     READ_STATE_ANSWER_FIELD_NUMBER: _ClassVar[int]
     PADDING_FIELD_NUMBER: _ClassVar[int]
@@ -226,16 +243,33 @@ class Message(_message.Message):
     await_listeners: AwaitListeners
     await_listeners_answer: AwaitListenersAnswer
     listener_changed: ListenerChanged
+    group_beat: GroupBeat
+    group_beat_answer: GroupBeatAnswer
+    leave_group: LeaveGroup
+    commit_group: CommitGroup
+    describe_group: DescribeGroup
+    describe_group_answer: DescribeGroupAnswer
+    list_groups: ListGroups
+    list_groups_answer: ListGroupsAnswer
+    reset_group: ResetGroup
+    reset_group_answer: ResetGroupAnswer
+    delete_group: DeleteGroup
+    take_tasks: TakeTasks
+    take_tasks_answer: TakeTasksAnswer
+    settle_tasks: SettleTasks
     iteration_start: IterationStart
     iteration_start_answer: IterationStartAnswer
     iteration_next: IterationNext
     iteration_end: IterationEnd
     for_each: ForEach
+    member_closed: MemberClosed
+    group_lag: GroupLag
+    group_lag_answer: GroupLagAnswer
     read_state: ReadState
     read_state_answer: ReadStateAnswer
     padding: bytes
     body: bytes
-    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., register_listener: _Optional[_Union[RegisterListener, _Mapping]] = ..., listener_answer: _Optional[_Union[ListenerAnswer, _Mapping]] = ..., list_listeners: _Optional[_Union[ListListeners, _Mapping]] = ..., list_listeners_answer: _Optional[_Union[ListListenersAnswer, _Mapping]] = ..., alter_listener: _Optional[_Union[AlterListener, _Mapping]] = ..., remove_listener: _Optional[_Union[RemoveListener, _Mapping]] = ..., use_listeners: _Optional[_Union[UseListeners, _Mapping]] = ..., use_listeners_answer: _Optional[_Union[UseListenersAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., retention_steps: _Optional[_Union[RetentionSteps, _Mapping]] = ..., retention_steps_answer: _Optional[_Union[RetentionStepsAnswer, _Mapping]] = ..., retention_cut: _Optional[_Union[RetentionCut, _Mapping]] = ..., await_listeners: _Optional[_Union[AwaitListeners, _Mapping]] = ..., await_listeners_answer: _Optional[_Union[AwaitListenersAnswer, _Mapping]] = ..., listener_changed: _Optional[_Union[ListenerChanged, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., register_listener: _Optional[_Union[RegisterListener, _Mapping]] = ..., listener_answer: _Optional[_Union[ListenerAnswer, _Mapping]] = ..., list_listeners: _Optional[_Union[ListListeners, _Mapping]] = ..., list_listeners_answer: _Optional[_Union[ListListenersAnswer, _Mapping]] = ..., alter_listener: _Optional[_Union[AlterListener, _Mapping]] = ..., remove_listener: _Optional[_Union[RemoveListener, _Mapping]] = ..., use_listeners: _Optional[_Union[UseListeners, _Mapping]] = ..., use_listeners_answer: _Optional[_Union[UseListenersAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., retention_steps: _Optional[_Union[RetentionSteps, _Mapping]] = ..., retention_steps_answer: _Optional[_Union[RetentionStepsAnswer, _Mapping]] = ..., retention_cut: _Optional[_Union[RetentionCut, _Mapping]] = ..., await_listeners: _Optional[_Union[AwaitListeners, _Mapping]] = ..., await_listeners_answer: _Optional[_Union[AwaitListenersAnswer, _Mapping]] = ..., listener_changed: _Optional[_Union[ListenerChanged, _Mapping]] = ..., group_beat: _Optional[_Union[GroupBeat, _Mapping]] = ..., group_beat_answer: _Optional[_Union[GroupBeatAnswer, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroup, _Mapping]] = ..., commit_group: _Optional[_Union[CommitGroup, _Mapping]] = ..., describe_group: _Optional[_Union[DescribeGroup, _Mapping]] = ..., describe_group_answer: _Optional[_Union[DescribeGroupAnswer, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., list_groups_answer: _Optional[_Union[ListGroupsAnswer, _Mapping]] = ..., reset_group: _Optional[_Union[ResetGroup, _Mapping]] = ..., reset_group_answer: _Optional[_Union[ResetGroupAnswer, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., take_tasks: _Optional[_Union[TakeTasks, _Mapping]] = ..., take_tasks_answer: _Optional[_Union[TakeTasksAnswer, _Mapping]] = ..., settle_tasks: _Optional[_Union[SettleTasks, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., member_closed: _Optional[_Union[MemberClosed, _Mapping]] = ..., group_lag: _Optional[_Union[GroupLag, _Mapping]] = ..., group_lag_answer: _Optional[_Union[GroupLagAnswer, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client")
@@ -1626,3 +1660,193 @@ class ReadStateAnswer(_message.Message):
     entries: int
     cursors: _containers.RepeatedCompositeFieldContainer[StateCursor]
     def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., entries: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ...) -> None: ...
+
+class GroupBeat(_message.Message):
+    __slots__ = ("group", "cache_id", "member", "instance", "client", "epoch", "owned", "session_timeout_ms", "assignor", "mode", "start_id", "wait_ms", "deliveries_max", "dead_letters", "via_node", "via_connection")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OWNED_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    START_ID_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERIES_MAX_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    VIA_NODE_FIELD_NUMBER: _ClassVar[int]
+    VIA_CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    cache_id: int
+    member: str
+    instance: str
+    client: str
+    epoch: int
+    owned: bytes
+    session_timeout_ms: int
+    assignor: str
+    mode: str
+    start_id: int
+    wait_ms: int
+    deliveries_max: int
+    dead_letters: str
+    via_node: int
+    via_connection: int
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., instance: _Optional[str] = ..., client: _Optional[str] = ..., epoch: _Optional[int] = ..., owned: _Optional[bytes] = ..., session_timeout_ms: _Optional[int] = ..., assignor: _Optional[str] = ..., mode: _Optional[str] = ..., start_id: _Optional[int] = ..., wait_ms: _Optional[int] = ..., deliveries_max: _Optional[int] = ..., dead_letters: _Optional[str] = ..., via_node: _Optional[int] = ..., via_connection: _Optional[int] = ...) -> None: ...
+
+class GroupBeatAnswer(_message.Message):
+    __slots__ = ("epoch", "assigned", "places")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    assigned: bytes
+    places: int
+    def __init__(self, epoch: _Optional[int] = ..., assigned: _Optional[bytes] = ..., places: _Optional[int] = ...) -> None: ...
+
+class LeaveGroup(_message.Message):
+    __slots__ = ("group", "cache_id", "member")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    cache_id: int
+    member: str
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ...) -> None: ...
+
+class CommitGroup(_message.Message):
+    __slots__ = ("group", "cache_id", "member", "epoch", "places", "metadata")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    cache_id: int
+    member: str
+    epoch: int
+    places: int
+    metadata: str
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., epoch: _Optional[int] = ..., places: _Optional[int] = ..., metadata: _Optional[str] = ...) -> None: ...
+
+class DescribeGroup(_message.Message):
+    __slots__ = ("group", "lag")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    lag: bool
+    def __init__(self, group: _Optional[str] = ..., lag: _Optional[bool] = ...) -> None: ...
+
+class DescribeGroupAnswer(_message.Message):
+    __slots__ = ("caches",)
+    CACHES_FIELD_NUMBER: _ClassVar[int]
+    caches: int
+    def __init__(self, caches: _Optional[int] = ...) -> None: ...
+
+class ListGroups(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListGroupsAnswer(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: int
+    def __init__(self, groups: _Optional[int] = ...) -> None: ...
+
+class ResetGroup(_message.Message):
+    __slots__ = ("group", "cache_id", "earliest", "latest", "id", "time_ms", "dry_run", "segments")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    cache_id: int
+    earliest: bool
+    latest: bool
+    id: int
+    time_ms: int
+    dry_run: bool
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., id: _Optional[int] = ..., time_ms: _Optional[int] = ..., dry_run: _Optional[bool] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ResetGroupAnswer(_message.Message):
+    __slots__ = ("places",)
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    places: int
+    def __init__(self, places: _Optional[int] = ...) -> None: ...
+
+class DeleteGroup(_message.Message):
+    __slots__ = ("group", "cache_id")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    cache_id: int
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ...) -> None: ...
+
+class TakeTasks(_message.Message):
+    __slots__ = ("group", "cache_id", "member", "max_events", "wait_ms")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    MAX_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    cache_id: int
+    member: str
+    max_events: int
+    wait_ms: int
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., max_events: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class TakeTasksAnswer(_message.Message):
+    __slots__ = ("tasks",)
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    tasks: int
+    def __init__(self, tasks: _Optional[int] = ...) -> None: ...
+
+class SettleTasks(_message.Message):
+    __slots__ = ("group", "cache_id", "member", "tasks")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    cache_id: int
+    member: str
+    tasks: int
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., tasks: _Optional[int] = ...) -> None: ...
+
+class MemberClosed(_message.Message):
+    __slots__ = ("group", "cache_id", "member", "via_node", "via_connection")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    VIA_NODE_FIELD_NUMBER: _ClassVar[int]
+    VIA_CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    cache_id: int
+    member: str
+    via_node: int
+    via_connection: int
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., via_node: _Optional[int] = ..., via_connection: _Optional[int] = ...) -> None: ...
+
+class GroupLag(_message.Message):
+    __slots__ = ("cache_id", "places")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    places: int
+    def __init__(self, cache_id: _Optional[int] = ..., places: _Optional[int] = ...) -> None: ...
+
+class GroupLagAnswer(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    def __init__(self, rows: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,20 @@
+"""Consumer groups: who is in one, which segments each member reads, and whose commits count. Nothing is read, written or sent here.
+
+In the manner of KIP-848: the coordinator assigns, a member reports what it has let go, and a segment is given on only after its
+holder let go of it or its session ended.
+
+    values       what is kept of a group: members, targets, holders, generations
+    assignors    members -> which of them is to have each segment
+    changes      one change of membership: state -> state
+    sessions     who is alive; timers, which a new coordinator starts anew
+    coordinator  a member's requests and the clock -> the state to keep, and what members are told
+    positions    committed positions, and the fence that a commit has to pass
+    record       how all of it is written into the internal cache of groups
+
+The node around it must:
+
+1. keep the state that a step returned before anybody is told of it, on condition that the state before is still the kept one, and
+   only then `adopt` it;
+2. check a commit against the state that it writes the positions on condition of, in one write;
+3. report a member's connection as closed only where that member's own connection ended, never because a node was lost.
+"""

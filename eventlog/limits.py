@@ -85,6 +85,14 @@ CLOSE_UP_MS_MAX = 1_000  # how long a read that is not to wait for events waits 
 STALLED_MS = 2_000  # standing still for so long is said, with what holds it
 LOOP_DELAY_WARN_MS = 50
 
+# consumer groups
+SESSION_TIMEOUT_MS_DEFAULT = 10_000
+SESSION_TIMEOUT_MS_MIN = 1_000
+SESSION_TIMEOUT_MS_MAX = 30 * 60_000
+GROUP_MEMBERS_MAX = 1_000
+GROUP_NAME_BYTES_MAX = 200
+GROUP_METADATA_BYTES_MAX = 4 * KIB  # of one commit
+
 # disk
 DISK_RESERVE_BYTES_DEFAULT = 256 * MIB
 

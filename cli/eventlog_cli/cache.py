@@ -60,11 +60,12 @@ def create(name: str, *, if_not_exists: bool, **options: Any) -> None:
 
 
 @command.command("list")
+@click.option("--internal", is_flag=True, help="The cluster's own as well.")
 @common_options
-def list_caches() -> None:
+def list_caches(*, internal: bool) -> None:
     """List all caches."""
     with open_client() as client:
-        caches = client.list_caches()
+        caches = client.list_caches(internal=internal)
     if settings().is_json:
         for info in caches:
             print_row(as_row(info))

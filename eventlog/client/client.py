@@ -178,9 +178,9 @@ class Client:
         """Remove a cache with all its events and entries."""
         await self._opened.requests.ask(Message(drop_cache=pb.DropCache(name=name)), repeatable=False)
 
-    async def list_caches(self) -> list[CacheInfo]:
-        """Return all caches."""
-        reply = await self._opened.requests.ask(Message(list_caches=pb.ListCaches()))
+    async def list_caches(self, *, internal: bool = False) -> list[CacheInfo]:
+        """Return all caches, with `internal` the cluster's own as well."""
+        reply = await self._opened.requests.ask(Message(list_caches=pb.ListCaches(internal=internal)))
         return [cache_info(cache) for cache in reply.message.list_caches_answer.caches]
 
     async def wait_for(self, cache: Cache, id: int, *, timeout_ms: int | None = None) -> None:

@@ -21,7 +21,9 @@ class CacheRecords:
         """Return all caches as they are now."""
         return read_book(await self._store.list(CACHES_SCOPE))
 
-    async def create(self, name: str, given: Mapping[str, Any], *, from_id: int, use_existing: bool = False) -> tuple[CacheRecord, bool]:
+    async def create(
+        self, name: str, given: Mapping[str, Any], *, from_id: int, use_existing: bool = False, is_internal: bool = False
+    ) -> tuple[CacheRecord, bool]:
         """Return the cache, and whether it was made just now; with `use_existing` one that is there already will do, as it is.
 
         Raises:
@@ -32,7 +34,7 @@ class CacheRecords:
         for _ in range(CONFLICTS_MAX):
             book = await self.read()
             try:
-                record, plan = plan_create(book, name, given, from_id=from_id)
+                record, plan = plan_create(book, name, given, from_id=from_id, is_internal=is_internal)
                 await self._commit(plan)
             except CacheExists:
                 if not use_existing:

@@ -27,6 +27,7 @@ UNALTERABLE = ("format", "state", "bytes_keys", "route_by_prefix")
 assert set(UNALTERABLE) <= set(CacheOptions.__struct_fields__)
 SCHEMA_BYTES_MAX = VALUE_BYTES_MAX // 2  # JSON escapes it once more
 FIRST_CACHE_ID = 1
+INTERNAL_PREFIX = "__"  # of the names of the cluster's own caches
 
 _NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{CACHE_NAME_BYTES_MAX - 1}}}")
 
@@ -68,15 +69,19 @@ def read_book(listing: Listing) -> CacheBook:
     return CacheBook(caches=caches, next_id=counter.record.id, next_revision=counter.revision)
 
 
-def plan_create(book: CacheBook, name: str, given: Mapping[str, Any], *, from_id: int) -> tuple[CacheRecord, CommitPlan]:
+def plan_create(
+    book: CacheBook, name: str, given: Mapping[str, Any], *, from_id: int, is_internal: bool = False
+) -> tuple[CacheRecord, CommitPlan]:
     """Return the new cache, and the commit that creates it; `given` are the options not left to their defaults.
+
+    The names of the cluster's own caches are for `is_internal` alone.
 
     Raises:
         BadName, InvalidArgument, TooLarge: the name or an option cannot be used; says which.
         CacheExists: there is one of this name.
         Overloaded: there are `CACHES_MAX` caches.
     """
-    check_name(name)
+    check_name(name.removeprefix(INTERNAL_PREFIX) if is_internal else name)
     options = options_of(given)
     if name in book.caches:
         raise CacheExists(cache=name)

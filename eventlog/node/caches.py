@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import place_seed
+from eventlog.control.caches import INTERNAL_PREFIX
 from eventlog.control.records import CacheOptions
 from eventlog.errors import CacheDropped, CacheNotFound
 from eventlog.interceptor import CacheRules
@@ -43,6 +44,11 @@ class CacheState:
     stored_bytes: int = 0
 
     @property
+    def is_internal(self) -> bool:
+        """Return whether it is one of the cluster's own, which only nodes write to."""
+        return self.name.startswith(INTERNAL_PREFIX)
+
+    @property
     def rules(self) -> CacheRules:
         """Return what the interceptors need to know."""
         return CacheRules(
@@ -51,6 +57,7 @@ class CacheState:
             state=self.options.state,
             before=self.options.before and self.options.state,
             by_prefix=self.options.route_by_prefix,
+            text_keys=not self.options.bytes_keys,
             lifespan_ms=self.options.lifespan_ms,
             may_expire=self.may_expire,
             segments=self.segments,

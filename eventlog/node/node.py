@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +32,11 @@ from eventlog.node.entries import EntryReader
 from eventlog.node.following import Followed
 from eventlog.node.freshness import Freshness
 from eventlog.node.groups import Pending, WriteResult
+from eventlog.node.inner import Inner
 from eventlog.node.leaders import Leaders
 from eventlog.node.managed import Managed
 from eventlog.node.metadata import Metadata
-from eventlog.node.operations import follow_caches
+from eventlog.node.operations import create_internal, follow_caches
 from eventlog.node.overlay import Overlay
 from eventlog.node.peers import PeerIdentity, Peers
 from eventlog.node.replicate import Replicas
@@ -109,6 +110,7 @@ class Node:
         self.leaders = Leaders(self.segments)
         self.freshness = Freshness(self)
         self.reads = Reads(self)
+        self.inner = Inner(self)
         self.followed = self._new_followed(opened)
         self.replicas.open(Incoming(self.replicas), TakeOver(self.replicas))
         self.checkpoints = Checkpoints(
@@ -258,6 +260,10 @@ class Node:
     async def refresh_caches(self) -> None:
         """Bring the caches to what the metadata say now."""
         await follow_caches(self)
+
+    async def create_internal(self, name: str, given: Mapping[str, Any]) -> CacheState:
+        """Return one of the cluster's own caches, made just now if need be."""
+        return await create_internal(self, name, given)
 
     def fatal(self, error: EventLogError) -> None:
         """End the process: it cannot go on without breaking a promise."""

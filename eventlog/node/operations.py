@@ -34,6 +34,15 @@ async def create_cache(node: "Node", name: str, given: Mapping[str, Any], *, use
     return cache, created
 
 
+async def create_internal(node: "Node", name: str, given: Mapping[str, Any]) -> CacheState:
+    """Return one of the cluster's own caches, made just now if need be."""
+    async with node.changing_caches:
+        record, _ = await node.cache_records.create(name, given, from_id=node.clock.last, use_existing=True, is_internal=True)
+        cache = _take_in(node, record)
+    await node.metadata.spread()
+    return cache
+
+
 async def alter_cache(node: "Node", name: str, given: Mapping[str, Any]) -> CacheState:
     """Change options of a cache; they hold from the next group on."""
     async with node.changing_caches:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from eventlog.control.caches import check_name
 from eventlog.control.records import CacheOptions
 from eventlog.errors import BadMessage
 from eventlog.limits import FRAME_BYTES_MAX
@@ -79,6 +80,7 @@ def describe_cache(node: "Node", exchange: Exchange) -> None:
 async def alter_cache(node: "Node", exchange: Exchange) -> None:
     """Change the options that the request names."""
     request = exchange.message.alter_cache
+    check_name(request.name)
     cache = await operations.alter_cache(node, request.name, given_options(request.options))
     message = Message()
     message.cache_answer.cache.CopyFrom(describe(cache))
@@ -87,6 +89,7 @@ async def alter_cache(node: "Node", exchange: Exchange) -> None:
 
 async def drop_cache(node: "Node", exchange: Exchange) -> None:
     """Drop a cache with all its events."""
+    check_name(exchange.message.drop_cache.name)
     await operations.drop_cache(node, exchange.message.drop_cache.name)
     message = Message()
     message.done.SetInParent()
@@ -94,11 +97,12 @@ async def drop_cache(node: "Node", exchange: Exchange) -> None:
 
 
 def list_caches(node: "Node", exchange: Exchange) -> None:
-    """Answer with all caches, by name."""
+    """Answer with all caches, by name; the cluster's own where they are asked for."""
     message = Message()
     message.list_caches_answer.SetInParent()
     for cache in sorted(node.caches, key=lambda cache: cache.name):
-        message.list_caches_answer.caches.append(describe(cache))
+        if exchange.message.list_caches.internal or not cache.is_internal:
+            message.list_caches_answer.caches.append(describe(cache))
     exchange.answer(message)
 
 

@@ -11,13 +11,14 @@ import numpy.typing as npt
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.check import read_table
 from eventlog.batch.layout import ABSENT
-from eventlog.errors import BadMessage, EventLogError, NoState
+from eventlog.errors import BadMessage, EventLogError, NoState, OperationRefused
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
 from eventlog.limits import BATCH_EVENTS_MAX, CLEAR_PER_GROUP_MAX
 from eventlog.node.forward import ask, others
 from eventlog.node.forward_write import Part, WholeWrite, write_parts
 from eventlog.node.groups import Pending, WriteResult
+from eventlog.node.peers import is_peer
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
 from eventlog.wire.eventlog_pb2 import Message
@@ -37,6 +38,7 @@ def write(node: "Node", exchange: Exchange) -> None:
     if int(table["count"].sum(dtype=np.int64)) > BATCH_EVENTS_MAX:
         raise BadMessage(why=f"write: more than {BATCH_EVENTS_MAX} events in one batch")
     conditions = tuple(_condition(condition, len(table)) for condition in request.conditions) if request.conditions else ()
+    check_whose(node, exchange, request.cache_id)
 
     def local(part: Part, done: Callable[[WriteResult | EventLogError], None]) -> None:
         node.check_writable()
@@ -60,6 +62,17 @@ def write(node: "Node", exchange: Exchange) -> None:
     else:
         whole = WholeWrite(request=request, part=Part(table=table, data=blocks), local=local, timeout_ms=exchange.message.timeout_ms)
         write_parts(node, whole, answer)
+
+
+def check_whose(node: "Node", exchange: Exchange, cache_id: int) -> None:
+    """Refuse changes to the cluster's own caches that come from elsewhere than its nodes.
+
+    Raises:
+        OperationRefused: they do.
+    """
+    cache = node.caches.get(cache_id)
+    if cache is not None and cache.is_internal and not is_peer(exchange.connection):
+        raise OperationRefused(what=f"writing to {cache.name}", why="it is the cluster's own")
 
 
 def _leads_all(node: "Node", segments: npt.NDArray[np.uint16]) -> bool:
@@ -112,6 +125,7 @@ def _answer(exchange: Exchange, result: WriteResult | EventLogError) -> None:
 async def clear(node: "Node", exchange: Exchange) -> None:
     """Remove up to `limit` entries of a cache, one REMOVED event each; the caller asks again while there are more."""
     request = exchange.message.clear
+    check_whose(node, exchange, request.cache_id)
     cache = node.caches.find(request.cache_id)
     if not cache.options.state:
         raise NoState(cache=cache.name)

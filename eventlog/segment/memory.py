@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from eventlog.errors import ClientClosed, DirectoryInUse, DiskFull, Misuse, StoreFenced, WrongCluster
 from eventlog.limits import GIB
-from eventlog.segment.port import Identity, LogEnds, Pair, Range, StoreOptions
+from eventlog.segment.port import Identity, LogEnds, Pair, Range, Rows, Snapshot, StoreOptions
 
 
 class Family:
@@ -69,6 +69,35 @@ class Family:
     def _unset(self, key: bytes) -> None:
         del self.rows[key]
         del self.keys[self.at(key)]
+
+
+class MemorySnapshot:
+    """See `port.Snapshot`. It is a copy."""
+
+    def __init__(self, store: "MemoryStore", state: Family) -> None:
+        self._store: MemoryStore | None = store
+        self._rows = Family()
+        self._rows.keys, self._rows.rows = state.keys.copy(), state.rows.copy()
+
+    def read(self, lower: bytes, upper: bytes, *, rows_max: int, bytes_max: int) -> Rows:
+        if self._store is None:
+            raise ClientClosed(what="snapshot")
+        self._store.check_open()
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        pairs = self._rows.pairs(lower, upper)
+        taken = 0
+        for key, value in pairs:
+            if len(keys) >= rows_max or taken >= bytes_max:
+                break
+            keys.append(key)
+            values.append(value)
+            taken += len(value)
+        return Rows(keys, values, len(keys) == len(pairs))
+
+    def close(self) -> None:
+        self._store = None
+        self._rows = Family()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,7 +221,7 @@ class MemoryStore:
         return self.read_logs(((lower, upper),), bytes_max=bytes_max)
 
     def read_logs(self, ranges: Sequence[Range], *, bytes_max: int) -> list[Pair]:
-        self._check_open()
+        self.check_open()
         found: list[Pair] = []
         taken = 0
         with self._lock:
@@ -205,7 +234,7 @@ class MemoryStore:
             return found
 
     def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
-        self._check_open()
+        self.check_open()
         with self._lock:
             log = self.disk.log
             at = log.at(upper) - 1
@@ -214,17 +243,26 @@ class MemoryStore:
             return log.keys[at], log.rows[log.keys[at]]
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        self._check_open()
+        self.check_open()
         with self._lock:
             return list(map(self.disk.state.rows.get, keys))
 
     def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
-        self._check_open()
+        self.check_open()
         with self._lock:
             return self.disk.state.pairs(lower, upper)[:limit]
 
+    def snapshot(self) -> Snapshot:
+        self.check_open()
+        with self._lock:
+            return MemorySnapshot(self, self.disk.state)
+
+    def pinned_bytes(self) -> int:
+        self.check_open()
+        return 0
+
     def read_meta(self, lower: bytes, upper: bytes) -> list[Pair]:
-        self._check_open()
+        self.check_open()
         with self._lock:
             return self.disk.meta.pairs(lower, upper)
 
@@ -253,12 +291,13 @@ class MemoryStore:
     def _put_ends(self, ends: LogEnds) -> None:
         self.disk.ends = replace(ends, ids=ends.ids.copy(), epochs=ends.epochs.copy(), generation=self.disk.ends.generation + 1)
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise ClientClosed once the store is closed."""
         if self._closed:
             raise ClientClosed(what="store")
 
     def _check_writable(self, nbytes: int = 0) -> None:
-        self._check_open()
+        self.check_open()
         if self._fenced is not None:
             raise StoreFenced(why=self._fenced)
         if nbytes > self.disk.bytes_free:

@@ -16,7 +16,7 @@ thread at any time between opening and `close`. Ranges are `[lower, upper)`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,35 @@ class StoreOptions:
     cache_bytes: int = 128 * MIB
     journal_bytes_max: int = 192 * MIB
     stall_ms_max: int = 30_000
+
+
+class Rows(NamedTuple):
+    """Keys and values of a range, item by item; `is_end`: nothing of the range comes after them."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    is_end: bool
+
+
+class Snapshot(Protocol):
+    """The state family as it was at one moment, between two `apply`s. Read it from any thread.
+
+    It costs nothing to take; what is overwritten or deleted meanwhile stays where it is until it is closed, on the disk and in
+    memory (`Store.pinned_bytes`). The store closes those that are left when it closes itself.
+    """
+
+    def read(self, lower: bytes, upper: bytes, *, rows_max: int, bytes_max: int) -> Rows:
+        """Return rows in key order; stops after the one that brings their number or the bytes of their values to its bound.
+
+        Raises:
+            CorruptData: the engine met a damaged file.
+            ClientClosed: the snapshot or its store is closed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of it. A read that runs ends as if nothing had happened. Closing twice is nothing."""
+        ...
 
 
 class Store(Protocol):
@@ -176,6 +205,14 @@ class Store(Protocol):
 
     def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
         """Return at most `limit` state pairs in key order."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """Return the state as it is now: with every `apply` that has returned, whole, and none that comes later."""
+        ...
+
+    def pinned_bytes(self) -> int:
+        """Return the memory that only snapshots keep."""
         ...
 
     def read_meta(self, lower: bytes, upper: bytes) -> list[Pair]:

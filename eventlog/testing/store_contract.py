@@ -138,6 +138,59 @@ class StoreContract(ABC):
         assert [key for key, _ in store.read_state(b"\x02", b"\x09", limit=10)] == [b"\x03", b"\x05"]
         assert [key for key, _ in store.read_state(*ALL, limit=3)] == [b"\x01", b"\x03", b"\x05"]
 
+    # ------------------------------------------------------------ snapshots
+
+    def test_a_snapshot_shows_one_moment_whatever_comes_after(self, store: Store) -> None:
+        store.apply([(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
+        snapshot = store.snapshot()
+        store.apply([(b"a", b"9"), (b"b", None), (b"d", b"4")])
+        store.drop([], [(b"c", b"d")], [])
+        store.flush_state()
+        assert snapshot.read(*ALL, rows_max=9, bytes_max=MIB) == ([b"a", b"b", b"c"], [b"1", b"2", b"3"], True)
+        assert store.snapshot().read(*ALL, rows_max=9, bytes_max=MIB) == ([b"a", b"d"], [b"9", b"4"], True)
+        assert store.pinned_bytes() >= 0
+
+    def test_a_snapshot_is_read_by_ranges_rows_and_bytes(self, store: Store) -> None:
+        store.apply([(bytes([key]), b"x" * 10) for key in range(200)])
+        snapshot = store.snapshot()
+        keys_, values, is_end = snapshot.read(b"\x02", b"\x09", rows_max=300, bytes_max=MIB)
+        assert (keys_, values, is_end) == ([bytes([key]) for key in range(2, 9)], [b"x" * 10] * 7, True)
+        assert snapshot.read(b"\x02", b"\x09", rows_max=3, bytes_max=MIB) == (keys_[:3], values[:3], False)
+        assert snapshot.read(b"\x02", b"\x09", rows_max=300, bytes_max=31) == (keys_[:4], values[:4], False)
+        assert snapshot.read(b"\x02", b"\x09", rows_max=300, bytes_max=1) == (keys_[:1], values[:1], False)
+        assert snapshot.read(b"\x09", b"\x09", rows_max=300, bytes_max=1) == ([], [], True)
+        assert len(snapshot.read(*ALL, rows_max=300, bytes_max=MIB).keys) == 200
+        assert len(snapshot.read(*ALL, rows_max=300, bytes_max=1_501).keys) == 151
+
+    def test_a_closed_snapshot_says_so_and_lets_the_store_go(self, store: Store, tmp_path: Path) -> None:
+        store.apply([(b"a", b"1")])
+        closed, left = store.snapshot(), store.snapshot()
+        closed.close()
+        closed.close()
+        store = self.reopen(store, tmp_path)
+        for snapshot in (closed, left):
+            with pytest.raises(ClientClosed):
+                snapshot.read(*ALL, rows_max=1, bytes_max=1)
+        assert store.get_many([b"a"]) == [b"1"]
+        store.close()
+
+    def test_a_snapshot_holds_whole_writes_only(self, store: Store) -> None:
+        torn: list[object] = []
+        done = threading.Event()
+
+        def read() -> None:
+            while not done.is_set():
+                found = store.snapshot().read(*ALL, rows_max=9, bytes_max=MIB)
+                torn.extend([] if len(set(found.values)) <= 1 and len(found.keys) in (0, 3) else [found])
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for round_ in range(300):
+            store.apply([(key, b"%d" % round_) for key in (b"a", b"b", b"c")])
+        done.set()
+        reader.join()
+        assert torn == []
+
     # ------------------------------------------------------------ shortening
 
     def test_trim_removes_log_ranges_and_keeps_the_rest(self, store: Store) -> None:
@@ -278,6 +331,7 @@ class StoreContract(ABC):
             lambda: store.get_many([b"a"]),
             lambda: store.read_state(*ALL, limit=1),
             lambda: store.read_meta(*ALL),
+            store.snapshot,
         ):
             with pytest.raises(ClientClosed):
                 call()

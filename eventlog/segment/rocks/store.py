@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import starmap
 from typing import TypeVar
+from weakref import WeakSet
 
 from rocksdict import CompactOptions, Rdict, WriteBatch, WriteOptions
 
@@ -31,11 +32,12 @@ from eventlog.errors import (
 )
 from eventlog.segment import keys
 from eventlog.segment.directory import Directory, Label, check_owner, decode_label, describe
-from eventlog.segment.port import Identity, LogEnds, Pair, Range, StoreOptions
+from eventlog.segment.port import Identity, LogEnds, Pair, Range, Snapshot, StoreOptions
 from eventlog.segment.rocks.ends import EndsFile, create_ends, open_ends
 from eventlog.segment.rocks.failing import NO_SPACE, STALL, calling, closing_error, compacting_error
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
 from eventlog.segment.rocks.reading import get_values, last_pair, read_pairs, read_values
+from eventlog.segment.rocks.snapshots import RocksSnapshot
 
 T = TypeVar("T")
 
@@ -58,6 +60,7 @@ class RocksStore:
         self._state_handle = database.root.get_column_family_handle("state")
         self._meta_handle = database.root.get_column_family_handle("meta")
         self._failure: str | None = None
+        self._snapshots: WeakSet[RocksSnapshot] = WeakSet()
         self.ends = LogEnds.empty(label.segments)
         self.stopped_cleanly = False
 
@@ -150,6 +153,16 @@ class RocksStore:
     def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
         return read_pairs(self._open().state, (lower, upper), limit=limit, where=self._where("state"))
 
+    def snapshot(self) -> Snapshot:
+        found = RocksSnapshot(self._open().state, where=self._where("state"))
+        self._snapshots.add(found)
+        return found
+
+    def pinned_bytes(self) -> int:
+        state = self._open().state
+        every = state.property_int_value("rocksdb.size-all-mem-tables") or 0
+        return max(every - (state.property_int_value("rocksdb.cur-size-all-mem-tables") or 0), 0)
+
     def read_meta(self, lower: bytes, upper: bytes) -> list[Pair]:
         return read_pairs(self._open().meta, (lower, upper), limit=None, where=self._where("meta"))
 
@@ -179,6 +192,9 @@ class RocksStore:
         if self._database is None:
             return
         database, self._database = self._database, None
+        for snapshot in list(self._snapshots):
+            snapshot.close()  # RocksDB lets no directory go that is looked at
+            snapshot.wait()
         del self._log_handle, self._state_handle, self._meta_handle
         why = close_database(database)
         del database

@@ -1,0 +1,67 @@
+"""Reading the state as it was at one moment: an iterator that was made then, which RocksDB keeps at that moment as long as it lives.
+
+rocksdict has snapshots, too, but only their point reads keep to the moment: their iterators show what is there now (0.3.29). What an
+iterator costs is the buffers that were being filled when it was made: they stay in memory after they were written out, so whoever
+takes many looks at `Store.pinned_bytes`.
+
+An iterator can be sought again and used from any thread, by one at a time. Moving one past its end kills the process: it is moved only
+where it has a key.
+"""
+
+import threading
+
+from rocksdict import Rdict, RdictIter, ReadOptions
+
+from eventlog.errors import ClientClosed
+from eventlog.segment.port import Rows
+from eventlog.segment.rocks.failing import calling, reading_error
+
+
+class RocksSnapshot:
+    """See `port.Snapshot`."""
+
+    __slots__ = ("__weakref__", "_iterator", "_lock", "_where")
+
+    def __init__(self, family: Rdict, *, where: str) -> None:
+        options = ReadOptions()
+        options.fill_cache(v=False)  # type: ignore[call-arg]  # the stub forgets it. What is read in order is not worth what others lose
+        self._iterator: RdictIter | None = calling(lambda: family.iter(options), reading_error(where))
+        self._where = where
+        self._lock = threading.Lock()
+
+    def read(self, lower: bytes, upper: bytes, *, rows_max: int, bytes_max: int) -> Rows:
+        with self._lock:
+            iterator = self._iterator
+            if iterator is None:
+                raise ClientClosed(what="snapshot")
+            return calling(lambda: _read(iterator, (lower, upper), rows_max, bytes_max), reading_error(self._where))
+
+    def close(self) -> None:
+        self._iterator = None
+
+    def wait(self) -> None:
+        """Return when no read runs any more."""
+        with self._lock:
+            assert self._iterator is None, "close() comes first"
+
+
+def _read(iterator: RdictIter, span: tuple[bytes, bytes], rows_max: int, bytes_max: int) -> Rows:
+    lower, upper = span
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    key_of, value_of, step, add_key, add_value = iterator.key, iterator.value, iterator.next, keys.append, values.append
+    taken = 0
+    iterator.seek(lower)
+    key = key_of()
+    while key is not None and key < upper:
+        if taken >= bytes_max or len(keys) >= rows_max:
+            return Rows(keys, values, is_end=False)
+        value = value_of()
+        add_key(key)
+        add_value(value)
+        taken += len(value)
+        step()
+        key = key_of()
+    if key is None:
+        iterator.status()
+    return Rows(keys, values, is_end=True)

@@ -13,13 +13,14 @@ import numpy.typing as npt
 
 from eventlog.batch.check_one import KEY_AT, KIND_AT, find_one
 from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, TABLE
-from eventlog.events import Kind
+from eventlog.events import Kind, decode_headers
 
 Ints = npt.NDArray[np.int64]
 FROM_CLIENTS = EXPIRY | HEADERS
 _BITS = np.array([bitmap.bit_count() for bitmap in range(32)], np.int64)
 # the padding in the last word of a column, by how many bytes of that word are the column's; 0: all of them
 _PADDING = np.array([0, *((0xFFFF_FFFF_FFFF_FFFF << 8 * used) & 0xFFFF_FFFF_FFFF_FFFF for used in range(1, 8))], np.uint64)
+_NOT_ASCII = np.uint64(0x8080_8080_8080_8080)
 _LEGAL = np.zeros(256, bool)
 _LEGAL[[Kind.CREATED, Kind.REMOVED]] = True
 
@@ -101,13 +102,15 @@ def read_table(body: memoryview, blocks: int) -> tuple[npt.NDArray[np.void], mem
     return table, body[size:]
 
 
-def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bounds: Bounds) -> Blocks:
+def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bounds: Bounds, text_keys: bool = False) -> Blocks:
     """Return the columns of all blocks; `data` begins at a multiple of 8 and holds them back to back.
+
+    With `text_keys`, keys must be UTF-8.
 
     Raises:
         BadBlocks: naming every block that breaks a rule, by the first rule it breaks.
     """
-    if len(lengths) == 1 and (one := _lone(data, lengths, counts, bounds)) is not None:
+    if len(lengths) == 1 and (one := _lone(data, lengths, counts, bounds, text_keys=text_keys)) is not None:
         return one
     starts = np.cumsum(lengths) - lengths
     _fail((lengths < BLOCK_HEAD_BYTES + 16) | (lengths & 7 != 0), "its length is no multiple of 8 or too short")
@@ -143,6 +146,8 @@ def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bo
     columns_end = [kinds_at + counts, key_offsets_at + 4 * (counts + 1), keys_at + key_bytes]
     columns_end += [value_offsets_at + 4 * (counts + 1), values_at + value_bytes]
     _check_padding(data, columns_end)
+    if text_keys:
+        _check_texts(data, keys_at, size=key_bytes, column=key_column, rows=rows)
     if optional_at:
         _check_optional(data, optional_at, ends=ends, counts=counts, bounds=bounds)
     return Blocks(
@@ -158,13 +163,15 @@ def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bo
     )
 
 
-def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Bounds) -> Blocks | None:
+def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Bounds, *, text_keys: bool) -> Blocks | None:
     """Return the columns of one block of one event, or None for the long way round."""
     found = find_one(data, lengths.item(0)) if counts.item(0) == 1 else None
     if found is None:
         return None
     key_end, value_at, value_end = found
     if key_end - KEY_AT > bounds.key_bytes or value_end - value_at > bounds.value_bytes:
+        return None
+    if text_keys and not data.data[KEY_AT:key_end].tobytes().isascii():
         return None
     places = np.array([0, 0, KIND_AT, KEY_AT, key_end, value_at, value_end])
     return Blocks(
@@ -291,6 +298,24 @@ def _check_padding(data: npt.NDArray[np.uint8], ends: list[Ints], blocks: Ints |
         raise BadBlocks([(block, "padding is not zero") for block in found.tolist()])
 
 
+def _check_texts(data: npt.NDArray[np.uint8], at: Ints, *, size: Ints, column: Column, rows: _Rows) -> None:
+    """Refuse keys that readers could not decode. The columns are looked at word by word; all of them ASCII is the usual case."""
+    counts = _pad8(size) >> 3
+    words = np.repeat((at >> 3) - (np.cumsum(counts) - counts), counts)
+    words += np.arange(len(words))
+    if not (data.view("<u8").take(words) & _NOT_ASCII).any():
+        return
+    rows.fail(np.array([not _decodes(bytes(key)) for key in slices(data.data, column.begins(), column.ends())]), "a key is not UTF-8")
+
+
+def _decodes(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _optional_sizes(words: npt.NDArray[np.uint32], starts: Ints, bitmaps: Ints, lengths: Ints) -> tuple[Ints, list[tuple[int, Ints, Ints]]]:
     """Return the room of all optional columns of each block, and (bit, blocks, bytes) for each column there is."""
     _fail(_pad8(4 * _BITS[bitmaps]) + BLOCK_HEAD_BYTES > lengths, "its columns do not fill its length")
@@ -331,7 +356,17 @@ def _check_optional(
                 raise BadBlocks([(int(blocks[block]), why) for block, why in error.found]) from None
             too_long = column.ends() - column.begins() > bounds.header_bytes
             _fail_some_rows(rows, too_long, blocks, f"headers are longer than {bounds.header_bytes} bytes")
+            unreadable = [not _is_headers(bytes(item)) for item in slices(data.data, column.begins(), column.ends())]
+            _fail_some_rows(rows, np.array(unreadable), blocks, "headers are not what headers look like")
         at[blocks] += _pad8(sizes)
+
+
+def _is_headers(data: bytes) -> bool:
+    try:
+        decode_headers(data)
+    except ValueError:
+        return False
+    return True
 
 
 def _fail_some(bad: npt.NDArray[np.bool_], blocks: Ints, why: str) -> None:

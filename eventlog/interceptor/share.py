@@ -28,6 +28,7 @@ class CacheRules:
     state: bool
     before: bool
     by_prefix: bool
+    text_keys: bool = False
     lifespan_ms: int
     may_expire: bool
     segments: int

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from eventlog.batch.check import BadBlocks, Bounds, check_blocks, read_table, sl
 from eventlog.batch.layout import EXPIRY, HEADERS
 from eventlog.batch.views import decode_block
 from eventlog.errors import CorruptData, UnsupportedFormat
+from eventlog.events import encode_headers
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bad_blocks.json").read_text())
 BOUNDS = Bounds(key_bytes=16, value_bytes=32, header_bytes=8)
@@ -27,7 +29,7 @@ def frame_bytes(count: int = 3, *, segments: int = 1, columns: int = 0) -> tuple
             keys=keys,
             values=[b"value"] * count,
             expiry=np.full(count, 7, np.int64) if columns & EXPIRY else None,
-            headers=[b"h"] * count if columns & HEADERS else None,
+            headers=[encode_headers({"h": b"1"})] * count if columns & HEADERS else None,
         ),
         segments=segments,
     )
@@ -86,6 +88,34 @@ def test_limits_hold(bounds, why):
     body, blocks = frame_bytes()
     with pytest.raises(BadBlocks, match=why):
         check(body, blocks, Bounds(key_bytes=bounds[0], value_bytes=bounds[1], header_bytes=8))
+
+
+@pytest.mark.parametrize("headers", [b"h", b"\0\1\0\0\0\1h", b"\0\1\0\0\0\0\xff"])
+def test_headers_that_readers_could_not_decode_are_refused(headers):
+    columns = Columns(kinds=np.zeros(2, np.uint8), keys=[b"a", b"b"], values=[b""] * 2, headers=[b"", headers])
+    with pytest.raises(BadBlocks) as refused:
+        check(b"".join(build_write(columns, segments=1).buffers))
+    assert refused.value.found == [(0, "headers are not what headers look like")]
+
+
+@given(st.lists(st.lists(st.binary(max_size=9) | st.text(max_size=4).map(str.encode), min_size=1, max_size=4), min_size=1, max_size=5))
+def test_text_keys_are_refused_where_one_does_not_decode(blocks):
+    keys = [key for block in blocks for key in block]
+    counts = np.array(list(map(len, blocks)))
+    built, lengths = build_blocks(Columns(kinds=np.zeros(len(keys), np.uint8), keys=keys, values=[b"\xff"] * len(keys)), counts)
+    found = np.frombuffer(built, np.uint8)
+    wrong = [(number, "a key is not UTF-8") for number, keys in enumerate(blocks) if not all(map(decodes, keys))]
+    check_blocks(found, lengths=lengths, counts=counts, bounds=BOUNDS)
+    with nullcontext() if not wrong else pytest.raises(BadBlocks) as refused:
+        check_blocks(found, lengths=lengths, counts=counts, bounds=BOUNDS, text_keys=True)
+    assert refused is None or refused.value.found == wrong
+
+
+def decodes(text: bytes) -> bool:
+    try:
+        return text.decode() is not None
+    except UnicodeDecodeError:
+        return False
 
 
 def test_headers_above_their_limit_are_refused():

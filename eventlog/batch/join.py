@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, RUN, SCHEMA_ID, VALUE_HEAD_BYTES
+from eventlog.batch.layout import EXPIRY, PROMOTED, RUN, SCHEMA_ID
+from eventlog.batch.sections import Sections, find_sections
 from eventlog.ids import ID_STEP, NODE_BITS
 
 Ints = npt.NDArray[np.int64]
 Bytes = bytes | memoryview
 _ARROW_PIECES_MIN = 96  # a call of arrow takes as long as so many slices
-_OPTIONAL = (EXPIRY, BEFORE, HEADERS, SCHEMA_ID)
-_BITS = np.array([bitmap.bit_count() for bitmap in range(16)], np.int64)
 _PADS = tuple(bytes(n) for n in range(8))
 
 
@@ -109,10 +108,10 @@ def join_packed(values: Packed, *, after: int | Ints, until: int) -> Joined:
         order = np.argsort(segments, kind="stable")
         rows, segments = rows[order], segments[order]
     lows, highs = lows[rows], highs[rows]
-    sections = _find_sections(values, rows, lows=lows, highs=highs)
+    sections = find_sections(values.words, starts=values.starts[rows], lengths=values.lengths[rows], lows=lows, highs=highs)
     return Joined(
         runs=_runs(values, rows, segments=segments, lows=lows, counts=highs - lows),
-        block=_Gather(values.words, values.data, sections).block(),
+        block=_Gather(values.data, sections).block(),
         events=int(sections.counts.sum()),
     )
 
@@ -136,54 +135,13 @@ def _runs(values: Packed, rows: Ints, *, segments: Ints, lows: Ints, counts: Int
     return runs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Sections:
-    """Sections with wanted events, in the order of the answer: events `[lows, lows + counts)` of each; positions are bytes.
-
-    `sizes` is how many events the section holds in all.
-    """
-
-    starts: Ints
-    sizes: Ints
-    bitmaps: Ints
-    key_bytes: Ints
-    value_bytes: Ints
-    lows: Ints
-    counts: Ints
-
-
-def _find_sections(values: Packed, rows: Ints, *, lows: Ints, highs: Ints) -> _Sections:
-    words = values.words
-    at = values.starts[rows]
-    in_value = (words[(at >> 2) + 1] >> 16).astype(np.int64)
-    value_of = np.repeat(np.arange(len(rows)), in_value)
-    first = np.cumsum(in_value) - in_value
-    lengths = words[((at + VALUE_HEAD_BYTES) >> 2)[value_of] + np.arange(len(value_of)) - first[value_of]].astype(np.int64)
-    # sections end where their value ends; what stands before them (lengths, producers) need not be looked at
-    running = np.cumsum(lengths)
-    totals = running[first + in_value - 1] if len(rows) else running
-    starts = running - lengths + (at + values.lengths[rows] - totals)[value_of]
-    heads = words[(starts >> 2)[:, None] + np.arange(4)].astype(np.int64)
-    sizes = heads[:, 0]
-    ends = np.cumsum(sizes)
-    before = ends - sizes - (ends - sizes)[first][value_of]
-    section_lows = np.maximum(lows[value_of] - before, 0)
-    counts = np.minimum(highs[value_of] - before, sizes) - section_lows
-    table = np.stack((starts, sizes, heads[:, 1], heads[:, 2], heads[:, 3], section_lows, counts))
-    if not bool((counts > 0).all()):
-        table = table[:, counts > 0]
-    return _Sections(
-        starts=table[0], sizes=table[1], bitmaps=table[2], key_bytes=table[3], value_bytes=table[4], lows=table[5], counts=table[6]
-    )
-
-
 class _Gather:
     """Takes the columns of sections together into one block."""
 
     __slots__ = ("_data", "_ends", "_events", "_places", "_sections", "_words")
 
-    def __init__(self, words: npt.NDArray[np.uint32], data: bytes, sections: _Sections) -> None:
-        self._words = words
+    def __init__(self, data: bytes, sections: Sections) -> None:
+        self._words = sections.words
         self._data = data
         self._sections = sections
         self._ends = np.cumsum(sections.counts)
@@ -193,18 +151,12 @@ class _Gather:
     def block(self) -> bytes:
         """Return the block."""
         of = self._sections
-        bitmap = int(np.bitwise_or.reduce(of.bitmaps)) if len(of.bitmaps) else 0
-        kinds_at = of.starts + BLOCK_HEAD_BYTES + _pad8(4 * _BITS[of.bitmaps])
-        key_offsets_at = kinds_at + _pad8(of.sizes)
-        offsets_room = _pad8(4 * (of.sizes + 1))
-        keys_at = key_offsets_at + offsets_room
-        value_offsets_at = keys_at + _pad8(of.key_bytes)
-        values_at = value_offsets_at + offsets_room
-        key_offsets, keys = self._strings(key_offsets_at, keys_at, None)
-        value_offsets, values = self._strings(value_offsets_at, values_at, None)
-        sizes, optional = self._optional(bitmap, values_at + _pad8(of.value_bytes))
+        bitmap = of.bitmap & ~PROMOTED  # which only the node reads
+        key_offsets, keys = self._strings(of.key_offsets_at, of.keys_at, None)
+        value_offsets, values = self._strings(of.value_offsets_at, of.values_at, None)
+        sizes, optional = self._optional()
         head = np.array([self._events, bitmap, len(keys), len(values), *sizes], "<u4").tobytes()
-        kinds = self._words.view(np.uint8)[self._spread(kinds_at)].tobytes()
+        kinds = self._words.view(np.uint8)[self._spread(of.kinds_at)].tobytes()
         columns = (head, kinds, key_offsets, keys, value_offsets, values, *optional)
         return b"".join([piece for column in columns for piece in (column, _pad(column))])
 
@@ -232,28 +184,23 @@ class _Gather:
         starts = bytes_at + begins
         if has is not None:
             starts, sizes = starts[has], sizes[has]
-        return offsets.tobytes(), _cut_out(self._data, starts, sizes)
+        return offsets.tobytes(), cut_out(self._data, starts, sizes)
 
-    def _optional(self, bitmap: int, at: Ints) -> tuple[list[int], list[Bytes]]:
+    def _optional(self) -> tuple[list[int], list[Bytes]]:
         """Return the lengths of the optional columns, and their bytes, each to be padded."""
-        of, words = self._sections, self._words
+        of = self._sections
         sizes: list[int] = []
         columns: list[Bytes] = []
-        rank = (of.starts + BLOCK_HEAD_BYTES) >> 2
-        for bit in _OPTIONAL:
-            if not bitmap & bit:
+        for bit, (at, has, _) in of.optional.items():
+            if bit == PROMOTED:
                 continue
-            has = of.bitmaps & bit != 0
-            length = np.where(has, words[np.where(has, rank, 0)], 0).astype(np.int64)
             if bit in {EXPIRY, SCHEMA_ID}:
                 columns.append(self._numbers("<i8" if bit == EXPIRY else "<u4", at, has))
                 sizes.append(len(columns[-1]))
             else:
-                offsets, data = self._strings(at, at + _pad8(4 * (of.sizes + 1)), has)
+                offsets, data = self._strings(at, at + of.offsets_room, has)
                 columns += (offsets, data)
                 sizes.append(len(offsets) + len(_pad(offsets)) + len(data))
-            rank = rank + has
-            at = at + _pad8(length)
         return sizes, columns
 
     def _numbers(self, kind: str, at: Ints, has: npt.NDArray[np.bool_]) -> bytes:
@@ -263,7 +210,7 @@ class _Gather:
         return np.where(np.repeat(has, self._sections.counts), found, 0).astype(kind).tobytes()
 
 
-def _cut_out(data: bytes, starts: Ints, sizes: Ints) -> Bytes:
+def cut_out(data: bytes, starts: Ints, sizes: Ints) -> Bytes:
     """Return the pieces `data[start : start + size]` one after the other.
 
     Many are taken by arrow: 15 ns a piece, where a slice and its share of a join are 220, and without the GIL. To arrow they are
@@ -276,10 +223,6 @@ def _cut_out(data: bytes, starts: Ints, sizes: Ints) -> Bytes:
     strings = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     found = strings.take(pa.array(np.arange(0, len(offsets) - 1, 2))).buffers()[2]
     return b"" if found is None else memoryview(found)
-
-
-def _pad8(sizes: Ints) -> Ints:
-    return (sizes + 7) & ~7
 
 
 def _pad(data: Bytes) -> bytes:

@@ -25,7 +25,8 @@ EXPIRY = 1  # i64 milliseconds since 2020, 0: never
 BEFORE = 2  # offsets and bytes; meaningful where the kind replaces or removes
 HEADERS = 4  # offsets and bytes of events.encode_headers
 SCHEMA_ID = 8  # u32
-COLUMNS_KNOWN = EXPIRY | BEFORE | HEADERS | SCHEMA_ID
+PROMOTED = 16  # fields of the values, set apart by the node that stamps: see promoted.py
+COLUMNS_KNOWN = EXPIRY | BEFORE | HEADERS | SCHEMA_ID | PROMOTED
 
 HAS_PRODUCERS = 1  # flag of a stored value
 ABSENT = 255  # outcome of a submitted item: nothing there to remove

@@ -17,6 +17,7 @@ from eventlog.batch.layout import (
     HEADERS,
     OUTCOMES,
     PRODUCER,
+    PROMOTED,
     REFUSED,
     SCHEMA_ID,
     VALUE_HEAD_BYTES,
@@ -57,6 +58,7 @@ class Block:
     headers: Strings | None
     schema_ids: npt.NDArray[np.uint32] | None
     nbytes: int
+    promoted: memoryview | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +136,15 @@ def decode_block(data: Buffer, *, where: str = "block") -> Block:
     keys = cursor.strings(count, key_bytes)
     values = cursor.strings(count, value_bytes)
     expiry = before = headers = schema_ids = None
-    for bit in (EXPIRY, BEFORE, HEADERS, SCHEMA_ID):
+    promoted = None
+    for bit in (EXPIRY, BEFORE, HEADERS, SCHEMA_ID, PROMOTED):
         if not bitmap & bit:
             continue
         size = sizes.pop(0)
         start = cursor.at
-        if bit == EXPIRY:
+        if bit == PROMOTED:
+            promoted = cursor.take(size)
+        elif bit == EXPIRY:
             expiry = np.frombuffer(cursor.take(8 * count), "<i8")
         elif bit == SCHEMA_ID:
             schema_ids = np.frombuffer(cursor.take(4 * count), "<u4")
@@ -162,6 +167,7 @@ def decode_block(data: Buffer, *, where: str = "block") -> Block:
         headers=headers,
         schema_ids=schema_ids,
         nbytes=cursor.at,
+        promoted=promoted,
     )
 
 

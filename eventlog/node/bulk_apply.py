@@ -97,5 +97,5 @@ def _pad8(sizes: Ints) -> Ints:
 
 
 def _bits(bitmaps: npt.NDArray[np.uint32]) -> Ints:
-    counted: Ints = sum(((bitmaps >> bit) & 1).astype(np.int64) for bit in range(4))  # type: ignore[assignment]  # of arrays, not of ints
+    counted: Ints = sum(((bitmaps >> bit) & 1).astype(np.int64) for bit in range(5))  # type: ignore[assignment]  # of arrays, not of ints
     return counted

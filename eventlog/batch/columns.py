@@ -1,0 +1,242 @@
+"""Events of many stored values as columns that are gathered when somebody asks for them: what filters are evaluated on.
+
+A log written by many clients has a few events a stored value, thousands of values a read; so nothing is done per value, and nothing
+is copied: keys and values stay where they are (`Texts`). Narrow down with what is cheap (kinds, ids, keys), and ask the rest for the
+remaining rows (`take`). `join_events` makes a reader's block of the rows that matched.
+"""
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.join import Joined, Packed, cut_out, indexes_within
+from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, RUN, SCHEMA_ID
+from eventlog.batch.promoted import find_field
+from eventlog.batch.sections import Sections, find_sections
+from eventlog.batch.texts import Texts
+from eventlog.ids import ID_STEP
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Bytes = bytes | memoryview
+
+
+class EventColumns:
+    """Some events, one row each, of segments in order and within one in order of ids if their source is so."""
+
+    def __init__(self, *, data: bytes, sections: Sections, ids: Ints, segments: Ints, offsets: Ints, epochs: Ints) -> None:
+        """Take the wanted events of `sections`: one item an event in the arrays, in the order of the sections."""
+        self._data = data
+        self._sections = sections
+        self._ids, self._segments, self._offsets, self._epochs = ids, segments, offsets, epochs
+        self._of = np.repeat(np.arange(len(sections.counts)), sections.counts)
+        ends = np.cumsum(sections.counts)
+        self._places = np.arange(len(self._of)) - np.repeat(ends - sections.counts - sections.lows, sections.counts)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def take(self, rows: "Ints | Mask") -> "EventColumns":
+        """Return some of the events, by index or by mask."""
+        taken = object.__new__(EventColumns)
+        taken._data, taken._sections = self._data, self._sections
+        taken._ids, taken._segments, taken._offsets, taken._epochs = (
+            self._ids[rows],
+            self._segments[rows],
+            self._offsets[rows],
+            self._epochs[rows],
+        )
+        taken._of, taken._places = self._of[rows], self._places[rows]
+        return taken
+
+    # ------------------------------------------------------------ columns
+
+    @property
+    def ids(self) -> Ints:
+        """Ids, int64."""
+        return self._ids
+
+    @property
+    def segments(self) -> Ints:
+        """Segments, int64."""
+        return self._segments
+
+    @property
+    def offsets(self) -> Ints:
+        """Offsets within the segment, int64."""
+        return self._offsets
+
+    @property
+    def epochs(self) -> Ints:
+        """Epochs under which the events were written."""
+        return self._epochs
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """Kinds as numbers of `Kind`."""
+        found: npt.NDArray[np.uint8] = self._sections.words.view(np.uint8)[self._spread(self._sections.kinds_at)]
+        return found
+
+    @cached_property
+    def keys(self) -> Texts:
+        """Keys."""
+        return self._texts(self._sections.key_offsets_at, self._sections.keys_at)
+
+    @cached_property
+    def values(self) -> Texts:
+        """Values; empty where the kind removes."""
+        return self._texts(self._sections.value_offsets_at, self._sections.values_at)
+
+    @cached_property
+    def before(self) -> Texts | None:
+        """Values that were replaced or removed, meaningful where the kind is not CREATED; None where no event has one."""
+        return self._optional_texts(BEFORE)
+
+    @cached_property
+    def headers(self) -> Texts | None:
+        """Encoded headers, empty for none; None where no event has any."""
+        return self._optional_texts(HEADERS)
+
+    @cached_property
+    def expiry(self) -> Ints | None:
+        """Milliseconds since 2020, 0 for never; None where no event has one."""
+        return self._numbers(EXPIRY, "<i8")
+
+    @cached_property
+    def schema_ids(self) -> Ints | None:
+        """Schema ids, 0 for none; None where no event has one."""
+        return self._numbers(SCHEMA_ID, "<u4")
+
+    def promoted(self, field: str) -> Texts | None:
+        """Return the JSON of a promoted field of the values, empty where it is absent; None unless it is stored with all of them."""
+        sections = self._sections
+        if PROMOTED not in sections.optional:
+            return None
+        at, has, _ = sections.optional[PROMOTED]
+        if not bool(has.all()):
+            return None
+        found = find_field(sections, field, at)
+        return None if found is None else self._texts(*found)
+
+    def _spread(self, at: Ints) -> Ints:
+        return at[self._of] + self._places
+
+    def _texts(self, offsets_at: Ints, bytes_at: Ints) -> Texts:
+        words = self._sections.words
+        low = self._spread(offsets_at >> 2)
+        begins = words[low].astype(np.int64)
+        return Texts(data=self._data, starts=bytes_at[self._of] + begins, sizes=words[low + 1] - begins)
+
+    def _optional_texts(self, bit: int) -> Texts | None:
+        found = self._sections.optional.get(bit)
+        if found is None:
+            return None
+        at, has, _ = found
+        own = has[self._of]
+        low = np.where(own, self._spread(at >> 2), 0)
+        begins = self._sections.words[low].astype(np.int64)
+        sizes = np.where(own, self._sections.words[low + 1] - begins, 0)
+        return Texts(data=self._data, starts=np.where(own, (at + self._sections.offsets_room)[self._of] + begins, 0), sizes=sizes)
+
+    def _numbers(self, bit: int, kind: str) -> Ints | None:
+        found = self._sections.optional.get(bit)
+        if found is None:
+            return None
+        at, has, _ = found
+        numbers = self._sections.words.view(kind)
+        places = self._spread(at >> (3 if numbers.itemsize == 8 else 2))
+        return np.where(has[self._of], numbers[np.where(has[self._of], places, 0)], 0).astype(np.int64)
+
+
+def columns_of_values(values: Packed, *, after: int | Ints, until: int) -> EventColumns:
+    """Return the events with ids in `(after, until]` of stored values; `after` is one id, or one for each value."""
+    lows, highs = indexes_within(values.bases, values.counts, after=after, until=until)
+    rows = np.flatnonzero(highs > lows)
+    lows, highs, starts = lows[rows], highs[rows], values.starts[rows]
+    words = values.words
+    counts = highs - lows
+    sections = find_sections(words, starts=starts, lengths=values.lengths[rows], lows=lows, highs=highs)
+    ends = np.cumsum(counts)
+    intra = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts - lows, counts)
+    return EventColumns(
+        data=values.data,
+        sections=sections,
+        ids=np.repeat(values.bases[rows], counts) + intra * ID_STEP,
+        segments=np.repeat(values.segments[rows], counts),
+        offsets=np.repeat(words.view("<i8")[(starts >> 3) + 4], counts) + intra,
+        epochs=np.repeat(words[(starts >> 2) + 2].astype(np.int64), counts),
+    )
+
+
+def columns_of_joined(data: bytes, *, runs: int) -> EventColumns:
+    """Return the events of one joined part: a table of `runs` rows, then one block; both were checked."""
+    table = np.frombuffer(data, RUN, runs)
+    counts = table["count"].astype(np.int64)
+    ends = np.cumsum(counts)
+    intra = np.arange(int(ends[-1]) if runs else 0) - np.repeat(ends - counts, counts)
+    words = np.frombuffer(data, "<u4")
+    start = np.array([table.nbytes])
+    head = words[(start >> 2)[:, None] + np.arange(BLOCK_HEAD_BYTES // 4)].astype(np.int64)
+    sections = Sections(
+        words=words,
+        starts=start,
+        sizes=head[:, 0],
+        bitmaps=head[:, 1],
+        key_bytes=head[:, 2],
+        value_bytes=head[:, 3],
+        lows=np.zeros(1, np.int64),
+        counts=head[:, 0],
+    )
+    return EventColumns(
+        data=data,
+        sections=sections,
+        ids=np.repeat(table["base"].astype(np.int64), counts) + intra * ID_STEP,
+        segments=np.repeat(table["segment"].astype(np.int64), counts),
+        offsets=np.repeat(table["first_offset"].astype(np.int64), counts) + intra,
+        epochs=np.repeat(table["epoch"].astype(np.int64), counts),
+    )
+
+
+def join_events(events: EventColumns, *, values: tuple[bytes, Bytes] | None = None) -> Joined:
+    """Return events as a table of runs and one block, sorted by segment as they are; `values` (offsets, bytes) instead of their own."""
+    ids, segments, offsets, epochs = events.ids, events.segments, events.offsets, events.epochs
+    count = len(events)
+    columns: list[Bytes] = []
+    sizes: list[int] = []
+    bitmap = 0
+    keys = _column(events.keys)
+    own_values = values or _column(events.values)
+    for bit, found in ((EXPIRY, events.expiry), (BEFORE, events.before), (HEADERS, events.headers), (SCHEMA_ID, events.schema_ids)):
+        if found is None:
+            continue
+        bitmap |= bit
+        if isinstance(found, Texts):
+            pieces = _column(found)
+            columns += pieces
+            sizes.append(_padded(pieces[0]) + len(pieces[1]))
+        else:
+            columns.append(found.astype("<i8" if bit == EXPIRY else "<u4").tobytes())
+            sizes.append(len(columns[-1]))
+    head = np.array([count, bitmap, len(keys[1]), len(own_values[1]), *sizes], "<u4").tobytes()
+    pieces_all = (head, events.kinds.tobytes(), *keys, *own_values, *columns)
+    block = b"".join([piece for column in pieces_all for piece in (column, bytes(-len(column) & 7))])
+    goes_on = (
+        (segments[1:] == segments[:-1]) & (ids[1:] == ids[:-1] + ID_STEP) & (offsets[1:] == offsets[:-1] + 1) & (epochs[1:] == epochs[:-1])
+    )
+    first = np.flatnonzero(np.concatenate((np.ones(min(count, 1), bool), ~goes_on)))
+    runs = np.zeros(len(first), RUN)
+    runs["segment"], runs["base"], runs["first_offset"], runs["epoch"] = segments[first], ids[first], offsets[first], epochs[first]
+    runs["count"] = np.diff(first, append=count)
+    return Joined(runs=runs, block=block, events=count)
+
+
+def _column(texts: Texts) -> tuple[bytes, Bytes]:
+    """Return offsets and bytes of a column."""
+    offsets = np.zeros(len(texts) + 1, "<i4")
+    np.cumsum(texts.sizes, out=offsets[1:])
+    return offsets.tobytes(), cut_out(texts.data, texts.starts, texts.sizes)
+
+
+def _padded(data: bytes) -> int:
+    return (len(data) + 7) & ~7

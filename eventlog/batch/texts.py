@@ -1,0 +1,89 @@
+"""Byte strings within a larger buffer, uncopied: what is looked at to judge an event, and mostly not wanted afterwards."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+_WORD = 8
+_FEW = 8  # of so few candidates each is asked for by itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Texts:
+    """Item i is `data[starts[i]:starts[i] + sizes[i]]`; items stand in any order, with anything between them."""
+
+    data: bytes
+    starts: Ints
+    sizes: Ints
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def item(self, row: int) -> bytes:
+        """Return one item."""
+        start = self.starts.item(row)
+        return self.data[start : start + self.sizes.item(row)]
+
+    def to_list(self) -> list[bytes]:
+        """Return every item."""
+        data = self.data
+        return [data[low:high] for low, high in zip(self.starts.tolist(), (self.starts + self.sizes).tolist(), strict=True)]
+
+    def take(self, rows: "Ints | Mask") -> "Texts":
+        """Return some of the items, by index or by mask."""
+        return Texts(data=self.data, starts=self.starts[rows], sizes=self.sizes[rows])
+
+    def equals(self, text: bytes) -> Mask:
+        """Return which items are `text`."""
+        return self._marked(self._holding(text, np.flatnonzero(self.sizes == len(text))))
+
+    def starts_with(self, prefix: bytes) -> Mask:
+        """Return which items begin with `prefix`."""
+        return self._marked(self._holding(prefix, np.flatnonzero(self.sizes >= len(prefix))))
+
+    def is_in(self, texts: Sequence[bytes]) -> Mask:
+        """Return which items are one of `texts`."""
+        wanted = set(texts)
+        if len(wanted) <= _FEW:
+            found = np.zeros(len(self), bool)
+            for text in wanted:
+                found |= self.equals(text)
+            return found
+        rows = np.flatnonzero(np.isin(self.sizes, np.unique([len(text) for text in wanted])))
+        items = self.take(rows).to_list()
+        return self._marked(rows[np.fromiter((item in wanted for item in items), bool, len(items))])
+
+    def _marked(self, rows: Ints) -> Mask:
+        mask = np.zeros(len(self), bool)
+        mask[rows] = True
+        return mask
+
+    def _holding(self, text: bytes, rows: Ints) -> Ints:
+        """Return those of `rows`, long enough all, that begin with `text`.
+
+        Its last byte is looked at first: keys of one kind begin alike and differ at the end, and a byte is had for a third of a word.
+        """
+        if not text or not len(rows):
+            return rows
+        octets = np.frombuffer(self.data, np.uint8)
+        rows = rows[octets[self.starts[rows] + (len(text) - 1)] == text[-1]]
+        for at in range(0, len(text) - 1, _WORD):
+            if not len(rows):
+                break
+            rows = rows[self._words_at(self.starts[rows] + at, text[at : at + _WORD])]
+        return rows
+
+    def _words_at(self, starts: Ints, piece: bytes) -> Mask:
+        """Return where `data` has `piece`, of up to eight bytes, at each of `starts`."""
+        room = len(self.data) - _WORD
+        if room < 0:
+            return np.array([self.data[start : start + len(piece)] == piece for start in starts.tolist()], bool)
+        words = np.ndarray((room + 1,), "<u8", self.data, 0, (1,))  # a word at every byte, unaligned ones too
+        expected, bits = int.from_bytes(piece, "little"), 8 * len(piece)
+        near = np.minimum(starts, room)
+        found = words[near] >> ((starts - near) * 8).astype(np.uint64)
+        return np.asarray((found & np.uint64((1 << bits) - 1)) == np.uint64(expected), bool)

@@ -1,0 +1,71 @@
+"""What a filter is to those who read with it: its description, what it is checked against, and what it does once compiled."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_128_digest
+
+from eventlog.batch.columns import EventColumns
+
+Mask = npt.NDArray[np.bool_]
+EVERY_KIND = 0xFF
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterSpec:
+    """What a reader wants. `parameters` and `arguments` are JSON text; empty for none. Two equal ones mean the same."""
+
+    where: str = ""
+    parameters: bytes = b""
+    select: tuple[str, ...] = ()
+    name: str = ""
+    version: int = 0
+    arguments: bytes = b""
+    continuous: bool = False
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return what equal specifications share, and others do not."""
+        fields = (self.where.encode(), self.parameters, *[field.encode() for field in self.select], self.name.encode(), self.arguments)
+        counts = f"{len(self.select)} {self.version} {self.continuous} {[len(field) for field in fields]}".encode()
+        return xxh3_128_digest(b"".join((counts, *fields)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterContext:
+    """What a filter is checked against: the cache as it is. `promoted` are paths of the value stored as columns."""
+
+    format: Literal["json", "bytes", "avro"]
+    text_keys: bool
+    before: bool
+    avro_schema: str | None = None
+    promoted: frozenset[str] = frozenset()
+
+
+class CompiledFilter(Protocol):
+    """A checked filter. Its methods are pure and may be called from any thread."""
+
+    @property
+    def spec(self) -> FilterSpec:
+        """What it was compiled from; a factory's version is the one it stands for."""
+        ...
+
+    @property
+    def kinds(self) -> int:
+        """Bits `1 << kind` of the kinds that can match: a stored value with none of them is skipped unread."""
+        ...
+
+    def mask(self, events: EventColumns) -> Mask:
+        """Return which events match."""
+        ...
+
+    def project(self, events: EventColumns) -> tuple[bytes, bytes] | None:
+        """Return offsets (i32, one more than events) and bytes of the values to answer; None where they are answered as they are."""
+        ...
+
+    def changes(self, events: EventColumns) -> npt.NDArray[np.uint8]:
+        """Return of each event what it is to a continuous query: 0 nothing, 1 JOINED, 2 UPDATED, 3 LEFT."""
+        ...

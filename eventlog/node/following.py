@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import EXPIRY
+from eventlog.batch.unfold import Unfolded, unfold
 from eventlog.batch.views import decode_value
 from eventlog.consume.groups import CacheValues, CommittedGroup
 from eventlog.events import Kind
@@ -34,7 +35,7 @@ Ints = npt.NDArray[np.int64]
 _READ_BYTES = 8 << 20
 _ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
 _NONE = np.zeros(0, np.int64)
-_CREATED, _MODIFIED = 1 << Kind.CREATED, 1 << Kind.MODIFIED
+_MODIFIED = 1 << Kind.MODIFIED
 
 
 Show = Callable[[Ints, Ints, Sequence[CommittedGroup], int], None]
@@ -223,7 +224,7 @@ class Followed:
 
     def _apply(self, ready: Sequence[Arrived]) -> list[CommittedGroup]:
         """Move everything that stands for these values; values of dropped caches mean nothing any more."""
-        keyed: list[tuple[CacheState, Arrived]] = []
+        keyed: list[tuple[CacheState, Arrived, Unfolded]] = []
         groups: list[CommittedGroup] = []
         steps: list[Pair] = []
         for arrived in ready:
@@ -232,10 +233,11 @@ class Followed:
                 if cache is None:
                     continue
                 own = arrived.of_cache(cache_id)
-                _move(cache, own)
+                unfolded = unfold(own.data, own.heads)
+                _move(cache, own, unfolded)
                 steps += [encode_step(*row) for row in self._count(cache_id, own)]
                 if cache.options.state:
-                    keyed.append((cache, own))
+                    keyed.append((cache, own, unfolded))
                 groups.append(_group_of(cache_id, own))
         if keyed:
             self._storage.run(partial(_put_state, self._store, keyed), is_vital=True)
@@ -268,18 +270,18 @@ class Followed:
         return {"follow_bytes": (self.nbytes, FOLLOW_BYTES_MAX, self.peak)}
 
 
-def _move(cache: CacheState, own: Arrived) -> None:
+def _move(cache: CacheState, own: Arrived, unfolded: Unfolded) -> None:
     """Move offsets, counters and producers of a cache; values of a segment come in the order of their ids."""
     cache.next_offsets[own.segments] = own.offsets + own.counts
     cache.stored_bytes += own.nbytes
     cache.may_expire = cache.may_expire or bool((own.heads["bitmap"] & EXPIRY).any())
-    learn_values(cache.producers, own.heads, segments=own.segments, cache_id=cache.cache_id, data=own.data)
-    if not cache.options.state:
+    learn_values(cache.producers, unfolded, segments=own.segments, cache_id=cache.cache_id, data=own.data)
+    if not cache.options.state or (own.heads["kinds"] == _MODIFIED).all():
         return
-    kinds = own.heads["kinds"]
-    created = kinds == _CREATED
-    np.add.at(cache.live, own.segments[created], own.counts[created])
-    for index in np.flatnonzero(~created & (kinds != 0) & (kinds != _MODIFIED)).tolist():
+    kinds = unfolded.kinds()
+    segments = np.repeat(own.segments[unfolded.value], unfolded.counts)
+    np.add.at(cache.live, segments, (kinds == Kind.CREATED).astype(np.int64) - (kinds >= Kind.REMOVED))
+    for index in np.flatnonzero(unfolded.is_ragged).tolist():
         segment = int(own.segments[index])
         decoded = [block.kinds for block in decode_value(segment, cache.cache_id, own.data[index]).blocks]
         cache.live[segment] += sum(int((found == Kind.CREATED).sum()) - int((found >= Kind.REMOVED).sum()) for found in decoded)
@@ -294,10 +296,10 @@ def _group_of(cache_id: int, own: Arrived) -> CommittedGroup:
     return CommittedGroup(first_id=int(own.bases.min()), last_id=int(own.lasts.max()), caches=(values,))
 
 
-def _put_state(store: Store, keyed: Sequence[tuple[CacheState, Arrived]]) -> None:
+def _put_state(store: Store, keyed: Sequence[tuple[CacheState, Arrived, Unfolded]]) -> None:
     puts: list[tuple[bytes, bytes | None]] = []
-    for cache, own in keyed:
+    for cache, own, unfolded in keyed:
         if not cache.dropped:
-            puts += puts_of(cache.cache_id, own.segments.tolist(), own.data)
+            puts += puts_of(cache.cache_id, own.segments.tolist(), own.data, unfolded)
     if puts:
         store.apply(puts)

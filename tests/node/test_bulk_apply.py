@@ -3,6 +3,7 @@
 import asyncio
 import random
 
+from eventlog.batch.unfold import heads_of, unfold
 from eventlog.batch.views import decode_value
 from eventlog.node.bulk_apply import puts_of
 from eventlog.node.replay import state_puts
@@ -30,6 +31,7 @@ def test_values_of_all_kinds_do_in_one_pass_what_they_do_one_by_one(tmp_path):
             ]
             assert len(found) > 100
             one_by_one = [put for segment, value in found for put in state_puts(decode_value(segment, cache.cache_id, value))]
-            assert puts_of(cache.cache_id, [segment for segment, _ in found], [value for _, value in found]) == one_by_one
+            segments, data = [segment for segment, _ in found], [value for _, value in found]
+            assert puts_of(cache.cache_id, segments, data, unfold(data, heads_of(data))) == one_by_one
 
     with_node(tmp_path, act)

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 
-from eventlog.batch.layout import VALUE_HEAD, VALUE_HEAD_BYTES
+from eventlog.batch.unfold import heads_of, unfold
 from eventlog.batch.views import decode_value
 from eventlog.hashing import hash_key
 from eventlog.interceptor.producers import ProducerTable
@@ -38,8 +38,7 @@ def test_a_pass_over_values_of_all_kinds_learns_what_each_of_them_says(tmp_path)
             data = [value for _, value in node.store.read_log(*cache_range(segment, cache.cache_id), bytes_max=1 << 30)]
             for value in data:
                 slow.learn(decode_value(segment, cache.cache_id, value))
-            heads = np.frombuffer(b"".join([value[:VALUE_HEAD_BYTES] for value in data]), VALUE_HEAD)
-            learn_values(fast, heads, segments=np.full(len(data), segment), cache_id=cache.cache_id, data=data)
+            learn_values(fast, unfold(data, heads_of(data)), segments=np.full(len(data), segment), cache_id=cache.cache_id, data=data)
             assert sorted(slow.export(segment)) == sorted(fast.export(segment)) == sorted(cache.producers.export(segment))
         assert len(fast) == 3
 

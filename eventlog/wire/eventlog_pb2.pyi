@@ -26,7 +26,7 @@ BYTES: Format
 AVRO: Format
 
 class Message(_message.Message):
-    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "register_listener", "listener_answer", "list_listeners", "list_listeners_answer", "alter_listener", "remove_listener", "use_listeners", "use_listeners_answer", "list_filters", "list_filters_answer", "near_watch", "near_interest", "near_interest_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "retention_steps", "retention_steps_answer", "retention_cut", "await_listeners", "await_listeners_answer", "listener_changed", "group_beat", "group_beat_answer", "leave_group", "commit_group", "describe_group", "describe_group_answer", "list_groups", "list_groups_answer", "reset_group", "reset_group_answer", "delete_group", "take_tasks", "take_tasks_answer", "settle_tasks", "iteration_start", "iteration_start_answer", "iteration_next", "iteration_end", "for_each", "member_closed", "group_lag", "group_lag_answer", "read_state", "read_state_answer", "padding", "body")
+    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "register_listener", "listener_answer", "list_listeners", "list_listeners_answer", "alter_listener", "remove_listener", "use_listeners", "use_listeners_answer", "list_filters", "list_filters_answer", "near_watch", "near_interest", "near_interest_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "retention_steps", "retention_steps_answer", "retention_cut", "await_listeners", "await_listeners_answer", "listener_changed", "count_after", "count_after_answer", "trim_copies", "group_beat", "group_beat_answer", "leave_group", "commit_group", "describe_group", "describe_group_answer", "list_groups", "list_groups_answer", "reset_group", "reset_group_answer", "delete_group", "take_tasks", "take_tasks_answer", "settle_tasks", "iteration_start", "iteration_start_answer", "iteration_next", "iteration_end", "for_each", "member_closed", "group_lag", "group_lag_answer", "read_state", "read_state_answer", "padding", "body")
     BODY_LENGTH_FIELD_NUMBER: _ClassVar[int]
     OPAQUE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +122,9 @@ class Message(_message.Message):
     AWAIT_LISTENERS_FIELD_NUMBER: _ClassVar[int]
     AWAIT_LISTENERS_ANSWER_FIELD_NUMBER: _ClassVar[int]
     LISTENER_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    COUNT_AFTER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_AFTER_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    TRIM_COPIES_FIELD_NUMBER: _ClassVar[int]
     GROUP_BEAT_FIELD_NUMBER: _ClassVar[int]
     GROUP_BEAT_ANSWER_FIELD_NUMBER: _ClassVar[int]
     LEAVE_GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -243,6 +246,9 @@ class Message(_message.Message):
     await_listeners: AwaitListeners
     await_listeners_answer: AwaitListenersAnswer
     listener_changed: ListenerChanged
+    count_after: CountAfter
+    count_after_answer: CountAfterAnswer
+    trim_copies: TrimCopies
     group_beat: GroupBeat
     group_beat_answer: GroupBeatAnswer
     leave_group: LeaveGroup
@@ -269,7 +275,7 @@ class Message(_message.Message):
     read_state_answer: ReadStateAnswer
     padding: bytes
     body: bytes
-    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., register_listener: _Optional[_Union[RegisterListener, _Mapping]] = ..., listener_answer: _Optional[_Union[ListenerAnswer, _Mapping]] = ..., list_listeners: _Optional[_Union[ListListeners, _Mapping]] = ..., list_listeners_answer: _Optional[_Union[ListListenersAnswer, _Mapping]] = ..., alter_listener: _Optional[_Union[AlterListener, _Mapping]] = ..., remove_listener: _Optional[_Union[RemoveListener, _Mapping]] = ..., use_listeners: _Optional[_Union[UseListeners, _Mapping]] = ..., use_listeners_answer: _Optional[_Union[UseListenersAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., retention_steps: _Optional[_Union[RetentionSteps, _Mapping]] = ..., retention_steps_answer: _Optional[_Union[RetentionStepsAnswer, _Mapping]] = ..., retention_cut: _Optional[_Union[RetentionCut, _Mapping]] = ..., await_listeners: _Optional[_Union[AwaitListeners, _Mapping]] = ..., await_listeners_answer: _Optional[_Union[AwaitListenersAnswer, _Mapping]] = ..., listener_changed: _Optional[_Union[ListenerChanged, _Mapping]] = ..., group_beat: _Optional[_Union[GroupBeat, _Mapping]] = ..., group_beat_answer: _Optional[_Union[GroupBeatAnswer, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroup, _Mapping]] = ..., commit_group: _Optional[_Union[CommitGroup, _Mapping]] = ..., describe_group: _Optional[_Union[DescribeGroup, _Mapping]] = ..., describe_group_answer: _Optional[_Union[DescribeGroupAnswer, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., list_groups_answer: _Optional[_Union[ListGroupsAnswer, _Mapping]] = ..., reset_group: _Optional[_Union[ResetGroup, _Mapping]] = ..., reset_group_answer: _Optional[_Union[ResetGroupAnswer, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., take_tasks: _Optional[_Union[TakeTasks, _Mapping]] = ..., take_tasks_answer: _Optional[_Union[TakeTasksAnswer, _Mapping]] = ..., settle_tasks: _Optional[_Union[SettleTasks, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., member_closed: _Optional[_Union[MemberClosed, _Mapping]] = ..., group_lag: _Optional[_Union[GroupLag, _Mapping]] = ..., group_lag_answer: _Optional[_Union[GroupLagAnswer, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., register_listener: _Optional[_Union[RegisterListener, _Mapping]] = ..., listener_answer: _Optional[_Union[ListenerAnswer, _Mapping]] = ..., list_listeners: _Optional[_Union[ListListeners, _Mapping]] = ..., list_listeners_answer: _Optional[_Union[ListListenersAnswer, _Mapping]] = ..., alter_listener: _Optional[_Union[AlterListener, _Mapping]] = ..., remove_listener: _Optional[_Union[RemoveListener, _Mapping]] = ..., use_listeners: _Optional[_Union[UseListeners, _Mapping]] = ..., use_listeners_answer: _Optional[_Union[UseListenersAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., retention_steps: _Optional[_Union[RetentionSteps, _Mapping]] = ..., retention_steps_answer: _Optional[_Union[RetentionStepsAnswer, _Mapping]] = ..., retention_cut: _Optional[_Union[RetentionCut, _Mapping]] = ..., await_listeners: _Optional[_Union[AwaitListeners, _Mapping]] = ..., await_listeners_answer: _Optional[_Union[AwaitListenersAnswer, _Mapping]] = ..., listener_changed: _Optional[_Union[ListenerChanged, _Mapping]] = ..., count_after: _Optional[_Union[CountAfter, _Mapping]] = ..., count_after_answer: _Optional[_Union[CountAfterAnswer, _Mapping]] = ..., trim_copies: _Optional[_Union[TrimCopies, _Mapping]] = ..., group_beat: _Optional[_Union[GroupBeat, _Mapping]] = ..., group_beat_answer: _Optional[_Union[GroupBeatAnswer, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroup, _Mapping]] = ..., commit_group: _Optional[_Union[CommitGroup, _Mapping]] = ..., describe_group: _Optional[_Union[DescribeGroup, _Mapping]] = ..., describe_group_answer: _Optional[_Union[DescribeGroupAnswer, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., list_groups_answer: _Optional[_Union[ListGroupsAnswer, _Mapping]] = ..., reset_group: _Optional[_Union[ResetGroup, _Mapping]] = ..., reset_group_answer: _Optional[_Union[ResetGroupAnswer, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., take_tasks: _Optional[_Union[TakeTasks, _Mapping]] = ..., take_tasks_answer: _Optional[_Union[TakeTasksAnswer, _Mapping]] = ..., settle_tasks: _Optional[_Union[SettleTasks, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., member_closed: _Optional[_Union[MemberClosed, _Mapping]] = ..., group_lag: _Optional[_Union[GroupLag, _Mapping]] = ..., group_lag_answer: _Optional[_Union[GroupLagAnswer, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client")
@@ -360,24 +366,18 @@ class EndStream(_message.Message):
     def __init__(self, stream: _Optional[int] = ...) -> None: ...
 
 class Write(_message.Message):
-    __slots__ = ("cache_id", "producer_id", "blocks", "conditions", "previous", "wait_listeners", "wait_ms", "wait_proceeds")
+    __slots__ = ("cache_id", "producer_id", "blocks", "conditions", "previous")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     CONDITIONS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
-    WAIT_LISTENERS_FIELD_NUMBER: _ClassVar[int]
-    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
-    WAIT_PROCEEDS_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     producer_id: int
     blocks: int
     conditions: _containers.RepeatedCompositeFieldContainer[Condition]
     previous: bool
-    wait_listeners: _containers.RepeatedScalarFieldContainer[str]
-    wait_ms: int
-    wait_proceeds: bool
-    def __init__(self, cache_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., blocks: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., previous: _Optional[bool] = ..., wait_listeners: _Optional[_Iterable[str]] = ..., wait_ms: _Optional[int] = ..., wait_proceeds: _Optional[bool] = ...) -> None: ...
+    def __init__(self, cache_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., blocks: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., previous: _Optional[bool] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("block", "key", "version", "absent", "present")
@@ -394,22 +394,22 @@ class Condition(_message.Message):
     def __init__(self, block: _Optional[int] = ..., key: _Optional[bytes] = ..., version: _Optional[int] = ..., absent: _Optional[bool] = ..., present: _Optional[bool] = ...) -> None: ...
 
 class WriteAnswer(_message.Message):
-    __slots__ = ("id", "kind", "events", "has_previous", "previous", "refusals", "unacknowledged")
+    __slots__ = ("id", "kind", "events", "has_previous", "previous", "refusals", "wait_listeners")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     HAS_PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
-    UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    WAIT_LISTENERS_FIELD_NUMBER: _ClassVar[int]
     id: int
     kind: int
     events: int
     has_previous: bool
     previous: bytes
     refusals: _containers.RepeatedCompositeFieldContainer[BlockRefusal]
-    unacknowledged: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[int] = ..., kind: _Optional[int] = ..., events: _Optional[int] = ..., has_previous: _Optional[bool] = ..., previous: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[BlockRefusal, _Mapping]]] = ..., unacknowledged: _Optional[_Iterable[str]] = ...) -> None: ...
+    wait_listeners: str
+    def __init__(self, id: _Optional[int] = ..., kind: _Optional[int] = ..., events: _Optional[int] = ..., has_previous: _Optional[bool] = ..., previous: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[BlockRefusal, _Mapping]]] = ..., wait_listeners: _Optional[str] = ...) -> None: ...
 
 class BlockRefusal(_message.Message):
     __slots__ = ("block", "error")
@@ -723,13 +723,35 @@ class ListenerChanged(_message.Message):
     id: str
     def __init__(self, id: _Optional[str] = ...) -> None: ...
 
+class CountAfter(_message.Message):
+    __slots__ = ("cache_id", "ids")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cache_id: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CountAfterAnswer(_message.Message):
+    __slots__ = ("events", "bytes")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedScalarFieldContainer[int]
+    bytes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, events: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class RetentionSteps(_message.Message):
-    __slots__ = ("cache_id", "steps_max")
+    __slots__ = ("cache_id", "steps_max", "flush", "after", "upto")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     STEPS_MAX_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     steps_max: int
-    def __init__(self, cache_id: _Optional[int] = ..., steps_max: _Optional[int] = ...) -> None: ...
+    flush: bool
+    after: int
+    upto: int
+    def __init__(self, cache_id: _Optional[int] = ..., steps_max: _Optional[int] = ..., flush: _Optional[bool] = ..., after: _Optional[int] = ..., upto: _Optional[int] = ...) -> None: ...
 
 class RetentionStep(_message.Message):
     __slots__ = ("id", "events", "bytes")
@@ -754,30 +776,50 @@ class RetentionHold(_message.Message):
     def __init__(self, listener: _Optional[str] = ..., id: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ...) -> None: ...
 
 class RetentionStepsAnswer(_message.Message):
-    __slots__ = ("trimmed", "steps", "now", "ceiling", "segments", "holds")
+    __slots__ = ("trimmed", "steps", "now", "ceiling", "holds")
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     NOW_FIELD_NUMBER: _ClassVar[int]
     CEILING_FIELD_NUMBER: _ClassVar[int]
-    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     trimmed: RetentionStep
     steps: _containers.RepeatedCompositeFieldContainer[RetentionStep]
     now: RetentionStep
     ceiling: int
-    segments: int
     holds: _containers.RepeatedCompositeFieldContainer[RetentionHold]
-    def __init__(self, trimmed: _Optional[_Union[RetentionStep, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[RetentionStep, _Mapping]]] = ..., now: _Optional[_Union[RetentionStep, _Mapping]] = ..., ceiling: _Optional[int] = ..., segments: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[RetentionHold, _Mapping]]] = ...) -> None: ...
+    def __init__(self, trimmed: _Optional[_Union[RetentionStep, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[RetentionStep, _Mapping]]] = ..., now: _Optional[_Union[RetentionStep, _Mapping]] = ..., ceiling: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[RetentionHold, _Mapping]]] = ...) -> None: ...
+
+class RetentionHeld(_message.Message):
+    __slots__ = ("listener", "percent")
+    LISTENER_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    listener: str
+    percent: int
+    def __init__(self, listener: _Optional[str] = ..., percent: _Optional[int] = ...) -> None: ...
 
 class RetentionCut(_message.Message):
-    __slots__ = ("cache_id", "id", "dry_run")
+    __slots__ = ("cache_id", "id", "dry_run", "held")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     id: int
     dry_run: bool
-    def __init__(self, cache_id: _Optional[int] = ..., id: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    held: _containers.RepeatedCompositeFieldContainer[RetentionHeld]
+    def __init__(self, cache_id: _Optional[int] = ..., id: _Optional[int] = ..., dry_run: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[RetentionHeld, _Mapping]]] = ...) -> None: ...
+
+class TrimCopies(_message.Message):
+    __slots__ = ("cache_id", "segments", "ids", "offsets")
+    CACHE_ID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    cache_id: int
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., ids: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListFilters(_message.Message):
     __slots__ = ()

@@ -93,6 +93,15 @@ GROUP_MEMBERS_MAX = 1_000
 GROUP_NAME_BYTES_MAX = 200
 GROUP_METADATA_BYTES_MAX = 4 * KIB  # of one commit
 
+# filters
+WHERE_CHARACTERS_MAX = 16 * KIB
+WHERE_TOKENS_MAX = 2_000
+WHERE_DEPTH_MAX = 32  # how deep expressions may be nested; AND and OR chains of any length are one level
+FILTER_PARAMETERS_BYTES_MAX = 64 * KIB
+SELECT_FIELDS_MAX = 100
+PATH_STEPS_MAX = 32
+TEXT_RESULT_CHARACTERS_MAX = 1 * MIB  # what a function of a filter makes of texts; longer is NULL
+
 # disk
 DISK_RESERVE_BYTES_DEFAULT = 256 * MIB
 

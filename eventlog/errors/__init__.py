@@ -26,6 +26,7 @@ from eventlog.errors.consuming import (
     PositionMismatch,
     StaleMember,
 )
+from eventlog.errors.filtering import BadFilterParameters, BadPredicate, FilterNotFound
 from eventlog.errors.misuse import BadConfig, BadName, BadRow, ClientClosed, InvalidArgument
 from eventlog.errors.operating import (
     DirectoryInUse,
@@ -105,9 +106,11 @@ def from_wire(code: str, outcome: str, facts: dict[str, Any]) -> EventLogError:
 __all__ = [
     "BadBlock",
     "BadConfig",
+    "BadFilterParameters",
     "BadFrame",
     "BadMessage",
     "BadName",
+    "BadPredicate",
     "BadRow",
     "BadValue",
     "CacheDropped",
@@ -124,6 +127,7 @@ __all__ = [
     "EventLogError",
     "EventsTrimmed",
     "Fenced",
+    "FilterNotFound",
     "GroupNotEmpty",
     "GroupNotFound",
     "Insecure",

@@ -18,13 +18,17 @@ from eventlog_cli.conventions import common_options
 @click.option("--node-name", metavar="NAME", help="Name of this node.  [default: HOST-PORT]")
 @click.option("--host-label", metavar="LABEL", help="Host that this node fails with; replicas avoid sharing one.  [default: its own]")
 @click.option("--rack", metavar="LABEL", help="Rack that this node fails with; replicas avoid sharing one.  [default: its own]")
+@click.option("--weight", type=int, help="Share of the segments, compared with other nodes: 2 holds twice as many as 1.  [default: 1]")
 @click.option("--gateway", is_flag=True, default=None, help="Own no segments, serve every request by passing it on.")
 @click.option("--processes", type=int, help="Nodes to run, on ports and http ports that count up, with data in DATA/0, DATA/1, ...")
 @click.option("--segments", type=int, help="Segments of a new cluster, a power of two.  [default: 256]")
 @click.option("--replicas", type=int, help="Copies of each segment in a new cluster.  [default: 3]")
 @click.option("--durability", type=click.Choice(["fsync"]), help="What a write waits for.  [default: fsync]")
 @click.option(
-    "--meta", metavar="LOCATION", help="sqlite:PATH, etcd://HOST:PORT,... or managed-etcd (run one).  [default: sqlite:DATA.meta/meta.db]"
+    "--meta",
+    metavar="LOCATION",
+    help="sqlite:PATH, etcd://HOST:PORT,... or managed-etcd: the first 3 nodes run one (managed-etcd:5: the first 5)."
+    "  [default: sqlite:DATA.meta/meta.db]",
 )
 @click.option("--disk-reserve", "disk_reserve_bytes", metavar="SIZE", help="Free space below which writes are refused.  [default: 256MiB]")
 @click.option("--value-max", "value_bytes_max", metavar="SIZE", help="Largest value taken.  [default: 1MiB]")

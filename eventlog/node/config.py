@@ -31,7 +31,7 @@ _SIZE = re.compile(r"([0-9]{1,18})\s*(B|KiB|MiB|GiB)?")
 _PORT = re.compile(r"[0-9]{1,5}")
 PORT_MAX = 65_535
 WEIGHT_MAX = 100
-MANAGED_ETCD = "managed-etcd"
+_MANAGED_ETCD = {"managed-etcd": 3, "managed-etcd:3": 3, "managed-etcd:5": 5}  # and how many members
 PROCESSES_MAX = 64
 _UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 
@@ -76,7 +76,12 @@ class NodeConfig:
     @property
     def is_managed(self) -> bool:
         """Return whether nodes of the cluster run the etcd that holds its metadata."""
-        return self.meta == MANAGED_ETCD
+        return self.meta in _MANAGED_ETCD
+
+    @property
+    def etcd_members_max(self) -> int:
+        """Return how many nodes run a member of it, this one among them."""
+        return _MANAGED_ETCD.get(self.meta, 0)
 
     @property
     def default_location(self) -> Location:

@@ -1,7 +1,8 @@
 """`--meta managed-etcd`: a node that runs a member of the etcd that holds its cluster's metadata.
 
 The first node begins with one member. The second node's is a learner, which has no vote; when the third comes, both get one, so
-that there never are two voters for longer than that takes. Nodes after the third only use what is there. A member lies in the node's
+that there never are two voters for longer than that takes. With `managed-etcd:5` the fourth and the fifth go the same way. Later
+nodes only use what is there. A member lies in the node's
 directory and listens beside the node: at its port + 100 for clients, + 200 for other members; these must stay the same.
 """
 
@@ -20,7 +21,6 @@ from eventlog.node.home import Home
 from eventlog.node.joining import Found, find_cluster
 
 log = logging.getLogger("eventlog.etcd")
-MEMBERS_MAX = 3
 CLIENT_PORT_ADDED = 100
 PEER_PORT_ADDED = 200
 _TOKEN = "eventlog"  # noqa: S105 -- a name, to tell clusters apart
@@ -29,7 +29,7 @@ _QUORUM_S_MAX = 120  # how long a start waits for the members of other nodes
 
 @dataclass(kw_only=True)
 class Managed:
-    """What this node does for the metadata: where they are, and the member that it runs, None for a node after the third."""
+    """What this node does for the metadata: where they are, and the member that it runs, None where there are enough."""
 
     found: Found
     child: EtcdChild | None
@@ -88,7 +88,7 @@ async def open_managed(config: NodeConfig, home: Home, *, seat: EtcdSeat) -> Man
         found = await find_cluster(config, home)
         if not isinstance(found.location, EtcdLocation):
             raise BadConfig(option="meta", why=f"this cluster has its metadata in {found.location}, not in an etcd of its own")
-        managed = await _join(seat, found, found.location)
+        managed = await _join(seat, found, found.location, members_max=config.etcd_members_max)
     try:
         await _wait_for_quorum(managed)
         now = await managed.location()
@@ -109,19 +109,19 @@ async def _start(seat: EtcdSeat, cluster: dict[str, str], *, joins: bool) -> Etc
     return child
 
 
-async def _join(seat: EtcdSeat, found: Found, location: EtcdLocation) -> Managed:
-    """Become a member while there are fewer than three; whoever makes it three gives everybody a vote."""
+async def _join(seat: EtcdSeat, found: Found, location: EtcdLocation, *, members_max: int) -> Managed:
+    """Become a member while there are fewer than `members_max`; whoever makes it an odd number gives everybody a vote."""
     members = EtcdMembers(location.endpoints)
     try:
         there = await members.read()
-        if all(member.peer != seat.peer for member in there) and len(there) >= MEMBERS_MAX:
+        if all(member.peer != seat.peer for member in there) and len(there) >= members_max:
             return Managed(found=found, child=None)
         for learner in [member for member in there if member.is_learner and member.peer != seat.peer]:
             await members.promote(learner.peer)
         there = await members.add(seat.peer)
         child = await _start(seat, {member.name or seat.name: member.peer for member in there}, joins=True)
         try:
-            if len(there) == MEMBERS_MAX:
+            if len(there) % 2:
                 await members.promote(seat.peer)
         except BaseException:
             await child.stop()

@@ -40,6 +40,8 @@ def test_sizes_have_units(text, size):
         ("insecure", "perhaps"),
         ("durability", "none"),
         ("meta", "etcd://127.0.0.1"),
+        ("meta", "managed-etcd:4"),
+        ("weight", 0),
         ("data", 5),
         ("data", "a\0b"),
         ("listen", 7400),

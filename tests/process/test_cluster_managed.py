@@ -37,9 +37,10 @@ def free_base() -> int:
 
 
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[ClusterProcesses]:
+def cluster(tmp_path, request) -> Iterator[ClusterProcesses]:
+    meta, count = getattr(request, "param", ("managed-etcd", 3))
     environment = {"PATH": f"{etcd_binary().parent}:{os.environ['PATH']}"}
-    found = ClusterProcesses(tmp_path, "--meta", "managed-etcd", environment=environment)
+    found = ClusterProcesses(tmp_path, "--meta", meta, "--replicas", str(count), count=count, environment=environment)
     base = free_base()
     for index, node in enumerate(found):
         node.address = f"127.0.0.1:{base + index}"
@@ -83,3 +84,14 @@ def test_three_nodes_run_three_members_and_lose_one_of_them(cluster):
     cluster.restart_all()
     cluster.settle()
     assert json.loads(cluster.command("get", "c", "k", "--json", node=3).stdout)["value"] == 2
+
+
+@pytest.mark.parametrize("cluster", [("managed-etcd:5", 5)], indirect=True)
+def test_five_nodes_run_five_members_and_lose_two_of_them(cluster):
+    assert [member.is_learner for member in members(cluster)] == [False] * 5
+    for index in (0, 1):
+        cluster[index].kill()
+    cluster.until(lambda found: found.nodes_live == 3 and not found.without_primary, node=2)
+    cluster.command("cache", "create", "c", "--timeout", "30s", node=2)
+    cluster.command("put", "c", "k", "1", node=3)
+    assert json.loads(cluster.command("get", "c", "k", "--json", node=4).stdout)["value"] == 1

@@ -54,7 +54,7 @@ def parse_location(text: str) -> Location:
         endpoints = tuple(hosts.split(","))
         if all(_is_endpoint(endpoint) for endpoint in endpoints) and "/" not in prefix:
             return EtcdLocation(endpoints, prefix or PREFIX_DEFAULT)
-    raise BadConfig(option="meta", why=f"{text!r} is neither sqlite:PATH nor etcd://HOST:PORT,HOST:PORT")
+    raise BadConfig(option="meta", why=f"{text!r} is neither sqlite:PATH nor etcd://HOST:PORT,HOST:PORT nor managed-etcd, managed-etcd:5")
 
 
 def _is_endpoint(text: str) -> bool:

@@ -27,6 +27,7 @@ from eventlog.node.checkpoint import Checkpoints
 from eventlog.node.closing import Closing
 from eventlog.node.config import NodeConfig
 from eventlog.node.controller import ControllerLoop
+from eventlog.node.coordinator import Coordinators
 from eventlog.node.disk import DiskWatch
 from eventlog.node.entries import EntryReader
 from eventlog.node.following import Followed
@@ -111,6 +112,7 @@ class Node:
         self.freshness = Freshness(self)
         self.reads = Reads(self)
         self.inner = Inner(self)
+        self.coordinators = Coordinators(self)
         self.followed = self._new_followed(opened)
         self.replicas.open(Incoming(self.replicas), TakeOver(self.replicas))
         self.checkpoints = Checkpoints(

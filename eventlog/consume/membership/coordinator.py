@@ -4,11 +4,11 @@ No step changes what the coordinator goes by: it returns the state that is to be
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eventlog.consume.membership.changes import join, leave, let_go, take_over
 from eventlog.consume.membership.sessions import Sessions, Via
-from eventlog.consume.membership.values import GroupState, Member
+from eventlog.consume.membership.values import AssignorName, GroupState, Member
 from eventlog.errors import Fenced, Overloaded, StaleMember
 from eventlog.limits import GROUP_MEMBERS_MAX
 
@@ -21,6 +21,7 @@ class Beat:
     epoch: int = 0
     owned: frozenset[int] = frozenset()
     via: Via | None = None
+    assignor: AssignorName | None = None  # counts for who joins first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +51,15 @@ class Coordinator:
         known = self.state.member(beat.member.id)
         self.sessions.heard(beat.member.id, beat.via, now_ms)
         if beat.epoch == 0:
-            return self._join(beat.member, known, leaders)
+            return self._join(beat, known, leaders)
         if known is None:
             raise self._stranger(beat.member)
         if beat.epoch > self.state.generation:
             raise self._stale(known.id, f"its epoch {beat.epoch} is above the group's {self.state.generation}")
         return let_go(self.state, known.id, beat.owned, epoch=beat.epoch)
 
-    def _join(self, member: Member, known: Member | None, leaders: Sequence[int]) -> GroupState:
-        state = self.state
+    def _join(self, beat: Beat, known: Member | None, leaders: Sequence[int]) -> GroupState:
+        state, member = self.state, beat.member
         if known is not None:
             return state if known == member else join(state, member, leaders=leaders)
         former = state.instance(member.instance)
@@ -66,6 +67,8 @@ class Coordinator:
             return take_over(state, former, member)
         if len(state.members) >= GROUP_MEMBERS_MAX:
             raise Overloaded(what=f"the number of members of group {self.name}", limit=GROUP_MEMBERS_MAX)
+        if not state.members and beat.assignor is not None:
+            state = replace(state, assignor=beat.assignor)
         return join(state, member, leaders=leaders)
 
     def leave(self, member: str, *, leaders: Sequence[int] = ()) -> GroupState:

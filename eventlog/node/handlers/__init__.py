@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from eventlog.node import freshness
-from eventlog.node.handlers import admin, cluster_admin, entries, events, peers, replicate, topology, write
+from eventlog.node.handlers import admin, cluster_admin, entries, events, groups, peers, replicate, topology, write
 
 Right = Literal["none", "read", "write", "admin", "peer"]
 
@@ -46,6 +46,9 @@ TABLE: dict[str, Handler] = {
     "poll": _row(events.poll, "read"),
     "watch": _row(events.watch, "read"),
     "log_ends": _row(events.log_ends, "read"),
+    "group_beat": _row(groups.group_beat, "read"),
+    "leave_group": _row(groups.leave_group, "read"),
+    "commit_group": _row(groups.commit_group, "read"),
     "create_cache": _row(admin.create_cache, "admin", repeatable=False),
     "describe_cache": _row(admin.describe_cache, "read"),
     "alter_cache": _row(admin.alter_cache, "admin"),
@@ -69,6 +72,7 @@ TABLE: dict[str, Handler] = {
     "see_revision": _row(peers.see_revision, "peer"),
     "close_up": _row(events.close_up, "peer"),
     "fetch": _row(events.fetch, "peer"),
+    "member_closed": _row(groups.member_closed, "peer"),
     "replicate": _row(replicate.replicate, "peer"),
     "acknowledge": _row(replicate.acknowledge, "peer"),
 }

@@ -1,0 +1,80 @@
+"""Over which connections members of groups speak to this node, so that a member's end is told to its coordinator at once.
+
+Only the node at whose end a connection is knows that the connection closed. That a node was lost is told to nobody.
+"""
+
+import asyncio
+import logging
+from itertools import count
+from typing import TYPE_CHECKING
+
+from eventlog.consume.membership.record import route_of
+from eventlog.errors import EventLogError
+from eventlog.transport.connection import Connection
+from eventlog.transport.exchange import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+log = logging.getLogger("eventlog.node")
+TELL_MS_MAX = 5_000  # later it is of no use: the session's own timeout is near
+
+_STATE = "groups"
+_numbers = count(1)
+MemberId = tuple[str, int, str]  # group, cache, member
+
+
+class _Members:
+    """Who speaks over one connection."""
+
+    __slots__ = ("ids", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.ids: set[MemberId] = set()
+
+
+def speaks(node: "Node", exchange: Exchange) -> None:
+    """Note over which connection a member speaks, and write it into the request that tells its coordinator."""
+    request = exchange.message.group_beat
+    connection = exchange.connection
+    members: _Members | None = connection.state.get(_STATE)
+    if members is None:
+        members = connection.state[_STATE] = _Members(next(_numbers))
+        _watch(node, connection, members)
+    members.ids.add((request.group, request.cache_id, request.member))
+    request.via_node, request.via_connection = node.number, members.number
+
+
+def left(exchange: Exchange) -> None:
+    """Note that a member has said good-bye."""
+    request = exchange.message.leave_group
+    members: _Members | None = exchange.connection.state.get(_STATE)
+    if members is not None:
+        members.ids.discard((request.group, request.cache_id, request.member))
+
+
+def _watch(node: "Node", connection: Connection, members: _Members) -> None:
+    before = connection.on_close
+
+    def closed(connection: Connection) -> None:
+        if before is not None:
+            before(connection)
+        if members.ids and not node.is_stopping:  # a node that stops closes connections itself
+            node.own(asyncio.get_running_loop().create_task(_tell(node, members), name="members closed"))
+
+    connection.on_close = closed
+
+
+async def _tell(node: "Node", members: _Members) -> None:
+    for group, cache_id, member in sorted(members.ids):
+        request = pb.MemberClosed(group=group, cache_id=cache_id, member=member, via_node=node.number, via_connection=members.number)
+        try:
+            if node.inner.leads(route_of(group)):
+                node.coordinators.closed(request)
+            else:
+                await node.inner.ask(route_of(group), Message(member_closed=request), deadline_ms=TELL_MS_MAX)
+        except EventLogError as error:
+            log.info("member_close_untold group=%s error=%s", group, error)  # its timeout ends the session

@@ -1,0 +1,116 @@
+"""Requests about consumer groups. Whichever node they reach, the group's coordinator answers them."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
+
+from eventlog.consume.membership.coordinator import Beat
+from eventlog.consume.membership.positions import Commit
+from eventlog.consume.membership.record import route_of
+from eventlog.consume.membership.rows import decode_places, decode_set
+from eventlog.consume.membership.values import AssignorName, GroupState, Member, Mode, checked_name, checked_timeout, new_group
+from eventlog.errors import InvalidArgument, NoEvents, TooLarge
+from eventlog.limits import GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT
+from eventlog.node import coordinator_via
+from eventlog.node.coordinator import via_of
+from eventlog.node.forward import pass_on
+from eventlog.transport.exchange import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Done, Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+_DONE = Message(done=Done())
+TEXT_BYTES_MAX = 200
+
+
+def is_elsewhere(node: "Node", exchange: Exchange, group: str) -> bool:
+    """Have a group's coordinator answer a request if that is another node, and return whether it is."""
+    route = route_of(checked_name(group))
+    if node.inner.leads(route):
+        return False
+    pass_on(node, exchange, node.inner.segment(route))
+    return True
+
+
+async def group_beat(node: "Node", exchange: Exchange) -> None:
+    """A member lives: it joins, says what it reads, and is told what it is to read."""
+    request = exchange.message.group_beat
+    if not exchange.message.forwarded:
+        coordinator_via.speaks(node, exchange)
+    if is_elsewhere(node, exchange, request.group):
+        return
+    cache = node.caches.find(request.cache_id)
+    if not cache.options.events:
+        raise NoEvents(cache=cache.name)
+    member = _member(request)
+    made = _new_group(node, request)
+    create = made if request.epoch == 0 else None
+    running = await node.coordinators.find(request.group, request.cache_id, create=create)
+    if running.state.mode != (request.mode or "read"):
+        raise InvalidArgument(why=f"group {request.group!r} has mode {running.state.mode}; choose another name for this one")
+    beat = Beat(
+        member=member,
+        epoch=request.epoch,
+        owned=decode_set(request.owned, node.segments),
+        via=via_of(request),
+        assignor=made.assignor,
+    )
+    await running.beat(exchange, beat, wait_ms=request.wait_ms)
+
+
+def _member(request: "pb.GroupBeat") -> Member:
+    for name, text in (("member", request.member), ("instance", request.instance), ("client", request.client)):
+        if len(text.encode()) > TEXT_BYTES_MAX or not text.isprintable():
+            raise InvalidArgument(why=f"{name} {text!r} is more than {TEXT_BYTES_MAX} bytes, or not printable")
+    if not request.member:
+        raise InvalidArgument(why="a member has an id")
+    return Member(
+        id=request.member,
+        instance=request.instance,
+        client=request.client,
+        node=request.via_node,
+        timeout_ms=checked_timeout(request.session_timeout_ms or SESSION_TIMEOUT_MS_DEFAULT),
+    )
+
+
+def _new_group(node: "Node", request: "pb.GroupBeat") -> GroupState:
+    modes: tuple[Mode, ...] = get_args(Mode)
+    assignors: tuple[AssignorName, ...] = get_args(AssignorName)
+    mode = next((mode for mode in modes if mode == (request.mode or "read")), None)
+    assignor = next((name for name in assignors if name == (request.assignor or "uniform")), None)
+    if mode is None or assignor is None:
+        raise InvalidArgument(why=f"mode is one of {', '.join(modes)}, and assignor of {', '.join(assignors)}")
+    made = new_group(node.segments, mode=mode, assignor=assignor, start_id=request.start_id)
+    return replace(made, deliveries_max=request.deliveries_max)
+
+
+async def leave_group(node: "Node", exchange: Exchange) -> None:
+    """A member says good-bye."""
+    request = exchange.message.leave_group
+    coordinator_via.left(exchange)
+    if is_elsewhere(node, exchange, request.group):
+        return
+    running = await node.coordinators.find(request.group, request.cache_id)
+    await running.leave(request.member)
+    exchange.answer(_DONE)
+
+
+async def commit_group(node: "Node", exchange: Exchange) -> None:
+    """A member has done what stands before some places."""
+    request = exchange.message.commit_group
+    if is_elsewhere(node, exchange, request.group):
+        return
+    size = len(request.metadata.encode())
+    if size > GROUP_METADATA_BYTES_MAX:
+        raise TooLarge(what="the metadata of a commit", size=size, limit=GROUP_METADATA_BYTES_MAX)
+    places = decode_places(exchange.body, rows=request.places, count=node.segments)
+    running = await node.coordinators.find(request.group, request.cache_id)
+    await running.commit(Commit(member=request.member, epoch=request.epoch, places=places, metadata=request.metadata))
+    exchange.answer(_DONE)
+
+
+def member_closed(node: "Node", exchange: Exchange) -> None:
+    """A member's own connection to another node has closed."""
+    node.coordinators.closed(exchange.message.member_closed)
+    exchange.answer(_DONE)

@@ -57,7 +57,8 @@ class Acknowledged:
 class Position:
     """Everything up to `at` is read: one id over all segments, or a place in each of some. Equal means the same token.
 
-    `steps` and `acknowledged` are sorted and hold nothing twice.
+    `steps` and `acknowledged` are sorted and hold nothing twice. `unread` are the segments of `at` whose state is still being read:
+    from their beginning, or after the last of their steps. See `consume/state.py`.
     """
 
     cluster: str
@@ -66,6 +67,7 @@ class Position:
     at: int | SegmentPositions
     steps: tuple[Step, ...] = field(default=())
     acknowledged: tuple[Acknowledged, ...] = field(default=())
+    unread: tuple[int, ...] = field(default=())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Position) and self._plain() == other._plain()
@@ -77,7 +79,7 @@ class Position:
         at: Any = self.at
         if isinstance(at, SegmentPositions):
             at = tuple(tuple(column.tolist()) for column in (at.of, at.ids, at.offsets, at.epochs))
-        return self.cluster, self.cache_id, self.segments, at, self.steps, self.acknowledged
+        return self.cluster, self.cache_id, self.segments, at, self.steps, self.acknowledged, self.unread
 
     def check(self, *, cluster: str, cache_id: int, segments: int) -> None:
         """Refuse a position that was made elsewhere.
@@ -107,6 +109,7 @@ def checked(position: Position) -> Position:
     _check_place(position.at, position.segments)
     _check_steps(position.steps, position.segments)
     _check_acknowledged(position.acknowledged, position.segments)
+    _check_unread(position)
     return position
 
 
@@ -138,6 +141,16 @@ def _check_acknowledged(done: tuple[Acknowledged, ...], segments: int) -> None:
         raise bad_token("an acknowledged range is out of range")
     if any((one.segment, one.last) >= (two.segment, two.first) for one, two in pairwise(done)):
         raise bad_token("its acknowledged ranges overlap or are out of order")
+
+
+def _check_unread(position: Position) -> None:
+    unread, at = position.unread, position.at
+    if not unread:
+        return
+    if not isinstance(at, SegmentPositions) or not np.isin(unread, at.of).all():
+        raise bad_token("it reads the state of segments that it has no place in")
+    if any(one >= two for one, two in pairwise(unread)):
+        raise bad_token("the segments whose state it reads are out of order")
 
 
 def bad_token(why: str) -> BadMessage:

@@ -7,6 +7,7 @@ Binary, little-endian:
     per segment:  [bitmap of the segments, u8 * ceil(n / 8), unless it is all of them] | ids i64 | next offsets i64 | epochs u32
     [steps:        count u32, then each: segment u16 | pin i64 | key bytes u16 | key]
     [acknowledged: count u32, then each: segment u16 | first id i64 | last id i64]
+    [unread:       bitmap of the segments whose state is still being read, u8 * ceil(n / 8)]
     CRC32C u32 of all before
 
 One position has one token: what could be written in two ways is refused in all but one.
@@ -24,7 +25,8 @@ from eventlog.consume.position import Acknowledged, Ints, Position, SegmentPosit
 
 VERSION = 1
 
-_PER_SEGMENT, _SUBSET, _STEPS, _ACKNOWLEDGED = 1, 2, 4, 8
+_PER_SEGMENT, _SUBSET, _STEPS, _ACKNOWLEDGED, _UNREAD = 1, 2, 4, 8, 16
+_FLAGS = _PER_SEGMENT | _SUBSET | _STEPS | _ACKNOWLEDGED | _UNREAD
 _HEAD = Struct("<BBBBHHI")
 _STEP = Struct("<HqH")
 _RANGE = Struct("<Hqq")
@@ -53,6 +55,9 @@ def encode(position: Position) -> bytes:
         flags |= _ACKNOWLEDGED
         body.append(len(position.acknowledged).to_bytes(4, "little"))
         body += [_RANGE.pack(done.segment, done.first, done.last) for done in position.acknowledged]
+    if position.unread:
+        flags |= _UNREAD
+        body.append(_bitmap(np.array(position.unread), position.segments))
     data = b"".join((_HEAD.pack(VERSION, flags, len(cluster), 0, position.segments, 0, position.cache_id), cluster, *body))
     return data + _CRC.pack(crc32c(data))
 
@@ -70,7 +75,7 @@ def decode(data: bytes) -> Position:
         raise bad_token(f"version {version} is not known")
     if crc32c(data[: -_CRC.size]) != _CRC.unpack_from(data, len(data) - _CRC.size)[0]:
         raise bad_token("its checksum is wrong")
-    if zero or zero_too or flags & ~(_PER_SEGMENT | _SUBSET | _STEPS | _ACKNOWLEDGED) or flags & (_PER_SEGMENT | _SUBSET) == _SUBSET:
+    if zero or zero_too or flags & ~_FLAGS or flags & (_PER_SEGMENT | _SUBSET) == _SUBSET:
         raise bad_token("it has flags that are not known")
     cursor = _Cursor(data[: -_CRC.size], _HEAD.size)
     try:
@@ -78,11 +83,15 @@ def decode(data: bytes) -> Position:
         at = _read_segments(cursor, segments, subset=bool(flags & _SUBSET)) if flags & _PER_SEGMENT else cursor.unpack(_ID)[0]
         steps = _read_steps(cursor) if flags & _STEPS else ()
         acknowledged = _read_acknowledged(cursor) if flags & _ACKNOWLEDGED else ()
+        unread = tuple(_read_bitmap(cursor, segments).tolist()) if flags & _UNREAD else ()
     except UnicodeDecodeError as error:
         raise bad_token(str(error)) from error
     if cursor.at != len(cursor.data):
         raise bad_token(f"{len(cursor.data) - cursor.at} bytes too many")
-    return checked(Position(cluster=cluster, cache_id=cache_id, segments=segments, at=at, steps=steps, acknowledged=acknowledged))
+    if flags & _UNREAD and not unread:
+        raise bad_token("it names unread segments and has none")
+    found = Position(cluster=cluster, cache_id=cache_id, segments=segments, at=at, steps=steps, acknowledged=acknowledged, unread=unread)
+    return checked(found)
 
 
 class _Cursor:
@@ -110,11 +119,15 @@ class _Cursor:
 def _read_segments(cursor: _Cursor, segments: int, *, subset: bool) -> SegmentPositions:
     of = np.arange(segments)
     if subset:
-        bits = np.unpackbits(np.frombuffer(cursor.take(-(-segments // 8)), np.uint8), bitorder="little")
-        of = np.flatnonzero(bits)
+        of = _read_bitmap(cursor, segments)
         if not 0 < len(of) < segments or int(of[-1]) >= segments:
             raise bad_token("its set of segments is empty, whole, or passes the last segment")
     return SegmentPositions(of=of, ids=cursor.ints("<i8", len(of)), offsets=cursor.ints("<i8", len(of)), epochs=cursor.ints("<u4", len(of)))
+
+
+def _read_bitmap(cursor: _Cursor, segments: int) -> Ints:
+    bits = np.unpackbits(np.frombuffer(cursor.take(-(-segments // 8)), np.uint8), bitorder="little")
+    return np.flatnonzero(bits)
 
 
 def _read_steps(cursor: _Cursor) -> tuple[Step, ...]:

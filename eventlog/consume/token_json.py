@@ -37,6 +37,8 @@ def to_json(position: Position) -> bytes:
         found["steps"] = [[step.segment, urlsafe_b64encode(step.key).decode(), str(step.pin)] for step in position.steps]
     if position.acknowledged:
         found["acknowledged"] = [[done.segment, str(done.first), str(done.last)] for done in position.acknowledged]
+    if position.unread:
+        found["unread"] = list(position.unread)
     return orjson.dumps(found)
 
 
@@ -73,6 +75,7 @@ def _from_fields(found: dict[str, Any]) -> Position:
             Acknowledged(segment=_whole(segment), first=_id(first), last=_id(last))
             for segment, first, last in _taken(found, "acknowledged")
         ),
+        unread=tuple(_whole(segment) for segment in _taken(found, "unread")),
     )
 
 

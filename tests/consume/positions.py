@@ -38,11 +38,14 @@ def acknowledged(draw, segments):
 def positions(draw):
     segments = draw(st.sampled_from([1, 2, 8, 9, 256]))
     steps = draw(st.sets(st.tuples(st.integers(0, segments - 1), st.binary(max_size=5)), max_size=6))
+    at = draw(st.one_of(ids, segment_positions(segments)))
+    unread = () if isinstance(at, int) else tuple(sorted(draw(st.sets(st.sampled_from(at.of.tolist())))))
     return Position(
         cluster=draw(st.text(min_size=1, max_size=20)),
         cache_id=draw(st.integers(0, (1 << 32) - 1)),
         segments=segments,
-        at=draw(st.one_of(ids, segment_positions(segments))),
+        at=at,
+        unread=unread,
         steps=tuple(Step(segment=segment, key=key, pin=draw(ids)) for segment, key in sorted(steps)),
         acknowledged=draw(acknowledged(segments)),
     )

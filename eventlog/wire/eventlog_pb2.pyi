@@ -588,7 +588,7 @@ class RegisterListener(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., durable: _Optional[bool] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., expire_ms: _Optional[int] = ..., id: _Optional[str] = ...) -> None: ...
 
 class Listener(_message.Message):
-    __slots__ = ("id", "cache_id", "cache", "filter", "from_id", "durable", "hold_bytes", "hold_ms", "expire_ms", "last_id", "first_id", "position", "position_id", "lag_events", "lag_bytes", "lag_ms", "held_percent", "version")
+    __slots__ = ("id", "cache_id", "cache", "filter", "from_id", "durable", "hold_bytes", "hold_ms", "expire_ms", "last_id", "first_id", "position", "position_id", "lag_events", "lag_bytes", "lag_ms", "held_percent", "version", "filters")
     ID_FIELD_NUMBER: _ClassVar[int]
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     CACHE_FIELD_NUMBER: _ClassVar[int]
@@ -607,6 +607,7 @@ class Listener(_message.Message):
     LAG_MS_FIELD_NUMBER: _ClassVar[int]
     HELD_PERCENT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
     id: str
     cache_id: int
     cache: str
@@ -625,7 +626,16 @@ class Listener(_message.Message):
     lag_ms: int
     held_percent: int
     version: int
-    def __init__(self, id: _Optional[str] = ..., cache_id: _Optional[int] = ..., cache: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., from_id: _Optional[int] = ..., durable: _Optional[bool] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., expire_ms: _Optional[int] = ..., last_id: _Optional[int] = ..., first_id: _Optional[int] = ..., position: _Optional[bytes] = ..., position_id: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_ms: _Optional[int] = ..., held_percent: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+    filters: _containers.RepeatedCompositeFieldContainer[ListenerFilter]
+    def __init__(self, id: _Optional[str] = ..., cache_id: _Optional[int] = ..., cache: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., from_id: _Optional[int] = ..., durable: _Optional[bool] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., expire_ms: _Optional[int] = ..., last_id: _Optional[int] = ..., first_id: _Optional[int] = ..., position: _Optional[bytes] = ..., position_id: _Optional[int] = ..., lag_events: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_ms: _Optional[int] = ..., held_percent: _Optional[int] = ..., version: _Optional[int] = ..., filters: _Optional[_Iterable[_Union[ListenerFilter, _Mapping]]] = ...) -> None: ...
+
+class ListenerFilter(_message.Message):
+    __slots__ = ("from_id", "filter")
+    FROM_ID_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    from_id: int
+    filter: Filter
+    def __init__(self, from_id: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ...) -> None: ...
 
 class ListenerAnswer(_message.Message):
     __slots__ = ("listener",)

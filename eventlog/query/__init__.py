@@ -1,0 +1,1 @@
+"""Reading by something else than an id."""

@@ -5,6 +5,8 @@ is copied: keys and values stay where they are (`Texts`). Narrow down with what 
 remaining rows (`take`). `join_events` makes a reader's block of the rows that matched.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,57 +22,85 @@ from eventlog.ids import ID_STEP
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Bytes = bytes | memoryview
+_RUN_FIELDS = ("segment", "base", "first_offset", "epoch", "count")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Runs:
+    """Runs of consecutive ids and offsets, one number a run in each array: what is known of events without looking at them."""
+
+    segments: Ints
+    bases: Ints
+    first_offsets: Ints
+    epochs: Ints
+    counts: Ints
+
+    def spread(self, column: Ints) -> Ints:
+        """Return the run's number for every event."""
+        return np.repeat(column, self.counts)
+
+    @property
+    def places(self) -> Ints:
+        """Return the index of every event in its run."""
+        return np.arange(int(self.counts.sum())) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
 
 
 class EventColumns:
-    """Some events, one row each, of segments in order and within one in order of ids if their source is so."""
+    """Some events, one row each, in the order of their source. Every column is made when it is first asked for."""
 
-    def __init__(self, *, data: bytes, sections: Sections, ids: Ints, segments: Ints, offsets: Ints, epochs: Ints) -> None:
-        """Take the wanted events of `sections`: one item an event in the arrays, in the order of the sections."""
+    def __init__(self, *, data: bytes, sections: Sections, runs: Runs, rows: "tuple[EventColumns, Ints | Mask] | None" = None) -> None:
+        """Take the wanted events of `sections`, which are those of `runs` in the same order; `rows`: some of those of other columns."""
         self._data = data
         self._sections = sections
-        self._ids, self._segments, self._offsets, self._epochs = ids, segments, offsets, epochs
-        self._of = np.repeat(np.arange(len(sections.counts)), sections.counts)
-        ends = np.cumsum(sections.counts)
-        self._places = np.arange(len(self._of)) - np.repeat(ends - sections.counts - sections.lows, sections.counts)
+        self._runs = runs
+        self._rows = rows
 
     def __len__(self) -> int:
-        return len(self._of)
+        return int(self._sections.counts.sum()) if self._rows is None else len(self.blocks)
 
     def take(self, rows: "Ints | Mask") -> "EventColumns":
         """Return some of the events, by index or by mask."""
-        taken = object.__new__(EventColumns)
-        taken._data, taken._sections = self._data, self._sections
-        taken._ids, taken._segments, taken._offsets, taken._epochs = (
-            self._ids[rows],
-            self._segments[rows],
-            self._offsets[rows],
-            self._epochs[rows],
-        )
-        taken._of, taken._places = self._of[rows], self._places[rows]
-        return taken
+        return EventColumns(data=self._data, sections=self._sections, runs=self._runs, rows=(self, rows))
 
     # ------------------------------------------------------------ columns
 
-    @property
+    @cached_property
     def ids(self) -> Ints:
         """Ids, int64."""
-        return self._ids
+        if self._rows is not None:
+            return self._rows[0].ids[self._rows[1]]
+        return self._runs.spread(self._runs.bases) + self._runs.places * ID_STEP
 
-    @property
+    @cached_property
     def segments(self) -> Ints:
         """Segments, int64."""
-        return self._segments
+        return self._runs.spread(self._runs.segments) if self._rows is None else self._rows[0].segments[self._rows[1]]
 
-    @property
+    @cached_property
     def offsets(self) -> Ints:
         """Offsets within the segment, int64."""
-        return self._offsets
+        if self._rows is not None:
+            return self._rows[0].offsets[self._rows[1]]
+        return self._runs.spread(self._runs.first_offsets) + self._runs.places
 
-    @property
+    @cached_property
     def epochs(self) -> Ints:
         """Epochs under which the events were written."""
-        return self._epochs
+        return self._runs.spread(self._runs.epochs) if self._rows is None else self._rows[0].epochs[self._rows[1]]
+
+    @cached_property
+    def blocks(self) -> Ints:
+        """Return the block of every event."""
+        counts = self._sections.counts
+        return np.repeat(np.arange(len(counts)), counts) if self._rows is None else self._rows[0].blocks[self._rows[1]]
+
+    @cached_property
+    def places(self) -> Ints:
+        """Return the index of every event in its block."""
+        if self._rows is not None:
+            return self._rows[0].places[self._rows[1]]
+        counts = self._sections.counts
+        return np.arange(len(self.blocks)) - np.repeat(np.cumsum(counts) - counts - self._sections.lows, counts)
 
     @cached_property
     def kinds(self) -> npt.NDArray[np.uint8]:
@@ -120,24 +150,24 @@ class EventColumns:
         return None if found is None else self._texts(*found)
 
     def _spread(self, at: Ints) -> Ints:
-        return at[self._of] + self._places
+        return at[self.blocks] + self.places
 
     def _texts(self, offsets_at: Ints, bytes_at: Ints) -> Texts:
         words = self._sections.words
         low = self._spread(offsets_at >> 2)
         begins = words[low].astype(np.int64)
-        return Texts(data=self._data, starts=bytes_at[self._of] + begins, sizes=words[low + 1] - begins)
+        return Texts(data=self._data, starts=bytes_at[self.blocks] + begins, sizes=words[low + 1] - begins)
 
     def _optional_texts(self, bit: int) -> Texts | None:
         found = self._sections.optional.get(bit)
         if found is None:
             return None
         at, has, _ = found
-        own = has[self._of]
+        own = has[self.blocks]
         low = np.where(own, self._spread(at >> 2), 0)
         begins = self._sections.words[low].astype(np.int64)
         sizes = np.where(own, self._sections.words[low + 1] - begins, 0)
-        return Texts(data=self._data, starts=np.where(own, (at + self._sections.offsets_room)[self._of] + begins, 0), sizes=sizes)
+        return Texts(data=self._data, starts=np.where(own, (at + self._sections.offsets_room)[self.blocks] + begins, 0), sizes=sizes)
 
     def _numbers(self, bit: int, kind: str) -> Ints | None:
         found = self._sections.optional.get(bit)
@@ -146,7 +176,7 @@ class EventColumns:
         at, has, _ = found
         numbers = self._sections.words.view(kind)
         places = self._spread(at >> (3 if numbers.itemsize == 8 else 2))
-        return np.where(has[self._of], numbers[np.where(has[self._of], places, 0)], 0).astype(np.int64)
+        return np.where(has[self.blocks], numbers[np.where(has[self.blocks], places, 0)], 0).astype(np.int64)
 
 
 def columns_of_values(values: Packed, *, after: int | Ints, until: int) -> EventColumns:
@@ -155,47 +185,38 @@ def columns_of_values(values: Packed, *, after: int | Ints, until: int) -> Event
     rows = np.flatnonzero(highs > lows)
     lows, highs, starts = lows[rows], highs[rows], values.starts[rows]
     words = values.words
-    counts = highs - lows
-    sections = find_sections(words, starts=starts, lengths=values.lengths[rows], lows=lows, highs=highs)
-    ends = np.cumsum(counts)
-    intra = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts - lows, counts)
-    return EventColumns(
-        data=values.data,
-        sections=sections,
-        ids=np.repeat(values.bases[rows], counts) + intra * ID_STEP,
-        segments=np.repeat(values.segments[rows], counts),
-        offsets=np.repeat(words.view("<i8")[(starts >> 3) + 4], counts) + intra,
-        epochs=np.repeat(words[(starts >> 2) + 2].astype(np.int64), counts),
+    runs = Runs(
+        segments=values.segments[rows],
+        bases=values.bases[rows] + lows * ID_STEP,
+        first_offsets=words.view("<i8")[(starts >> 3) + 4] + lows,
+        epochs=words[(starts >> 2) + 2].astype(np.int64),
+        counts=highs - lows,
     )
+    sections = find_sections(words, starts=starts, lengths=values.lengths[rows], lows=lows, highs=highs)
+    return EventColumns(data=values.data, sections=sections, runs=runs)
 
 
-def columns_of_joined(data: bytes, *, runs: int) -> EventColumns:
-    """Return the events of one joined part: a table of `runs` rows, then one block; both were checked."""
-    table = np.frombuffer(data, RUN, runs)
-    counts = table["count"].astype(np.int64)
-    ends = np.cumsum(counts)
-    intra = np.arange(int(ends[-1]) if runs else 0) - np.repeat(ends - counts, counts)
+def columns_of_joined(joined: Sequence[Joined]) -> EventColumns:
+    """Return the events of joined parts, one after the other; their blocks were checked."""
+    data = b"".join([part.block for part in joined])
+    sizes = np.array([len(part.block) for part in joined], np.int64)
+    starts = np.cumsum(sizes) - sizes
     words = np.frombuffer(data, "<u4")
-    start = np.array([table.nbytes])
-    head = words[(start >> 2)[:, None] + np.arange(BLOCK_HEAD_BYTES // 4)].astype(np.int64)
+    heads = words[(starts >> 2)[:, None] + np.arange(BLOCK_HEAD_BYTES // 4)].astype(np.int64)
     sections = Sections(
         words=words,
-        starts=start,
-        sizes=head[:, 0],
-        bitmaps=head[:, 1],
-        key_bytes=head[:, 2],
-        value_bytes=head[:, 3],
-        lows=np.zeros(1, np.int64),
-        counts=head[:, 0],
+        starts=starts,
+        sizes=heads[:, 0],
+        bitmaps=heads[:, 1],
+        key_bytes=heads[:, 2],
+        value_bytes=heads[:, 3],
+        lows=np.zeros(len(joined), np.int64),
+        counts=heads[:, 0],
     )
-    return EventColumns(
-        data=data,
-        sections=sections,
-        ids=np.repeat(table["base"].astype(np.int64), counts) + intra * ID_STEP,
-        segments=np.repeat(table["segment"].astype(np.int64), counts),
-        offsets=np.repeat(table["first_offset"].astype(np.int64), counts) + intra,
-        epochs=np.repeat(table["epoch"].astype(np.int64), counts),
-    )
+    table = np.concatenate([part.runs for part in joined])
+    segments, bases, first_offsets, epochs, counts = (table[name].astype(np.int64) for name in _RUN_FIELDS)
+    runs = Runs(segments=segments, bases=bases, first_offsets=first_offsets, epochs=epochs, counts=counts)
+    return EventColumns(data=data, sections=sections, runs=runs)
 
 
 def join_events(events: EventColumns, *, values: tuple[bytes, Bytes] | None = None) -> Joined:

@@ -20,6 +20,7 @@ from eventlog.ids import ID_STEP
 from eventlog.limits import STORED_VALUE_VERBATIM_BYTES_MIN
 
 Ints = npt.NDArray[np.int64]
+_KINDS_AT = 20  # of `layout.VALUE_HEAD`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,6 +39,13 @@ class StoredValues:
     def value(self, row: int) -> bytes:
         """Return one value."""
         return self.data.value(row) if isinstance(self.data, Packed) else self.data[row]
+
+    def kinds(self, rows: Ints) -> npt.NDArray[np.uint8]:
+        """Return from the headers of some values which kinds they hold, bits `1 << kind`; 0 where that was not noted."""
+        if isinstance(self.data, Packed):
+            found: npt.NDArray[np.uint8] = self.data.words.view(np.uint8)[self.data.starts[rows] + _KINDS_AT]
+            return found
+        return np.fromiter((self.data[row][_KINDS_AT] for row in rows.tolist()), np.uint8, len(rows))
 
     def packed(self, rows: Ints) -> Packed:
         """Return some values to be joined."""
@@ -73,17 +81,24 @@ def sizes_of(data: Sequence[bytes]) -> Ints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A stored value as it is (`runs` 0), or joined events: a table of `runs` rows, then one block."""
+    """A stored value as it is (`runs` 0), or joined events: a table of `runs` rows, then one block.
+
+    `has_changes`: a byte an event stands between the two, padded, what it is to a continuous query.
+    """
 
     length: int
     runs: int
     segment: int
     events: int
+    has_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
-    """Everything wanted up to the id `upto`. `first_id` and `last_id` are those of its events, 0 when there are none."""
+    """Everything wanted up to the id `upto`. `first_id` and `last_id` are those of its events, 0 when there are none.
+
+    `scanned_bytes` is the size of what was judged for it by a filter.
+    """
 
     upto: int
     events: int
@@ -93,6 +108,7 @@ class Answer:
     body: tuple[bytes, ...]
     ends: SegmentEnds | None
     nbytes: int
+    scanned_bytes: int = 0
 
 
 def empty_answer(upto: int) -> Answer:
@@ -126,7 +142,7 @@ def build_answer(values: StoredValues, *, cursor: Cursor, top: int, limits: Limi
         last_id=int((values.bases + (highs - 1) * ID_STEP)[rows].max()),
         parts=tuple(parts),
         body=tuple(body),
-        ends=None if cursor.asked is None else _ends(values, rows, highs),
+        ends=None if cursor.asked is None else ends_of(values, rows, highs),
         nbytes=sum(map(len, body)),
     )
 
@@ -157,7 +173,7 @@ def _lay_out(
     return parts, body
 
 
-def _ends(values: StoredValues, rows: Ints, highs: Ints) -> SegmentEnds:
+def ends_of(values: StoredValues, rows: Ints, highs: Ints) -> SegmentEnds:
     """Return where the last value of each segment was left; `rows` are sorted by segment."""
     segments = values.segments[rows]
     last = rows[np.flatnonzero(np.concatenate((segments[1:] != segments[:-1], [True])))]

@@ -181,6 +181,7 @@ class CacheOptions(Record, frozen=True, kw_only=True):
     """How a cache behaves. Limits and lifespans of 0 are none; `schema` is the text of one, or empty.
 
     `retain_bytes` counts one replica's. Keys are UTF-8 unless `bytes_keys`, and hashed up to their first 0x00 if `route_by_prefix`.
+    `promote` holds paths with commas between them.
     """
 
     format: Format = "json"
@@ -194,6 +195,12 @@ class CacheOptions(Record, frozen=True, kw_only=True):
     retain_events: Limit = 0
     lifespan_ms: Limit = 0
     route_by_prefix: bool = False
+    promote: str = ""
+
+    @property
+    def promoted(self) -> tuple[str, ...]:
+        """Fields of the values that are stored as columns beside them, as paths: `value.customer`."""
+        return tuple(filter(None, self.promote.split(",")))
 
 
 class CacheRecord(Record, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from eventlog.consume.cut import Limits
 from eventlog.limits import ANSWER_CACHE_BYTES_MAX, ANSWER_CACHE_ENTRIES_MAX
 from eventlog.node.poll_messages import Shared
 
-# cache id, cursor, id up to which it was looked, what the answer may hold
-Key = tuple[int, tuple[bytes, int], int, Limits]
+# cache id, cursor, id up to which it was looked, what the answer may hold, digest of the filter
+Key = tuple[int, tuple[bytes, int], int, Limits, bytes | None]
 _ENTRY_BYTES = 500
 
 

@@ -12,9 +12,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.consume.answer import Answer, build_answer, values_of
 from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import NO_LIMIT, Limits
+from eventlog.consume.cut import Limits
 from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.lost import Lost, diverged
 from eventlog.errors import (
@@ -29,24 +28,23 @@ from eventlog.ids import ID_MAX
 from eventlog.limits import (
     CLOSE_UP_MS_MAX,
     CONNECTIONS_MAX,
+    FILTER_SCAN_BYTES_MAX,
     HISTORY_CACHE_BYTES_MAX,
-    HISTORY_READ_BYTES_MAX,
     REQUESTS_PER_CONNECTION_MAX,
 )
-from eventlog.node.answer_cache import AnswerCache, Key
 from eventlog.node.caches import CacheState
-from eventlog.node.fetch import Fetched, Fetching, far_of, join_fetched, named_of
-from eventlog.node.history import History, HistoryRead
-from eventlog.node.history_plan import plan_read
+from eventlog.node.fetch import Fetching, far_of, named_of
+from eventlog.node.filters import Filters
+from eventlog.node.finding import Finding, Road
 from eventlog.node.poll_messages import Shared, bare_message
 from eventlog.node.pulls import Delivered, Pull, ReadContext, begin
 from eventlog.node.reader import ReaderThread
 from eventlog.node.rounds import Rounds
 from eventlog.node.stalls import Stalls
+from eventlog.predicate.spec import CompiledFilter
 from eventlog.wire.eventlog_pb2 import Poll, Stalled
 
 Ints = npt.NDArray[np.int64]
-_INLINE_BYTES = 512 << 10  # joining more than this takes the loop longer than a millisecond
 _LIMIT_AGE_S = 0.02
 _FETCH_AGAIN_S = 0.05
 
@@ -58,13 +56,17 @@ class Reads:
 
     def __init__(self, context: ReadContext, *, history_bytes_max: int = HISTORY_CACHE_BYTES_MAX) -> None:
         self._context = context
-        self._history_bytes_max = history_bytes_max
-        self._history = History(context.store, bytes_max=history_bytes_max)
         self._thread = ReaderThread()
         self._rounds = Rounds(self._look, begin=self._refresh)
-        self._answers = AnswerCache()
         self.fetching = Fetching(context, pull=self.pull)
-        self._making: dict[Key, list[Pull]] = {}
+        self._finding = Finding(
+            context,
+            road=Road(look=self._look, take=self._take, take_late=self._take_late, not_made=self._not_made, not_fetched=self._not_fetched),
+            thread=self._thread,
+            fetching=self.fetching,
+            history_bytes_max=history_bytes_max,
+        )
+        self.filters = Filters(self._thread)
         self._limit = 0
         self._limit_until = 0.0
         self._held_caches: set[int] = set()  # those with events that readers may not see yet
@@ -89,7 +91,7 @@ class Reads:
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of everything bounded in reading."""
         waiting = {"readers_waiting": (len(self._rounds), CONNECTIONS_MAX * REQUESTS_PER_CONNECTION_MAX, self._rounds.peak)}
-        return self._context.tail.figures() | self._history.figures() | self._answers.figures() | self._thread.figures() | waiting
+        return self._context.tail.figures() | self._finding.figures() | self._thread.figures() | waiting
 
     # ------------------------------------------------------------ what the node tells
 
@@ -119,7 +121,7 @@ class Reads:
         is_less = bool((low.here & ~is_placed).any())
         low.place(is_placed)
         if is_less:
-            self._history.moved()
+            self._finding.moved()
 
     def lose(self, lost: Mapping[int, Sequence[Lost]]) -> None:
         """Note which ids of segments forced takeovers gave up; whoever stands there hears of it."""
@@ -170,9 +172,15 @@ class Reads:
 
     # ------------------------------------------------------------ pulls
 
-    def begin(self, poll: Poll) -> Pull:
-        """Return the pull of a request: see `pulls.begin`."""
-        return begin(self._context, poll, limit=self.limit)
+    def cache(self, cache_id: int) -> CacheState:
+        """Return a cache to be read."""
+        return self._context.caches.find(cache_id)
+
+    def begin(self, poll: Poll, *, matches: CompiledFilter | None = None) -> Pull:
+        """Return the pull of a request, of which only what `matches` is answered: see `pulls.begin`."""
+        pull = begin(self._context, poll, limit=self.limit)
+        pull.matches = matches
+        return pull
 
     def pull(self, pull: Pull) -> None:
         """Answer a pull now, or when there is something."""
@@ -248,7 +256,7 @@ class Reads:
         if is_behind_all and named_of(self._context.low, far) <= lowest:
             cursor.advance(top)
         elif lowest < top:
-            self._find(pull, top=top, floor=min(floor, limit), far=far)
+            self._finding.find(pull, top=top, floor=min(floor, limit), far=far)
             return
         self._idle(pull, limit)
 
@@ -335,66 +343,7 @@ class Reads:
             self._held_caches.add(pull.cache.cache_id)
             closing.want(id_)
 
-    # ------------------------------------------------------------ finding
-
-    def _find(self, pull: Pull, *, top: int, floor: int, far: Ints) -> None:
-        """Deliver what lies between cursor and `top`, from where it is cheapest to get: the tail, or below `floor` the store."""
-        cursor, limits = pull.cursor, pull.limits
-        read: HistoryRead | None = None
-        if cursor.lowest < floor and not len(far):
-            read = self._plan(pull, top=top, floor=floor)
-            top = read.top
-        key = (pull.cache.cache_id, cursor.key, top, limits)
-        shared = self._answers.get(key)
-        if shared is not None:
-            self._take(pull, shared)
-        elif key in self._making:
-            self._making[key].append(pull)
-        elif len(far):
-            self._find_far(key, pull, top=top, far=far)
-        elif read is not None:
-            self._make(key, pull, partial(self._history.read, read))
-        else:
-            self._find_in_tail(key, pull, top=top)
-
-    def _find_in_tail(self, key: Key, pull: Pull, *, top: int) -> None:
-        cursor, limits = pull.cursor, pull.limits
-        found = self._context.tail.read(
-            pull.cache.cache_id,
-            after=cursor.lowest,
-            upto=top,
-            nbytes_max=limits.nbytes * cursor.share,
-            events_max=limits.events if cursor.asked is None else NO_LIMIT,
-        )
-        own = cursor.copy()
-
-        def build() -> Answer:
-            return build_answer(values_of(found.groups), cursor=own, top=found.upto, limits=limits)
-
-        if found.nbytes > _INLINE_BYTES:
-            self._make(key, pull, build)
-        else:
-            self._take(pull, self._answers.put(key, build()))
-
-    def _find_far(self, key: Key, pull: Pull, *, top: int, far: Ints) -> None:
-        """Have values fetched of what is not here, and an answer made of them and of what is."""
-        try:
-            fetched = self.fetching.gather(pull, far, top=top)
-        except Unavailable as error:  # nobody with a copy is connected
-            self._not_fetched(pull, error)
-            return
-        self._making[key] = [pull]
-        fetched.add_done_callback(partial(self._fetched, key, pull, pull.cursor.copy()))
-
-    def _fetched(self, key: Key, pull: Pull, cursor: Cursor, done: "asyncio.Future[list[Fetched]]") -> None:
-        error = Stopping() if done.cancelled() else done.exception()
-        found = [] if error is not None else done.result()
-        if error is not None or any(part.is_trimmed for part in found) or min(part.upto for part in found) <= cursor.lowest:
-            for waiting in self._making.pop(key):
-                self._look(waiting, partial(self._not_fetched, error=error))
-            return
-        job = partial(join_fetched, found, cache_id=pull.cache.cache_id, cursor=cursor, limits=pull.limits)
-        self._thread.run(pull.owner, job).add_done_callback(partial(self._made, key))
+    # ------------------------------------------------------------ what was not found
 
     def _not_fetched(self, pull: Pull, error: BaseException | None) -> None:
         """Try again later what could not be read at other nodes now, or soon with what was learned of retention there."""
@@ -407,27 +356,6 @@ class Reads:
             pull.deadline = asyncio.get_running_loop().call_later(CLOSE_UP_MS_MAX / 1000, self._expire, pull)
         self._wait(pull)
         asyncio.get_running_loop().call_later(_FETCH_AGAIN_S, self._rounds.mark, pull.cache.cache_id)
-
-    def _plan(self, pull: Pull, *, top: int, floor: int) -> HistoryRead:
-        """Return what to read for a cursor below the tail; many readers at once share what may be read ahead."""
-        ahead = min(HISTORY_READ_BYTES_MAX, self._history_bytes_max // (2 * self._thread.readers))
-        return plan_read(self._context.steps, pull.cache, pull.cursor, limits=pull.limits, between=(floor, top), ahead=ahead)
-
-    def _make(self, key: Key, pull: Pull, job: Callable[[], Answer]) -> None:
-        """Have an answer made in the reader thread, for this pull and all who ask the same until it is there."""
-        self._making[key] = [pull]
-        self._thread.run(pull.owner, job).add_done_callback(partial(self._made, key))
-
-    def _made(self, key: Key, done: "asyncio.Future[Answer]") -> None:
-        pulls = self._making.pop(key)
-        error = Stopping() if done.cancelled() else done.exception()
-        if error is None:
-            shared = self._answers.put(key, done.result())
-            for pull in pulls:
-                self._look(pull, partial(self._take_late, shared=shared))
-            return
-        for pull in pulls:
-            self._look(pull, partial(self._not_made, error=error))
 
     def _not_made(self, pull: Pull, error: BaseException) -> None:
         """Say why there is no answer; where retention or a drop explains what was found missing, say that instead."""
@@ -454,8 +382,12 @@ class Reads:
         """Deliver an answer; one without events only moves the cursor, and the search goes on."""
         answer, cursor, cache = shared.answer, pull.cursor, pull.cache
         if not answer.events:
-            cursor.advance(answer.upto)
-            asyncio.get_running_loop().call_soon(self._look, pull)  # not at once: a narrow reader may meet many such answers
+            cursor.advance(answer.upto, answer.ends)
+            pull.scanned_bytes += answer.scanned_bytes
+            if pull.scanned_bytes >= FILTER_SCAN_BYTES_MAX and pull.matches is not None:
+                self._deliver_nothing(pull, self.limit(cursor.asked), stalled=())
+            else:
+                asyncio.get_running_loop().call_soon(self._look, pull)  # not at once: a narrow reader may meet many such answers
             return
         limit = self.limit(cursor.asked)
         if pull.is_notify:

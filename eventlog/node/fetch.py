@@ -7,7 +7,7 @@ nothing too.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from eventlog.batch.layout import read_head
 from eventlog.consume.answer import Answer, build_answer
-from eventlog.consume.cursor import Cursor
+from eventlog.consume.cursor import Cursor, SegmentEnds
 from eventlog.consume.cut import NO_LIMIT, Limits
+from eventlog.consume.gathered import Gathered, merge_gathered, read_matched
 from eventlog.consume.position import OFFSET_UNKNOWN, SegmentPositions
 from eventlog.consume.watermark import LowWatermark
 from eventlog.errors import BadMessage, EventLogError, NotPrimary
@@ -25,8 +26,10 @@ from eventlog.ids import ID_MAX
 from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
 from eventlog.node.caches import CacheState
 from eventlog.node.closing import Members
+from eventlog.node.filters import message_of
 from eventlog.node.history import checked
 from eventlog.node.pulls import Delivered, Pull, ReadContext
+from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.keys import log_key
 from eventlog.segment.port import Pair
 from eventlog.transport.exchange import Exchange
@@ -41,11 +44,15 @@ _BYTES_MIN = 64 << 10  # asked of each node, however many are asked
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fetched:
-    """Stored values of some segments with everything up to `upto`; `is_trimmed`: retention has passed the reader there."""
+    """Stored values of some segments with everything up to `upto`; `is_trimmed`: retention has passed the reader there.
+
+    For a reader with a filter `gathered` holds what matched instead.
+    """
 
     upto: int
-    pairs: list[Pair]
+    pairs: list[Pair] = field(default_factory=list)
     is_trimmed: bool = False
+    gathered: Gathered | None = None
 
 
 def far_of(low: LowWatermark, cursor: Cursor) -> Ints:
@@ -76,8 +83,8 @@ class Fetching:
 
     # ------------------------------------------------------------ being asked
 
-    def asked(self, exchange: Exchange) -> None:
-        """Answer a member with stored values."""
+    def asked(self, exchange: Exchange, *, matches: CompiledFilter | None = None) -> None:
+        """Answer a member with stored values, or with the events that match."""
         request = exchange.message.fetch
         try:
             cache = self._context.caches.find(request.cache_id)
@@ -92,8 +99,8 @@ class Fetching:
         self._context.closing.close_up(min(request.upto, ID_MAX))
         after = SegmentPositions(of=cursor.asked, ids=_ids_of(cursor), offsets=cursor.asked, epochs=cursor.asked)
         pull = self._raw(cache, cursor, upto=request.upto, limits=Limits(nbytes=min(request.max_bytes or NO_LIMIT, ANSWER_BYTES_MAX)))
-        pull.owner = exchange.connection
-        pull.done = partial(_answer, exchange, cache, after)
+        pull.owner, pull.matches = exchange.connection, matches
+        pull.done = partial(_answer, exchange, pull, after)
         self._pull(pull)
 
     @staticmethod
@@ -140,13 +147,15 @@ class Fetching:
     def _near(self, pull: Pull, segments: Ints, *, top: int, share: float) -> "asyncio.Future[Fetched]":
         found: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
         own = self._raw(pull.cache, part_of(pull.cursor, segments), upto=top, limits=_share_of(pull.limits, share))
-        own.owner = pull.owner
+        own.owner, own.matches = pull.owner, pull.matches
 
         def take(delivered: Delivered | EventLogError) -> None:
             if found.done():
                 return
             if isinstance(delivered, EventLogError):
                 found.set_exception(delivered)
+            elif own.matches is not None:
+                found.set_result(_fetched_matches(own, delivered, segments))
             else:
                 values = zip((part.segment for part in delivered.parts), delivered.body, strict=True)
                 found.set_result(Fetched(upto=delivered.upto, pairs=_pairs(values, pull.cache.cache_id)))
@@ -160,17 +169,28 @@ class Fetching:
         ids = _ids_of(cursor)
         request = Fetch(cache_id=pull.cache.cache_id, segments=segments.tolist(), upto=top, max_bytes=_share_of(pull.limits, share).nbytes)
         request.after.extend(ids.tolist() if bool((ids != ids[0]).any()) else [int(ids[0])])
+        if pull.matches is not None:
+            request.filter.CopyFrom(message_of(pull.matches.spec))
         assert self._members is not None, "somebody was chosen"
         reply = await self._members.send(number, Message(fetch=request), timeout_ms=2 * CLOSE_UP_MS_MAX)
         answer = reply.message.fetch_answer
         is_trimmed = _note_trimmed(pull.cache, answer)
-        return Fetched(upto=min(answer.upto, top), pairs=_pairs(_values_of(reply), pull.cache.cache_id), is_trimmed=is_trimmed)
+        upto = min(answer.upto, top)
+        if pull.matches is not None:
+            joined, changes = read_matched(reply.body, runs=answer.runs, has_changes=answer.changes)
+            ends = SegmentEnds(list(answer.passed), list(answer.next_offsets), list(answer.epochs))
+            gathered = Gathered(segments=segments, upto=upto, ends=ends, joined=joined, changes=changes)
+            return Fetched(upto=upto, is_trimmed=is_trimmed, gathered=gathered)
+        return Fetched(upto=upto, pairs=_pairs(_values_of(reply), pull.cache.cache_id), is_trimmed=is_trimmed)
 
 
-def join_fetched(found: Sequence[Fetched], *, cache_id: int, cursor: Cursor, limits: Limits) -> Answer:
+def join_fetched(found: Sequence[Fetched], pull: Pull, *, cursor: Cursor) -> Answer:
     """Return one answer out of what several nodes gave, cut where all of them got to."""
-    values = checked(sorted(pair for part in found for pair in part.pairs), cache_id=cache_id)
-    return build_answer(values, cursor=cursor, top=min(part.upto for part in found), limits=limits)
+    if pull.matches is not None:
+        answer = merge_gathered([part.gathered for part in found if part.gathered is not None], limits=pull.limits)
+        return answer if cursor.asked is not None else replace(answer, ends=None)
+    values = checked(sorted(pair for part in found for pair in part.pairs), cache_id=pull.cache.cache_id)
+    return build_answer(values, cursor=cursor, top=min(part.upto for part in found), limits=pull.limits)
 
 
 def part_of(cursor: Cursor, segments: Ints) -> Cursor:
@@ -203,22 +223,47 @@ def _cursor_of(request: Fetch, segments: int) -> Cursor:
     return Cursor(segments, places)
 
 
-def _answer(exchange: Exchange, cache: CacheState, after: SegmentPositions, found: Delivered | EventLogError) -> None:
+def _fetched_matches(pull: Pull, found: Delivered, segments: Ints) -> Fetched:
+    """Return what a pull with a filter found here."""
+    runs, has_changes = (found.parts[0].runs, found.parts[0].has_changes) if found.parts else (0, False)
+    joined, changes = read_matched(b"".join(found.body), runs=runs, has_changes=has_changes)
+    ends = SegmentEnds(*_places_of(pull.cursor))
+    return Fetched(upto=found.upto, gathered=Gathered(segments=segments, upto=found.upto, ends=ends, joined=joined, changes=changes))
+
+
+def _places_of(cursor: Cursor) -> tuple[list[int], list[int], list[int]]:
+    """Return segments, offsets and epochs where they are known."""
+    at = cursor.at
+    assert isinstance(at, SegmentPositions), "a cursor of some segments has a place in each"
+    known = at.offsets != OFFSET_UNKNOWN
+    return at.of[known].tolist(), at.offsets[known].tolist(), at.epochs[known].tolist()
+
+
+def _answer(exchange: Exchange, pull: Pull, after: SegmentPositions, found: Delivered | EventLogError) -> None:
     if exchange.is_over:
         return
     if isinstance(found, EventLogError):
         exchange.fail(found)
         return
-    rows = np.zeros(len(found.parts), VALUE)
-    rows["segment"] = [part.segment for part in found.parts]
-    rows["length"] = [part.length for part in found.parts]
-    answer = FetchAnswer(upto=found.upto, values=len(rows))
+    cache = pull.cache
+    answer = FetchAnswer(upto=found.upto)
+    head = b""
+    if pull.matches is not None:
+        answer.runs = found.parts[0].runs if found.parts else 0
+        answer.changes = bool(found.parts and found.parts[0].has_changes)
+        for column, numbers in zip((answer.passed, answer.next_offsets, answer.epochs), _places_of(pull.cursor), strict=True):
+            column.extend(numbers)
+    else:
+        rows = np.zeros(len(found.parts), VALUE)
+        rows["segment"] = [part.segment for part in found.parts]
+        rows["length"] = [part.length for part in found.parts]
+        answer.values, head = len(rows), rows.tobytes()
     trimmed = after.of[cache.trimmed_ids[after.of] > after.ids]
     answer.trimmed.extend(trimmed.tolist())
     answer.trimmed_ids.extend(cache.trimmed_ids[trimmed].tolist())
     answer.trimmed_offsets.extend(cache.trimmed_offsets[trimmed].tolist())
     try:
-        exchange.answer(Message(fetch_answer=answer), rows.tobytes(), *found.body)
+        exchange.answer(Message(fetch_answer=answer), head, *found.body)
     except EventLogError as error:  # too large for a frame
         exchange.fail(error)
 

@@ -19,9 +19,11 @@ from eventlog.batch.layout import COLUMNS_KNOWN, FORMAT, HAS_PRODUCERS, VALUE_HE
 from eventlog.consume.answer import Answer, StoredValues, build_answer, sizes_of
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
+from eventlog.consume.filtered import filter_answer
 from eventlog.errors import CorruptData, Unavailable, UnsupportedFormat
 from eventlog.ids import ID_STEP
 from eventlog.limits import HISTORY_CACHE_BYTES_MAX, HISTORY_READ_BYTES_FIRST, STORED_VALUE_VERBATIM_BYTES_MIN
+from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.keys import cache_range, log_key, log_range, parse_log_key
 from eventlog.segment.port import Pair, Range, Store
 
@@ -59,6 +61,7 @@ class HistoryRead:
     ends: tuple[ChunkEnd, ...]
     nbytes_max: int
     is_clean: bool
+    matches: CompiledFilter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,7 +113,10 @@ class History:
             if moves != self._moves:
                 raise Unavailable(why="segments moved while they were read")
             self._keep(key, chunk)
-        return build_answer(chunk.values, cursor=wanted.cursor, top=min(wanted.top, chunk.upto), limits=wanted.limits)
+        top = min(wanted.top, chunk.upto)
+        if wanted.matches is not None:
+            return filter_answer(chunk.values, cursor=wanted.cursor, top=top, limits=wanted.limits, matches=wanted.matches)
+        return build_answer(chunk.values, cursor=wanted.cursor, top=top, limits=wanted.limits)
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""

@@ -1,28 +1,29 @@
 """How much of the history one read takes, and where its answer ends, by the steps of the log."""
 
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
 from eventlog.consume.steps import StepIndex
-from eventlog.limits import HISTORY_READ_BYTES_MAX
-from eventlog.node.caches import CacheState
+from eventlog.limits import FILTER_SCAN_STEP_BYTES, HISTORY_READ_BYTES_MAX
 from eventlog.node.history import ChunkEnd, HistoryRead
+from eventlog.node.pulls import Pull
 
 _CHUNK_ENDS_MAX = 64
 
 
-def plan_read(steps: StepIndex, cache: CacheState, cursor: Cursor, *, limits: Limits, between: tuple[int, int], ahead: int) -> HistoryRead:
-    """Return what to read for a cursor below the tail, about `ahead` bytes of it.
+def plan_read(steps: StepIndex, pull: Pull, *, between: tuple[int, int], ahead: int) -> HistoryRead:
+    """Return what to read for a pull whose cursor is below the tail, about `ahead` bytes of it.
 
-    `between` is (the id at which all history ends, the id at which its answer ends at the latest).
+    `between` is (the id at which all history ends, the id at which its answer ends at the latest). Who has a filter looks at far more
+    than it is answered.
     """
     floor, top = between
+    cache, cursor, limits = pull.cache, pull.cursor, pull.limits
+    wanted = limits.nbytes if pull.matches is None else max(limits.nbytes, FILTER_SCAN_STEP_BYTES)
     lowest = cursor.lowest
 
     def cut(nbytes: int) -> int:
         chosen = steps.choose_cut(cache.cache_id, after=lowest, nbytes_max=nbytes * cursor.share)
         return floor if chosen is None else min(chosen, floor)
 
-    start, end = steps.at_or_below(cache.cache_id, lowest), cut(max(ahead, limits.nbytes))
+    start, end = steps.at_or_below(cache.cache_id, lowest), cut(max(ahead, wanted))
     chunk_after = min(start.id, lowest)
     steps_between = steps.between(cache.cache_id, after=lowest, upto=end)
     is_exact = steps.is_exact(cache.cache_id)
@@ -40,10 +41,11 @@ def plan_read(steps: StepIndex, cache: CacheState, cursor: Cursor, *, limits: Li
     return HistoryRead(
         cache_id=cache.cache_id,
         cursor=cursor.copy(),
-        top=min(top, cut(limits.nbytes)),
+        top=min(top, cut(wanted)),
         limits=limits,
         chunk_after=chunk_after,
         ends=tuple(ends),
         nbytes_max=2 * HISTORY_READ_BYTES_MAX,
         is_clean=is_exact,
+        matches=pull.matches,
     )

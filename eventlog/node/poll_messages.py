@@ -59,5 +59,5 @@ def wrap(message: PollAnswer, *, is_stream: bool) -> bytes:
 
 def _part(part: AnswerPart) -> Part:
     if part.runs:
-        return Part(form=Part.JOINED, length=part.length, runs=part.runs, events=part.events)
+        return Part(form=Part.JOINED, length=part.length, runs=part.runs, events=part.events, changes=part.has_changes)
     return Part(form=Part.STORED, length=part.length, segment=part.segment, events=part.events)

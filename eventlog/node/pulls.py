@@ -21,6 +21,7 @@ from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, POLL_WAIT_MS
 from eventlog.node.caches import Caches, CacheState
 from eventlog.node.closing import Closing
 from eventlog.node.tail import Tail
+from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.port import Store
 from eventlog.wire.eventlog_pb2 import Poll
 
@@ -92,7 +93,7 @@ class Pull:
     as long as that is asked for. `owner` is whose turn it takes in the reader thread. `skips_trimmed`: it begins at the first id
     kept, whatever its cursor says. `says_stalled`: it wants to hear, with nothing to read, that it stands still. `wait_ms` None waits
     for ever. `trimmed_before` is how far retention had come when a value was last found missing, `lost_known` how many changes of the
-    lost ranges it has been compared with.
+    lost ranges it has been compared with. `matches` chooses its events; `scanned_bytes` were judged since it was last answered.
     """
 
     cache: CacheState
@@ -111,6 +112,8 @@ class Pull:
     trimmed_before: int = -1
     accepts_diverged: bool = True
     lost_known: int = -1
+    matches: CompiledFilter | None = None
+    scanned_bytes: int = 0
     deadline: asyncio.TimerHandle | None = field(default=None)
 
 

@@ -22,7 +22,8 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
         CacheDropped, CorruptData, ...: as a poll; the stream is still to be failed with it.
     """
     watch: Watch = exchange.message.watch
-    pull = reads.begin(watch.poll)
+    matches = await reads.filters.of_poll(reads.cache(watch.poll.cache_id), watch.poll, owner=exchange.connection)
+    pull = reads.begin(watch.poll, matches=matches)
     pull.owner = exchange.connection
     pull.is_stream = True
     pull.says_stalled = True

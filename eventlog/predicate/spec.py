@@ -58,6 +58,11 @@ class CompiledFilter(Protocol):
         """Bits `1 << kind` of the kinds that can match: a stored value with none of them is skipped unread."""
         ...
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether it takes more than some tens of nanoseconds an event: where it decodes values."""
+        ...
+
     def mask(self, events: EventColumns) -> Mask:
         """Return which events match."""
         ...

@@ -58,9 +58,10 @@ def test_rows_that_are_taken_are_joined_as_they_are(seed):
     assert rows_in(taken) == expected
     joined = join_events(taken)
     assert rows_of(joined) == expected
-    again = columns_of_joined(joined.runs.tobytes() + joined.block, runs=len(joined.runs))
-    assert rows_in(again) == expected
-    assert rows_of(join_events(again.take(np.flatnonzero(again.ids > 0)))) == expected
+    rest = join_events(columns.take(~mask))
+    again = columns_of_joined([joined, rest])
+    assert rows_in(again) == expected + rows_of(rest)
+    assert rows_of(join_events(again.take(np.arange(len(expected))))) == expected
 
 
 def test_values_of_a_projection_stand_for_their_own():

@@ -6,12 +6,14 @@ from typing import Any, Protocol
 
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
-from eventlog.errors import EventLogError, NoEvents
+from eventlog.errors import BadMessage, EventLogError, NoEvents
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answers import Reads
+from eventlog.node.filters import is_filtered, spec_of
 from eventlog.node.peers import peer_of
 from eventlog.node.pulls import Delivered, Pull, ReadContext
 from eventlog.node.watches import serve_watch
+from eventlog.predicate.spec import CompiledFilter
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import LogEndsAnswer, Message
 
@@ -29,15 +31,15 @@ class ReadingNode(ReadContext, Protocol):
 
 def poll(node: ReadingNode, exchange: Exchange) -> None:
     """Answer with what follows a position, at once or when there is something."""
-    if exchange.has_room:
-        _poll(node, exchange)
+    if exchange.has_room and not is_filtered(exchange.message.poll):
+        _poll(node, exchange, None)
     else:
-        node.own(asyncio.get_running_loop().create_task(_poll_when_room(node, exchange), name="poll"))
+        node.own(asyncio.get_running_loop().create_task(_poll_when_ready(node, exchange), name="poll"))
 
 
-def _poll(node: ReadingNode, exchange: Exchange) -> None:
+def _poll(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None) -> None:
     try:
-        pull = node.reads.begin(exchange.message.poll)
+        pull = node.reads.begin(exchange.message.poll, matches=matches)
     except EventLogError as error:
         exchange.fail(error)
         return
@@ -47,13 +49,19 @@ def _poll(node: ReadingNode, exchange: Exchange) -> None:
     node.reads.pull(pull)
 
 
-async def _poll_when_room(node: ReadingNode, exchange: Exchange) -> None:
-    """Make an answer only when the connection can take it: who does not read costs nothing more."""
+async def _poll_when_ready(node: ReadingNode, exchange: Exchange) -> None:
+    """Make an answer only when the connection can take it, who does not read costs nothing more, and when the filter is compiled."""
+    request = exchange.message.poll
+    try:
+        matches = await node.reads.filters.of_poll(node.caches.find(request.cache_id), request, owner=exchange.connection)
+    except EventLogError as error:
+        exchange.fail(error)
+        return
     try:
         await exchange.room()
     except EventLogError:
         return  # the connection is gone
-    _poll(node, exchange)
+    _poll(node, exchange, matches)
 
 
 def _answer(exchange: Exchange, found: Delivered | EventLogError) -> None:
@@ -80,9 +88,25 @@ def close_up(node: ReadingNode, exchange: Exchange) -> None:
 
 
 def fetch(node: ReadingNode, exchange: Exchange) -> None:
-    """Give a member stored values of segments that it does not hold."""
+    """Give a member stored values of segments that it does not hold, or what matches of them."""
     peer_of(exchange)
-    node.reads.fetching.asked(exchange)
+    if exchange.message.fetch.HasField("filter"):
+        node.own(asyncio.get_running_loop().create_task(_fetch_matches(node, exchange), name="fetch"))
+    else:
+        node.reads.fetching.asked(exchange)
+
+
+async def _fetch_matches(node: ReadingNode, exchange: Exchange) -> None:
+    request = exchange.message.fetch
+    spec = spec_of(request.filter)
+    try:
+        if spec is None:
+            raise BadMessage(why="a filter that says nothing")
+        matches = await node.reads.filters.compile(node.caches.find(request.cache_id), spec, owner=exchange.connection)
+    except EventLogError as error:
+        exchange.fail(error)
+        return
+    node.reads.fetching.asked(exchange, matches=matches)
 
 
 def log_ends(node: ReadingNode, exchange: Exchange) -> None:

@@ -1,0 +1,166 @@
+"""One answer to a reader with a filter: of the events up to a cut those that match, and where the reader stands then.
+
+Stored values whose header says that no event of theirs can match are left aside unread. The rest is judged as columns, in windows by
+id where judging is dear, so that a reader who takes little does not have much judged. The place behind the cut is the same whether
+or not anything matched.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.columns import EventColumns, columns_of_values, join_events
+from eventlog.batch.join import indexes_within
+from eventlog.consume.answer import Answer, Part, StoredValues, ends_of
+from eventlog.consume.cursor import Cursor, SegmentEnds
+from eventlog.consume.cut import NO_LIMIT, Limits
+from eventlog.predicate.spec import CompiledFilter
+
+Ints = npt.NDArray[np.int64]
+_WINDOW_EVENTS = 4_096
+_WINDOW_TIMES = 2  # the first window against the events that are wanted at most
+_WINDOW_GROWTH = 4
+_NO_ROWS = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Matched:
+    """Events that match, all there are up to the id `upto`; `changes` where the filter is a continuous query's."""
+
+    events: EventColumns
+    upto: int
+    changes: npt.NDArray[np.uint8] | None
+
+
+def filter_answer(values: StoredValues, *, cursor: Cursor, top: int, limits: Limits, matches: CompiledFilter) -> Answer:
+    """Return what follows `cursor` among `values` and matches, no further than `top` and within `limits`.
+
+    `values` hold every event of the asked segments between the cursor and `top`.
+    """
+    after, asked = cursor.after(values.segments)
+    lows, highs = indexes_within(values.bases, values.counts, after=after, until=top)
+    rows = np.flatnonzero(highs > lows if asked is None else (highs > lows) & asked)
+    rows = rows[np.argsort(values.segments[rows], kind="stable")]
+    scanned = int(values.sizes[rows].sum())
+    candidates = rows[kinds_of(values, rows) & matches.kinds != 0]
+    if not len(candidates):
+        return replace(passed(top, ends=_ends(values, rows, cursor, after=after, upto=top)), scanned_bytes=scanned)
+    floor = after if isinstance(after, int) else after[candidates]
+    events = columns_of_values(values.packed(candidates), after=floor, until=top)
+    matched = within(judge(events, matches, top=top, limits=limits), limits)
+    found = answer_of(matched, matches, ends=_ends(values, rows, cursor, after=after, upto=matched.upto))
+    return replace(found, scanned_bytes=scanned)
+
+
+def passed(upto: int, *, ends: SegmentEnds | None) -> Answer:
+    """Return the answer that holds nothing up to `upto`, where the reader stands at `ends`."""
+    return Answer(upto=upto, events=0, first_id=0, last_id=0, parts=(), body=(), ends=ends, nbytes=0)
+
+
+def kinds_of(values: StoredValues, rows: Ints) -> npt.NDArray[np.uint8]:
+    """Return from the headers of values which kinds they hold, as bits; all where that was not noted."""
+    found = values.kinds(rows)
+    return np.where(found == 0, np.uint8(255), found)
+
+
+def judge(events: EventColumns, matches: CompiledFilter, *, top: int, limits: Limits) -> Matched:
+    """Return the events that match, all up to `top` or, sooner, up to where `limits` are reached."""
+    count = len(events)
+    first = max(_WINDOW_EVENTS, _WINDOW_TIMES * min(limits.events, count))
+    if not matches.is_costly or count <= first * _WINDOW_TIMES:
+        rows, changes = _judge(events, matches)
+        return Matched(events=events.take(rows), upto=top, changes=changes)
+    found: list[Ints] = []
+    noted: list[npt.NDArray[np.uint8]] = []
+    low, taken, nbytes = 0, 0, 0
+    for high in (*_bounds(events.ids, first), top):
+        window = np.flatnonzero((events.ids > low) & (events.ids <= high))
+        part = events.take(window)
+        rows, changes = _judge(part, matches)
+        found.append(window[rows])
+        if changes is not None:
+            noted.append(changes)
+        low, taken = high, taken + len(rows)
+        nbytes += int(weights(part.take(rows)).sum()) if limits.nbytes != NO_LIMIT else 0
+        if taken >= limits.events or nbytes >= limits.nbytes:
+            break
+    rows = np.concatenate(found)
+    order = np.argsort(rows, kind="stable")
+    return Matched(events=events.take(rows[order]), upto=low, changes=np.concatenate(noted)[order] if noted else None)
+
+
+def _judge(events: EventColumns, matches: CompiledFilter) -> tuple[Ints, npt.NDArray[np.uint8] | None]:
+    if not matches.spec.continuous:
+        return np.flatnonzero(matches.mask(events)), None
+    changes = matches.changes(events)
+    rows = np.flatnonzero(changes)
+    return rows, changes[rows]
+
+
+def _bounds(ids: Ints, first: int) -> Sequence[int]:
+    """Return ids up to which so many events lie, then each time as many again times `_WINDOW_GROWTH`."""
+    places, size = [], first
+    at = first - 1
+    while at < len(ids) - 1:
+        places.append(at)
+        size *= _WINDOW_GROWTH
+        at += size
+    ordered = np.partition(ids, places) if places else ids
+    found: list[int] = [int(ordered[place]) for place in places]
+    return found
+
+
+def within(matched: Matched, limits: Limits) -> Matched:
+    """Return as many of the events as `limits` allow, at least one if there is any; they end at one id."""
+    events, count = matched.events, len(matched.events)
+    sizes = weights(events)
+    if count <= limits.events and (limits.nbytes == NO_LIMIT or int(sizes.sum()) <= limits.nbytes):
+        return matched
+    order = np.argsort(events.ids, kind="stable")
+    fitting = int(np.searchsorted(np.cumsum(sizes[order]), limits.nbytes, side="right"))
+    taken = max(1, min(count, limits.events, fitting))
+    if taken == count:
+        return matched
+    cut = int(events.ids[order[taken - 1]])
+    kept = events.ids <= cut
+    return Matched(events=events.take(kept), upto=cut, changes=None if matched.changes is None else matched.changes[kept])
+
+
+def weights(events: EventColumns) -> Ints:
+    """Return the bytes that each event counts for."""
+    sizes = events.keys.sizes + events.values.sizes
+    return sizes if events.before is None else sizes + events.before.sizes
+
+
+def answer_of(matched: Matched, matches: CompiledFilter | None, *, ends: SegmentEnds | None) -> Answer:
+    """Return the answer with these events, their values as `matches` projects them."""
+    events = matched.events
+    if not len(events):
+        return passed(matched.upto, ends=ends)
+    joined = join_events(events, values=None if matches is None else matches.project(events))
+    notes: tuple[bytes, ...] = ()
+    if matched.changes is not None:
+        notes = (matched.changes.tobytes() + bytes(-len(matched.changes) & 7),)
+    body = (joined.runs.tobytes(), *notes, joined.block)
+    nbytes = sum(map(len, body))
+    part = Part(length=nbytes, runs=len(joined.runs), segment=0, events=joined.events, has_changes=bool(notes))
+    return Answer(
+        upto=matched.upto,
+        events=joined.events,
+        first_id=int(events.ids.min()),
+        last_id=int(events.ids.max()),
+        parts=(part,),
+        body=body,
+        ends=ends,
+        nbytes=nbytes,
+    )
+
+
+def _ends(values: StoredValues, rows: Ints, cursor: Cursor, *, after: int | Ints, upto: int) -> SegmentEnds | None:
+    """Return where the reader stands in each segment of `rows`, sorted by segment, once everything up to `upto` has passed."""
+    if cursor.asked is None:
+        return None
+    lows, highs = indexes_within(values.bases, values.counts, after=after, until=upto)
+    return ends_of(values, rows[highs[rows] > lows[rows]], highs)

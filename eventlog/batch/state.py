@@ -1,0 +1,170 @@
+"""Entries of the state as columns, and as the part of an answer that carries them.
+
+A part is the version of each entry (i64), a table of runs (a row a segment: `base` is the id as of which it was read, offsets are not
+known), then one block whose kinds are STATE. What the store keeps of an entry before its value (batch/entries.py) is taken off for
+all of them at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.columns import EventColumns
+from eventlog.batch.entries import FORMAT, HAS_EXPIRY, HAS_SCHEMA, HEAD, decode_entry
+from eventlog.batch.join import cut_out
+from eventlog.batch.layout import EXPIRY, RUN
+from eventlog.batch.texts import Texts
+from eventlog.batch.views import Block, decode_block
+from eventlog.errors import CorruptData
+from eventlog.events import Kind
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Bytes = bytes | memoryview
+
+
+class StateColumns(EventColumns):
+    """Entries as filters look at them: like events of kind STATE whose id is the entry's version."""
+
+    def __init__(self, *, segments: Ints, ids: Ints, keys: Texts, values: Texts, expiry: Ints | None) -> None:
+        count = len(ids)
+        self.segments = segments
+        self.ids = ids
+        self.keys = keys
+        self.values = values
+        self.expiry = expiry
+        self.kinds = np.full(count, Kind.STATE, np.uint8)
+        self.offsets = np.full(count, -1, np.int64)
+        self.epochs = np.zeros(count, np.int64)
+        self.before = self.headers = self.schema_ids = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: "Ints | Mask") -> "StateColumns":
+        """Return some of the entries, by index or by mask."""
+        return StateColumns(
+            segments=self.segments[rows],
+            ids=self.ids[rows],
+            keys=self.keys.take(rows),
+            values=self.values.take(rows),
+            expiry=None if self.expiry is None else self.expiry[rows],
+        )
+
+    def promoted(self, field: str) -> Texts | None:
+        """Return None: the state has no promoted fields."""
+        del field
+        return None
+
+
+def state_columns(keys: Sequence[bytes], values: Sequence[bytes], *, segments: Ints, prefix_bytes: int) -> StateColumns:
+    """Return stored rows of the state as columns; `prefix_bytes` stand before the key of the entry in each.
+
+    Raises:
+        CorruptData, UnsupportedFormat: a row is no entry.
+    """
+    key_sizes, value_sizes = (np.fromiter(map(len, column), np.int64, len(column)) for column in (keys, values))
+    data = b"".join(values)
+    starts = np.cumsum(value_sizes) - value_sizes
+    if len(values) and int(value_sizes.min()) < HEAD.size:
+        decode_entry(values[int(value_sizes.argmin())], where="state")
+    octets = np.frombuffer(data, np.uint8)
+    flags = octets[starts + 1]
+    odd = (octets[starts] != FORMAT) | (flags > (HAS_EXPIRY | HAS_SCHEMA))
+    heads = HEAD.size + 8 * (flags & HAS_EXPIRY).astype(np.int64) + 4 * ((flags & HAS_SCHEMA) > 0)
+    odd |= heads > value_sizes
+    if odd.any():
+        decode_entry(values[int(odd.argmax())], where="state")
+    expiry = None
+    if (flags & HAS_EXPIRY).any():
+        expiry = np.zeros(len(values), np.int64)
+        has = np.flatnonzero(flags & HAS_EXPIRY)
+        expiry[has] = _numbers(octets, starts[has] + HEAD.size)
+    joined = b"".join(keys)
+    return StateColumns(
+        segments=segments,
+        ids=_numbers(octets, starts + 2),
+        keys=Texts(data=joined, starts=np.cumsum(key_sizes) - key_sizes + prefix_bytes, sizes=key_sizes - prefix_bytes),
+        values=Texts(data=data, starts=starts + heads, sizes=value_sizes - heads),
+        expiry=expiry,
+    )
+
+
+def _numbers(octets: npt.NDArray[np.uint8], at: Ints) -> Ints:
+    """Return the i64 at each place."""
+    found: Ints = octets[at[:, None] + np.arange(8)].view("<i8")[:, 0].astype(np.int64)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatePart:
+    """Entries as they are answered: `buffers` are the body of the part."""
+
+    buffers: tuple[Bytes, ...]
+    runs: int
+    entries: int
+    nbytes: int
+
+
+def state_part(
+    columns: StateColumns, *, pins: Mapping[int, int], values: tuple[bytes, Bytes] | None = None, metadata: bool = True
+) -> StatePart:
+    """Return entries, which are sorted by segment, as a part. `values` (offsets, bytes) stand in for their own; `metadata`: with expiry."""
+    count = len(columns)
+    first = np.flatnonzero(np.diff(columns.segments, prepend=-1))
+    runs = np.zeros(len(first), RUN)
+    runs["segment"], runs["count"] = columns.segments[first], np.diff(first, append=count)
+    runs["base"], runs["first_offset"] = [pins[segment] for segment in columns.segments[first].tolist()], -1
+    key_offsets, key_bytes = _column(columns.keys)
+    value_offsets, value_bytes = values or _column(columns.values)
+    expiry = columns.expiry if metadata else None
+    head = [count, 0, len(key_bytes), len(value_bytes)]
+    if expiry is not None:
+        head[1:] = [EXPIRY, *head[2:], 8 * count]
+    pieces = (np.array(head, "<u4").tobytes(), columns.kinds.tobytes(), key_offsets, key_bytes, value_offsets, value_bytes)
+    padded = [piece for column in pieces for piece in (column, bytes(-len(column) & 7)) if len(piece)]
+    buffers = (columns.ids.tobytes(), runs.tobytes(), *padded, *(() if expiry is None else (expiry.tobytes(),)))
+    return StatePart(buffers=buffers, runs=len(runs), entries=count, nbytes=sum(map(len, buffers)))
+
+
+def _column(texts: Texts) -> tuple[bytes, Bytes]:
+    offsets = np.zeros(len(texts) + 1, "<i4")
+    np.cumsum(texts.sizes, out=offsets[1:])
+    return offsets.tobytes(), cut_out(texts.data, texts.starts, texts.sizes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StateBlock:
+    """A part taken apart: an entry a row, a segment a run, read as of `pins`."""
+
+    versions: Ints
+    segments: Ints
+    counts: Ints
+    pins: Ints
+    block: Block
+
+
+def read_state_part(data: memoryview, *, entries: int, runs: int) -> StateBlock:
+    """Return what a part holds, as views.
+
+    Raises:
+        CorruptData: lengths or counts contradict each other.
+    """
+    table_at = 8 * entries
+    block_at = table_at + RUN.itemsize * runs
+    if block_at > len(data):
+        raise CorruptData(where="answer", why=f"{entries} entries in {runs} segments do not fit {len(data)} bytes")
+    table = np.frombuffer(data[table_at:block_at], RUN)
+    block = decode_block(data[block_at:], where="answer")
+    counts = table["count"].astype(np.int64)
+    if int(counts.sum()) != entries or block.count != entries or block.nbytes != len(data) - block_at:
+        raise CorruptData(where="answer", why="versions, runs and columns contradict each other")
+    return StateBlock(
+        versions=np.frombuffer(data[:table_at], "<i8"),
+        segments=table["segment"].astype(np.int64),
+        counts=counts,
+        pins=table["base"].astype(np.int64),
+        block=block,
+    )

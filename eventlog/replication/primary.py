@@ -143,7 +143,10 @@ class PrimaryCore:
         return [Committed(segments=np.array([segment]), watermarks=np.array([held]))]
 
     def take_back(self, slot: int, segment: int, end: int) -> None:
-        """Count a replica only up to `end` again: it has said that its log ends there. What is committed stays so."""
+        """Count a replica only up to `end`, an id of this log, again: it has said that no more of it is there. What is committed stays so.
+
+        What it said may be old, of before it was brought up; then it is asked again and counts as before.
+        """
         roster = self._roster
         if end < roster.acknowledged_rows[slot].item(segment):
             roster.acknowledged_rows[slot][segment] = end

@@ -24,7 +24,7 @@ from eventlog.replication.commands import (
     Resign,
     Write,
 )
-from eventlog.replication.history import epoch_at
+from eventlog.replication.history import epoch_at, last_of
 from eventlog.replication.in_sync import InSync
 from eventlog.replication.links import LIVE, NONE, Link
 from eventlog.replication.messages import (
@@ -320,7 +320,8 @@ class Replication:
         elif epoch != known:
             pass
         elif status == MISMATCH:
-            self.primary.take_back(slot, segment, end)
+            _, point = last_of(self.columns.histories[segment], end_epoch, end=self.columns.ends.item(segment))
+            self.primary.take_back(slot, segment, min(end, point))
             commands = streams.mismatched(link, segment, end=end, end_epoch=end_epoch, correlation=correlation, now_ms=now_ms)
         elif status == REFUSED:
             commands = streams.refused(link, segment, end=end, now_ms=now_ms)

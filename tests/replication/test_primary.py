@@ -5,7 +5,7 @@ import pytest
 
 from eventlog.errors import BadMessage, NotEnoughReplicas, NotPrimary
 from eventlog.replication import Message, Replica
-from eventlog.replication.messages import ACK, HELD
+from eventlog.replication.messages import ACK, HELD, MISMATCH
 from tests.replication.worlds import World, led
 
 
@@ -93,6 +93,21 @@ def test_an_acknowledgement_of_an_earlier_epoch_does_not_count():
     end = world[1].core.ends.item(0)
     world[1].carry_out(world[1].core.acknowledged(held(world, 0, end, epoch=1), now_ms=0))
     assert not world[1].core.adopted[0]
+
+
+def test_an_old_answer_takes_nothing_back_to_an_id_that_this_log_does_not_have():
+    world = led(2)
+    tail = world[1].core.ends.item(0)
+    gone = world.next_id()  # of an event of the old epoch that node 2 alone had, and cut
+    world.appoint(1)
+    world.tell()
+    world[1].mark()
+    world.settle()
+    row = np.array([(0, MISMATCH, 2, gone, 1, 0)], ACK)
+    late = Message(sender=world[2].own, recipient=world[1].own, correlation=0, rows=row.tobytes())
+    world[1].carry_out(world[1].core.acknowledged(late, now_ms=0))
+    slot = world[1].core.roster.find(world[2].own)
+    assert world[1].core.roster.acknowledged[slot, 0] == tail
 
 
 def test_an_acknowledgement_for_another_incarnation_or_of_one_does_not_count():

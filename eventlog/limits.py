@@ -112,6 +112,17 @@ SELECT_FIELDS_MAX = 100
 PATH_STEPS_MAX = 32
 TEXT_RESULT_CHARACTERS_MAX = 1 * MIB  # what a function of a filter makes of texts; longer is NULL
 
+# reading the state
+PINS_MAX = 256  # moments of the state kept for readers
+PIN_IDLE_MS_MAX = 60_000
+PIN_AGE_MS_MAX = 10 * 60_000
+PINNED_BYTES_MAX = 256 * MIB  # of buffers that only pins keep
+STATE_SCAN_BYTES_MAX = 4 * MIB  # looked at for one batch, however little of it matches
+ITERATIONS_MAX = 1_024
+ITERATION_IDLE_MS_MAX = 60_000
+ITERATION_BATCH_ENTRIES_DEFAULT = 1_000
+ITERATION_BATCH_ENTRIES_MAX = 100_000
+
 # disk
 DISK_RESERVE_BYTES_DEFAULT = 256 * MIB
 

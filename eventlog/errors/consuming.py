@@ -37,6 +37,12 @@ class ListenerNotFound(Refused):
     listener: str
 
 
+class ListenerExists(Refused):
+    code = "LISTENER_EXISTS"
+    sentence = "listener {listener!r} exists and was registered with other words; alter it, or choose another name"
+    listener: str
+
+
 class ListenerTimeout(Unavailable):
     """The write is committed and stays: only the acknowledgement did not come. `ids` are those of its events."""
 
@@ -80,3 +86,31 @@ class Fenced(Refused):
     sentence = "another consumer joined group {group!r} as {instance!r}; give each process an instance id of its own"
     group: str
     instance: str
+
+
+class IterationExpired(Unavailable):
+    """Nobody asked for it for a minute, the node restarted, or it was never begun there. Nothing is lost: places are the client's."""
+
+    code = "ITERATION_EXPIRED"
+    http_status = 410
+    sentence = "this node has no iteration {iteration}: begin another one where this one was left"
+    iteration: str
+
+
+class TaskNotFound(Refused):
+    code = "TASK_NOT_FOUND"
+    http_status = 404
+    sentence = "there is no task {task!r} on this node; installed are {installed}"
+    task: str
+    installed: str
+
+
+class TaskFailed(Refused):
+    """What was done before it failed stays; entries of the batch that it failed in may have been worked on."""
+
+    code = "TASK_FAILED"
+    http_status = 500
+    sentence = "task {task!r} failed in segment {segment}: {why}"
+    task: str
+    segment: int
+    why: str

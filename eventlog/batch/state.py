@@ -25,6 +25,16 @@ Mask = npt.NDArray[np.bool_]
 Bytes = bytes | memoryview
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateCursor:
+    """Where a segment's state was left: keys up to and including `key` were read as of the id `pin`, or (`finished`) all of them."""
+
+    segment: int
+    pin: int
+    key: bytes = b""
+    finished: bool = False
+
+
 class StateColumns(EventColumns):
     """Entries as filters look at them: like events of kind STATE whose id is the entry's version."""
 

@@ -16,21 +16,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch.state import StateCursor
 from eventlog.consume.position import OFFSET_UNKNOWN, STEPS_PER_SEGMENT_MAX, Position, SegmentPositions, Step
 from eventlog.errors import BadMessage
 
 Ints = npt.NDArray[np.int64]
 _REST = b""  # the key of the step of a segment that was read to its end: all keys above the other steps
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateMark:
-    """How far a segment was read: up to and including `key` as of `pin`, or (`finished`) to its end."""
-
-    segment: int
-    pin: int
-    key: bytes = b""
-    finished: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +62,7 @@ class StateProgress:
         last = self._ranges[begun][-1]
         return NextRead(segments=(begun, *(own for own in self._unread if own != begun)), after=last.key, pin=last.pin)
 
-    def took(self, marks: Iterable[StateMark]) -> None:
+    def took(self, marks: Iterable[StateCursor]) -> None:
         """Note what was delivered.
 
         Raises:
@@ -80,7 +71,7 @@ class StateProgress:
         for mark in marks:
             self._take(mark)
 
-    def _take(self, mark: StateMark) -> None:
+    def _take(self, mark: StateCursor) -> None:
         if mark.segment not in self._unread:
             raise BadMessage(why=f"state of segment {mark.segment}, which is not being read")
         ranges = self._ranges[mark.segment]

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.batch.state import StateCursor
 from eventlog.consume import token
 from eventlog.consume.position import STEPS_PER_SEGMENT_MAX, SegmentPositions, Step
-from eventlog.consume.state import NextRead, Overlap, StateMark, StateProgress, tail_of, with_steps
+from eventlog.consume.state import NextRead, Overlap, StateProgress, tail_of, with_steps
 from eventlog.errors import BadMessage
 
 PLACE = {"cluster": "c", "cache_id": 1, "segments": 4}
@@ -17,11 +18,11 @@ KEYS = [bytes([letter]) for letter in b"abcdefgh"]
 
 
 def mark(key, pin, *, segment=0):
-    return StateMark(segment=segment, key=key, pin=pin)
+    return StateCursor(segment=segment, key=key, pin=pin)
 
 
 def end(pin, *, segment=0):
-    return StateMark(segment=segment, pin=pin, finished=True)
+    return StateCursor(segment=segment, pin=pin, finished=True)
 
 
 def test_segments_are_read_one_after_the_other_and_the_begun_one_first():

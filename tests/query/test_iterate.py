@@ -2,9 +2,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.batch.state import StateCursor
 from eventlog.errors import BadMessage, InvalidArgument
 from eventlog.query.iterate.bitset import decode_segments, encode_segments
-from eventlog.query.iterate.progress import IterationProgress, SegmentCursor, checked_cursor
+from eventlog.query.iterate.progress import IterationProgress, checked_cursor
 from eventlog.query.iterate.scopes import segments_in
 from eventlog.topology import Topology
 
@@ -36,7 +37,7 @@ def test_sets_come_back_and_whatever_is_sent_is_segments_or_refused(of, data):
     assert all(0 <= segment < of for segment in found)
 
 
-@given(st.builds(SegmentCursor, segment=st.integers(0, 1 << 32), pin=st.integers(0, 1 << 64), key=st.binary(), finished=st.booleans()))
+@given(st.builds(StateCursor, segment=st.integers(0, 1 << 32), pin=st.integers(0, 1 << 64), key=st.binary(), finished=st.booleans()))
 def test_cursors_from_outside_are_places_or_refused(cursor):
     try:
         assert checked_cursor(cursor, of=8).segment < 8
@@ -45,17 +46,17 @@ def test_cursors_from_outside_are_places_or_refused(cursor):
 
 
 def test_what_goes_back_or_was_not_asked_for_is_refused():
-    progress = IterationProgress([1, 2], [SegmentCursor(segment=1, key=b"k", pin=5)])
+    progress = IterationProgress([1, 2], [StateCursor(segment=1, key=b"k", pin=5)])
     for bad in (
-        SegmentCursor(segment=0, key=b"k", pin=5),
-        SegmentCursor(segment=1, key=b"k", pin=5),
-        SegmentCursor(segment=1, key=b"l", pin=4),
+        StateCursor(segment=0, key=b"k", pin=5),
+        StateCursor(segment=1, key=b"k", pin=5),
+        StateCursor(segment=1, key=b"l", pin=4),
     ):
         with pytest.raises(BadMessage):
             progress.took([bad])
-    progress.took([SegmentCursor(segment=1, pin=5, finished=True)])
+    progress.took([StateCursor(segment=1, pin=5, finished=True)])
     with pytest.raises(BadMessage):
-        progress.took([SegmentCursor(segment=1, pin=5, finished=True)])
+        progress.took([StateCursor(segment=1, pin=5, finished=True)])
 
 
 @settings(deadline=None)
@@ -82,7 +83,7 @@ def test_an_entry_that_stays_is_met_once_however_often_pins_are_lost_and_whateve
         batch = rows[: data.draw(st.integers(1, 4))]
         seen += [(first, key) for key in batch]
         is_end = len(batch) == len(rows)
-        progress.took([SegmentCursor(segment=first, pin=pin, key=b"" if is_end else batch[-1], finished=is_end)])
+        progress.took([StateCursor(segment=first, pin=pin, key=b"" if is_end else batch[-1], finished=is_end)])
         if data.draw(st.booleans()):
             progress = IterationProgress(progress.left, list(progress.open.values()))
     assert len(seen) == len(set(seen))

@@ -5,25 +5,15 @@ time. Keys of a segment only rise, so no entry comes twice; an entry that was th
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from eventlog.batch.state import StateCursor
 from eventlog.errors import BadMessage
 from eventlog.limits import KEY_BYTES_MAX
 
 ID_MAX = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentCursor:
-    """Where a segment was left: keys up to and including `key` were read as of the id `pin`, or (`finished`) all of them."""
-
-    segment: int
-    pin: int
-    key: bytes = b""
-    finished: bool = False
-
-
-def checked_cursor(cursor: SegmentCursor, *, of: int) -> SegmentCursor:
+def checked_cursor(cursor: StateCursor, *, of: int) -> StateCursor:
     """Return a cursor that came from outside. Raises BadMessage where it cannot be one of a cluster of `of` segments."""
     if cursor.segment >= of or cursor.pin > ID_MAX or len(cursor.key) > KEY_BYTES_MAX or (cursor.finished and cursor.key):
         raise BadMessage(why=f"no place in segment {cursor.segment} of {of}: a key of {len(cursor.key)} bytes as of {cursor.pin}")
@@ -33,9 +23,9 @@ def checked_cursor(cursor: SegmentCursor, *, of: int) -> SegmentCursor:
 class IterationProgress:
     """What is left of an iteration over some segments. `open` has a cursor for each that was begun."""
 
-    def __init__(self, segments: Iterable[int], cursors: Iterable[SegmentCursor] = ()) -> None:
+    def __init__(self, segments: Iterable[int], cursors: Iterable[StateCursor] = ()) -> None:
         self.left: dict[int, None] = dict.fromkeys(segments)
-        self.open: dict[int, SegmentCursor] = {}
+        self.open: dict[int, StateCursor] = {}
         self.took(cursors)
 
     @property
@@ -44,14 +34,14 @@ class IterationProgress:
         return not self.left
 
     @property
-    def next(self) -> tuple[tuple[int, ...], SegmentCursor | None]:
+    def next(self) -> tuple[tuple[int, ...], StateCursor | None]:
         """Return the segments that are left in the order to read them in, and where the first was left if it was begun."""
         if not self.open:
             return tuple(self.left), None
         first, cursor = next(iter(self.open.items()))
         return (first, *(segment for segment in self.left if segment != first)), cursor
 
-    def took(self, cursors: Iterable[SegmentCursor]) -> None:
+    def took(self, cursors: Iterable[StateCursor]) -> None:
         """Note what was handed on.
 
         Raises:

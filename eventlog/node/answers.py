@@ -59,6 +59,7 @@ class Reads:
         self._thread = ReaderThread()
         self._rounds = Rounds(self._look, begin=self._refresh)
         self.fetching = Fetching(context, pull=self.pull)
+        self.mend: Callable[[CacheState], asyncio.Future[bool]] | None = None  # repairs what is damaged from other nodes' copies
         self._finding = Finding(
             context,
             road=Road(look=self._look, take=self._take, take_late=self._take_late, not_made=self._not_made, not_fetched=self._not_fetched),
@@ -367,7 +368,18 @@ class Reads:
             pull.trimmed_before = cache.last_trimmed_id
             self._advance(pull)
             return
+        if isinstance(error, CorruptData) and self.mend is not None and not pull.was_mended:
+            pull.was_mended = True
+            self.mend(cache).add_done_callback(partial(self._mended, pull, error))
+            return
         raise error
+
+    def _mended(self, pull: Pull, error: CorruptData, done: "asyncio.Future[bool]") -> None:
+        """Look again at what was damaged, or say that it is."""
+        if not done.cancelled() and done.exception() is None and done.result():
+            self._look(pull)
+        else:
+            self.fail(pull, error)
 
     # ------------------------------------------------------------ delivering
 

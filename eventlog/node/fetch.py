@@ -181,7 +181,7 @@ class Fetching:
             ends = SegmentEnds(list(answer.passed), list(answer.next_offsets), list(answer.epochs))
             gathered = Gathered(segments=segments, upto=upto, ends=ends, joined=joined, changes=changes)
             return Fetched(upto=upto, is_trimmed=is_trimmed, gathered=gathered)
-        return Fetched(upto=upto, pairs=_pairs(_values_of(reply), pull.cache.cache_id), is_trimmed=is_trimmed)
+        return Fetched(upto=upto, pairs=pairs_of(reply, cache_id=pull.cache.cache_id), is_trimmed=is_trimmed)
 
 
 def join_fetched(found: Sequence[Fetched], pull: Pull, *, cursor: Cursor) -> Answer:
@@ -282,6 +282,11 @@ def _values_of(reply: Reply) -> list[tuple[int, bytes]]:
         raise BadMessage(why=f"{count} values do not fill a body of {len(body)} bytes")
     starts = (ends - rows["length"]).tolist()
     return [(segment, bytes(body[low:high])) for segment, low, high in zip(rows["segment"].tolist(), starts, ends.tolist(), strict=True)]
+
+
+def pairs_of(reply: Reply, *, cache_id: int) -> list[Pair]:
+    """Return what another node sent of its logs; raises BadMessage."""
+    return _pairs(_values_of(reply), cache_id)
 
 
 def _pairs(values: Any, cache_id: int) -> list[Pair]:

@@ -52,6 +52,7 @@ def counters(node: Node) -> Iterator[Counter]:
         yield "eventlog_segment_held_ms", "For how long a segment has held the low watermark, from 2 s on.", "gauge", held_ms, label
     delay_help = "The longest that the event loop was held up since start."
     yield "eventlog_loop_delay_ms_peak", delay_help, "gauge", node.loop_delay_ms_peak, ""
+    yield "eventlog_log_repaired_total", "Damaged stored values mended from other nodes since start.", "counter", node.mending.repaired, ""
     for cache in node.caches:
         label = f'cache="{cache.name}"'
         yield "eventlog_cache_events", "Events kept.", "gauge", cache.events_kept, label

@@ -36,6 +36,7 @@ from eventlog.node.groups import Pending, WriteResult
 from eventlog.node.inner import Inner
 from eventlog.node.leaders import Leaders
 from eventlog.node.managed import Managed
+from eventlog.node.mending import Mending
 from eventlog.node.metadata import Metadata
 from eventlog.node.operations import create_internal, follow_caches
 from eventlog.node.overlay import Overlay
@@ -110,6 +111,7 @@ class Node:
         )
         self.leaders = Leaders(self.segments)
         self.freshness = Freshness(self)
+        self.mending = Mending(self)
         self.reads = Reads(self)
         self.inner = Inner(self)
         self.coordinators = Coordinators(self)
@@ -161,7 +163,8 @@ class Node:
         self.reads.start()
         self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))
         self.closing.join(self.peers)
-        self.reads.fetching.join(self.peers, copies=self._copies)
+        self.reads.mend = self.mending.mend
+        self.reads.fetching.join(self.peers, copies=self.copies_elsewhere)
         self._placed = np.ones(self.segments, bool)
         self._place(self.view, range(self.segments))
         self.metadata.hooks.append(lambda change: self._place(change.view, change.segments) if change.segments else None)
@@ -284,13 +287,14 @@ class Node:
         )
         self.reads.place(self._placed.copy())
 
-    def _copies(self, segment: int) -> Sequence[int]:
+    def copies_elsewhere(self, segment: int) -> Sequence[int]:
         """Return the other nodes with a copy of a segment that is kept up, the primary first."""
         found = self.view.segments.get(segment)
         if found is None:
             return ()
         primary = found.record.primary
-        return [primary, *(one.node for one in found.record.in_sync if one.node not in {primary, self.number})]
+        copies = [primary, *(one.node for one in found.record.in_sync if one.node != primary)]
+        return [number for number in copies if number != self.number]
 
     def _heard(self, promises: Sequence[Promise]) -> None:
         for promise in promises:

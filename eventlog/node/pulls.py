@@ -110,6 +110,7 @@ class Pull:
     says_stalled: bool = False
     is_over: bool = False
     trimmed_before: int = -1
+    was_mended: bool = False
     accepts_diverged: bool = True
     lost_known: int = -1
     matches: CompiledFilter | None = None

@@ -1,0 +1,56 @@
+"""The calls of a cache that make consumers of groups."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+from eventlog.client.consumer import Consumer
+from eventlog.client.member import MemberOptions
+from eventlog.client.reading import OnTrimmed, Reading, checked_trimmed, start_of
+from eventlog.client.reads import CacheReads
+from eventlog.consume.membership.values import AssignorName, checked_name, checked_timeout
+from eventlog.errors import InvalidArgument
+from eventlog.limits import SESSION_TIMEOUT_MS_DEFAULT
+
+
+class CacheConsumers(CacheReads):
+    """A group's consumers share the segments of a cache; the cluster keeps how far the group is."""
+
+    @asynccontextmanager
+    async def consumer(
+        self,
+        group: str,
+        *,
+        instance_id: str | None = None,
+        assignor: AssignorName = "uniform",
+        auto_commit: bool | None = None,
+        from_id: int | str | None = None,
+        from_time: int | datetime | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS_DEFAULT,
+        on_trimmed: OnTrimmed = "error",
+        accept_diverged: bool = False,
+        max_bytes: int = 0,
+    ) -> AsyncIterator[Consumer]:
+        """Join `group`, which is made by its first member and begins at `from_id` or `from_time`, else at the first event kept.
+
+        `instance_id` makes a static member, which keeps its segments through a restart within `session_timeout_ms`. `assignor`, of
+        the group's first member: `uniform`, `range`, or `owner`, which gives members the segments led by the node they are connected
+        to. `auto_commit`: see `Consumer`.
+
+        Raises:
+            EventsTrimmed: where the group goes on, retention has removed events; with `on_trimmed="earliest"` it goes on behind them.
+        """
+        start, place = start_of(from_id=from_id, from_time=from_time, position=None)
+        if place is not None:
+            raise InvalidArgument(why="a group begins at an id, a time, earliest or latest")
+        source = await self._source(None)
+        options = MemberOptions(
+            group=checked_name(group),
+            instance_id=instance_id or "",
+            assignor=assignor,
+            session_timeout_ms=checked_timeout(session_timeout_ms),
+            start_id=(await self.log_ends()).last_id if start == "latest" else start,
+        )
+        reading = Reading(on_trimmed=checked_trimmed(on_trimmed), accept_diverged=accept_diverged, max_bytes=max_bytes)
+        async with Consumer(self._core, source, options, reading=reading, auto_commit=auto_commit) as consumer:
+            yield consumer

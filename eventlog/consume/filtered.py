@@ -163,4 +163,5 @@ def _ends(values: StoredValues, rows: Ints, cursor: Cursor, *, after: int | Ints
     if cursor.asked is None:
         return None
     lows, highs = indexes_within(values.bases, values.counts, after=after, until=upto)
-    return ends_of(values, rows[highs[rows] > lows[rows]], highs)
+    passed_rows = rows[highs[rows] > lows[rows]]
+    return ends_of(values, passed_rows, highs) if len(passed_rows) else None

@@ -219,7 +219,11 @@ class Reads:
         self.pull(Pull(cache=cache, cursor=cursor, until=ID_MAX, limits=limits, owner=owner, done=done, skips_trimmed=True))
 
     def _expire(self, pull: Pull) -> None:
-        """End the waiting: what there is now, or nothing, is the answer."""
+        """End the waiting: what there is now, or nothing, is the answer. Who was told where it stands is not told so again."""
+        if pull.told == pull.cursor.key:
+            assert pull.wait_ms, "a deadline that can be set again"
+            pull.deadline = asyncio.get_running_loop().call_later(pull.wait_ms / 1000, self._expire, pull)
+            return
         pull.wait_ms = pull.ends_at = 0
         self._limit_until = 0.0
         if self._rounds.remove(pull):

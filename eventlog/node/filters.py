@@ -1,9 +1,10 @@
 """Filters of readers, compiled once for all who use the same on one cache. Compiling is done in the reader thread."""
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 
-from eventlog.errors import InvalidArgument
 from eventlog.limits import FILTERS_COMPILED_MAX
 from eventlog.node.caches import CacheState
 from eventlog.node.reader import ReaderThread
@@ -14,13 +15,14 @@ Key = tuple[int, FilterContext, bytes]
 
 
 class Filters:
-    """The compiled filters, the latest used ones. `listener_spec`, once set, looks up what a registered listener wants."""
+    """The compiled filters, the latest used ones. `compiler` makes one; it runs in the reader thread."""
 
     def __init__(self, thread: ReaderThread, *, entries_max: int = FILTERS_COMPILED_MAX) -> None:
         self._thread = thread
         self._entries_max = entries_max
         self._compiled: OrderedDict[Key, CompiledFilter] = OrderedDict()
-        self.listener_spec: Callable[[CacheState, str], Awaitable[FilterSpec | None]] | None = None
+        self._compiling: dict[Key, asyncio.Future[CompiledFilter]] = {}
+        self.compiler: Callable[[FilterSpec, FilterContext], CompiledFilter] = _compile
         self.peak = 0
 
     def known(self, cache: CacheState, spec: FilterSpec) -> CompiledFilter | None:
@@ -39,27 +41,31 @@ class Filters:
             FilterNotFound: this node lacks the factory.
         """
         found = self.known(cache, spec)
-        if found is None:
-            key = _key(cache, spec)
-            found = await self._thread.run(owner, lambda: _compile(spec, key[1]))
-            self._compiled[key] = found
-            while len(self._compiled) > self._entries_max:
-                self._compiled.popitem(last=False)
-            self.peak = max(self.peak, len(self._compiled))
-        return found
+        if found is not None:
+            return found
+        key = _key(cache, spec)
+        compiling = self._compiling.get(key)
+        if compiling is None:
+            compiling = self._compiling[key] = self._thread.run(owner, lambda: self.compiler(spec, key[1]))
+            compiling.add_done_callback(partial(self._keep, key))
+        return await asyncio.shield(compiling)  # one who leaves does not take it from the others
+
+    def _keep(self, key: Key, done: "asyncio.Future[CompiledFilter]") -> None:
+        del self._compiling[key]
+        if done.cancelled() or done.exception() is not None:
+            return
+        self._compiled[key] = done.result()
+        while len(self._compiled) > self._entries_max:
+            self._compiled.popitem(last=False)
+        self.peak = max(self.peak, len(self._compiled))
 
     async def of_poll(self, cache: CacheState, poll: Poll, *, owner: object = None) -> CompiledFilter | None:
-        """Return the filter of a request: its own, or that of the listener it names; None where everything is wanted.
+        """Return the filter of a request, None where everything is wanted.
 
         Raises:
-            ListenerNotFound: nobody registered it.
             BadPredicate, FilterNotFound: as `compile`.
         """
-        spec = spec_of(poll.filter) if poll.HasField("filter") else None
-        if poll.listener:
-            if self.listener_spec is None or spec is not None:
-                raise InvalidArgument(why="a poll names a listener or a filter, and a listener where listeners are kept")
-            spec = await self.listener_spec(cache, poll.listener)
+        spec = spec_of(poll.filter)
         return None if spec is None else await self.compile(cache, spec, owner=owner)
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
@@ -69,7 +75,7 @@ class Filters:
 
 def is_filtered(poll: Poll) -> bool:
     """Return whether a request wants some events only."""
-    return bool(poll.listener) or (poll.HasField("filter") and spec_of(poll.filter) is not None)
+    return poll.HasField("filter") and spec_of(poll.filter) is not None
 
 
 def spec_of(filter_: Filter) -> FilterSpec | None:

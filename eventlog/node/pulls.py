@@ -94,6 +94,7 @@ class Pull:
     kept, whatever its cursor says. `says_stalled`: it wants to hear, with nothing to read, that it stands still. `wait_ms` None waits
     for ever. `trimmed_before` is how far retention had come when a value was last found missing, `lost_known` how many changes of the
     lost ranges it has been compared with. `matches` chooses its events; `scanned_bytes` were judged since it was last answered.
+    `told` is the place of a follower with a filter, as it knows it.
     """
 
     cache: CacheState
@@ -115,6 +116,7 @@ class Pull:
     lost_known: int = -1
     matches: CompiledFilter | None = None
     scanned_bytes: int = 0
+    told: tuple[bytes, int] | None = None
     deadline: asyncio.TimerHandle | None = field(default=None)
 
 

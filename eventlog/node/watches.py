@@ -1,6 +1,7 @@
 """A watch: the same pull again and again on one stream, as fast as the reader gives credit.
 
-A follower who stops reading costs its cursor: the next item is made when there is credit, and not before.
+A follower who stops reading costs its cursor: the next item is made when there is credit, and not before. Followers with a filter are
+told now and then where they stand, so that retention does not overtake the place that they would come back to.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ from functools import partial
 
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
 from eventlog.ids import ID_MAX
+from eventlog.limits import POSITION_TOLD_MS
 from eventlog.node.answers import Reads
 from eventlog.node.pulls import Delivered, Pull
 from eventlog.transport.exchange import Exchange
@@ -48,9 +50,12 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
 
 
 async def _send_all(reads: Reads, exchange: Exchange, pull: Pull, ended: "asyncio.Future[None]", *, wait_ms: int | None) -> None:
+    if pull.matches is not None and wait_ms is None and pull.until == ID_MAX:
+        wait_ms = POSITION_TOLD_MS
     while True:
         await exchange.credit()
-        pull.wait_ms = wait_ms
+        pull.wait_ms, pull.scanned_bytes = wait_ms, 0
+        pull.told = pull.cursor.key if pull.matches is not None and wait_ms else None
         delivered = await _next(reads, pull, ended)
         exchange.stream_send(delivered.message, *delivered.body)
         pull.skips_trimmed = False  # only the beginning may skip; whoever is overtaken later hears of it

@@ -11,6 +11,7 @@ import numpy as np
 
 from eventlog.consume.groups import CacheValues, CommittedGroup
 from eventlog.errors import ConnectionLost
+from eventlog.node.handlers import events
 from eventlog.segment.keys import encode_step, log_keys
 from eventlog.wire.eventlog_pb2 import Message
 from tests.node.reading import FakeNode
@@ -114,7 +115,7 @@ class Trio:
         if exchange.message.HasField("close_up"):
             node.closing.asked(exchange)
         else:
-            node.reads.fetching.asked(exchange)
+            events.give(node, exchange)
 
     # ------------------------------------------------------------ writing
 

@@ -1,6 +1,7 @@
 """Requests about events: poll, watch, where a log begins and ends, and what members ask each other for readers."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ from eventlog.errors import BadMessage, EventLogError, NoEvents
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answers import Reads
 from eventlog.node.filters import is_filtered, spec_of
+from eventlog.node.listeners import Listeners
 from eventlog.node.peers import peer_of
 from eventlog.node.pulls import Delivered, Pull, ReadContext
 from eventlog.node.watches import serve_watch
@@ -24,6 +26,9 @@ class ReadingNode(ReadContext, Protocol):
     @property
     def reads(self) -> Reads: ...
 
+    @property
+    def listeners(self) -> Listeners: ...
+
     def own(self, task: "asyncio.Task[Any]") -> None:
         """Keep a task until it ends."""
         ...
@@ -37,31 +42,46 @@ def poll(node: ReadingNode, exchange: Exchange) -> None:
         node.own(asyncio.get_running_loop().create_task(_poll_when_ready(node, exchange), name="poll"))
 
 
-def _poll(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None) -> None:
+def _poll(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None, listener: str = "") -> None:
     try:
         pull = node.reads.begin(exchange.message.poll, matches=matches)
     except EventLogError as error:
         exchange.fail(error)
         return
     pull.owner = exchange.connection
-    pull.done = partial(_answer, exchange)
+    pull.done = partial(_answer, exchange) if not listener else partial(_answer_listener, node, exchange, listener)
     exchange.on_end = partial(node.reads.cancel, pull)
     node.reads.pull(pull)
+    if listener:
+        node.listeners.waits(listener, pull)
 
 
 async def _poll_when_ready(node: ReadingNode, exchange: Exchange) -> None:
     """Make an answer only when the connection can take it, who does not read costs nothing more, and when the filter is compiled."""
     request = exchange.message.poll
+    listener = request.listener
     try:
+        if listener:
+            await node.listeners.prepare(request)
         matches = await node.reads.filters.of_poll(node.caches.find(request.cache_id), request, owner=exchange.connection)
     except EventLogError as error:
-        exchange.fail(error)
+        if not exchange.is_over:
+            exchange.fail(error)
         return
     try:
-        await exchange.room()
+        if not exchange.has_room:
+            await exchange.room()
     except EventLogError:
         return  # the connection is gone
-    _poll(node, exchange, matches)
+    if not exchange.is_over:
+        _poll(node, exchange, matches, listener)
+
+
+def _answer_listener(node: ReadingNode, exchange: Exchange, listener: str, found: Delivered | EventLogError) -> None:
+    """Answer a listener; one that is about to fall behind what retention leaves it is told so with the answer that all get."""
+    if not isinstance(found, EventLogError) and (warning := node.listeners.warning(listener)):
+        found = replace(found, message=found.message + warning)  # fields of one message may come in two pieces
+    _answer(exchange, found)
 
 
 def _answer(exchange: Exchange, found: Delivered | EventLogError) -> None:
@@ -90,6 +110,11 @@ def close_up(node: ReadingNode, exchange: Exchange) -> None:
 def fetch(node: ReadingNode, exchange: Exchange) -> None:
     """Give a member stored values of segments that it does not hold, or what matches of them."""
     peer_of(exchange)
+    give(node, exchange)
+
+
+def give(node: ReadingNode, exchange: Exchange) -> None:
+    """Answer a member's `fetch`."""
     if exchange.message.fetch.HasField("filter"):
         node.own(asyncio.get_running_loop().create_task(_fetch_matches(node, exchange), name="fetch"))
     else:
@@ -104,7 +129,8 @@ async def _fetch_matches(node: ReadingNode, exchange: Exchange) -> None:
             raise BadMessage(why="a filter that says nothing")
         matches = await node.reads.filters.compile(node.caches.find(request.cache_id), spec, owner=exchange.connection)
     except EventLogError as error:
-        exchange.fail(error)
+        if not exchange.is_over:
+            exchange.fail(error)
         return
     node.reads.fetching.asked(exchange, matches=matches)
 

@@ -1,8 +1,10 @@
 """One cache as an application sees it."""
 
+from eventlog.client.consuming import CacheConsumers
+from eventlog.client.near import CacheNear
 from eventlog.client.reads import CacheReads
 from eventlog.client.writes import CacheWrites
 
 
-class Cache(CacheWrites, CacheReads):
+class Cache(CacheWrites, CacheConsumers, CacheReads, CacheNear):
     """A cache: a keyed collection whose every change is an event. From `client.cache(name)` or `client.create_cache(name)`."""

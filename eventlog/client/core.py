@@ -3,6 +3,7 @@
 import asyncio
 
 from eventlog.client.following import Follower
+from eventlog.client.near_table import Nears
 from eventlog.client.nodes import Nodes
 from eventlog.client.options import ClientOptions
 from eventlog.client.requests import Requests
@@ -23,6 +24,7 @@ class ClientCore:
         self.writer = Writer(self.nodes, options)
         self.follower = Follower(self.nodes, self.requests, options)
         self.watchman = Watchman(self.nodes, options)
+        self.nears = Nears()
 
     async def open(self) -> None:
         """Connect to the first address that answers, and learn the topology."""

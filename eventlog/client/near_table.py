@@ -11,6 +11,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from eventlog.hashing import hash_key
+
 Miss = Literal["miss"]
 MISS: Final[Miss] = "miss"
 SLOT_BYTES: Final = 400  # of memory beside key and value, about
@@ -55,7 +57,7 @@ class Slot:
     `since` is the id up to which the tail had been followed when the slot was made, `newest` the last write of the key known of.
     """
 
-    __slots__ = ("as_of", "digest", "held", "is_gone", "key", "nbytes", "newest", "registered_at", "since", "waiting")
+    __slots__ = ("as_of", "digest", "generation", "held", "is_gone", "key", "nbytes", "newest", "registered_at", "since", "waiting")
 
     def __init__(self, key: Hashable, digest: int, *, since: int, nbytes: int) -> None:
         self.key = key
@@ -68,6 +70,7 @@ class Slot:
         self.registered_at: int | None = None
         self.waiting: Read | None = None
         self.is_gone = False
+        self.generation = 0  # a read that began in an earlier one is not kept
 
 
 class Fill:
@@ -75,9 +78,9 @@ class Fill:
 
     __slots__ = ("generation", "slot")
 
-    def __init__(self, slot: Slot, generation: int) -> None:
+    def __init__(self, slot: Slot) -> None:
         self.slot = slot
-        self.generation = generation
+        self.generation = slot.generation
 
 
 class NearTable:
@@ -98,7 +101,6 @@ class NearTable:
         self._removed: set[int] = set()
         self._in_flight: frozenset[int] = frozenset()
         self._is_open = False
-        self._generation = 0
         self._held = 0
         self._nbytes = 0
         self._hits = self._misses = self._invalidations = self._evictions = self._refused = self._resets = 0
@@ -130,12 +132,12 @@ class NearTable:
             slot = self._add(key, digest, nbytes=nbytes + SLOT_BYTES)
         else:
             self._slots.move_to_end(key)
-        return Fill(slot, self._generation)
+        return Fill(slot)
 
     def end(self, fill: Fill, read: Read) -> None:
         """Keep what was read, if nothing can have changed it without word; as soon as the tail watches the key."""
         slot = fill.slot
-        if slot.is_gone or fill.generation != self._generation:
+        if slot.is_gone or fill.generation != slot.generation:
             self._refused += 1
         elif slot.registered_at is None:
             if slot.waiting is None or slot.waiting.as_of < read.as_of:
@@ -152,12 +154,21 @@ class NearTable:
         if slot.held is not None and slot.as_of < id_:
             self._drop(slot)
 
+    def touch(self, digest: int) -> None:
+        """Drop a value, also where it is being read: it was written under an id that is not known."""
+        slot = self._by_digest.get(digest)
+        if slot is not None:
+            self._forget(slot)
+
     def forget(self) -> None:
-        """Drop every value, also those being read: something was written, and nobody knows under which ids."""
-        self._generation += 1
+        """Drop every value, also those being read: nobody knows which keys were written."""
         for slot in self._slots.values():
-            slot.waiting = None
-            self._drop(slot)
+            self._forget(slot)
+
+    def _forget(self, slot: Slot) -> None:
+        slot.generation += 1
+        slot.waiting = None
+        self._drop(slot)
 
     # ------------------------------------------------------------ the tail
 
@@ -297,3 +308,25 @@ class NearTable:
             self._added.discard(slot.digest)
         elif self._is_open:
             self._removed.add(slot.digest)
+
+
+class Nears(dict[int, list[NearTable]]):
+    """The near caches of a client, by cache: its writes are to be seen there when they return."""
+
+    def wrote(self, cache_id: int, keys: Sequence[bytes], ids: Sequence[int | None]) -> None:
+        """Note which ids keys were written with last, None for no event."""
+        for table in self.get(cache_id, ()):
+            for key, id_ in zip(keys, ids, strict=True):
+                if id_:
+                    table.wrote(hash_key(key), id_)
+
+    def wrote_some(self, cache_id: int, keys: Sequence[bytes]) -> None:
+        """Note that keys were written, or may have been, under whatever ids."""
+        for table in self.get(cache_id, ()):
+            for key in keys:
+                table.touch(hash_key(key))
+
+    def wrote_unknown(self, cache_id: int) -> None:
+        """Note that keys were written, and nobody knows which."""
+        for table in self.get(cache_id, ()):
+            table.forget()

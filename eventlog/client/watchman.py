@@ -92,7 +92,7 @@ class Watchman:
 
 
 PAUSE_MS_MAX = 200
-QUICK = frozenset({"write", "get", "get_topology", "size"})
+QUICK = frozenset({"write", "get", "get_topology", "size", "near_interest"})
 """Requests that no node keeps for long without a reason."""
 
 

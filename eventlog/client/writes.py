@@ -139,6 +139,8 @@ class CacheWrites(CacheHandle):
         )
         future = await self._core.writer.write(changes, is_many=False, timeout_ms=timeout_ms)
         stored: Stored = await future
+        if self._core.nears:
+            self._core.nears.wrote(info.id, (key,), (stored.id,))
         return stored if stored.previous is None else Stored(stored.id, stored.kind, form.read_value(stored.previous))
 
     async def put_many(
@@ -195,7 +197,10 @@ class CacheWrites(CacheHandle):
             raise InvalidArgument(why=f"{len(keys)} keys, {len(values)} values, {len(removed or ())} marks of removal")
         if not keys:
             return _done(_nothing())
-        return await self._core.writer.write(changes, is_many=True, timeout_ms=timeout_ms)
+        future: asyncio.Future[StoredMany] = await self._core.writer.write(changes, is_many=True, timeout_ms=timeout_ms)
+        if self._core.nears:
+            future.add_done_callback(lambda _: self._core.nears.wrote_some(info.id, keys))
+        return future
 
     async def _write_many(
         self,
@@ -221,10 +226,14 @@ class CacheWrites(CacheHandle):
             return _nothing()
         parts = list(parts_of(changes, bytes_max=BATCH_BYTES_MAX))
         futures = [await self._core.writer.write(part, is_many=True, timeout_ms=timeout_ms) for part in parts]
-        if len(futures) == 1:
-            only: StoredMany = await futures[0]
-            return only
-        return _together(await asyncio.gather(*futures, return_exceptions=True), [len(part) for part in parts])
+        try:
+            if len(futures) == 1:
+                only: StoredMany = await futures[0]
+                return only
+            return _together(await asyncio.gather(*futures, return_exceptions=True), [len(part) for part in parts])
+        finally:
+            if self._core.nears:
+                self._core.nears.wrote_some(info.id, keys)
 
     async def clear(self) -> int:
         """Remove every entry, one REMOVED event each, and return how many there were. Not atomic; called again, it goes on."""
@@ -233,6 +242,7 @@ class CacheWrites(CacheHandle):
         while True:
             reply = await self._core.requests.ask(Message(clear=Clear(cache_id=info.id)))
             removed += reply.message.clear_answer.removed
+            self._core.nears.wrote_unknown(info.id)
             if not reply.message.clear_answer.more:
                 return removed
 

@@ -38,6 +38,16 @@ def applied_id(node: "Node", segment: int) -> int:
     return int(node.core.watermark[segment] if leads(node, segment) else node.followed.applied[segment])
 
 
+def vouched_id(node: "Node", segment: int) -> int:
+    """Return up to which id an entry read here now is sure to show everything of its segment.
+
+    A primary vouches for what it has promised as well: nothing is to come there, so what it has is all there is. Whatever a reader
+    of the log has seen of the segment, its primary vouches for; one that was deposed without knowing it does not.
+    """
+    applied = applied_id(node, segment)
+    return max(applied, int(node.low.limits[segment])) if leads(node, segment) else applied
+
+
 def leader_elsewhere(node: "Node", segment: int, *, forwarded: bool) -> int:
     """Return which other node leads a segment.
 

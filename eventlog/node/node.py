@@ -38,6 +38,7 @@ from eventlog.node.leaders import Leaders
 from eventlog.node.managed import Managed
 from eventlog.node.mending import Mending
 from eventlog.node.metadata import Metadata
+from eventlog.node.near import NearReaders
 from eventlog.node.operations import create_internal, follow_caches
 from eventlog.node.overlay import Overlay
 from eventlog.node.peers import PeerIdentity, Peers
@@ -112,6 +113,7 @@ class Node:
         self.leaders = Leaders(self.segments)
         self.freshness = Freshness(self)
         self.mending = Mending(self)
+        self.near = NearReaders(self)
         self.reads = Reads(self)
         self.inner = Inner(self)
         self.coordinators = Coordinators(self)

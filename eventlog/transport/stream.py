@@ -47,6 +47,12 @@ class Stream:
         self._give_back(item.size)
         return item
 
+    @property
+    def number(self) -> int:
+        """The opaque of the request that opened it, by which other requests name it."""
+        assert self._outgoing is not None, "it was asked for"
+        return self._outgoing.opaque
+
     def stop(self) -> None:
         """Ask for the end. What is under way still comes to whoever iterates."""
         if self._outgoing is not None and not self._connection.is_closed:

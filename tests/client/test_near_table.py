@@ -103,10 +103,21 @@ def test_after_writes_of_unknown_ids_reads_under_way_count_no_more():
     fill(table, "a", "old")
     begun = table.begin("b", 2, nbytes=1)
     table.forget()
+    assert table.find("a", 1.0) == MISS
     table.changes()
     table.registered(100)
     table.end(begun, read("old", 120))
     assert (table.find("a", 1.0), table.find("b", 1.0)) == (MISS, MISS)
+
+
+def test_a_write_of_an_unknown_id_concerns_its_key_alone():
+    table = table_of()
+    fill(table, "a", "old")
+    fill(table, "b", "entry")
+    begun = table.begin("a", hash("a"), nbytes=1)
+    table.touch(hash("a"))
+    table.end(begun, read("old", 120))
+    assert (table.find("a", 1.0), table.find("b", 1.0)) == (MISS, "entry")
 
 
 def test_nothing_is_served_when_the_tail_has_been_silent_for_too_long_or_the_lifespan_is_over():
@@ -241,7 +252,10 @@ class World:
     def write_here(self) -> None:
         self.write()
         id_, key, _ = self.log[-1]
-        self.table.wrote(DIGESTS[key], id_)
+        if self.chance.random() < 0.5:
+            self.table.wrote(DIGESTS[key], id_)
+        else:
+            self.table.touch(DIGESTS[key])
         self.own[key] = id_
 
     def pass_time(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventlog.node import freshness
+from eventlog.node import freshness, near
 from eventlog.node.handlers import admin, cluster_admin, entries, events, groups, peers, replicate, topology, write
 
 Right = Literal["none", "read", "write", "admin", "peer"]
@@ -46,6 +46,8 @@ TABLE: dict[str, Handler] = {
     "poll": _row(events.poll, "read"),
     "watch": _row(events.watch, "read"),
     "log_ends": _row(events.log_ends, "read"),
+    "near_watch": _row(near.near_watch, "read"),
+    "near_interest": _row(near.near_interest, "read"),
     "group_beat": _row(groups.group_beat, "read"),
     "leave_group": _row(groups.leave_group, "read"),
     "commit_group": _row(groups.commit_group, "read"),

@@ -15,7 +15,7 @@ from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.caches import CacheState
 from eventlog.node.entries import Pace, Page, visible
-from eventlog.node.forward import applied_id, has_state, leads, pass_on
+from eventlog.node.forward import has_state, leads, pass_on, vouched_id
 from eventlog.node.forward_entries import entries_elsewhere, relay_keys, size_elsewhere
 from eventlog.segment.keys import entry_key
 from eventlog.transport.exchange import Exchange
@@ -48,14 +48,17 @@ async def get(node: "Node", exchange: Exchange) -> None:
         pass_on(node, exchange, segment)
         return
     await _check_fresh(node, [segment], request.consistency)
-    entry = visible(await node.entries.get(entry_key(segment, cache.cache_id, request.key)), now=node.now_2020(), cache=cache)
+    vouched = vouched_id(node, segment)  # first: what is committed during the reading may or may not be in the answer
+    now = node.now_2020()
+    entry = visible(await node.entries.get(entry_key(segment, cache.cache_id, request.key)), now=now, cache=cache)
     message = Message()
     answer = message.get_answer
     answer.epoch = int(node.core.epochs[segment])
-    answer.applied_id = applied_id(node, segment)
+    answer.applied_id = vouched
     if entry is not None:
         answer.found, answer.value, answer.version = True, entry.value, entry.version
-        answer.expires_ms = entry.expiry + EPOCH_MS if entry.expiry else 0
+        if entry.expiry:
+            answer.expires_ms, answer.lifespan_ms = entry.expiry + EPOCH_MS, entry.expiry - now
     exchange.answer(message)
 
 

@@ -1,0 +1,53 @@
+"""What a near cache's server decides: which events concern it, and whether what was heard is word of everything acknowledged.
+
+A reader is told of writes to keys whose digests are in its `Interest`: xxh3_64 of the key, so two keys in 10**19 are taken for each
+other, which costs an invalidation and nothing else.
+"""
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Digests = npt.NDArray[np.uint64]
+Quorum = tuple[int, frozenset[int]]
+"""A primary, and the in-sync set of its segments; numbers of nodes."""
+
+
+class Interest:
+    """A set of digests, in order."""
+
+    __slots__ = ("_digests",)
+
+    def __init__(self, digests: Digests) -> None:
+        self._digests = np.unique(digests)
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def change(self, *, added: Digests, removed: Digests) -> None:
+        """Take out what is removed, then put in what is added."""
+        kept = self._digests
+        if len(removed):
+            kept = kept[~np.isin(kept, removed)]
+        self._digests = np.union1d(kept, added) if len(added) else kept
+
+    def matches(self, digests: Digests, ids: Ints) -> dict[int, int]:
+        """Return the digests in the set, each with the last of its `ids`; those of a digest rise."""
+        own = self._digests
+        if not len(own) or not len(digests):
+            return {}
+        places = np.minimum(np.searchsorted(own, digests), len(own) - 1)
+        rows = np.flatnonzero(own[places] == digests)
+        return dict(zip(digests[rows].tolist(), ids[rows].tolist(), strict=True))
+
+
+def hears_all(quorums: Iterable[Quorum], heard: Collection[int]) -> bool:
+    """Whether nothing can have been acknowledged that none of `heard` knows of.
+
+    It takes every primary, and of each in-sync set a majority: a primary that was deposed without knowing it has a successor whose
+    epoch a majority has taken, so somebody heard knows of that one.
+    """
+    nodes = frozenset(heard)
+    return all(primary in nodes and 2 * len(in_sync & nodes) > len(in_sync) for primary, in_sync in quorums)

@@ -1,0 +1,231 @@
+"""Near caches at three nodes in this process: what a client is told, and what it then serves."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from eventlog.client.cache import Cache
+from eventlog.client.client import Client, connect
+from eventlog.client.near import NearCache
+from eventlog.errors import InvalidArgument, NoEvents, NoState
+from eventlog.hashing import hash_key
+from eventlog.limits import NEAR_ENTRIES_MAX
+from eventlog.transport.connect import connect as dial
+from eventlog.wire.eventlog_pb2 import Message, NearInterest
+from tests.node.clusters import SEGMENTS, Cluster, with_cluster
+
+STALENESS_MS = 20_000
+
+
+async def until(holds, *, within_s: float = 30) -> None:
+    async with asyncio.timeout(within_s):
+        while not holds():  # noqa: ASYNC110 -- what is waited for has no event
+            await asyncio.sleep(0.005)
+
+
+async def kept(near: NearCache, key: str) -> object:
+    """Read until it is served from memory, and return what is."""
+    async with asyncio.timeout(30):
+        while near.peek(key, "miss") == "miss":
+            await near.get(key)
+            await asyncio.sleep(0.005)
+    return near.peek(key)
+
+
+def client_of(cluster: Cluster) -> Client:
+    return connect(*(f"127.0.0.1:{running.port}" for running in cluster.nodes if running.is_up))
+
+
+def with_near(tmp_path: Path, act, *, options: dict[str, object] | None = None, **near_options: object) -> None:
+    async def run(cluster: Cluster) -> None:
+        async with client_of(cluster) as client, client_of(cluster) as other:
+            cache = await client.create_cache("c", **({"format": "json"} | (options or {})))
+            async with cache.near(**({"max_staleness_ms": STALENESS_MS} | near_options)) as near:
+                await act(cluster, near, cache, await other.cache("c"))
+
+    with_cluster(tmp_path, run)
+
+
+def test_what_was_read_is_served_from_memory_until_somebody_writes_it(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        keys = [f"k{number}" for number in range(3 * SEGMENTS)]
+        stored = {key: await other.put(key, {"n": 0}) for key in keys}
+        for key in keys:
+            entry = await kept(near, key)
+            assert (entry.value, entry.version) == ({"n": 0}, stored[key].id)
+        hits, invalidations = near.statistics.hits, near.statistics.invalidations
+        assert [await near.get(key) for key in keys] == await near.get_many(keys)
+        assert near.statistics.hits == hits + 2 * len(keys)
+        written = [await other.put(key, {"n": 1}) for key in keys[::2]]
+        await until(lambda: near.statistics.invalidations == invalidations + len(written))
+        assert [key for key in keys if near.peek(key) is None] == keys[::2]
+        assert [entry.value["n"] for entry in await near.get_many(keys)] == [1 - row % 2 for row in range(len(keys))]
+
+    with_near(tmp_path, act)
+
+
+def test_removals_expiry_and_clearing_are_told_and_absence_is_kept(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        assert await kept(near, "a") is None
+        await other.put("a", 1)
+        await until(lambda: near.peek("a", "miss") == "miss")
+        assert (await kept(near, "a")).value == 1
+        await other.remove("a")
+        await until(lambda: near.peek("a", "miss") == "miss")
+        await other.put("b", 2, lifespan_ms=400)
+        while await near.get("b") is not None:  # noqa: ASYNC110 -- time itself is waited for
+            await asyncio.sleep(0.01)
+        for key in "cd":
+            await other.put(key, 3)
+            await kept(near, key)
+        await other.clear()
+        await until(lambda: near.peek("c", "miss") == near.peek("d", "miss") == "miss")
+        assert await near.get_many("abcd") == [None] * 4
+
+    with_near(tmp_path, act)
+
+
+def test_own_writes_are_read_whichever_way_they_were_made(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        for number in range(20):
+            await near.put("a", number)
+            assert (await near.get("a")).value == number
+            await cache.put("a", -number)
+            assert (await near.get("a")).value == -number
+            await kept(near, "a")
+        await near.put_many([("a", 100), ("b", 101)])
+        assert [entry.value for entry in await near.get_many("ab")] == [100, 101]
+        await kept(near, "b")
+        await (await cache.send_columns([b"b"], [b"102"]))
+        assert (await near.get("b")).value == 102
+        await near.replace("b", 103, if_version=(await near.get("b")).version)
+        assert (await near.get("b")).value == 103
+        await kept(near, "b")
+        await near.remove("a")
+        assert await near.get("a") is None
+        await near.remove_many(["b"])
+        assert await near.get("b") is None
+        await near.put("c", 1)
+        await kept(near, "c")
+        assert await near.clear() == 1
+        assert await near.get("c") is None
+
+    with_near(tmp_path, act)
+
+
+def test_only_writes_to_keys_that_are_held_are_sent(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        watching = [node for node in cluster.up if node.near.digests]
+        assert watching == []
+        await kept(near, "a")
+        assert [node.near.digests for node in cluster.up if node.near.digests] == [1]
+        told: list[int] = []
+        advance = near._table.advance
+
+        def spy(upto: int, *, digests, ids) -> None:
+            told.extend(digests)
+            advance(upto, digests=digests, ids=ids)
+
+        near._table.advance = spy
+        for number in range(50):
+            await other.put(f"other{number}", number)
+        await other.put("a", 1)
+        await until(lambda: near.peek("a", "miss") == "miss")
+        assert told == [hash_key(b"a")]
+
+    with_near(tmp_path, act)
+
+
+def test_keys_that_made_room_are_not_watched_any_more(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        for number in range(40):
+            await near.get(f"k{number}")
+        await until(lambda: sum(node.near.digests for node in cluster.up) == 10)
+        assert near.statistics.entries <= 10
+
+    with_near(tmp_path, act, max_entries=10)
+
+
+def test_after_the_death_of_its_node_it_goes_on_with_what_it_has(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        for key in "abcdefgh":
+            await other.put(key, 1)
+            await kept(near, key)
+        (serving,) = [running for running in cluster.nodes if running.node.near.digests]
+        await serving.kill()
+        await other.put("a", 2)
+        await until(lambda: near.peek("a", "miss") == "miss")
+        await until(lambda: sum(node.near.digests for node in cluster.up) == 8)
+        assert near.statistics.resets == 0
+        assert [near.peek(key).value for key in "bcdefgh"] == [1] * 7
+        assert (await near.get("a")).value == 2
+
+    with_near(tmp_path, act)
+
+
+def test_it_forgets_everything_when_retention_has_passed_its_place(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        await other.put("a", 1)
+        await kept(near, "a")
+        near._table.upto = 1  # as if it had been away for as long as events are kept
+        (serving,) = [node for node in cluster.up if node.near.digests]
+        for number in range(200):
+            await other.put(f"k{number}", number)
+        for node in cluster.up:
+            node.caches.named("c").trimmed_ids[:] = node.low.limit()
+            node.caches.named("c").trimmed_offsets[:] = 10
+        for connection in next(running for running in cluster.nodes if running.node is serving).server.connections:
+            connection.abort()
+        await until(lambda: near.statistics.resets == 1)
+        assert (await kept(near, "a")).value == 1
+
+    with_near(tmp_path, act)
+
+
+def test_with_a_primary_out_of_reach_nothing_is_served_from_memory(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        await other.put("a", 1)
+        await kept(near, "a")
+        (serving,) = [node for node in cluster.up if node.near.digests]
+        others = [running for running in cluster.nodes if running.node is not serving]
+        answers: list[int | None] = []
+        serving.near.end(answers.append)
+        await until(lambda: len(answers) == 1)
+        assert answers[0] is not None
+        for running in others:
+            running.cut_off()
+        await until(lambda: not serving.peers.incarnations)
+        serving.near.end(answers.append)
+        assert answers[1:] == [None]
+        for running in others:
+            running.join_again()
+        await until(lambda: len(serving.peers.incarnations) == 2)
+
+    with_near(tmp_path, act)
+
+
+def test_a_cache_without_events_or_without_entries_has_no_near_cache(tmp_path: Path):
+    async def run(cluster: Cluster) -> None:
+        async with client_of(cluster) as client:
+            silent = await client.create_cache("silent", events=False)
+            with pytest.raises(NoEvents):
+                await silent.near().__aenter__()
+            log = await client.create_cache("log", state=False)
+            with pytest.raises(NoState):
+                await log.near().__aenter__()
+            for wrong in ({"max_entries": 0}, {"max_bytes": -1}, {"max_staleness_ms": 0}, {"max_entries": NEAR_ENTRIES_MAX + 1}):
+                with pytest.raises(InvalidArgument):
+                    log.near(**wrong)
+
+    with_cluster(tmp_path, run)
+
+
+def test_forged_interest_is_refused(tmp_path: Path):
+    async def run(cluster: Cluster) -> None:
+        connection = await dial("127.0.0.1", cluster.nodes[0].port)
+        with pytest.raises(InvalidArgument, match="no such watch"):
+            await connection.request(Message(near_interest=NearInterest(watch=77)))
+        connection.close()
+
+    with_cluster(tmp_path, run)

@@ -29,7 +29,7 @@ from eventlog.consume.membership.record import (
 from eventlog.consume.membership.rows import encode_places, encode_set
 from eventlog.consume.membership.sessions import Via
 from eventlog.consume.membership.values import GroupState
-from eventlog.errors import EventLogError, GroupNotFound, NotPrimary, StaleMember, Stopping, VersionMismatch
+from eventlog.errors import EventLogError, Fenced, GroupNotFound, NotPrimary, StaleMember, Stopping, VersionMismatch
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -152,8 +152,8 @@ class Running:
         if held.exchange.is_over:
             return
         try:
-            self.core.check_live(member)
-        except StaleMember as error:
+            self.core.check_live(held.beat.member)
+        except (StaleMember, Fenced) as error:
             held.exchange.fail(error)
             return
         told = self.core.told(member)

@@ -98,10 +98,10 @@ class Coordinator:
         told = self.told(beat.member.id)
         return beat.epoch == 0 or told.assigned != beat.owned
 
-    def check_live(self, member: str) -> None:
-        """Raise StaleMember unless a member's session goes on."""
-        if self.state.member(member) is None:
-            raise self._stale(member, "its session has ended")
+    def check_live(self, member: Member) -> None:
+        """Raise StaleMember or Fenced unless a member's session goes on."""
+        if self.state.member(member.id) is None:
+            raise self._stranger(member)
 
     def _stranger(self, member: Member) -> StaleMember | Fenced:
         if self.state.instance(member.instance) is not None:

@@ -1,0 +1,216 @@
+"""Groups over three nodes on one loop, with real clients."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+import eventlog
+from eventlog.errors import StaleMember
+from tests.node.clusters import SEGMENTS, Cluster
+
+EVENTS = 200
+
+
+@asynccontextmanager
+async def cluster_of(tmp_path):
+    cluster = Cluster(tmp_path)
+    await cluster.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+def client_of(cluster, *indexes):
+    chosen = indexes or range(3)
+    return eventlog.connect(*[f"127.0.0.1:{cluster.nodes[index].port}" for index in chosen])
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+async def take(consumer, count):
+    found = []
+    async for event in consumer:
+        found.append(event)
+        if len(found) == count:
+            break
+    return found
+
+
+def test_a_consumer_alone_reads_everything_and_goes_on_where_it_committed(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("orders")
+            await cache.put_many([(f"k{n}", n) for n in range(EVENTS)])
+            async with cache.consumer("billing") as consumer:
+                assert consumer.assignment == frozenset(range(SEGMENTS))
+                found = await take(consumer, EVENTS)
+                assert sorted(event.value for event in found) == list(range(EVENTS))
+                await consumer.commit()
+            await cache.put("late", -1)
+            async with cache.consumer("billing") as consumer:
+                assert [event.value for event in await take(consumer, 1)] == [-1]
+
+    run(act())
+
+
+async def until(holds, *, within_s=30):
+    deadline = asyncio.get_running_loop().time() + within_s
+    while not holds():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.01)
+
+
+def shared(*consumers):
+    """Whether the consumers have all segments between them, none more than its share."""
+    sizes = [len(consumer.assignment) for consumer in consumers]
+    everything = frozenset().union(*(consumer.assignment for consumer in consumers))
+    return sum(sizes) == SEGMENTS == len(everything) and max(sizes) - min(sizes) <= 1
+
+
+def running_of(cluster, group="billing"):
+    """The group as each node runs it that does."""
+    return [running for node in cluster.up for (name, _), running in node.coordinators._running.items() if name == group]
+
+
+def test_members_share_the_segments_and_take_over_from_who_leaves(tmp_path):
+    async def act():
+        async with (
+            cluster_of(tmp_path) as cluster,
+            client_of(cluster, 0) as one,
+            client_of(cluster, 1) as two,
+            client_of(cluster, 2) as three,
+        ):
+            cache = await one.create_cache("orders")
+            async with cache.consumer("billing") as first:
+                async with two.cache("orders").consumer("billing") as second:
+                    await until(lambda: shared(first, second))
+                    before = second.assignment
+                    async with three.cache("orders").consumer("billing") as third:
+                        await until(lambda: shared(first, second, third))
+                        assert second.assignment < before, "nothing moves that need not"
+                    await until(lambda: shared(first, second))
+                await until(lambda: shared(first))
+
+    run(act())
+
+
+def test_nothing_is_lost_or_read_by_two_while_members_come_and_go(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("orders")
+            found = []
+
+            async def consume(until_seen):
+                async with cache.consumer("billing") as consumer:
+                    async for event in consumer:
+                        found.append((event.segment, event.offset))
+                        if until_seen():
+                            return
+                        if len(found) % 10 == 0:
+                            await asyncio.sleep(0)
+
+            async def write():
+                for n in range(EVENTS):
+                    await cache.put(f"k{n}", n)
+
+            writing = asyncio.create_task(write())
+            stay = asyncio.create_task(consume(lambda: len(set(found)) == EVENTS))
+            for _ in range(3):
+                reach = len(set(found)) + 20
+                await asyncio.wait_for(consume(lambda reach=reach: len(set(found)) >= min(reach, EVENTS)), 30)
+            await writing
+            await cache.put("last", 1) if len(set(found)) == EVENTS else None
+            await stay
+            assert len(found) <= EVENTS + 8, "what was done is committed when a segment is handed over"
+
+    run(act())
+
+
+def test_a_member_whose_connection_closes_is_replaced_after_a_second(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster, 0) as one, client_of(cluster, 1) as two:
+            cache = await one.create_cache("orders")
+            async with cache.consumer("billing", session_timeout_ms=60_000) as stays:
+                gone = two.cache("orders").consumer("billing", session_timeout_ms=60_000)
+                dead = await gone.__aenter__()
+                await until(lambda: shared(stays, dead))
+                began = asyncio.get_running_loop().time()
+                for task in dead._tasks:
+                    task.cancel()
+                await two.close()  # as a killed process: connections close, nobody says good-bye
+                await until(lambda: shared(stays))
+                assert 0.9 < asyncio.get_running_loop().time() - began < 20
+                await gone.__aexit__(None, None, None)
+
+    run(act())
+
+
+def test_the_death_of_the_coordinator_moves_nothing(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as one, client_of(cluster) as two:
+            cache = await one.create_cache("orders")
+            async with cache.consumer("billing") as first, two.cache("orders").consumer("billing") as second:
+                await until(lambda: shared(first, second))
+                (running,) = running_of(cluster)
+                before = (first.assignment, second.assignment, running.state.generation)
+                await cluster.nodes[[node.number for node in cluster.up].index(running.node.number)].kill()
+                await until(lambda: len(running_of(cluster)) == 1)
+                (moved,) = running_of(cluster)
+                assert moved.state.generation == before[2]
+                assert (first.assignment, second.assignment) == before[:2]
+                await cache.put("k", 1)
+                found = await asyncio.wait({asyncio.create_task(take(one_, 1)) for one_ in (first, second)}, return_when="FIRST_COMPLETED")
+                assert [task.result()[0].value for task in found[0]] == [1]
+                for task in found[1]:
+                    task.cancel()
+                await asyncio.gather(*found[1], return_exceptions=True)
+                await first.commit()
+                await second.commit()
+                assert moved.state.generation == before[2]
+
+    run(act())
+
+
+def test_a_commit_of_a_member_without_a_session_is_fenced(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as one, client_of(cluster) as two:
+            cache = await one.create_cache("orders")
+            await cache.put_many([(f"k{n}", n) for n in range(EVENTS)])
+            async with cache.consumer("billing", session_timeout_ms=1_000, auto_commit=False) as stopped:
+                found = await take(stopped, 20)
+                stopped._member._expiry.cancel()  # as a process that stands still: it does not notice that time passes
+                stopped._tasks[0].cancel()
+                (running,) = running_of(cluster)
+                await until(lambda: not running.state.members)
+                async with two.cache("orders").consumer("billing") as other:
+                    assert other.assignment == frozenset(range(SEGMENTS))
+                    with pytest.raises(StaleMember):
+                        await stopped.commit(found[-1])
+                    again = await take(other, EVENTS)
+                    assert {event.id for event in found} < {event.id for event in again}
+
+    run(act())
+
+
+def test_a_static_member_gets_its_segments_back(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as one, client_of(cluster) as two:
+            cache = await one.create_cache("orders")
+            async with cache.consumer("billing") as other:
+                async with two.cache("orders").consumer("billing", instance_id="a") as static:
+                    await until(lambda: shared(other, static))
+                    before, (running,) = static.assignment, running_of(cluster)
+                await asyncio.sleep(0)
+                assert len(running.state.members) == 2
+                async with two.cache("orders").consumer("billing", instance_id="a") as back:
+                    assert back.assignment == before
+                    async with one.cache("orders").consumer("billing", instance_id="a") as thief:
+                        assert thief.assignment == before
+                        with pytest.raises(eventlog.errors.Fenced):
+                            await take(back, 1)
+
+    run(act())

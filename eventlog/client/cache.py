@@ -2,7 +2,6 @@
 
 from eventlog.client.consuming import CacheConsumers
 from eventlog.client.near import CacheNear
-from eventlog.client.consuming import CacheConsumers
 from eventlog.client.reads import CacheReads
 from eventlog.client.writes import CacheWrites
 

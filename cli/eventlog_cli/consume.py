@@ -12,7 +12,7 @@ import click
 from eventlog.ids import id_before
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.output import note_interrupt, stdout
-from eventlog_cli.parameters import DURATION, ID, MOMENT, POSITIVE, SEGMENTS, START
+from eventlog_cli.parameters import DURATION, ID, MOMENT, PARAM, POSITIVE, SEGMENTS, START
 from eventlog_cli.position_file import PositionFile
 from eventlog_cli.render import Render, renderer
 
@@ -37,6 +37,10 @@ Start = int | str
 @click.option(
     "--on-trimmed", type=click.Choice(["error", "earliest"]), default="error", show_default=True, help="If retention took events."
 )
+@click.option("--where", metavar="SQL", help="Only events that match this condition, as in \"value.total > 2 AND kind <> 'REMOVED'\".")
+@click.option("--filter", "filter", metavar="NAME[@VERSION]", help="Only what this filter, installed on the nodes, lets through.")
+@click.option("--param", "params", type=PARAM, multiple=True, help="A parameter of --filter; again for more.")
+@click.option("--select", metavar="FIELDS", help="These fields of the value alone, as in total,customer.name.")
 @click.option("--format", "format_name", type=click.Choice(["json", "raw", "csv"]), default="json", show_default=True, help="How to print.")
 @common_options
 def command(
@@ -47,6 +51,7 @@ def command(
     events_max: int | None,
     position_file: str | None,
     format_name: str,
+    params: tuple[tuple[str, Any], ...],
     **reading: Any,
 ) -> None:
     """Print the events of CACHE after an id, one a line, in the order of their ids.
@@ -60,6 +65,7 @@ def command(
     file = PositionFile(position_file) if position_file else None
     start: Start = from_id if from_id is not None else "earliest" if from_time is None else id_before(from_time)
     reading["follow"] = reading["follow"] or start == "latest"
+    reading["params"] = dict(params) or None
     if file is not None:
         start = file.read() or start
     with open_client() as client:

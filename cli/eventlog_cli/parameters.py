@@ -1,5 +1,6 @@
 """Types of options: what click turns words of the command line into."""
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -48,11 +49,27 @@ def parse_start(text: str) -> int | str:
     return parse_id(text) if text.isdigit() else text
 
 
+def parse_param(text: str) -> tuple[str, Any]:
+    """Return name and value of `name=value`: JSON where the value is that, else text.
+
+    Raises:
+        ValueError: there is no name.
+    """
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise ValueError(f"{text!r}: write NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
 DURATION = Parsed("duration", parse_duration)
 SIZE = Parsed("size", parse_size)
 MOMENT = Parsed("time", lambda text: parse_moment(text, now_ms=time.time_ns() // 1_000_000))
 SEGMENTS = Parsed("segments", parse_segments)
 ID = Parsed("id", parse_id)
 START = Parsed("id|earliest|latest|token", parse_start)
+PARAM = Parsed("name=value", parse_param)
 COUNT = click.IntRange(min=0, max=NUMBER_MAX)
 POSITIVE = click.IntRange(min=1, max=NUMBER_MAX)

@@ -8,11 +8,11 @@ from contextlib import aclosing
 from eventlog.client.batches import EventBatch, Order, arrow_module
 from eventlog.client.nodes import Nodes
 from eventlog.client.options import ClientOptions
-from eventlog.client.pieces import arrange, take_apart
+from eventlog.client.pieces import NO_EVENTS, arrange, take_apart
 from eventlog.client.reading import Reading
 from eventlog.client.requests import Requests
 from eventlog.client.uplink import chance
-from eventlog.errors import EventLogError, Stopping
+from eventlog.errors import EventLogError, FilterNotFound, Stopping
 from eventlog.events import Event, EventSource
 from eventlog.routing.retry import decide
 from eventlog.routing.routes import NOBODY
@@ -43,8 +43,11 @@ class Follower:
         async with aclosing(answers):
             async for answer, body in answers:
                 reading.check_stalled(answer)
-                for batch in to_batches(answer, body, source, order=order):
+                batches = to_batches(answer, body, source, order=order)
+                for batch in batches:
                     yield batch
+                if not batches and reading.filter is not None:  # nothing matched up to here: the place is news
+                    yield EventBatch(NO_EVENTS, source, last_id=answer.last_id)
 
     async def events(self, batches: AsyncGenerator[EventBatch, None]) -> AsyncGenerator[Event, None]:
         """Yield the events of batches as objects."""
@@ -60,12 +63,13 @@ class Follower:
     async def _watch(self, reading: Reading, cache_id: int, *, follow: bool) -> Answers:
         loop = asyncio.get_running_loop()
         attempt = 0
+        lacking: set[int] = set()
         patience = self._options.reconnect_ms_max / 1000
         deadline = loop.time() + patience
         while True:
             connection: Connection | None = None
             try:
-                connection = await self._nodes.connection(NOBODY, deadline)
+                connection = await (self._nodes.other_than(lacking) if lacking else self._nodes.connection(NOBODY, deadline))
                 watch = Message(watch=Watch(poll=reading.poll(cache_id), follow=follow))
                 stream = connection.stream(watch, credit_bytes=self._options.read_ahead_bytes)
                 try:
@@ -80,6 +84,10 @@ class Follower:
                 if not follow:
                     return
                 raise Stopping  # a node ends what follows only when it goes away
+            except FilterNotFound:
+                if not self._nodes.note_lacking(lacking, connection):
+                    raise
+                continue
             except EventLogError as error:
                 left_ms = int((deadline - loop.time()) * 1000)
                 decision = decide(self._options.retry, error, attempt=attempt, left_ms=left_ms, repeatable=True, chance=chance())

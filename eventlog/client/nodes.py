@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from eventlog.client.options import ClientOptions
 from eventlog.client.uplink import Hooks, Uplink
-from eventlog.errors import EventLogError, InvalidArgument, WrongCluster
+from eventlog.errors import ConnectionLost, EventLogError, InvalidArgument, WrongCluster
 from eventlog.routing.addresses import Address, Candidates, parse_address
 from eventlog.routing.routes import NOBODY, Routes
 from eventlog.topology import Topology
@@ -140,6 +140,34 @@ class Nodes:
     async def connection(self, node: int, deadline: float) -> Connection:
         """Return `road(node)`, opening a connection to any node before `deadline` if there is none. Raises as `Uplink.connection`."""
         return self.road(node) or await self.home.connection(deadline)
+
+    # ------------------------------------------------------------ what only some nodes can do
+
+    def note_lacking(self, lacking: set[int], connection: Connection | None) -> bool:
+        """Note that a node lacks what was asked of it; return whether there is another one to ask."""
+        number = self._numbers.get(connection) if connection is not None else None
+        members = set(self.topology.addresses) if self.topology is not None else set()
+        if number is None or number in lacking:
+            return False
+        lacking.add(number)
+        return bool(members - lacking)
+
+    async def other_than(self, lacking: set[int]) -> Connection:
+        """Return a connection to a member that is none of `lacking`.
+
+        Raises:
+            ConnectionLost: none of the others can be reached.
+        """
+        assert self.topology is not None, "known where others are"
+        for node in sorted(set(self.topology.addresses) - lacking):
+            connection = self._direct_to(node)
+            direct = self._direct.get(parse_address(self.topology.addresses[node]))
+            if connection is None and direct is not None and direct.opening is not None:
+                await asyncio.shield(direct.opening)
+                connection = direct.uplink.live
+            if connection is not None:
+                return connection
+        raise ConnectionLost(address="any other node", why="those that may have it cannot be reached")
 
     # ------------------------------------------------------------ what connections tell
 

@@ -75,6 +75,22 @@ class Piece:
         return bool((lasts[:-1] < self.bases[1:]).all())
 
 
+_NOTHING = Strings(np.zeros(1, np.int32), memoryview(b""))
+_NO_RUNS = np.zeros(0, np.int64)
+NO_EVENTS = Piece(
+    kinds=np.zeros(0, np.uint8),
+    keys=_NOTHING,
+    values=_NOTHING,
+    before=None,
+    headers=None,
+    segments=_NO_RUNS,
+    counts=_NO_RUNS,
+    bases=_NO_RUNS,
+    first_offsets=_NO_RUNS,
+    epochs=_NO_RUNS,
+)
+
+
 def take_apart(answer: PollAnswer, body: memoryview, *, cache_id: int) -> list[Piece]:
     """Return the pieces of an answer that have events.
 

@@ -12,7 +12,7 @@ from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.errors import BadMessage, InvalidArgument, Unavailable
 from eventlog.ids import ID_MAX, id_before
-from eventlog.wire.eventlog_pb2 import Poll, PollAnswer
+from eventlog.wire.eventlog_pb2 import Filter, Poll, PollAnswer
 
 OnTrimmed = Literal["error", "earliest"]
 OnStalled = Literal["wait", "error"]
@@ -32,12 +32,15 @@ class Reading:
     max_bytes: int = 0
     accept_diverged: bool = False
     on_stalled: OnStalled = "wait"
+    filter: Filter | None = None
 
     def poll(self, cache_id: int) -> Poll:
         """Return the request for what comes next."""
         poll = Poll(cache_id=cache_id, until_id=self.until_id, max_bytes=self.max_bytes, earliest=self.on_trimmed == "earliest")
         poll.segments.extend(self.segments)
         poll.accept_diverged = self.accept_diverged
+        if self.filter is not None:
+            poll.filter.CopyFrom(self.filter)
         if self.position is not None:
             poll.position = token.encode(self.position)
         else:

@@ -1,12 +1,14 @@
 """The calls of a cache that read: entries, and events from a position on."""
 
-from collections.abc import AsyncGenerator, Collection, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from eventlog.client.batches import EventBatch, Order
+from eventlog.client.filtering import Parameters, Select, filter_of
 from eventlog.client.following import to_batches
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
@@ -117,13 +119,22 @@ class CacheReads(CacheHandle):
         on_stalled: OnStalled = "wait",
         accept_diverged: bool = False,
         poll_interval_ms: int | None = None,
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        select: Select | None = None,
+        filter: str | None = None,
+        params: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow`, on and on.
 
         Begins at the first event kept unless `from_id` (an id, `earliest`, `latest` or a token), `from_time` (that moment or later) or
         `position` (a token, as `event.position` has) says otherwise; ends with `until_id`, inclusive. Lost connections are made good.
 
+        The nodes answer only what matches `where`, a predicate of SQL with `parameters` for its placeholders, or the installed `filter`
+        of this name (`name@2` for a version) with its `params`; of the value only the fields in `select`, where they are named.
+
         Raises:
+            BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or no node has it.
             EventsTrimmed: retention has removed events that should come next; with `on_trimmed="earliest"` it goes on behind them.
             PositionDiverged: a forced primary gave up what was read before this place; `accept_diverged` goes on.
             Unavailable: with `on_stalled="error"`, a segment without a primary holds the reader for two seconds.
@@ -139,6 +150,11 @@ class CacheReads(CacheHandle):
             on_stalled=on_stalled,
             accept_diverged=accept_diverged,
             poll_interval_ms=poll_interval_ms,
+            where=where,
+            parameters=parameters,
+            select=select,
+            filter=filter,
+            params=params,
         )
         return self._core.follower.events(batches)
 
@@ -157,10 +173,16 @@ class CacheReads(CacheHandle):
         order: Order = "id",
         poll_interval_ms: int | None = None,
         max_bytes: int = 0,
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        select: Select | None = None,
+        filter: str | None = None,
+        params: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[EventBatch, None]:
         """Yield the same events as columns. `order="segment"` leaves those of one batch grouped by segment, which saves the sorting.
 
-        `max_bytes` is the size that answers should have, 0 for the node's choice.
+        `max_bytes` is the size that answers should have, 0 for the node's choice. With a filter there are batches without events: up to
+        their `last_id` nothing more matched.
         """
         start, place = start_of(from_id=from_id, from_time=from_time, position=position)
         reading = Reading(
@@ -169,6 +191,7 @@ class CacheReads(CacheHandle):
             on_stalled=checked_stalled(on_stalled),
             accept_diverged=accept_diverged,
             max_bytes=max_bytes,
+            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
         )
 
         async def batches() -> AsyncGenerator[EventBatch, None]:
@@ -230,15 +253,27 @@ class CacheReads(CacheHandle):
         segments: Collection[int] | None = None,
         on_trimmed: OnTrimmed = "error",
         accept_diverged: bool = False,
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        select: Select | None = None,
+        filter: str | None = None,
+        params: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Return what happened after an id or a position: at most `max_events`, as soon as there is something, within `wait_ms`.
 
-        With `max_events=0` the answer has the new position and no events. Pass its `position` (or `last_id`) to the next poll.
+        With `max_events=0` the answer has the new position and no events. Pass its `position` (or `last_id`) to the next poll: it is
+        further on also where nothing matched the filter, which is said as in `events`.
         """
         if not 0 <= wait_ms <= POLL_WAIT_MS_MAX:
             raise InvalidArgument(why=f"wait_ms is {wait_ms}, not in [0, {POLL_WAIT_MS_MAX}]")
         start, place = start_of(from_id=after, from_time=None, position=position)
-        reading = Reading(position=place, on_trimmed=checked_trimmed(on_trimmed), max_bytes=max_bytes, accept_diverged=accept_diverged)
+        reading = Reading(
+            position=place,
+            on_trimmed=checked_trimmed(on_trimmed),
+            max_bytes=max_bytes,
+            accept_diverged=accept_diverged,
+            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
+        )
         begun = await self._begin(reading, start, until_id=until_id, follow=True, segments=segments)
         if begun is None:
             raise InvalidArgument(why=f"until_id {until_id} is not after the position")

@@ -5,7 +5,7 @@ import asyncio
 from eventlog.client.nodes import Nodes
 from eventlog.client.options import ClientOptions
 from eventlog.client.uplink import chance
-from eventlog.errors import EventLogError, TimedOut
+from eventlog.errors import EventLogError, FilterNotFound, TimedOut
 from eventlog.routing.retry import MOVES, decide
 from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
@@ -33,14 +33,19 @@ class Requests:
         timeout_ms = self._options.timeout_ms + wait_ms
         deadline = loop.time() + timeout_ms / 1000
         attempt = 0
+        lacking: set[int] = set()
         while True:
             connection: Connection | None = None
             try:
-                connection = await self._connection(segment, deadline, attempt)
+                connection = await (self._nodes.other_than(lacking) if lacking else self._connection(segment, deadline, attempt))
                 left_ms = max(1, int((deadline - loop.time()) * 1000))
                 return await connection.request(message, timeout_ms=left_ms)
             except TimedOut as error:
                 raise TimedOut(outcome=error.outcome, what=message.WhichOneof("kind"), timeout_ms=timeout_ms) from None
+            except FilterNotFound:
+                if not self._nodes.note_lacking(lacking, connection):
+                    raise
+                continue
             except EventLogError as error:
                 left_ms = int((deadline - loop.time()) * 1000)
                 decision = decide(self._options.retry, error, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance())

@@ -1,0 +1,83 @@
+"""What a reader wants of the events, as callers say it and as it is asked for. Pure."""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from eventlog.errors import InvalidArgument
+from eventlog.wire.eventlog_pb2 import Filter
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+Select = str | Sequence[str]
+
+
+def filter_of(
+    *,
+    where: str | None = None,
+    parameters: Parameters | None = None,
+    select: Select | None = None,
+    filter: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    continuous: bool = False,
+) -> Filter | None:
+    """Return a filter as requests carry it, None where everything is wanted as it is.
+
+    `parameters` are the values of the placeholders in `where`, `params` those of the factory `filter`, which may be named with a
+    version as in `name@2`. `select` names fields of the value, as a list or with commas between them.
+
+    Raises:
+        InvalidArgument: parameters without what they are for or that JSON cannot hold, or a version that is no number.
+    """
+    if parameters is not None and where is None:
+        raise InvalidArgument(why="parameters are the values of placeholders in where, and there is no where")
+    if params is not None and filter is None:
+        raise InvalidArgument(why="params are those of a filter, and none is named")
+    fields = _fields(select)
+    if where is None and filter is None and not fields and not continuous:
+        return None
+    name, _, version = (filter or "").partition("@")
+    if version and not version.isdigit():
+        raise InvalidArgument(why=f"filter {filter!r}: a version is a number, as in name@2")
+    if where is not None and not where.strip():
+        raise InvalidArgument(why="where is empty: leave it out, or give a condition")
+    return Filter(
+        where=where or "",
+        parameters=_json(parameters),
+        select=fields,
+        name=name,
+        version=int(version or 0),
+        arguments=_json(params),
+        continuous=continuous,
+    )
+
+
+def _fields(select: Select | None) -> list[str]:
+    if select is None:
+        return []
+    fields = select.split(",") if isinstance(select, str) else list(select)
+    found = [field.strip() for field in fields]
+    if not all(found):
+        raise InvalidArgument(why=f"select {select!r}: name fields of the value, with commas between them")
+    return found
+
+
+def _json(values: Parameters | None) -> bytes:
+    if not values:
+        return b""
+    try:
+        return msgspec.json.encode(_plain(values))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgument(why=f"JSON cannot hold the parameters: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a value whose bytes are written as `{"base64": ...}`."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"base64": b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

@@ -27,6 +27,7 @@ async def hand_over(node: "Node") -> None:
     led = np.flatnonzero(node.replicas.serving)
     if not len(led):
         return
+    await node.listeners.home.write_positions(is_last=True)
     async with AsyncExitStack() as held:
         try:
             async with asyncio.timeout(_QUIET_MS_MAX / 1000):

@@ -35,6 +35,7 @@ from eventlog.node.freshness import Freshness
 from eventlog.node.groups import Pending, WriteResult
 from eventlog.node.inner import Inner
 from eventlog.node.leaders import Leaders
+from eventlog.node.listeners import Listeners
 from eventlog.node.managed import Managed
 from eventlog.node.mending import Mending
 from eventlog.node.metadata import Metadata
@@ -116,6 +117,7 @@ class Node:
         self.near = NearReaders(self)
         self.reads = Reads(self)
         self.inner = Inner(self)
+        self.listeners = Listeners(self)
         self.coordinators = Coordinators(self)
         self.followed = self._new_followed(opened)
         self.replicas.open(Incoming(self.replicas), TakeOver(self.replicas))
@@ -175,6 +177,7 @@ class Node:
         self.peers.start()
         self.leaders.join(self.metadata)
         self.replicas.start()
+        self.listeners.start()
         self.own(asyncio.get_running_loop().create_task(self.metadata.run(), name="metadata"))
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from eventlog.node import freshness, near
-from eventlog.node.handlers import admin, cluster_admin, entries, events, groups, peers, replicate, topology, write
+from eventlog.node.handlers import admin, cluster_admin, entries, events, groups, listeners, peers, replicate, topology, write
 
 Right = Literal["none", "read", "write", "admin", "peer"]
 
@@ -51,6 +51,14 @@ TABLE: dict[str, Handler] = {
     "group_beat": _row(groups.group_beat, "read"),
     "leave_group": _row(groups.leave_group, "read"),
     "commit_group": _row(groups.commit_group, "read"),
+    "register_listener": _row(listeners.register_listener, "read", repeatable=False),
+    "list_listeners": _row(listeners.list_listeners, "read"),
+    "alter_listener": _row(listeners.alter_listener, "read"),
+    "remove_listener": _row(listeners.remove_listener, "read", repeatable=False),
+    "await_listeners": _row(listeners.await_listeners, "read"),
+    "use_listeners": _row(listeners.use_listeners, "peer"),
+    "listener_changed": _row(listeners.listener_changed, "peer"),
+    "count_after": _row(listeners.count_after, "peer"),
     "create_cache": _row(admin.create_cache, "admin", repeatable=False),
     "describe_cache": _row(admin.describe_cache, "read"),
     "alter_cache": _row(admin.alter_cache, "admin"),

@@ -36,7 +36,7 @@ class ReadingNode(ReadContext, Protocol):
 
 def poll(node: ReadingNode, exchange: Exchange) -> None:
     """Answer with what follows a position, at once or when there is something."""
-    if exchange.has_room and not is_filtered(exchange.message.poll):
+    if exchange.has_room and not exchange.message.poll.listener and not is_filtered(exchange.message.poll):
         _poll(node, exchange, None)
     else:
         node.own(asyncio.get_running_loop().create_task(_poll_when_ready(node, exchange), name="poll"))

@@ -1,0 +1,258 @@
+"""Requests about listeners: registered, shown, altered and removed at their homes; used and waited for anywhere."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog.consume.cursor import Cursor
+from eventlog.consume.cut import Limits
+from eventlog.consume.listeners.records import FilterFrom, ListenerRecord, altered, checked_listener, listener_name
+from eventlog.errors import EventLogError, InvalidArgument, ListenerNotFound, NoEvents, NotPrimary, Unavailable
+from eventlog.limits import CLOSE_UP_MS_MAX, LISTENER_EXPIRE_MS_DEFAULT, LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX
+from eventlog.node.caches import CacheState
+from eventlog.node.forward import ask, others
+from eventlog.node.listener_lag import count_after as counted_after
+from eventlog.node.listener_lag import fill_in
+from eventlog.node.listener_words import described, spec_in
+from eventlog.node.peers import peer_of
+from eventlog.node.pulls import Pull
+from eventlog.predicate.spec import FilterSpec
+from eventlog.transport.exchange import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+_SPREAD_MS_MAX = 1_000
+
+
+async def register_listener(node: "Node", exchange: Exchange) -> None:
+    """Register a filter under a name, at its home; the answer says where to begin."""
+    request = exchange.message.register_listener
+    request.id = checked_listener(request.id or listener_name(node.clock.next(1)))
+    if await _sent_home(node, exchange, request.id):
+        return
+    cache = node.caches.find(request.cache_id)
+    if not cache.options.events:
+        raise NoEvents(cache=cache.name)
+    if not request.durable and (request.hold_bytes or request.hold_ms):
+        raise InvalidArgument(why="a listener that holds retention back is durable")
+    spec = await _checked(node, cache, spec_in(request.filter))
+    last_id = await _last_id(node, cache, exchange)
+    record = ListenerRecord(
+        id=request.id,
+        cache_id=cache.cache_id,
+        cache=cache.name,
+        filters=(FilterFrom(from_id=0, spec=spec),),
+        durable=request.durable,
+        hold_bytes=request.hold_bytes,
+        hold_ms=request.hold_ms,
+        expire_ms=0 if request.durable else request.expire_ms or LISTENER_EXPIRE_MS_DEFAULT,
+        last_id=last_id,
+        first_id=await _first_id(node, cache, exchange),
+    )
+    kept = await node.listeners.home.register(record)
+    exchange.answer(Message(listener_answer=pb.ListenerAnswer(listener=described(kept))))
+
+
+async def list_listeners(node: "Node", exchange: Exchange) -> None:
+    """Answer with one listener, or with all, or those of a cache; with how far they lag, unless a node asks."""
+    request = exchange.message.list_listeners
+    answer = Message(list_listeners_answer=pb.ListListenersAnswer())
+    found = answer.list_listeners_answer.listeners
+    forwarded = exchange.message.forwarded
+    if request.id and forwarded:
+        found.append(described(await node.listeners.home.find(request.id)))
+    elif request.id:
+        found.append(await node.listeners.describe(request.id))
+    else:
+        found.extend(described(kept) for kept in await node.listeners.home.all())
+        for connection in () if forwarded else others(node).values():
+            found.extend((await ask(connection, exchange.message)).list_listeners_answer.listeners)
+    if request.cache_id:
+        chosen = [listener for listener in found if listener.cache_id == request.cache_id]
+        del found[:]
+        found.extend(chosen)
+    if not forwarded:
+        found.sort(key=lambda listener: (listener.cache, listener.id))
+        await fill_in(node, found)
+    exchange.answer(answer)
+
+
+async def alter_listener(node: "Node", exchange: Exchange) -> None:
+    """Change what a listener wants from an id on, or what it may hold back; every node hears of it."""
+    request = exchange.message.alter_listener
+    if await _sent_home(node, exchange, request.id):
+        return
+    kept = await node.listeners.home.find(request.id)
+    record = kept.record
+    if request.HasField("filter"):
+        cache = node.caches.find(record.cache_id)
+        spec = await _checked(node, cache, spec_in(request.filter))
+        record = altered(record, spec, from_id=request.from_id or await _last_id(node, cache, exchange))
+    given = {name: getattr(request, name) for name in ("hold_bytes", "hold_ms", "expire_ms") if request.HasField(name)}
+    if not record.durable and (given.get("hold_bytes") or given.get("hold_ms")):
+        raise InvalidArgument(why="a listener that holds retention back is durable")
+    await node.listeners.home.alter(kept, msgspec.structs.replace(record, **given))
+    await _spread(node, request.id)
+    exchange.answer(Message(listener_answer=pb.ListenerAnswer(listener=described(kept))))
+
+
+async def remove_listener(node: "Node", exchange: Exchange) -> None:
+    """Remove a listener; polls for it are refused from now on."""
+    listener = exchange.message.remove_listener.id
+    if await _sent_home(node, exchange, listener):
+        return
+    await node.listeners.home.remove(listener)
+    await _spread(node, listener)
+    exchange.answer(_done())
+
+
+async def use_listeners(node: "Node", exchange: Exchange) -> None:
+    """Take in where listeners that are kept here were polled at another node."""
+    peer_of(exchange)
+    await node.listeners.used(exchange)
+
+
+async def listener_changed(node: "Node", exchange: Exchange) -> None:
+    """Ask anew for a listener with its next poll."""
+    peer_of(exchange)
+    node.listeners.forget(exchange.message.listener_changed.id)
+    exchange.answer(_done())
+
+
+async def count_after(node: "Node", exchange: Exchange) -> None:
+    """Count what the segments led here keep above some ids."""
+    peer_of(exchange)
+    request = exchange.message.count_after
+    answer = await counted_after(node, node.caches.find(request.cache_id), request.ids)
+    exchange.answer(Message(count_after_answer=answer))
+
+
+async def await_listeners(node: "Node", exchange: Exchange) -> None:
+    """Answer when listeners have acknowledged an id in each of some segments, or time is up: then with those that have not."""
+    request = exchange.message.await_listeners
+    if len(request.segments) != len(request.ids) or any(segment >= node.segments for segment in request.segments):
+        raise InvalidArgument(why="give the id of each segment")
+    names = list(dict.fromkeys(request.listeners))
+    done = await asyncio.gather(*(_is_acknowledged(node, exchange.message, name) for name in names))
+    missing = [name for name, is_done in zip(names, done, strict=True) if not is_done]
+    exchange.answer(Message(await_listeners_answer=pb.AwaitListenersAnswer(missing=missing)))
+
+
+async def _is_acknowledged(node: "Node", message: Message, listener: str) -> bool:
+    """Return whether one listener acknowledges in time, wherever it is kept, and wherever it moves meanwhile."""
+    request = message.await_listeners
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + min(request.wait_ms or LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX) / 1000
+    route = listener.encode()
+    while True:
+        left_ms = max(int((deadline - loop.time()) * 1000), 0)
+        try:
+            if message.forwarded or node.inner.leads(route):
+                return await node.listeners.home.acknowledged(listener, segments=request.segments, ids=request.ids, wait_ms=left_ms)
+            asked = Message(timeout_ms=left_ms + 500)
+            asked.await_listeners.CopyFrom(request)
+            del asked.await_listeners.listeners[:]
+            asked.await_listeners.listeners.append(listener)
+            asked.await_listeners.wait_ms = max(left_ms, 1)
+            answer = (await node.inner.ask(route, asked, deadline_ms=left_ms)).message.await_listeners_answer
+            return not answer.missing
+        except ListenerNotFound:
+            return False
+        except Unavailable:
+            if message.forwarded:
+                raise
+            if loop.time() >= deadline:
+                return False
+            await asyncio.sleep(0.02)
+
+
+async def _sent_home(node: "Node", exchange: Exchange, listener: str) -> bool:
+    """Have the home of a listener answer; False where that is this node. Raises NotPrimary."""
+    route = listener.encode()
+    while not node.inner.leads(route):
+        if exchange.message.forwarded:
+            raise NotPrimary(segment=node.inner.segment(route))
+        try:
+            reply = await node.inner.ask(route, exchange.message)
+        except NotPrimary:
+            if not node.inner.leads(route):
+                raise
+        else:
+            reply.message.ClearField("opaque")
+            exchange.answer(reply.message)
+            return True
+    return False
+
+
+async def _checked(node: "Node", cache: CacheState, spec: FilterSpec) -> FilterSpec:
+    """Return a filter with the version of its factory that it stays with.
+
+    Raises:
+        BadPredicate, FilterNotFound, BadFilterParameters: it cannot be used on this cache; says why.
+    """
+    if spec == FilterSpec():
+        return spec
+    return (await node.reads.filters.compile(cache, spec)).spec
+
+
+async def _last_id(node: "Node", cache: CacheState, exchange: Exchange) -> int:
+    """Return the id up to which readers see everything that was committed anywhere before now."""
+    found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def seen(_: object) -> None:
+        if not found.done():
+            found.set_result(node.reads.limit())
+
+    def reach(id_: int) -> None:
+        node.reads.pull(
+            Pull(
+                cache=cache,
+                cursor=Cursor(node.segments, id_),
+                until=id_,
+                limits=Limits(events=1, nbytes=1),
+                owner=exchange.connection,
+                done=seen,
+                wait_ms=CLOSE_UP_MS_MAX,
+                ends_at=id_,
+            )
+        )
+
+    node.reads.end(reach)
+    return await found
+
+
+async def _first_id(node: "Node", cache: CacheState, exchange: Exchange) -> int:
+    """Return the first id kept, 0 when nothing is."""
+    found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def say(first_id: int | EventLogError) -> None:
+        if isinstance(first_id, EventLogError):
+            found.set_exception(first_id)
+        else:
+            found.set_result(first_id)
+
+    node.reads.first_id(cache, say, owner=exchange.connection)
+    return await found
+
+
+async def _spread(node: "Node", listener: str) -> None:
+    """Tell everybody that a listener is another one now, and wait until they know, but not for long."""
+    node.listeners.forget(listener)
+    message = Message(listener_changed=pb.ListenerChanged(id=listener))
+    answers = []
+    for number in node.peers.incarnations:
+        try:
+            answers.append(node.peers.send(number, message, timeout_ms=_SPREAD_MS_MAX))
+        except EventLogError:
+            continue  # it hears of it with the answer to the next position
+    await asyncio.gather(*answers, return_exceptions=True)
+
+
+def _done() -> Message:
+    message = Message()
+    message.done.SetInParent()
+    return message

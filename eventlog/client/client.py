@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from eventlog.client.cache import Cache
 from eventlog.client.cluster import ClusterAdmin
 from eventlog.client.core import ClientCore
+from eventlog.client.groups import GroupAdmin
 from eventlog.client.options import ClientOptions
 from eventlog.client.values import CacheInfo, CheckReport, Format, KeyFormat, RetentionRun, SegmentInfo, Status
 from eventlog.client.wording import cache_info, cache_options, check_report, retention_run, segment_info, status
@@ -106,6 +107,11 @@ class Client:
     def admin(self) -> ClusterAdmin:
         """What operators ask: members, moving segments, comparing copies."""
         return ClusterAdmin(lambda: self._opened.requests)
+
+    @property
+    def groups(self) -> GroupAdmin:
+        """What operators ask about consumer groups: list, describe, reset, delete."""
+        return GroupAdmin(lambda: self._opened.requests)
 
     # ------------------------------------------------------------ caches
 

@@ -214,3 +214,43 @@ def test_a_static_member_gets_its_segments_back(tmp_path):
                             await take(back, 1)
 
     run(act())
+
+
+def test_operators_see_lag_and_move_a_group_only_while_nobody_is_in_it(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster, 0) as one, client_of(cluster, 1) as two:
+            cache = await one.create_cache("orders")
+            await cache.put_many([(f"k{n}", n) for n in range(EVENTS)])
+            async with cache.consumer("billing", auto_commit=False) as consumer:
+                found = await take(consumer, 50)
+                await consumer.commit(metadata="half")
+                (described,) = await two.groups.describe("billing")
+                assert [member.member for member in described.members] == [consumer.member_id]
+                assert {row.member for row in described.segments} == {consumer.member_id}
+                assert sum(row.lag_events for row in described.segments) == EVENTS - 50
+                done = {event.segment: event.id for event in found}
+                assert {row.segment: row.id for row in described.segments if row.metadata == "half"} == done
+                assert all((row.lag_ms > 0) is (row.lag_bytes > 0) is (row.lag_events > 0) for row in described.segments)
+                with pytest.raises(eventlog.errors.GroupNotEmpty):
+                    await two.groups.reset("billing", to_id="earliest")
+                with pytest.raises(eventlog.errors.GroupNotEmpty):
+                    await two.groups.delete("billing")
+            moves = await two.groups.reset("billing", to_id="latest", dry_run=True)
+            assert len(moves) == SEGMENTS
+            assert all(move.from_id < move.to_id for move in moves)
+            assert sum(row.lag_events for row in (await one.groups.describe("billing"))[0].segments) == EVENTS - 50
+            await two.groups.reset("billing", to_id=found[9].id)
+            async with cache.consumer("billing") as consumer:
+                again = await take(consumer, EVENTS - 10)
+                assert min(event.id for event in again) > found[9].id
+            await two.groups.reset("billing", to_id="latest")
+            (described,) = await one.groups.describe("billing")
+            assert sum(row.lag_events for row in described.segments) == 0
+            assert {row.member for row in described.segments} == {None}
+            assert [(row.group, row.cache, row.members) for row in await two.groups.list()] == [("billing", "orders", 0)]
+            await two.groups.delete("billing")
+            assert await one.groups.list() == []
+            with pytest.raises(eventlog.errors.GroupNotFound):
+                await one.groups.describe("billing")
+
+    run(act())

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventlog.node import freshness, near
-from eventlog.node.handlers import admin, cluster_admin, entries, events, groups, listeners, peers, replicate, topology, write
+from eventlog.node import coordinator_lag, freshness, near
+from eventlog.node.handlers import admin, cluster_admin, entries, events, group_admin, groups, listeners, peers, replicate, topology, write
 
 Right = Literal["none", "read", "write", "admin", "peer"]
 
@@ -51,6 +51,10 @@ TABLE: dict[str, Handler] = {
     "group_beat": _row(groups.group_beat, "read"),
     "leave_group": _row(groups.leave_group, "read"),
     "commit_group": _row(groups.commit_group, "read"),
+    "list_groups": _row(group_admin.list_groups, "read"),
+    "describe_group": _row(group_admin.describe_group, "read"),
+    "reset_group": _row(group_admin.reset_group, "admin"),
+    "delete_group": _row(group_admin.delete_group, "admin"),
     "register_listener": _row(listeners.register_listener, "read", repeatable=False),
     "list_listeners": _row(listeners.list_listeners, "read"),
     "alter_listener": _row(listeners.alter_listener, "read"),
@@ -83,6 +87,7 @@ TABLE: dict[str, Handler] = {
     "close_up": _row(events.close_up, "peer"),
     "fetch": _row(events.fetch, "peer"),
     "member_closed": _row(groups.member_closed, "peer"),
+    "group_lag": _row(coordinator_lag.group_lag, "peer"),
     "replicate": _row(replicate.replicate, "peer"),
     "acknowledge": _row(replicate.acknowledge, "peer"),
 }

@@ -1,0 +1,145 @@
+"""What operators ask about consumer groups."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from eventlog.client.reading import checked_id, time_ms
+from eventlog.client.requests import Requests
+from eventlog.errors import InvalidArgument
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInfo:
+    """A group over one cache."""
+
+    group: str
+    cache: str
+    mode: str
+    members: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberInfo:
+    """A live member. `instance` is empty unless it is static; `node` is the number of the node that it is connected to."""
+
+    member: str
+    instance: str
+    client: str
+    node: int
+    segments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSegment:
+    """Where a group is in a segment: `id` is that of the last event done. Lags are None where the segment's primary did not answer.
+
+    `member` is None while nobody has it. `lag_bytes` is an estimate; `lag_ms` is the age of the first event that is not done.
+    """
+
+    segment: int
+    member: str | None
+    id: int
+    next_offset: int
+    metadata: str
+    committed_ms: int
+    lag_events: int | None
+    lag_bytes: int | None
+    lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group over one cache, with its members and every segment."""
+
+    group: str
+    cache: str
+    mode: str
+    assignor: str
+    generation: int
+    members: list[MemberInfo]
+    segments: list[GroupSegment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMove:
+    """What a reset changes, or would: the id of the last event done in a segment."""
+
+    cache: str
+    segment: int
+    from_id: int
+    to_id: int
+
+
+class GroupAdmin:
+    """Groups as operators see them; `client.groups`."""
+
+    def __init__(self, requests: Callable[[], Requests]) -> None:
+        self._requests = requests
+
+    async def describe(self, group: str, *, lag: bool = True) -> list[GroupDescription]:
+        """Return a group over each of its caches.
+
+        Raises:
+            GroupNotFound: there is none of this name.
+        """
+        reply = await self._requests().ask(Message(describe_group=pb.DescribeGroup(group=group, lag=lag)))
+        return [
+            GroupDescription(
+                **{
+                    **row,
+                    "members": [MemberInfo(**member) for member in row["members"]],
+                    "segments": [GroupSegment(**segment) for segment in row["segments"]],
+                }
+            )
+            for row in _rows(reply.body)
+        ]
+
+    async def reset(
+        self,
+        group: str,
+        *,
+        to_id: int | str | None = None,
+        to_time: int | datetime | None = None,
+        cache_id: int = 0,
+        segments: Collection[int] = (),
+        dry_run: bool = False,
+    ) -> list[GroupMove]:
+        """Have a group without members go on behind `to_id` (an id, `earliest`, `latest`), or at `to_time`; return what changes.
+
+        Raises:
+            GroupNotEmpty: it has live members.
+        """
+        if (to_id is None) is (to_time is None):
+            raise InvalidArgument(why="give one of to_id and to_time")
+        request = pb.ResetGroup(group=group, cache_id=cache_id, dry_run=dry_run, segments=sorted(segments))
+        if to_time is not None:
+            request.time_ms = time_ms(to_time)
+        elif to_id == "earliest":
+            request.earliest = True
+        elif to_id == "latest":
+            request.latest = True
+        else:
+            request.id = checked_id(int(to_id or 0))
+        reply = await self._requests().ask(Message(reset_group=request))
+        return [GroupMove(**row) for row in _rows(reply.body)]
+
+    async def delete(self, group: str, *, cache_id: int = 0) -> None:
+        """Remove a group without members, with its positions. Raises GroupNotEmpty."""
+        await self._requests().ask(Message(delete_group=pb.DeleteGroup(group=group, cache_id=cache_id)), repeatable=False)
+
+    async def list(self) -> list[GroupInfo]:
+        """Return every group over each of its caches."""
+        reply = await self._requests().ask(Message(list_groups=pb.ListGroups()))
+        return [GroupInfo(**row) for row in _rows(reply.body)]
+
+
+def _rows(body: memoryview) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = msgspec.msgpack.decode(body)
+    return rows

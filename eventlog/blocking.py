@@ -10,7 +10,7 @@ call. What the calls mean is said where they are made: `eventlog.client.client`,
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import update_wrapper
 from itertools import chain
@@ -21,8 +21,10 @@ from eventlog.client.client import Client as AsyncClient
 from eventlog.client.client import connect as connect_async
 from eventlog.client.cluster import ClusterAdmin as AsyncClusterAdmin
 from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
+from eventlog.client.near import NearCache as AsyncNearCache
+from eventlog.client.near_table import MISS, NearStatistics
 from eventlog.client.rows import Rows
-from eventlog.client.values import CacheInfo, StoredMany
+from eventlog.client.values import CacheInfo, Entry, StoredMany
 from eventlog.events import Event
 
 __all__ = ["Cache", "Client", "connect"]
@@ -124,6 +126,60 @@ class Cache(_Facade[AsyncCache]):
         """Return the future of the result as soon as there is room among the bytes unanswered."""
         sent = self._thread.run(self._async.send_columns(keys, values, removed=removed, timeout_ms=timeout_ms))
         return self._thread.submit(_result_of(sent))
+
+
+    def near(self, **options: Any) -> "NearCache":
+        """Return a near cache, to be used in a `with` statement; `options` are those of `eventlog.client.near.CacheNear.near`."""
+        return NearCache(self._thread, self._async.near(**options))
+
+
+class NearCache(_Facade[AsyncNearCache]):
+    """A near cache, as `eventlog.client.near.NearCache`. What it holds is read in the calling thread."""
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._async.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._thread.is_stopped:
+            self._thread.run(self._async.__aexit__())
+
+    def get(self, key: str | bytes) -> Entry | None:
+        """Return the entry of `key`, None if there is none: from memory where that may be, else from its primary."""
+        found = self._async.peek(key, MISS)
+        return self._thread.run(self._async.get(key)) if found is MISS else found
+
+    def peek(self, key: str | bytes, default: Any = None) -> Any:
+        """Return what `get` would return without asking anybody, else `default`."""
+        return self._async.peek(key, default)
+
+    def get_many(self, keys: Iterable[str | bytes]) -> list[Entry | None]:
+        """Return the entries of many keys, in their order."""
+        given = list(keys)
+        found = [self._async.peek(key, MISS) for key in given]
+        missing = [row for row, entry in enumerate(found) if entry is MISS]
+        if missing:
+            read = self._thread.run(self._async.get_many([given[row] for row in missing]))
+            for row, entry in zip(missing, read, strict=True):
+                found[row] = entry
+        return found
+
+    put = _call(AsyncNearCache.put)
+    replace = _call(AsyncNearCache.replace)
+    remove = _call(AsyncNearCache.remove)
+    put_many = _call(AsyncNearCache.put_many)
+    remove_many = _call(AsyncNearCache.remove_many)
+    clear = _call(AsyncNearCache.clear)
+
+    @property
+    def statistics(self) -> NearStatistics:
+        """Hits, misses, invalidations and how full it is."""
+        return self._async.statistics
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it serves from memory: the log was heard of within the last `max_staleness_ms`."""
+        return self._async.is_fresh
 
 
 async def _result_of(future: "asyncio.Future[T]") -> T:

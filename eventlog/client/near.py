@@ -139,27 +139,27 @@ class NearCache:
 
     # ------------------------------------------------------------ writing
 
-    async def put(self, key: str | bytes, value: Any, **options: Any) -> Stored:
+    async def put(self, key: str | bytes, value: Any, /, **options: Any) -> Stored:
         """Store a value, as `cache.put`. Whoever reads here afterwards reads it, or something later."""
         self._demand_open()
         return await self._cache.put(key, value, **options)
 
-    async def replace(self, key: str | bytes, value: Any, **options: Any) -> Stored:
+    async def replace(self, key: str | bytes, value: Any, /, **options: Any) -> Stored:
         """Replace a value, as `cache.replace`."""
         self._demand_open()
         return await self._cache.replace(key, value, **options)
 
-    async def remove(self, key: str | bytes, **options: Any) -> Stored:
+    async def remove(self, key: str | bytes, /, **options: Any) -> Stored:
         """Remove an entry, as `cache.remove`."""
         self._demand_open()
         return await self._cache.remove(key, **options)
 
-    async def put_many(self, pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any], **options: Any) -> StoredMany:
+    async def put_many(self, pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any], /, **options: Any) -> StoredMany:
         """Store many pairs, as `cache.put_many`."""
         self._demand_open()
         return await self._cache.put_many(pairs, **options)
 
-    async def remove_many(self, keys: Iterable[str | bytes], **options: Any) -> StoredMany:
+    async def remove_many(self, keys: Iterable[str | bytes], /, **options: Any) -> StoredMany:
         """Remove many entries, as `cache.remove_many`."""
         self._demand_open()
         return await self._cache.remove_many(keys, **options)

@@ -10,6 +10,7 @@ from xxhash import xxh3_128_digest
 
 from eventlog.batch.columns import EventColumns
 
+Image = Literal["value", "before"]
 Mask = npt.NDArray[np.bool_]
 EVERY_KIND = 0xFF
 
@@ -63,12 +64,17 @@ class CompiledFilter(Protocol):
         """Whether it takes more than some tens of nanoseconds an event: where it decodes values."""
         ...
 
-    def mask(self, events: EventColumns) -> Mask:
-        """Return which events match."""
+    @property
+    def keeps_before(self) -> bool:
+        """Whether before-images are answered at all: a selection that names none of their fields leaves them out."""
         ...
 
-    def project(self, events: EventColumns) -> tuple[bytes, bytes] | None:
-        """Return offsets (i32, one more than events) and bytes of the values to answer; None where they are answered as they are."""
+    def mask(self, events: EventColumns, *, image: Image = "value") -> Mask:
+        """Return which events match; with `image="before"`, of which the entry matched before the change."""
+        ...
+
+    def project(self, events: EventColumns, *, image: Image = "value") -> tuple[bytes, bytes] | None:
+        """Return offsets (i32, one more than events) and bytes of what is answered for an image; None where it is answered as it is."""
         ...
 
     def changes(self, events: EventColumns) -> npt.NDArray[np.uint8]:

@@ -1,0 +1,118 @@
+"""Names of a predicate: the columns that an event has, and the fields of its value as far as the cache's format tells."""
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from eventlog.limits import PATH_STEPS_MAX
+from eventlog.predicate.avro import AvroFields
+from eventlog.predicate.dialect import closest, refusal
+from eventlog.predicate.spec import FilterContext
+from eventlog.predicate.tree import Column, Header, Node, Path, Root, Step, Type
+
+COLUMNS: dict[str, Type] = {"kind": "text", "key": "text", "id": "number", "time": "time", "segment": "number", "offset": "number"}
+_ROOTS = ("value", "before", "headers")
+_CONTINUOUS = frozenset({"key", "segment"})
+
+
+class Names:
+    """What names mean for one cache. With `is_continuous` only those that are of an entry, not of one change of it."""
+
+    def __init__(self, context: FilterContext, *, is_continuous: bool = False) -> None:
+        self._context = context
+        self._is_continuous = is_continuous
+        self._avro = AvroFields(context.avro_schema) if context.format == "avro" and context.avro_schema else None
+
+    def resolve(self, tree: exp.Expression, index: Callable[[exp.Expression], Step]) -> Node:
+        """Return the column or field of a name; `index` reads what stands in brackets.
+
+        Raises:
+            BadPredicate: there is none of this name.
+        """
+        parts = _parts(tree, index)
+        (first, at), rest = parts[0], parts[1:]
+        root = str(first).lower()
+        if root in COLUMNS and not rest:
+            return self._column(root, at)
+        if root == "headers":
+            return self._header(rest, at)
+        if root in {"value", "before"}:
+            return self.path("before" if root == "before" else "value", rest, at)
+        if root in COLUMNS:
+            raise refusal(rest[0][1], f"{root} has no fields", f"value.{rest[0][0]}")
+        if first == "*":
+            raise refusal(at, "* is not part of a predicate")
+        likely = closest(root, _ROOTS) if rest else closest(root, tuple(COLUMNS))
+        whole = ".".join([likely or "value", *(str(part) for part, _ in (rest if likely else parts))])
+        raise refusal(at, f"there is no column {str(first)[:60]}", whole[:80] if likely or self._context.format != "bytes" else "")
+
+    def path(self, root: Root, steps: list[tuple[Step, int]], at: int) -> Path:
+        """Return a field of the value or the before-image.
+
+        Raises:
+            BadPredicate: the cache's values have no fields, no such field, or no before-images.
+        """
+        if root == "before":
+            if not self._context.before:
+                raise refusal(at, "this cache keeps no before-images")
+            self._check_lasting(root, at)
+        if len(steps) > PATH_STEPS_MAX:
+            raise refusal(at, f"a field is at most {PATH_STEPS_MAX} steps deep")
+        if steps and self._context.format == "bytes":
+            raise refusal(steps[0][1], "values of this cache are bytes, they have no fields", root)
+        kind: Type = "bytes" if self._context.format == "bytes" else "any"
+        if self._avro is not None:
+            kind = self._avro.type_of(steps, at)
+        return Path(at=at, type=kind, root=root, steps=tuple(step for step, _ in steps))
+
+    def _column(self, name: str, at: int) -> Column:
+        self._check_lasting(name, at)
+        kind: Type = "bytes" if name == "key" and not self._context.text_keys else COLUMNS[name]
+        return Column(at=at, type=kind, name=name)
+
+    def _header(self, rest: list[tuple[Step, int]], at: int) -> Header:
+        self._check_lasting("headers", at)
+        if len(rest) != 1 or type(rest[0][0]) is not str:
+            raise refusal(at, "a header is written headers['name']")
+        return Header(at=at, type="bytes", name=rest[0][0])
+
+    def _check_lasting(self, name: str, at: int) -> None:
+        if self._is_continuous and name not in _CONTINUOUS:
+            raise refusal(
+                at, f"a continuous query compares an entry's old value with its new one: {name} is of the change, not of the entry"
+            )
+
+
+def place_of(tree: exp.Expression) -> int:
+    """Return where a node of the parser begins, from 1: where its first name or literal does."""
+    waiting = [tree]
+    first: int | None = None
+    while waiting:
+        found = waiting.pop()
+        start = found.meta.get("start")
+        if start is not None and (first is None or start < first):
+            first = int(start)
+        waiting += found.iter_expressions()
+    return 1 if first is None else first + 1
+
+
+def _parts(tree: exp.Expression, index: Callable[[exp.Expression], Step]) -> list[tuple[Step, int]]:
+    """Return the steps of a name with their places, the first step being its root."""
+    found: list[tuple[Step, int]] = []
+    while not isinstance(tree, exp.Column):
+        at = place_of(tree)
+        if isinstance(tree, exp.Dot) and isinstance(tree.args["expression"], exp.Identifier):
+            step = tree.args["expression"]
+            found.append((str(step.this), place_of(step)))
+        elif isinstance(tree, exp.Bracket) and len(tree.expressions) == 1:
+            place = place_of(tree.expressions[0])
+            found.append((index(tree.expressions[0]), place if place > 1 else at))
+        else:
+            raise refusal(at, "a field is written value.name, value.name[0] or value['name']")
+        tree = tree.this
+    names = [tree.args[name] for name in ("this", "table", "db", "catalog") if tree.args.get(name)]
+    for name in names:
+        if not isinstance(name, exp.Identifier):
+            raise refusal(place_of(tree), "* is not part of a predicate")
+        found.append((str(name.this), place_of(name)))
+    return found[::-1]

@@ -1,0 +1,337 @@
+"""The parser's tree -> ours, checked against the cache: columns, fields, types, functions, parameters. Knows nothing of evaluation.
+
+`NODES` is the allow-list: a kind of node that has no row there, or brings an argument that its row does not name, is refused.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from eventlog.limits import WHERE_DEPTH_MAX
+from eventlog.predicate.checking import as_bytes_or_text, as_condition, constant, matched, needs, of_one_type
+from eventlog.predicate.dialect import Parsed, closest, refusal
+from eventlog.predicate.folding import folded
+from eventlog.predicate.functions import FUNCTIONS, Function
+from eventlog.predicate.names import Names, place_of
+from eventlog.predicate.parameters import Parameters
+from eventlog.predicate.tree import (
+    And,
+    Arithmetic,
+    Call,
+    Case,
+    Cast,
+    Compare,
+    Comparison,
+    Constant,
+    IsNull,
+    IsTruth,
+    Like,
+    Negative,
+    Node,
+    Not,
+    OneOf,
+    Or,
+    Same,
+    Type,
+)
+
+_COMPARISONS: dict[type[exp.Expression], Comparison] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+_ARITHMETIC: dict[type[exp.Expression], Any] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_CASTS: dict[str, tuple[Type, bool]] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), ("number", True)),
+    **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), ("number", False)),
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), ("text", False)),
+    "BOOLEAN": ("boolean", False),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "DATETIME", "DATE"), ("time", False)),
+}
+_NUMBER_DIGITS_MAX = 40
+_DEPTH_MAX = 2 * WHERE_DEPTH_MAX
+
+
+class Reader:
+    """Reads one predicate."""
+
+    def __init__(self, names: Names, parameters: Parameters) -> None:
+        self._names = names
+        self._parameters = parameters
+
+    def condition(self, parsed: Parsed) -> Node:
+        """Return the predicate as a node that is a condition.
+
+        Raises:
+            BadPredicate: with the place, and what may have been meant.
+        """
+        _check_depth(parsed.tree)
+        found = as_condition(self.node(parsed.tree))
+        self._parameters.check_all_used()
+        return found
+
+    def node(self, tree: exp.Expression) -> Node:
+        """Return a node for one of the parser's; its arguments are read in the order of the text, so that `?` are counted right."""
+        row = NODES.get(type(tree))
+        if row is None:
+            raise refusal(place_of(tree), f"{_name_of(tree)} is not part of a predicate")
+        read, allowed = row
+        for name, argument in tree.args.items():
+            if argument and name not in allowed:
+                raise refusal(place_of(tree), f"{_name_of(tree)} takes no {name.replace('_', ' ')} here")
+        return read(self, tree)
+
+    # ------------------------------------------------------------ leaves
+
+    def literal(self, tree: exp.Expression) -> Node:
+        at = place_of(tree)
+        if tree.args.get("is_string"):
+            return constant(str(tree.this), at)
+        text = str(tree.this)
+        if len(text) > _NUMBER_DIGITS_MAX:
+            raise refusal(at, f"a number has at most {_NUMBER_DIGITS_MAX} digits")
+        try:
+            number: float | int = int(text) if text.isdecimal() else float(text)
+        except ValueError as error:
+            raise refusal(at, f"{text} is no number") from error
+        if not math.isfinite(number):
+            raise refusal(at, f"{text} is too large")
+        return constant(number, at)
+
+    def octets(self, tree: exp.Expression) -> Node:
+        try:
+            return constant(bytes.fromhex(str(tree.this)), place_of(tree))
+        except ValueError as error:
+            raise refusal(place_of(tree), "X'...' takes pairs of hexadecimal digits") from error
+
+    def boolean(self, tree: exp.Expression) -> Node:
+        return constant(bool(tree.this), place_of(tree))
+
+    def null(self, tree: exp.Expression) -> Node:
+        return constant(None, place_of(tree))
+
+    def placeholder(self, tree: exp.Expression) -> Node:
+        at = self._parameters.next_place()
+        given = self._parameters.take(str(tree.this) if tree.this else None)
+        if isinstance(given, list):
+            raise refusal(at, "a parameter that is a list goes with IN only")
+        return constant(given, at)
+
+    def name(self, tree: exp.Expression) -> Node:
+        return self._names.resolve(tree, self._index)
+
+    def _index(self, tree: exp.Expression) -> str | int:
+        found = self.node(tree)
+        if not isinstance(found, Constant) or type(found.value) not in {str, int}:
+            raise refusal(place_of(tree), "what stands in [ ] is a whole number or a text")
+        if type(found.value) is int and found.value < 0:
+            raise refusal(place_of(tree), "items of an array count from 0")
+        return found.value  # type: ignore[no-any-return]  # just checked
+
+    def parenthesis(self, tree: exp.Expression) -> Node:
+        return self.node(tree.this)
+
+    # ------------------------------------------------------------ conditions
+
+    def connective(self, tree: exp.Expression) -> Node:
+        """Flatten chains: they may be as long as the text."""
+        kind = type(tree)
+        items: list[Node] = []
+        waiting = [tree]
+        while waiting:
+            found = waiting.pop()
+            inner = found.unnest()
+            if type(inner) is kind:
+                waiting += (inner.args["expression"], inner.this)
+            else:
+                items.append(as_condition(self.node(found)))
+        made = And if kind is exp.And else Or
+        return made(at=items[0].at, type="boolean", items=tuple(items))
+
+    def negation(self, tree: exp.Expression) -> Node:
+        item = as_condition(self.node(tree.this))
+        return Not(at=item.at, type="boolean", item=item)
+
+    def comparison(self, tree: exp.Expression) -> Node:
+        left, right = self.node(tree.this), self.node(tree.args["expression"])
+        return _compare(_COMPARISONS[type(tree)], left, right)
+
+    def between(self, tree: exp.Expression) -> Node:
+        item, low, high = (self.node(tree.args[name]) for name in ("this", "low", "high"))
+        return And(at=item.at, type="boolean", items=(_compare(">=", item, low), _compare("<=", item, high)))
+
+    def membership(self, tree: exp.Expression) -> Node:
+        item = self.node(tree.this)
+        listed = [tree.args["field"]] if tree.args.get("field") else tree.args.get("expressions") or []
+        options = [option for one in listed for option in self._options(one)]
+        if not options:
+            raise refusal(item.at, "IN has nothing to choose from")
+        if not all(isinstance(option, Constant) for option in options):
+            return Or(at=item.at, type="boolean", items=tuple(_compare("=", item, option) for option in options))
+        known = [option for option in options if option.type != "null"]
+        pairs = [matched(item, option) for option in known]
+        item = pairs[0][0] if pairs else item
+        values = tuple(option.value for _, option in pairs if isinstance(option, Constant))
+        return OneOf(at=item.at, type="boolean", item=item, options=values, has_null=len(known) < len(options))
+
+    def _options(self, tree: exp.Expression) -> list[Node]:
+        inner = tree.unnest()
+        if not isinstance(inner, exp.Placeholder):
+            return [self.node(tree)]
+        at = self._parameters.next_place()
+        given = self._parameters.take(str(inner.this) if inner.this else None)
+        return [constant(item, at) for item in (given if isinstance(given, list) else [given])]
+
+    def like(self, tree: exp.Expression) -> Node:
+        escape = ""
+        inner = tree.this if isinstance(tree, exp.Escape) else tree
+        if type(inner) not in {exp.Like, exp.ILike}:
+            raise refusal(place_of(tree), "ESCAPE belongs to LIKE")
+        item, pattern = as_bytes_or_text(needs("text", self.node(inner.this), "LIKE")), self.node(inner.args["expression"])
+        if isinstance(tree, exp.Escape):
+            found = self.node(tree.args["expression"])
+            if not isinstance(found, Constant) or type(found.value) is not str or len(found.value) != 1:
+                raise refusal(found.at, "ESCAPE takes one character")
+            escape = found.value
+        if isinstance(pattern, Constant) and pattern.type == "null":
+            return constant(None, item.at)
+        if not isinstance(pattern, Constant) or type(pattern.value) is not str:
+            raise refusal(pattern.at, "the pattern of LIKE is a text that is written out, or a parameter")
+        if escape and pattern.value.replace(escape * 2, "").endswith(escape):
+            raise refusal(pattern.at, "the pattern ends with its escape character")
+        return folded(
+            Like(at=item.at, type="boolean", item=item, pattern=pattern.value, escape=escape, ignore_case=isinstance(inner, exp.ILike))
+        )
+
+    def is_what(self, tree: exp.Expression) -> Node:
+        item, what = self.node(tree.this), tree.args["expression"]
+        if isinstance(what, exp.Null):
+            return folded(IsNull(at=item.at, type="boolean", item=item))
+        if not isinstance(what, exp.Boolean):
+            raise refusal(place_of(what) if place_of(what) > 1 else item.at, "IS takes NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
+        return IsTruth(at=item.at, type="boolean", item=as_condition(item), truth=bool(what.this))
+
+    def same(self, tree: exp.Expression) -> Node:
+        left, right = matched(self.node(tree.this), self.node(tree.args["expression"]))
+        found = Same(at=left.at, type="boolean", left=left, right=right)
+        return found if isinstance(tree, exp.NullSafeEQ) else Not(at=found.at, type="boolean", item=found)
+
+    # ------------------------------------------------------------ values
+
+    def arithmetic(self, tree: exp.Expression) -> Node:
+        operator = _ARITHMETIC[type(tree)]
+        left, right = (needs("number", self.node(side), operator) for side in (tree.this, tree.args["expression"]))
+        return folded(Arithmetic(at=left.at, type="number", left=left, right=right, operator=operator))
+
+    def negative(self, tree: exp.Expression) -> Node:
+        item = needs("number", self.node(tree.this), "-")
+        return folded(Negative(at=item.at, type="number", item=item))
+
+    def concatenation(self, tree: exp.Expression) -> Node:
+        items: list[Node] = []
+        waiting = [tree]
+        while waiting:
+            found = waiting.pop()
+            if isinstance(found, exp.DPipe):
+                waiting += (found.args["expression"], found.this)
+            else:
+                items.append(self.node(found))
+        return self._call(FUNCTIONS["CONCAT"], items, items[0].at)
+
+    def function(self, tree: exp.Expression) -> Node:
+        name = str(tree.this)
+        row = FUNCTIONS.get(name.upper())
+        if row is None:
+            raise refusal(place_of(tree), f"there is no function {name[:60]}", closest(name.upper(), list(FUNCTIONS)))
+        return self._call(row, [self.node(argument) for argument in tree.args["expressions"]], place_of(tree))
+
+    def substring(self, tree: exp.Expression) -> Node:
+        given = [tree.this, tree.args.get("start"), tree.args.get("length")]
+        return self._call(FUNCTIONS["SUBSTRING"], [self.node(argument) for argument in given if argument is not None], place_of(tree))
+
+    def _call(self, row: Function, items: list[Node], at: int) -> Node:
+        if len(items) < row.arguments_min or (row.arguments_max is not None and len(items) > row.arguments_max):
+            raise refusal(at, f"{row.name} is given {len(items)} arguments; it is {row.shown}")
+        checked = tuple(needs(row.argument(index), item, row.name) for index, item in enumerate(items))
+        result: Type = of_one_type(checked) if row.result == "any" else row.result
+        return folded(Call(at=at, type=result, items=checked, function=row))
+
+    def case(self, tree: exp.Expression) -> Node:
+        subject = self.node(tree.this) if tree.args.get("this") else None
+        items: list[Node] = []
+        for branch in tree.args["ifs"]:
+            when = self.node(branch.this)
+            items.append(as_condition(when) if subject is None else _compare("=", subject, when))
+            items.append(self.node(branch.args["true"]))
+        at = items[0].at
+        items.append(self.node(tree.args["default"]) if tree.args.get("default") is not None else constant(None, at))
+        return Case(at=at, type=of_one_type((*items[1::2], items[-1])), items=tuple(items))
+
+    def cast(self, tree: exp.Expression) -> Node:
+        item, to = self.node(tree.this), tree.args["to"]
+        name = getattr(to.this, "name", str(to.this))
+        if name not in _CASTS or to.args.get("expressions"):
+            shown = "BIGINT, DOUBLE, TEXT, BOOLEAN or TIMESTAMP"
+            raise refusal(
+                item.at, f"CAST makes {shown}, not {str(to)[:60]}", closest(name, ["BIGINT", "DOUBLE", "TEXT", "BOOLEAN", "TIMESTAMP"])
+            )
+        kind, whole = _CASTS[name]
+        made = folded(Cast(at=item.at, type=kind, item=as_bytes_or_text(item), whole=whole))
+        if isinstance(made, Constant) and made.value is None and isinstance(item, Constant) and item.value is not None:
+            raise refusal(item.at, f"{str(item.value)[:60]!r} is no {name}")
+        return made
+
+
+def _compare(operator: Comparison, left: Node, right: Node) -> Node:
+    left, right = matched(left, right)
+    return folded(Compare(at=left.at, type="boolean", left=left, right=right, operator=operator))
+
+
+def _check_depth(tree: exp.Expression) -> None:
+    """Refuse what is deeper than its reading may recurse; chains of AND, OR and || are read without."""
+    waiting = [(tree, 0)]
+    while waiting:
+        found, depth = waiting.pop()
+        if depth > _DEPTH_MAX:
+            raise refusal(place_of(found), f"it is nested deeper than {_DEPTH_MAX} levels")
+        for child in found.iter_expressions():
+            flat = type(child) is type(found) and isinstance(child, (exp.And, exp.Or, exp.DPipe, exp.Column, exp.Dot))
+            waiting.append((child, depth + (0 if flat or isinstance(child, exp.Identifier) else 1)))
+
+
+def _name_of(tree: exp.Expression) -> str:
+    return type(tree).__name__.upper()
+
+
+Read = Callable[[Reader, exp.Expression], Node]
+NODES: dict[type[exp.Expression], tuple[Read, frozenset[str]]] = {
+    kind: (read, frozenset(allowed.split()))
+    for kinds, read, allowed in (
+        ((exp.Literal,), Reader.literal, "this is_string"),
+        ((exp.HexString,), Reader.octets, "this"),
+        ((exp.Boolean,), Reader.boolean, "this"),
+        ((exp.Null,), Reader.null, ""),
+        ((exp.Placeholder,), Reader.placeholder, "this"),
+        ((exp.Column,), Reader.name, "this table db catalog"),
+        ((exp.Dot,), Reader.name, "this expression"),
+        ((exp.Bracket,), Reader.name, "this expressions"),
+        ((exp.Paren,), Reader.parenthesis, "this"),
+        ((exp.And, exp.Or), Reader.connective, "this expression"),
+        ((exp.Not,), Reader.negation, "this"),
+        (tuple(_COMPARISONS), Reader.comparison, "this expression"),
+        ((exp.Between,), Reader.between, "this low high"),
+        ((exp.In,), Reader.membership, "this expressions field"),
+        ((exp.Like, exp.ILike), Reader.like, "this expression"),
+        ((exp.Escape,), Reader.like, "this expression"),
+        ((exp.Is,), Reader.is_what, "this expression"),
+        ((exp.NullSafeEQ, exp.NullSafeNEQ), Reader.same, "this expression"),
+        (tuple(_ARITHMETIC), Reader.arithmetic, "this expression typed safe"),
+        ((exp.Neg,), Reader.negative, "this"),
+        ((exp.DPipe,), Reader.concatenation, "this expression safe"),
+        ((exp.Anonymous,), Reader.function, "this expressions"),
+        ((exp.Substring,), Reader.substring, "this start length"),
+        ((exp.Case,), Reader.case, "this ifs default"),
+        ((exp.Cast,), Reader.cast, "this to"),
+    )
+    for kind in kinds
+}

@@ -16,10 +16,13 @@ from functools import update_wrapper
 from itertools import chain
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from eventlog.client.batches import EventBatch
 from eventlog.client.cache import Cache as AsyncCache
 from eventlog.client.client import Client as AsyncClient
 from eventlog.client.client import connect as connect_async
 from eventlog.client.cluster import ClusterAdmin as AsyncClusterAdmin
+from eventlog.client.consumer import Consumer as AsyncConsumer
+from eventlog.client.groups import GroupAdmin as AsyncGroupAdmin
 from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
 from eventlog.client.near import NearCache as AsyncNearCache
 from eventlog.client.near_table import MISS, NearStatistics
@@ -120,13 +123,16 @@ class Cache(_Facade[AsyncCache]):
         """Yield events as objects; `options` are those of `eventlog.client.reads.CacheReads.events`."""
         return chain.from_iterable(self.event_batches(from_id, **options))
 
+    def consumer(self, group: str, **options: Any) -> "Consumer":
+        """Return a member of `group`, to be used in a `with` statement; `options` are those of `CacheConsumers.consumer`."""
+        return Consumer(self._thread, self._thread.run(self._async.new_consumer(group, **options)))
+
     def send_columns(
         self, keys: Sequence[bytes], values: Sequence[bytes], *, removed: Sequence[bool] | None = None, timeout_ms: int | None = None
     ) -> "Future[StoredMany]":
         """Return the future of the result as soon as there is room among the bytes unanswered."""
         sent = self._thread.run(self._async.send_columns(keys, values, removed=removed, timeout_ms=timeout_ms))
         return self._thread.submit(_result_of(sent))
-
 
     def near(self, **options: Any) -> "NearCache":
         """Return a near cache, to be used in a `with` statement; `options` are those of `eventlog.client.near.CacheNear.near`."""
@@ -186,6 +192,56 @@ async def _result_of(future: "asyncio.Future[T]") -> T:
     return await future
 
 
+class Consumer(_Facade[AsyncConsumer]):
+    """A member of a consumer group, as `eventlog.client.consumer.Consumer`; from entering it to leaving it."""
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._async.open())
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._async.finish()
+        if not self._thread.is_stopped:
+            self._thread.run(self._async.close())
+
+    @property
+    def assignment(self) -> frozenset[int]:
+        """The segments that it reads now."""
+        return self._async.assignment
+
+    def __iter__(self) -> Iterator[Event]:
+        lists = self._async.event_lists()
+        while (found := self._thread.run(_next_of(lists))) is not None:
+            fetched, events = found
+            for event in events:
+                if fetched.is_stale:
+                    break
+                self._async.hand(event)
+                yield event
+
+    def batches(self, max_events: int = 0, *, until_id: int | None = None) -> Iterator[EventBatch]:
+        """Yield events as columns; a batch is done when the next one is asked for."""
+        batches = self._async.batches(max_events, until_id=until_id)
+        while (batch := self._thread.run(_next_of(batches))) is not None:
+            yield batch
+
+    commit = _call(AsyncConsumer.commit)
+
+
+class GroupAdmin(_Facade[AsyncGroupAdmin]):
+    """What operators ask about consumer groups, as `eventlog.client.groups.GroupAdmin`."""
+
+    describe = _call(AsyncGroupAdmin.describe)
+    reset = _call(AsyncGroupAdmin.reset)
+    delete = _call(AsyncGroupAdmin.delete)
+    list = _call(AsyncGroupAdmin.list)
+
+
+async def _next_of(items: AsyncGenerator[T, None]) -> T | None:
+    return await anext(items, None)
+
+
 class ClusterAdmin(_Facade[AsyncClusterAdmin]):
     """What operators ask, as `eventlog.client.cluster.ClusterAdmin`."""
 
@@ -237,6 +293,11 @@ class Client(_Facade[AsyncClient]):
     def admin(self) -> ClusterAdmin:
         """What operators ask: members, moving segments, comparing copies."""
         return ClusterAdmin(self._thread, self._async.admin)
+
+    @property
+    def groups(self) -> GroupAdmin:
+        """What operators ask about consumer groups."""
+        return GroupAdmin(self._thread, self._async.groups)
 
     def cache(self, name: str) -> Cache:
         """Return the cache `name`. It is looked up by its first call, which raises CacheNotFound if there is none."""

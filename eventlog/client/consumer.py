@@ -91,7 +91,7 @@ class Consumer:
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         if kind is None:
-            self._progress.finish_event()
+            self.finish()
         await self.close()
 
     @property
@@ -165,19 +165,31 @@ class Consumer:
             EventsTrimmed: retention has passed the place that the group had committed.
             Fenced: another process has joined as this static member.
         """
-        progress = self._progress
+        async for fetched, events in self.event_lists():
+            for event in events:
+                if fetched.is_stale or self._error is not None:
+                    break
+                self._progress.hand_event(event)
+                yield event
+            self._check()
+
+    async def event_lists(self) -> AsyncGenerator[tuple[Fetched, list[Event]], None]:
+        """Yield events for somebody who hands them out one by one: who calls `hand` for each, and stops where the answer is stale."""
         async for fetched in self._answers(max_events=0):
             for batch in fetched.batches:
-                progress.know_epochs(batch)
-                for event in batch.events():
-                    if fetched.is_stale or self._error is not None:
-                        break
-                    progress.hand_event(event)
-                    yield event
-            self._check()
-            progress.finish_event()
+                self._progress.know_epochs(batch)
+                yield fetched, list(batch.events())
+            self._progress.finish_event()
             if not fetched.is_stale:
-                progress.pass_over(fetched.after)
+                self._progress.pass_over(fetched.after)
+
+    def hand(self, event: Event) -> None:
+        """Note that an event is handed to the application; the one before it is done."""
+        self._progress.hand_event(event)
+
+    def finish(self) -> None:
+        """Note that the application is through with the event it was handed last."""
+        self._progress.finish_event()
 
     async def batches(self, max_events: int = 0, *, until_id: int | None = None) -> AsyncGenerator[EventBatch, None]:
         """Yield the same as columns, at most `max_events` at once (0: as many as there are). `until_id`: end when that is read.

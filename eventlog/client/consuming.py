@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Any
 
 from eventlog.client.consumer import Consumer
 from eventlog.client.member import MemberOptions
@@ -17,7 +18,12 @@ class CacheConsumers(CacheReads):
     """A group's consumers share the segments of a cache; the cluster keeps how far the group is."""
 
     @asynccontextmanager
-    async def consumer(
+    async def consumer(self, group: str, **options: Any) -> AsyncIterator[Consumer]:
+        """Join `group` for the time of an `async with`; `options` are those of `new_consumer`."""
+        async with await self.new_consumer(group, **options) as consumer:
+            yield consumer
+
+    async def new_consumer(
         self,
         group: str,
         *,
@@ -30,12 +36,13 @@ class CacheConsumers(CacheReads):
         on_trimmed: OnTrimmed = "error",
         accept_diverged: bool = False,
         max_bytes: int = 0,
-    ) -> AsyncIterator[Consumer]:
-        """Join `group`, which is made by its first member and begins at `from_id` or `from_time`, else at the first event kept.
+    ) -> Consumer:
+        """Return a member of `group` that joins when it is entered.
 
+        The first member of all makes the group, and has it begin at `from_id` or `from_time`, else at the first event kept.
         `instance_id` makes a static member, which keeps its segments through a restart within `session_timeout_ms`. `assignor`, of
-        the group's first member: `uniform`, `range`, or `owner`, which gives members the segments led by the node they are connected
-        to. `auto_commit`: see `Consumer`.
+        the first member: `uniform`, `range`, or `owner`, which gives members the segments led by the node they are connected to.
+        `auto_commit`: see `Consumer`.
 
         Raises:
             EventsTrimmed: where the group goes on, retention has removed events; with `on_trimmed="earliest"` it goes on behind them.
@@ -52,5 +59,4 @@ class CacheConsumers(CacheReads):
             start_id=(await self.log_ends()).last_id if start == "latest" else start,
         )
         reading = Reading(on_trimmed=checked_trimmed(on_trimmed), accept_diverged=accept_diverged, max_bytes=max_bytes)
-        async with Consumer(self._core, source, options, reading=reading, auto_commit=auto_commit) as consumer:
-            yield consumer
+        return Consumer(self._core, source, options, reading=reading, auto_commit=auto_commit)

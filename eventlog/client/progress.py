@@ -6,6 +6,7 @@ done        what the application is through with: it has asked for what comes ne
 committed   what the group knows of
 """
 
+import threading
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
@@ -29,6 +30,7 @@ class Progress:
         self._epochs: dict[int, int] = {}
         self._passed: dict[int, Event] = {}  # handed or done one by one: made into places when they are asked for
         self._last: Event | None = None
+        self._lock = threading.Lock()  # the blocking facade hands out events in the application's thread
 
     @property
     def owned(self) -> frozenset[int]:
@@ -63,9 +65,10 @@ class Progress:
 
     def hand_event(self, event: Event) -> None:
         """Note that an event is handed out; the one before it is done."""
-        last, self._last = self._last, event
-        if last is not None:
-            self._passed[last.segment] = last
+        with self._lock:
+            last, self._last = self._last, event
+            if last is not None:
+                self._passed[last.segment] = last
 
     def hand_batch(self, batch: EventBatch) -> None:
         """Note that a batch is handed out; what was before it is done."""
@@ -97,19 +100,21 @@ class Progress:
 
     def _settle(self) -> None:
         """Make places of events that were handed out one by one."""
-        passed, self._passed = self._passed, {}
+        with self._lock:
+            passed, self._passed = self._passed, {}
+            last = self._last
         for segment, event in passed.items():
             if segment in self.handed:
                 self.handed[segment] = self.done[segment] = self.place_of(event)
-        last = self._last
         if last is not None and last.segment in self.handed and last.id > self.handed[last.segment].id:
             self.handed[last.segment] = self.place_of(last)
 
     def finish_event(self) -> None:
         """Note that the application is through with the event it was handed last."""
-        last, self._last = self._last, None
-        if last is not None:
-            self._passed[last.segment] = last
+        with self._lock:
+            last, self._last = self._last, None
+            if last is not None:
+                self._passed[last.segment] = last
 
     # ------------------------------------------------------------ committing
 

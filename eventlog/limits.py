@@ -84,6 +84,7 @@ POLL_WAIT_MS_MAX = 60_000
 FILTER_SCAN_STEP_BYTES = HISTORY_READ_BYTES_MAX  # looked at in one go for a reader with a filter ...
 FILTER_SCAN_BYTES_MAX = 64 * MIB  # ... and without a match until it hears where it stands
 FILTERS_COMPILED_MAX = 1_024
+PROMOTED_FIELDS_MAX = 8  # of a cache
 POSITION_TOLD_MS = 5_000  # so often a follower whom nothing matches hears where it stands
 NEAR_ENTRIES_MAX = 1 << 20  # keys of one near cache: the node that watches them holds 8 bytes of each ...
 NEAR_DIGESTS_MAX = 16 << 20  # ... and of all of its near caches no more than these

@@ -38,6 +38,9 @@ def _alterable(function: Function) -> Function:
         click.option("--retain-bytes", type=SIZE, help="Keep at most this much; 0 for no limit.  [new: 10GiB]"),
         click.option("--retain-events", type=COUNT, help="Keep at most this many events; 0 for no limit.  [new: 0]"),
         click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let entries expire after this time; 0 for never.  [new: 0]"),
+        click.option(
+            "--promote", metavar="FIELDS", help="Store these fields, as in value.a,value.b.c, beside values for filters; '' for none."
+        ),
     )
     for option in reversed(options):
         function = option(function)
@@ -133,6 +136,7 @@ def as_row(info: "CacheInfo") -> dict[str, Any]:
         "retain_bytes": info.retain_bytes,
         "retain_events": info.retain_events,
         "lifespan_ms": info.lifespan_ms,
+        "promote": list(info.promote),
         "cache_id": info.id,
         **id_fields(from_id=info.from_id),
     }
@@ -157,6 +161,7 @@ def _tell(info: "CacheInfo") -> None:
         ("before-images", "kept" if info.before else "not kept"),
         ("retention", ", ".join(text for text in (time, size, f"{events:,} events" if events else None) if text) or "for ever"),
         ("lifespan", "none" if info.lifespan_ms is None else format_duration(info.lifespan_ms)),
+        ("promoted", ", ".join(info.promote) or "none"),
     )
     for name, value in lines:
         print_text(f"{name:<14} {value}")

@@ -3,14 +3,15 @@
 Clients use it for what they write, the primary for blocks that it must change (before-images, dropped or added events).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, TABLE, pad8
+from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, TABLE, pad8
+from eventlog.batch.promoted import add_promoted
 from eventlog.hashing import HASH_BITS, hash_keys, route_bytes
 
 Ints = npt.NDArray[np.int64]
@@ -28,6 +29,7 @@ class Columns:
     expiry: Ints | None = None
     before: Sequence[bytes] | None = None
     headers: Sequence[bytes] | None = None
+    promoted: Mapping[str, Sequence[bytes]] | None = None
 
     @property
     def bitmap(self) -> int:
@@ -36,6 +38,7 @@ class Columns:
             (EXPIRY if self.expiry is not None else 0)
             | (BEFORE if self.before is not None else 0)
             | (HEADERS if self.headers is not None else 0)
+            | (PROMOTED if self.promoted else 0)
         )
 
 
@@ -117,7 +120,7 @@ def take(columns: Columns, order: Ints) -> Columns:
 def build_blocks(columns: Columns, counts: Ints) -> tuple[bytes, Ints]:
     """Return blocks back to back, and the length of each; block i holds the next `counts[i]` events."""
     blocks = len(counts)
-    bitmap = columns.bitmap
+    bitmap = columns.bitmap & ~PROMOTED
     ends = np.cumsum(counts)
     variable = [column for column in (columns.keys, columns.values, columns.before, columns.headers) if column is not None]
     lengths = [np.fromiter(map(len, column), np.int64, len(column)) for column in variable]
@@ -149,7 +152,7 @@ def build_blocks(columns: Columns, counts: Ints) -> tuple[bytes, Ints]:
         numbers.view("<i8")[_spread(at >> 3, counts, ends)] = columns.expiry
     data = _weave(numbers.tobytes(), room_ends, columns=variable, offsets=offsets, ends=ends)
     sizes = np.sum(np.stack(rooms, axis=1), axis=1) + sum(_pad8(offset.totals) for offset in offsets)
-    return data, sizes
+    return add_promoted(data, sizes, counts, columns.promoted) if columns.promoted else (data, sizes)
 
 
 class _Offsets:

@@ -22,6 +22,7 @@ from eventlog.ids import ID_STEP
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Bytes = bytes | memoryview
+Column = tuple[bytes, Bytes]  # offsets, bytes
 _RUN_FIELDS = ("segment", "base", "first_offset", "epoch", "count")
 
 
@@ -144,10 +145,10 @@ class EventColumns:
         if PROMOTED not in sections.optional:
             return None
         at, has, _ = sections.optional[PROMOTED]
-        if not bool(has.all()):
+        offsets_at, is_there = find_field(sections, field, at, has)
+        if not bool(is_there.all() or is_there[self.blocks].all()):
             return None
-        found = find_field(sections, field, at)
-        return None if found is None else self._texts(*found)
+        return self._texts(offsets_at, offsets_at + sections.offsets_room)
 
     def _spread(self, at: Ints) -> Ints:
         return at[self.blocks] + self.places
@@ -219,8 +220,11 @@ def columns_of_joined(joined: Sequence[Joined]) -> EventColumns:
     return EventColumns(data=data, sections=sections, runs=runs)
 
 
-def join_events(events: EventColumns, *, values: tuple[bytes, Bytes] | None = None) -> Joined:
-    """Return events as a table of runs and one block, sorted by segment as they are; `values` (offsets, bytes) instead of their own."""
+def join_events(events: EventColumns, *, values: Column | None = None, before: Column | None = None, keeps_before: bool = True) -> Joined:
+    """Return events as a table of runs and one block, in their order: by segment, then id.
+
+    `values` and `before` (offsets and bytes) stand instead of their own; without `keeps_before` there are no before-images.
+    """
     ids, segments, offsets, epochs = events.ids, events.segments, events.offsets, events.epochs
     count = len(events)
     columns: list[Bytes] = []
@@ -228,12 +232,13 @@ def join_events(events: EventColumns, *, values: tuple[bytes, Bytes] | None = No
     bitmap = 0
     keys = _column(events.keys)
     own_values = values or _column(events.values)
-    for bit, found in ((EXPIRY, events.expiry), (BEFORE, events.before), (HEADERS, events.headers), (SCHEMA_ID, events.schema_ids)):
+    images = events.before if keeps_before else None
+    for bit, found in ((EXPIRY, events.expiry), (BEFORE, images), (HEADERS, events.headers), (SCHEMA_ID, events.schema_ids)):
         if found is None:
             continue
         bitmap |= bit
         if isinstance(found, Texts):
-            pieces = _column(found)
+            pieces = before if bit == BEFORE and before is not None else _column(found)
             columns += pieces
             sizes.append(_padded(pieces[0]) + len(pieces[1]))
         else:
@@ -252,7 +257,7 @@ def join_events(events: EventColumns, *, values: tuple[bytes, Bytes] | None = No
     return Joined(runs=runs, block=block, events=count)
 
 
-def _column(texts: Texts) -> tuple[bytes, Bytes]:
+def _column(texts: Texts) -> Column:
     """Return offsets and bytes of a column."""
     offsets = np.zeros(len(texts) + 1, "<i4")
     np.cumsum(texts.sizes, out=offsets[1:])

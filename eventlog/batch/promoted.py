@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
+from eventlog.batch.layout import BLOCK_HEAD_BYTES, PROMOTED, pad8
 from eventlog.batch.sections import Sections, pad8s
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 _HEAD = Struct("<II")
-FIELDS_MAX = 8
 
 
 def field_hash(path: str) -> int:
@@ -38,19 +39,43 @@ def encode_promoted(fields: Mapping[str, Sequence[bytes]]) -> bytes:
     return b"".join((_HEAD.pack(len(fields), 0), *table, *columns))
 
 
-def find_field(sections: Sections, path: str, at: Ints) -> tuple[Ints, Ints] | None:
-    """Return where offsets and texts of a field begin in each block, whose columns begin at `at`; None unless all blocks have it."""
+def add_promoted(data: bytes, lengths: Ints, counts: Ints, fields: Mapping[str, Sequence[bytes]]) -> tuple[bytes, Ints]:
+    """Return blocks without such a column with it, and their lengths; `fields` have the items of all blocks, one after the other."""
+    pieces: list[bytes] = []
+    sizes: list[int] = []
+    low = first = 0
+    for length, count in zip(lengths.tolist(), counts.tolist(), strict=True):
+        column = encode_promoted({path: items[first : first + count] for path, items in fields.items()})
+        head = np.frombuffer(data, "<u4", BLOCK_HEAD_BYTES // 4, low).copy()
+        optional = int(head[1]).bit_count()
+        head[1] |= PROMOTED
+        at, room = low + BLOCK_HEAD_BYTES, 4 * optional
+        rest = at + pad8(room)
+        pieces += (
+            head.tobytes(),
+            data[at : at + room],
+            len(column).to_bytes(4 if optional & 1 else 8, "little"),
+            data[rest : low + length],
+        )
+        pieces.append(column)
+        sizes.append(sum(map(len, pieces[-5:])))
+        low, first = low + length, first + count
+    return b"".join(pieces), np.array(sizes, np.int64)
+
+
+def find_field(sections: Sections, path: str, at: Ints, has: Mask) -> tuple[Ints, Mask]:
+    """Return where the offsets of a field begin in each block, and which blocks have it; those that `has` have columns, at `at`."""
     words, hashed = sections.words, field_hash(path)
-    low = at >> 2
-    fields = words[low].astype(np.int64)
+    low = np.where(has, at >> 2, 0)
+    fields = np.where(has, words[low], 0).astype(np.int64)
     offsets_at = np.zeros(len(low), np.int64)
     found = np.zeros(len(low), bool)
     begins = at + _HEAD.size * (fields + 1)
     for rank in range(int(fields.max(initial=0))):
-        has = rank < fields
-        row = np.where(has, low + 2 + 2 * rank, 0)
-        own = has & (words[row] == hashed)
+        goes_on = rank < fields
+        row = np.where(goes_on, low + 2 + 2 * rank, 0)
+        own = goes_on & (words[row] == hashed)
         offsets_at = np.where(own, begins, offsets_at)
         found |= own
-        begins = begins + sections.offsets_room + pad8s(np.where(has, words[row + 1], 0).astype(np.int64))
-    return (offsets_at, offsets_at + sections.offsets_room) if bool(found.all()) else None
+        begins = begins + sections.offsets_room + pad8s(np.where(goes_on, words[row + 1], 0).astype(np.int64))
+    return offsets_at, found

@@ -108,6 +108,7 @@ class CacheInfo:
     lifespan_ms: int | None
     route_by_prefix: bool
     from_id: int
+    promote: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,9 @@ def cache_options(options: dict[str, object]) -> pb.CacheOptions:
         if key_format not in ("utf8", "bytes"):
             raise InvalidArgument(why=f"key_format {key_format!r}: use utf8 or bytes")
         found.bytes_keys = key_format == "bytes"
+    promoted = given.pop("promote", None)
+    if promoted is not None:
+        found.promote = promoted if isinstance(promoted, str) else ",".join(map(str, promoted))  # type: ignore[call-overload]  # a sequence
     for name in ("events", "state", "before", "route_by_prefix"):
         value = given.pop(name, None)
         if value is not None:
@@ -83,6 +86,7 @@ def cache_info(cache: pb.CacheDescription) -> CacheInfo:
         retain_events=options.retain_events or None,
         lifespan_ms=options.lifespan_ms or None,
         route_by_prefix=options.route_by_prefix,
+        promote=tuple(filter(None, options.promote.split(","))),
         from_id=cache.from_id,
     )
 

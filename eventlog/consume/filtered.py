@@ -139,7 +139,11 @@ def answer_of(matched: Matched, matches: CompiledFilter | None, *, ends: Segment
     events = matched.events
     if not len(events):
         return passed(matched.upto, ends=ends)
-    joined = join_events(events, values=None if matches is None else matches.project(events))
+    if matches is None:
+        joined = join_events(events)
+    else:
+        before = matches.project(events, image="before") if matches.keeps_before else None
+        joined = join_events(events, values=matches.project(events), before=before, keeps_before=matches.keeps_before)
     notes: tuple[bytes, ...] = ()
     if matched.changes is not None:
         notes = (matched.changes.tobytes() + bytes(-len(matched.changes) & 7),)

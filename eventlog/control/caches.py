@@ -1,7 +1,7 @@
 """Creating, altering and dropping caches. Ids grow and are never given out again; a name may be used again after a drop."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from eventlog.control.records import (
     encode,
 )
 from eventlog.errors import BadName, CacheExists, CacheNotFound, InvalidArgument, Overloaded, TooLarge, Unalterable
-from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX
+from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX, PROMOTED_FIELDS_MAX
 
 UNALTERABLE = ("format", "state", "bytes_keys", "route_by_prefix")
 assert set(UNALTERABLE) <= set(CacheOptions.__struct_fields__)
@@ -29,6 +29,7 @@ SCHEMA_BYTES_MAX = VALUE_BYTES_MAX // 2  # JSON escapes it once more
 FIRST_CACHE_ID = 1
 INTERNAL_PREFIX = "__"  # of the names of the cluster's own caches
 
+_PATH = re.compile(r"value(\.[A-Za-z_][A-Za-z0-9_-]{0,99}){1,8}")
 _NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{CACHE_NAME_BYTES_MAX - 1}}}")
 
 
@@ -153,6 +154,14 @@ def _known(given: Mapping[str, Any]) -> dict[str, Any]:
     return dict(given)
 
 
+def _check_promoted(paths: Sequence[str]) -> None:
+    if len(paths) > PROMOTED_FIELDS_MAX or len(set(paths)) < len(paths):
+        raise InvalidArgument(why=f"at most {PROMOTED_FIELDS_MAX} fields are promoted, each once")
+    for path in paths:
+        if _PATH.fullmatch(path) is None:
+            raise InvalidArgument(why=f"{path!r} is no field: write value.name, or value.name.name")
+
+
 def _checked(values: Mapping[str, Any]) -> CacheOptions:
     try:
         options = msgspec.convert(values, CacheOptions)
@@ -160,11 +169,14 @@ def _checked(values: Mapping[str, Any]) -> CacheOptions:
         raise InvalidArgument(why=f"cache option: {error}") from error
     if len(options.schema.encode("utf-8", "surrogatepass")) > SCHEMA_BYTES_MAX:
         raise TooLarge(what="the schema", size=len(options.schema), limit=SCHEMA_BYTES_MAX)
+    _check_promoted(options.promoted)
     for condition, why in (
         (not options.state and not options.events, "a cache without state and events keeps nothing"),
         (options.before and not options.state, "before-images need state"),
         (options.lifespan_ms and not options.state, "a lifespan needs state"),
         (options.schema and options.format == "bytes", "a schema needs format json or avro"),
+        (options.promote and options.format != "json", "fields are promoted of JSON values"),
+        (options.promote and not options.events, "promoted fields are stored with events"),
         (options.format == "avro" and not options.schema, "format avro needs a schema"),
     ):
         if condition:

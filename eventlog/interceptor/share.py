@@ -32,6 +32,7 @@ class CacheRules:
     lifespan_ms: int
     may_expire: bool
     segments: int
+    promoted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from eventlog.batch.check import slices
 from eventlog.batch.layout import ABSENT, OUTCOMES, REFUSED
 from eventlog.batch.stored import Sections
 from eventlog.events import Kind
+from eventlog.interceptor.promote import promote
 from eventlog.interceptor.share import Ints, Share
 
 
@@ -47,7 +48,7 @@ def lay_out(share: Share) -> Stamped:
 
 def _is_untouched(share: Share) -> bool:
     """Whether every event stays where it is, and brings no column that its block has not."""
-    if not share.is_whole or share.before is not None or share.expired is not None:
+    if not share.is_whole or share.before is not None or share.expired is not None or share.rules.promoted:
         return False
     if share.rules.state and bool((share.kinds == ABSENT).any()):
         return False
@@ -208,7 +209,8 @@ def _columns(share: Share, source: Ints, is_expired: npt.NDArray[np.bool_]) -> C
                 headers[place] = b""
             if images is not None:
                 images[place] = _expired_image(share, rows[place])
-    return Columns(kinds=kinds, keys=pick(keys), values=values, expiry=expiry, before=images, headers=headers)
+    beside = promote(values, share.rules.promoted) if share.rules.promoted else None
+    return Columns(kinds=kinds, keys=pick(keys), values=values, expiry=expiry, before=images, headers=headers, promoted=beside)
 
 
 def _expired_image(share: Share, row: int) -> bytes:

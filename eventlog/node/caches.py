@@ -57,6 +57,7 @@ class CacheState:
             state=self.options.state,
             before=self.options.before and self.options.state,
             by_prefix=self.options.route_by_prefix,
+            promoted=self.options.promoted if self.options.promote else (),
             text_keys=not self.options.bytes_keys,
             lifespan_ms=self.options.lifespan_ms,
             may_expire=self.may_expire,

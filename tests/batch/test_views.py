@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from eventlog.batch.columns import columns_of_values
+from eventlog.batch.join import pack
 from eventlog.batch.layout import VALUE_HEAD_BYTES, encode_value
 from eventlog.batch.views import decode_block, decode_value
 from eventlog.errors import CorruptData, UnsupportedFormat
@@ -42,6 +45,14 @@ def test_a_golden_value_is_what_its_parts_encode_to(row):
     assert encode_value(found.head, segment=row["segment"], cache=row["cache"], sections=sections, producers=producers) == data
 
 
+def test_the_promoted_fields_stand_beside_their_values():
+    (row,) = [row for row in GOLDEN if row["name"] == "promoted fields"]
+    events = columns_of_values(pack([row["segment"]], [bytes_of(row)]), after=0, until=1 << 62)
+    assert events.promoted("value.x").to_list() == [b"1", b"2", b"3"]
+    assert events.promoted("value.y") is None, "one of the sections has none"
+    assert events.take(np.array([0, 1])).promoted("value.x").to_list() == [b"1", b"2"]
+
+
 def test_the_two_sections_hold_their_events():
     row = GOLDEN[0]
     blocks = decode_value(row["segment"], row["cache"], bytes_of(row)).blocks
@@ -51,7 +62,7 @@ def test_the_two_sections_hold_their_events():
 
 
 def test_a_producer_row_without_events_keeps_the_outcome():
-    row = GOLDEN[-1]
+    row = GOLDEN[2]
     (producer,) = decode_value(row["segment"], row["cache"], bytes_of(row)).producers
     assert (producer.producer, producer.sequence, producer.count, producer.submitted, producer.outcomes) == (9, 5, 0, 1, b"\xff")
 

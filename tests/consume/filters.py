@@ -28,8 +28,8 @@ class HandFilter:
         rows = zip(events.keys.to_list(), events.values.to_list(), strict=True)
         return np.array([self.wanted(key, value) for key, value in rows], bool)
 
-    def project(self, events: EventColumns) -> tuple[bytes, bytes] | None:
-        if self.projection is None:
+    def project(self, events: EventColumns, *, image: str = "value") -> tuple[bytes, bytes] | None:
+        if self.projection is None or image == "before":
             return None
         values = [self.projection(value) for value in events.values.to_list()]
         return np.cumsum([0, *map(len, values)]).astype("<i4").tobytes(), b"".join(values)

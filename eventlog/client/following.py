@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from eventlog.client.batches import EventBatch, Order, arrow_module
@@ -23,6 +23,7 @@ from eventlog.wire.eventlog_pb2 import Message, PollAnswer, Watch
 EVENTS_BEFORE_ARROW = 200_000  # a read this long is worth loading pyarrow for: its objects then cost half
 
 Answers = AsyncGenerator[tuple[PollAnswer, memoryview], None]
+Unpack = Callable[[PollAnswer, memoryview], list[EventBatch]]
 
 
 class Follower:
@@ -34,19 +35,29 @@ class Follower:
         self._options = options
 
     async def batches(
-        self, reading: Reading, source: EventSource, *, follow: bool, order: Order = "id", poll_interval_ms: int | None = None
+        self,
+        reading: Reading,
+        source: EventSource,
+        *,
+        follow: bool,
+        order: Order = "id",
+        poll_interval_ms: int | None = None,
+        unpack: "Unpack | None" = None,
     ) -> AsyncGenerator[EventBatch, None]:
-        """Yield batches; their events follow each other in the order of ids, and stand in it unless `order` is `segment`."""
+        """Yield batches; their events follow each other in the order of ids, and stand in it unless `order` is `segment`.
+
+        `unpack` makes the batches of an answer, where it may have more than events in it.
+        """
         answers = self._watch(reading, source.cache_id, follow=follow)
         if follow and poll_interval_ms is not None:
             answers = self._poll(reading, source.cache_id, interval_ms=poll_interval_ms)
         async with aclosing(answers):
             async for answer, body in answers:
                 reading.check_stalled(answer)
-                batches = to_batches(answer, body, source, order=order)
+                batches = unpack(answer, body) if unpack is not None else to_batches(answer, body, source, order=order)
                 for batch in batches:
                     yield batch
-                if not batches and reading.filter is not None:  # nothing matched up to here: the place is news
+                if not batches and reading.filter is not None and not answer.state:  # nothing matched up to here: the place is news
                     yield EventBatch(NO_EVENTS, source, last_id=answer.last_id)
 
     async def events(self, batches: AsyncGenerator[EventBatch, None]) -> AsyncGenerator[Event, None]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
+from eventlog.consume.state import tail_of, with_steps
 from eventlog.errors import BadMessage, InvalidArgument, Unavailable
 from eventlog.ids import ID_MAX, id_before
 from eventlog.wire.eventlog_pb2 import Filter, Poll, PollAnswer
@@ -33,6 +34,7 @@ class Reading:
     accept_diverged: bool = False
     on_stalled: OnStalled = "wait"
     filter: Filter | None = None
+    state_first: bool = False
 
     def poll(self, cache_id: int) -> Poll:
         """Return the request for what comes next."""
@@ -41,17 +43,20 @@ class Reading:
         poll.accept_diverged = self.accept_diverged
         if self.filter is not None:
             poll.filter.CopyFrom(self.filter)
+        poll.state_first = self.state_first
         if self.position is not None:
-            poll.position = token.encode(self.position)
-        else:
+            poll.position = token.encode(self.position if self.position.unread else tail_of(self.position))
+        elif not self.state_first:
             poll.after = self.after
         return poll
 
     def after_answer(self, answer: PollAnswer) -> "Reading":
         """Return what is left to read after an answer."""
+        if answer.state:
+            return replace(self, position=token.decode(answer.position), state_first=False)
         if self.position is None or not isinstance(self.position.at, SegmentPositions):
             return replace(self, after=answer.last_id, position=None)
-        return replace(self, position=token.decode(answer.position))
+        return replace(self, position=with_steps(token.decode(answer.position), self.position.steps))
 
     def check_stalled(self, answer: PollAnswer) -> None:
         """Refuse to wait for segments that stand still, where that was asked for.
@@ -63,6 +68,13 @@ class Reading:
             held = answer.stalled[0]
             who = f"node {held.node}" if held.node else "nobody"
             raise Unavailable(why=f"segment {held.segment}, which {who} leads, holds readers of all events since {held.since_ms}")
+
+    def token_after(self, answer: PollAnswer) -> str:
+        """Return the token to go on with after an answer, empty where it has none."""
+        position = self.after_answer(answer).position if answer.position else None
+        if position is not None and position.steps:
+            return token.to_text(position)
+        return token_text(answer.position)
 
     def is_done(self, answer: PollAnswer) -> bool:
         """Whether an answer reached the end that was asked for."""
@@ -86,6 +98,17 @@ def start_of(*, from_id: int | str | None, from_time: int | datetime | None, pos
     elif position is None and from_id is not None:
         return checked_id(int(from_id)), None
     return 0, None if position is None else read_token(position)
+
+
+def begins_with_state(state_first: bool, start: Start, place: Position | None) -> bool:  # noqa: FBT001 -- a caller's own word
+    """Return whether a read begins with the state; one that goes on from a position does as that says.
+
+    Raises:
+        InvalidArgument: it is to begin somewhere in the log as well.
+    """
+    if state_first and start:
+        raise InvalidArgument(why="a read that begins with the state begins nowhere else: leave from_id and from_time out")
+    return state_first and place is None
 
 
 def checked_id(number: int) -> int:

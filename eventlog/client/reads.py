@@ -9,7 +9,7 @@ from typing import Any
 
 from eventlog.client.batches import EventBatch, Order
 from eventlog.client.filtering import Parameters, Select, filter_of
-from eventlog.client.following import to_batches
+from eventlog.client.following import Unpack, to_batches
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading import (
@@ -17,15 +17,16 @@ from eventlog.client.reading import (
     OnTrimmed,
     Reading,
     Start,
+    begins_with_state,
     checked_id,
     checked_stalled,
     checked_trimmed,
     position_after,
     segments_of,
     start_of,
-    token_text,
 )
 from eventlog.client.rows import RowReader, Rows
+from eventlog.client.state_first import StateBatches
 from eventlog.client.values import Answer, Entry, LogEnds
 from eventlog.client.wording import consistency_number, log_ends, stalled
 from eventlog.consume.position import Position
@@ -119,6 +120,7 @@ class CacheReads(CacheHandle):
         on_stalled: OnStalled = "wait",
         accept_diverged: bool = False,
         poll_interval_ms: int | None = None,
+        state_first: bool = False,
         where: str | None = None,
         parameters: Parameters | None = None,
         select: Select | None = None,
@@ -132,6 +134,9 @@ class CacheReads(CacheHandle):
 
         The nodes answer only what matches `where`, a predicate of SQL with `parameters` for its placeholders, or the installed `filter`
         of this name (`name@2` for a version) with its `params`; of the value only the fields in `select`, where they are named.
+
+        `state_first`: the entries that there are come first, as events of kind STATE whose id is the entry's version, and then what
+        happened after they were read, without gap or repetition. Their positions, too, resume anywhere.
 
         Raises:
             BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or no node has it.
@@ -150,6 +155,7 @@ class CacheReads(CacheHandle):
             on_stalled=on_stalled,
             accept_diverged=accept_diverged,
             poll_interval_ms=poll_interval_ms,
+            state_first=state_first,
             where=where,
             parameters=parameters,
             select=select,
@@ -173,6 +179,7 @@ class CacheReads(CacheHandle):
         order: Order = "id",
         poll_interval_ms: int | None = None,
         max_bytes: int = 0,
+        state_first: bool = False,
         where: str | None = None,
         parameters: Parameters | None = None,
         select: Select | None = None,
@@ -192,6 +199,7 @@ class CacheReads(CacheHandle):
             accept_diverged=accept_diverged,
             max_bytes=max_bytes,
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
+            state_first=begins_with_state(state_first, start, place),
         )
 
         async def batches() -> AsyncGenerator[EventBatch, None]:
@@ -199,8 +207,9 @@ class CacheReads(CacheHandle):
             if begun is None:
                 return
             source = await self._source(begun.position)
+            unpack = self._unpack(begun, source, order)
             async with aclosing(
-                self._core.follower.batches(begun, source, follow=follow, order=order, poll_interval_ms=poll_interval_ms)
+                self._core.follower.batches(begun, source, follow=follow, order=order, poll_interval_ms=poll_interval_ms, unpack=unpack)
             ) as found:
                 async for batch in found:
                     yield batch
@@ -229,6 +238,12 @@ class CacheReads(CacheHandle):
             return None
         return replace(reading, after=start, position=place, until_id=until, segments=segments_of(segments, of=routes.segments))
 
+    def _unpack(self, begun: Reading, source: EventSource, order: Order = "id") -> Unpack:
+        if not begun.state_first and (begun.position is None or not (begun.position.unread or begun.position.steps)):
+            return partial(to_batches, source=source, order=order)
+        scope = (self._core.cluster, source.cache_id, self._core.routes.segments)
+        return partial(StateBatches(source, start=begun.position, scope=scope, segments=begun.segments).batches, order=order)
+
     async def _source(self, start: Position | None) -> EventSource:
         info, form = await self._found()
         scope = (self._core.cluster, info.id, self._core.routes.segments)
@@ -253,6 +268,7 @@ class CacheReads(CacheHandle):
         segments: Collection[int] | None = None,
         on_trimmed: OnTrimmed = "error",
         accept_diverged: bool = False,
+        state_first: bool = False,
         where: str | None = None,
         parameters: Parameters | None = None,
         select: Select | None = None,
@@ -273,6 +289,7 @@ class CacheReads(CacheHandle):
             max_bytes=max_bytes,
             accept_diverged=accept_diverged,
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
+            state_first=begins_with_state(state_first, start, place),
         )
         begun = await self._begin(reading, start, until_id=until_id, follow=True, segments=segments)
         if begun is None:
@@ -283,8 +300,8 @@ class CacheReads(CacheHandle):
         reply = await self._core.requests.ask(Message(poll=request), wait_ms=wait_ms)
         answer = reply.message.poll_answer
         return Answer(
-            events=[event for batch in to_batches(answer, reply.body, source) for event in batch.events()],
-            position=token_text(answer.position) if answer.position else source.position_at(answer.last_id),
+            events=[event for batch in self._unpack(begun, source)(answer, reply.body) for event in batch.events()],
+            position=begun.token_after(answer) or source.position_at(answer.last_id),
             last_id=answer.last_id,
             is_end=answer.end,
             low_watermark=answer.low_watermark,

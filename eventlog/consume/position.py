@@ -81,6 +81,10 @@ class Position:
             at = tuple(tuple(column.tolist()) for column in (at.of, at.ids, at.offsets, at.epochs))
         return self.cluster, self.cache_id, self.segments, at, self.steps, self.acknowledged, self.unread
 
+    def segments_held(self) -> list[int]:
+        """Return the segments that it has a place in."""
+        return self.at.of.tolist() if isinstance(self.at, SegmentPositions) else list(range(self.segments))
+
     def check(self, *, cluster: str, cache_id: int, segments: int) -> None:
         """Refuse a position that was made elsewhere.
 

@@ -62,6 +62,11 @@ def encode(position: Position) -> bytes:
     return data + _CRC.pack(crc32c(data))
 
 
+def is_unread(data: bytes) -> bool:
+    """Return whether the binary token, if it is one, stands inside a state read."""
+    return len(data) > 1 and data[0] == VERSION and bool(data[1] & _UNREAD)
+
+
 def decode(data: bytes) -> Position:
     """Return the position of a binary token.
 

@@ -46,6 +46,7 @@ from eventlog.node.peers import PeerIdentity, Peers
 from eventlog.node.replicate import Replicas
 from eventlog.node.replicate_in import Incoming
 from eventlog.node.retention import Retention
+from eventlog.node.state_reads import StateReads
 from eventlog.node.storage import StorageThread
 from eventlog.node.tail import Tail
 from eventlog.node.takeover import TakeOver
@@ -113,9 +114,10 @@ class Node:
         )
         self.leaders = Leaders(self.segments)
         self.freshness = Freshness(self)
-        self.mending = Mending(self)
         self.near = NearReaders(self)
+        self.mending = Mending(self)
         self.reads = Reads(self)
+        self.state_reads = StateReads(self)
         self.inner = Inner(self)
         self.listeners = Listeners(self)
         self.coordinators = Coordinators(self)
@@ -165,6 +167,7 @@ class Node:
         if any(start.first % ID_STEP != self.number for segment in range(self.segments) for start in self.core.history(segment)):
             self.steps.share()
         self.reads.start()
+        self.state_reads.start()
         self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))
         self.closing.join(self.peers)
         self.reads.mend = self.mending.mend

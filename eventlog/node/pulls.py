@@ -131,7 +131,7 @@ def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], in
     cache = context.caches.find(poll.cache_id)
     if not cache.options.events:
         raise NoEvents(cache=cache.name)
-    asked = _segments_of(poll, context.segments)
+    asked = segments_of(poll, context.segments)
     cursor = _cursor_of(context, poll, cache=cache, asked=asked)
     if poll.latest:
         cursor = Cursor.at_id(context.segments, limit(cursor.asked), asked=cursor.asked)
@@ -157,7 +157,8 @@ def _nobody(result: Delivered | EventLogError) -> None:
     raise AssertionError(f"nobody waits for {result}")
 
 
-def _segments_of(poll: Poll, segments: int) -> Ints | None:
+def segments_of(poll: Poll, segments: int) -> Ints | None:
+    """Return the segments that a request names, rising; None for all. Raises InvalidArgument."""
     if not poll.segments:
         return None
     if len(poll.segments) > segments or max(poll.segments) >= segments:
@@ -178,9 +179,9 @@ def _cursor_of(context: ReadContext, poll: Poll, *, cache: CacheState, asked: In
 
 def _cursor_at(context: ReadContext, position: Position, *, cache: CacheState, asked: Ints | None) -> Cursor:
     if position.cache_id != cache.cache_id:
-        _refuse_recreated(context, position, cache)
+        refuse_recreated(context, position, cache)
     position.check(cluster=context.cluster, cache_id=cache.cache_id, segments=context.segments)
-    if position.steps or position.acknowledged:
+    if position.steps or position.acknowledged or position.unread:
         raise InvalidArgument(why="the position stands inside a state read or a work queue; events are read from other positions")
     at = position.at
     if not isinstance(at, SegmentPositions):
@@ -193,7 +194,7 @@ def _cursor_at(context: ReadContext, position: Position, *, cache: CacheState, a
     return Cursor(context.segments, at)
 
 
-def _refuse_recreated(context: ReadContext, position: Position, cache: CacheState) -> None:
+def refuse_recreated(context: ReadContext, position: Position, cache: CacheState) -> None:
     """Say that the position is one of an earlier cache of the same name, where that is known or nothing speaks against it.
 
     Ids of caches rise and are never given out again, so a lower one that no cache has is a dropped one's. Its name is known

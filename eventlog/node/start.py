@@ -78,6 +78,7 @@ class Started:
             await node.checkpoints.write()
         await node.end_tasks()
         await node.reads.stop()
+        await node.state_reads.stop()
         await node.storage.stop()
         node.entries.close()
         await asyncio.to_thread(node.store.close)

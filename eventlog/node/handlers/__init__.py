@@ -10,7 +10,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from eventlog.node import coordinator_lag, freshness, near
-from eventlog.node.handlers import admin, cluster_admin, entries, events, group_admin, groups, listeners, peers, replicate, topology, write
+from eventlog.node.handlers import (
+    admin,
+    cluster_admin,
+    entries,
+    events,
+    group_admin,
+    groups,
+    iteration,
+    listeners,
+    peers,
+    replicate,
+    topology,
+    write,
+)
 
 Right = Literal["none", "read", "write", "admin", "peer"]
 
@@ -80,6 +93,7 @@ TABLE: dict[str, Handler] = {
     "compare_copies": _row(cluster_admin.compare_copies, "read"),
     "force_primary": _row(cluster_admin.force_primary, "admin", repeatable=False),
     "cluster_info": _row(peers.cluster_info, "none"),
+    "read_state": _row(iteration.read_state, "peer"),
     "confirm_epochs": _row(freshness.confirm_epochs, "peer"),
     "peer_hello": _row(peers.peer_hello, "peer"),
     "beat": _row(peers.beat, "peer"),

@@ -13,14 +13,15 @@ from eventlog.node.answers import Reads
 from eventlog.node.filters import is_filtered, spec_of
 from eventlog.node.listeners import Listeners
 from eventlog.node.peers import peer_of
-from eventlog.node.pulls import Delivered, Pull, ReadContext
+from eventlog.node.pulls import Delivered, Pull
+from eventlog.node.state_first import StateNode, answer_state, is_state_read, send_state
 from eventlog.node.watches import serve_watch
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import LogEndsAnswer, Message
 
 
-class ReadingNode(ReadContext, Protocol):
+class ReadingNode(StateNode, Protocol):
     """What these handlers need of a node."""
 
     @property
@@ -36,7 +37,8 @@ class ReadingNode(ReadContext, Protocol):
 
 def poll(node: ReadingNode, exchange: Exchange) -> None:
     """Answer with what follows a position, at once or when there is something."""
-    if exchange.has_room and not exchange.message.poll.listener and not is_filtered(exchange.message.poll):
+    request = exchange.message.poll
+    if exchange.has_room and not request.listener and not is_filtered(request) and not is_state_read(request):
         _poll(node, exchange, None)
     else:
         node.own(asyncio.get_running_loop().create_task(_poll_when_ready(node, exchange), name="poll"))
@@ -73,8 +75,20 @@ async def _poll_when_ready(node: ReadingNode, exchange: Exchange) -> None:
             await exchange.room()
     except EventLogError:
         return  # the connection is gone
-    if not exchange.is_over:
+    if exchange.is_over:
+        return
+    if is_state_read(request):
+        await _answer_state(node, exchange, matches)
+    else:
         _poll(node, exchange, matches, listener)
+
+
+async def _answer_state(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None) -> None:
+    try:
+        await answer_state(node, exchange, matches)
+    except EventLogError as error:
+        if not exchange.is_over:
+            exchange.fail(error)
 
 
 def _answer_listener(node: ReadingNode, exchange: Exchange, listener: str, found: Delivered | EventLogError) -> None:
@@ -98,6 +112,8 @@ def _answer(exchange: Exchange, found: Delivered | EventLogError) -> None:
 
 async def watch(node: ReadingNode, exchange: Exchange) -> None:
     """Stream what follows a position, as fast as credits allow."""
+    if is_state_read(exchange.message.watch.poll) and not await send_state(node, exchange):
+        return
     await serve_watch(node.reads, exchange)
 
 

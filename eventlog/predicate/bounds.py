@@ -5,12 +5,11 @@ from functools import reduce
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from eventlog.events import KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, ID_MAX, TIME_SHIFT
 from eventlog.predicate.convert import to_text
-from eventlog.predicate.frame import Frame
+from eventlog.predicate.frame import bare_frame
 from eventlog.predicate.like import like
 from eventlog.predicate.spec import EVERY_KIND
 from eventlog.predicate.tree import (
@@ -149,32 +148,11 @@ def _numbers(name: str, low: int, high: int) -> Bounds:
     return Bounds(id_low=max(low, 0), id_high=min(high, ID_MAX))
 
 
-class _EachKind(Frame):
-    """One event of each kind, of which nothing else is known."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.events = _KindsAlone()  # type: ignore[assignment]  # all that conditions on kinds look at
-
-
-class _KindsAlone:
-    kinds = np.arange(len(KIND_NAMES), dtype=np.uint8)
-
-    def __len__(self) -> int:
-        return len(self.kinds)
-
-    def take(self, rows: npt.NDArray[np.int64]) -> "_KindsAlone":
-        taken = _KindsAlone()
-        taken.kinds = self.kinds[rows]
-        return taken
-
-
 def _kinds(node: Node) -> int:
     """Return the bits of the kinds for which a condition can be TRUE."""
     leaves = [found for found in walk(node) if not found.children]
     if all(isinstance(leaf, Constant) or (isinstance(leaf, Column) and leaf.name == "kind") for leaf in leaves):
-        true, _ = truth_of(node)(_EachKind())
+        true, _ = truth_of(node)(bare_frame(np.arange(len(KIND_NAMES), dtype=np.uint8)))
         return sum(1 << kind for kind in np.flatnonzero(true).tolist())
     kinds = EVERY_KIND
     for root in _needed(node):

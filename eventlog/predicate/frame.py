@@ -145,3 +145,21 @@ def decode_texts(texts: Iterable[bytes]) -> list[Any]:
     """Return what many short JSON texts say, at once; an empty one is None."""
     found: list[Any] = _decode_list(b"[" + b",".join([text or b"null" for text in texts]) + b"]")
     return found
+
+
+class _Bare:
+    """Events of which nothing is known but their kinds."""
+
+    def __init__(self, kinds: npt.NDArray[np.uint8]) -> None:
+        self.kinds = kinds
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> "_Bare":
+        return _Bare(self.kinds[rows])
+
+
+def bare_frame(kinds: npt.NDArray[np.uint8]) -> Frame:
+    """Return events of which nothing is known but their kinds, for conditions that ask for nothing else."""
+    return Frame(_Bare(kinds), Plan({}, promoted={}, is_bytes=False), is_old=False)  # type: ignore[arg-type]  # all that is asked for

@@ -265,7 +265,7 @@ class Reader:
             items.append(self.node(branch.args["true"]))
         at = items[0].at
         items.append(self.node(tree.args["default"]) if tree.args.get("default") is not None else constant(None, at))
-        return Case(at=at, type=of_one_type((*items[1::2], items[-1])), items=tuple(items))
+        return folded(Case(at=at, type=of_one_type((*items[1::2], items[-1])), items=tuple(items)))
 
     def cast(self, tree: exp.Expression) -> Node:
         item, to = self.node(tree.this), tree.args["to"]

@@ -1,11 +1,12 @@
 """The calls of a cache that make consumers of groups."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
 from eventlog.client.consumer import Consumer
+from eventlog.client.filtering import Parameters, Select, filter_of
 from eventlog.client.member import MemberOptions
 from eventlog.client.reading import OnTrimmed, Reading, checked_trimmed, start_of
 from eventlog.client.reads import CacheReads
@@ -36,13 +37,18 @@ class CacheConsumers(CacheReads):
         on_trimmed: OnTrimmed = "error",
         accept_diverged: bool = False,
         max_bytes: int = 0,
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        select: Select | None = None,
+        filter: str | None = None,
+        params: Mapping[str, Any] | None = None,
     ) -> Consumer:
         """Return a member of `group` that joins when it is entered.
 
         The first member of all makes the group, and has it begin at `from_id` or `from_time`, else at the first event kept.
         `instance_id` makes a static member, which keeps its segments through a restart within `session_timeout_ms`. `assignor`, of
         the first member: `uniform`, `range`, or `owner`, which gives members the segments led by the node they are connected to.
-        `auto_commit`: see `Consumer`.
+        `auto_commit`: see `Consumer`. `where` to `params` as in `events`: what does not match is passed over, and its places committed.
 
         Raises:
             EventsTrimmed: where the group goes on, retention has removed events; with `on_trimmed="earliest"` it goes on behind them.
@@ -58,5 +64,16 @@ class CacheConsumers(CacheReads):
             session_timeout_ms=checked_timeout(session_timeout_ms),
             start_id=(await self.log_ends()).last_id if start == "latest" else start,
         )
-        reading = Reading(on_trimmed=checked_trimmed(on_trimmed), accept_diverged=accept_diverged, max_bytes=max_bytes)
+        reading = Reading(
+            on_trimmed=_no_resync(on_trimmed),
+            accept_diverged=accept_diverged,
+            max_bytes=max_bytes,
+            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
+        )
         return Consumer(self._core, source, options, reading=reading, auto_commit=auto_commit)
+
+
+def _no_resync(on_trimmed: str) -> OnTrimmed:
+    if on_trimmed == "resync":
+        raise InvalidArgument(why="a group does not read state: on_trimmed is error or earliest")
+    return checked_trimmed(on_trimmed)

@@ -16,7 +16,7 @@ from eventlog.client.reading import Reading
 from eventlog.client.uplink import chance
 from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN
-from eventlog.errors import EventLogError, TimedOut
+from eventlog.errors import EventLogError, FilterNotFound, TimedOut
 from eventlog.events import EventSource
 from eventlog.routing.retry import CURABLE, MOVES, backoff_ms
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer
@@ -25,6 +25,7 @@ POLL_WAIT_MS = 2_000
 POLL_SLACK_MS = 3_000  # then the node is taken for silent, and another asked
 ANSWERS_WAITING_MAX = 4
 AGAIN_MS_MAX = 200
+FILTER_TRIES_MAX = 8  # a node that has not been given the filter yet: others may
 
 LaneId = tuple[int, bool]  # the node; whether its segments have not been begun: those start at the first event kept
 
@@ -143,10 +144,11 @@ class Lanes:
             try:
                 answer, body = await self._poll(id_, segments, attempt)
             except EventLogError as error:
-                if not isinstance(error, (*CURABLE, TimedOut)):
+                attempt += 1
+                lacks_filter = isinstance(error, FilterNotFound) and attempt < FILTER_TRIES_MAX
+                if not lacks_filter and not isinstance(error, (*CURABLE, TimedOut)):
                     self.failed(error)
                     return
-                attempt += 1
                 await self._pause(error, attempt)
             else:
                 attempt = 0

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from eventlog.errors import EventsTrimmed
 from eventlog.ids import id_before
-from eventlog_cli.consume import Printer
 from eventlog_cli.main import main
+from eventlog_cli.printing import Printer
 from eventlog_cli.render import renderer
 from tests.cli.fakes import Batch, Cache, Client, event
 

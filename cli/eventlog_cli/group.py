@@ -1,0 +1,148 @@
+"""`eventlog group`: consumer groups, how far they are, and moving them."""
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.lazy import SynonymGroup
+from eventlog_cli.output import id_fields, note, print_row, print_text, table
+from eventlog_cli.parameters import SEGMENTS, Parsed, parse_id
+from eventlog_cli.quantities import format_duration, format_size, parse_moment
+
+if TYPE_CHECKING:
+    from eventlog.client.groups import GroupDescription, GroupSegment
+
+GROUP = click.argument("group")
+To = tuple[str, int | str]
+
+
+def parse_target(text: str) -> To:
+    """Return what `--to` says: an id or word for `to_id`, a moment for `to_time`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text in ("earliest", "latest"):
+        return "to_id", text
+    if text.isdigit():
+        return "to_id", parse_id(text)
+    return "to_time", parse_moment(text, now_ms=time.time_ns() // 1_000_000)
+
+
+TARGET = Parsed("earliest|latest|id|time", parse_target)
+
+
+@click.group("group", cls=SynonymGroup, synonyms={"remove": "delete", "drop": "delete", "show": "describe", "ls": "list"})
+@common_options
+def command() -> None:
+    """List, describe, reset and delete consumer groups."""
+
+
+@command.command("list")
+@common_options
+def list_() -> None:
+    """Print every group over each cache that it reads."""
+    with open_client() as client:
+        found = client.groups.list()
+    if settings().is_json:
+        for one in found:
+            print_row({"group": one.group, "cache": one.cache, "mode": one.mode, "members": one.members, "generation": one.generation})
+        return
+    rows = [(one.group, one.cache, one.mode, one.members, one.generation) for one in found]
+    print_text(table(("group", "cache", "mode", "members", "generation"), rows))
+
+
+@command.command("describe")
+@GROUP
+@common_options
+def describe(group: str) -> None:
+    """Print how far GROUP is in every segment, who reads it, and how much is left to read."""
+    with open_client() as client:
+        found = client.groups.describe(group)
+    for one in found:
+        if settings().is_json:
+            _print_rows(one)
+        else:
+            _print_table(one)
+
+
+def _print_rows(one: "GroupDescription") -> None:
+    for row in one.segments:
+        print_row(
+            {
+                "group": one.group,
+                "cache": one.cache,
+                "segment": row.segment,
+                "member": row.member,
+                **id_fields(position=row.id),
+                "lag_events": row.lag_events,
+                "lag_bytes": row.lag_bytes,
+                "lag_seconds": None if row.lag_ms is None else row.lag_ms / 1000,
+                "metadata": row.metadata,
+            }
+        )
+
+
+def _print_table(one: "GroupDescription") -> None:
+    print_text(f"group {one.group}, cache {one.cache}, mode {one.mode}, assignor {one.assignor}, generation {one.generation}")
+    lags: dict[str | None, list[int]] = {}
+    for row in one.segments:
+        total = lags.setdefault(row.member, [0, 0, 0, 0])
+        total[0] += 1
+        total[1] += row.lag_events or 0
+        total[2] += row.lag_bytes or 0
+        total[3] = max(total[3], row.lag_ms or 0)
+    names = {member.member: member.instance or member.client or member.member for member in one.members}
+    rows = [
+        (names.get(member or "", member), count, events, format_size(size), format_duration(oldest))
+        for member, (count, events, size, oldest) in lags.items()
+    ]
+    rows += [(names[member.member], 0, 0, format_size(0), format_duration(0)) for member in one.members if member.member not in lags]
+    print_text(table(("member", "segments", "lag events", "lag bytes", "oldest"), rows))
+    late = [row for row in one.segments if row.lag_events or row.lag_events is None]
+    if late:
+        heads = ("segment", "member", "position", "lag events", "lag bytes", "oldest")
+        print_text(table(heads, [_late_row(row, names) for row in late]))
+
+
+def _late_row(row: "GroupSegment", names: dict[str, str]) -> tuple[object, ...]:
+    size = None if row.lag_bytes is None else format_size(row.lag_bytes)
+    oldest = None if row.lag_ms is None else format_duration(row.lag_ms)
+    return row.segment, names.get(row.member or ""), row.id, row.lag_events, size, oldest
+
+
+@command.command("reset")
+@GROUP
+@click.option("--to", type=TARGET, required=True, metavar="earliest|latest|ID|TIME", help="After this id; at this time, or so long ago.")
+@click.option("--cache", "cache_name", help="Only for this cache.")
+@click.option("--segments", type=SEGMENTS, help="These segments alone, as in 0,3-7.")
+@click.option("--dry-run", is_flag=True, help="Say what would change.")
+@common_options
+def reset(group: str, *, to: To, cache_name: str | None, segments: list[int] | None, dry_run: bool) -> None:
+    """Have GROUP go on somewhere else. Refused while it has live members."""
+    with open_client() as client:
+        cache_id = client.describe_cache(cache_name).id if cache_name else 0
+        to_id, to_time = (to[1], None) if to[0] == "to_id" else (None, int(to[1]))
+        moves = client.groups.reset(group, to_id=to_id, to_time=to_time, cache_id=cache_id, segments=segments or (), dry_run=dry_run)
+    changed = [move for move in moves if move.from_id != move.to_id]
+    if settings().is_json:
+        for move in moves:
+            ids = id_fields(from_id=move.from_id, to_id=move.to_id)
+            print_row({"group": group, "cache": move.cache, "segment": move.segment, **ids, "dry_run": dry_run})
+        return
+    print_text(table(("cache", "segment", "from", "to"), [(move.cache, move.segment, move.from_id, move.to_id) for move in changed]))
+    note(f"{'would move' if dry_run else 'moved'} {len(changed)} of {len(moves)} segments")
+
+
+@command.command("delete")
+@GROUP
+@click.option("--cache", "cache_name", help="Only for this cache.")
+@common_options
+def delete(group: str, *, cache_name: str | None) -> None:
+    """Remove GROUP with its positions. Refused while it has live members."""
+    with open_client() as client:
+        client.groups.delete(group, cache_id=client.describe_cache(cache_name).id if cache_name else 0)
+    if settings().is_json:
+        print_row({"group": group, "deleted": True})

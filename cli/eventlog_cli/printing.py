@@ -1,0 +1,95 @@
+"""Batches of events, printed as they come: an interrupt never leaves it open what was printed."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
+
+from eventlog_cli.output import stdout
+from eventlog_cli.position_file import PositionFile
+from eventlog_cli.render import Render
+
+if TYPE_CHECKING:
+    from eventlog.client.batches import EventBatch
+    from eventlog.events import Event
+
+    Printed = Callable[[EventBatch, list[Event]], None]
+
+
+class Printer:
+    """Prints batches. `last_id` is where to resume: everything up to it was handed to whoever reads stdout.
+
+    `printed` is told of each batch with those of its events that were printed: all, or the first ones where `events_max` ends it.
+    """
+
+    def __init__(self, render: Render, *, file: PositionFile | None, events_max: int | None, printed: "Printed | None" = None) -> None:
+        self._render = render
+        self._file = file
+        self._printed = printed
+        self._left = events_max
+        self.last_id: int | None = None
+
+    def run(self, batches: "Iterator[EventBatch]") -> None:
+        """Print until the batches end or enough was printed."""
+        with _Interrupts() as interrupts:
+            while True:
+                with interrupts.let_through():
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                self._print(batch)
+                if self._left == 0:
+                    return
+
+    def _print(self, batch: "EventBatch") -> None:
+        is_cut = self._left is not None and self._left < len(batch)
+        events = list(islice(batch.events(), self._left))
+        out = stdout()
+        out.write(self._render(events))
+        # nothing that was printed waits in a buffer: readers of a followed log see it now, and the position may be kept
+        out.flush()
+        self.last_id = events[-1].id if is_cut else batch.last_id
+        if self._left is not None:
+            self._left -= len(events)
+        if self._file is not None:
+            self._file.write(batch.source.position_at(self.last_id))
+        if self._printed is not None:
+            self._printed(batch, events)
+
+
+class _Interrupts:
+    """Holds Ctrl-C back while a batch is printed, so that the id to resume from is exact; a second one is not held back."""
+
+    def __init__(self) -> None:
+        self._is_let_through = False
+        self._is_held_back = False
+        self._previous: Any = None
+
+    def __enter__(self) -> Self:
+        self._previous = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._previous)
+        if self._is_held_back:
+            raise KeyboardInterrupt
+
+    def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._is_let_through or self._is_held_back:
+            self._is_held_back = False
+            raise KeyboardInterrupt
+        self._is_held_back = True
+
+    @contextmanager
+    def let_through(self) -> Iterator[None]:
+        """Let Ctrl-C end what runs inside, also one that was held back before."""
+        self._is_let_through = True
+        try:
+            if self._is_held_back:
+                self._is_held_back = False
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._is_let_through = False

@@ -1,7 +1,6 @@
 """Groups on the command line, against a real node."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

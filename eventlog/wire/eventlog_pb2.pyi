@@ -1608,7 +1608,7 @@ class StateCursor(_message.Message):
     def __init__(self, segment: _Optional[int] = ..., key: _Optional[bytes] = ..., pin: _Optional[int] = ..., finished: _Optional[bool] = ...) -> None: ...
 
 class IterationStart(_message.Message):
-    __slots__ = ("cache_id", "segments", "filter", "batch_entries", "batch_bytes", "scope", "scope_parameters", "metadata", "cursors")
+    __slots__ = ("cache_id", "segments", "filter", "batch_entries", "batch_bytes", "scope", "scope_parameters", "metadata", "cursors", "prefix")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
@@ -1618,6 +1618,7 @@ class IterationStart(_message.Message):
     SCOPE_PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     CURSORS_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     segments: bytes
     filter: Filter
@@ -1627,7 +1628,8 @@ class IterationStart(_message.Message):
     scope_parameters: bytes
     metadata: bool
     cursors: _containers.RepeatedCompositeFieldContainer[StateCursor]
-    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[bytes] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., batch_entries: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., scope: _Optional[str] = ..., scope_parameters: _Optional[bytes] = ..., metadata: _Optional[bool] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ...) -> None: ...
+    prefix: bytes
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[bytes] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., batch_entries: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., scope: _Optional[str] = ..., scope_parameters: _Optional[bytes] = ..., metadata: _Optional[bool] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., prefix: _Optional[bytes] = ...) -> None: ...
 
 class IterationStartAnswer(_message.Message):
     __slots__ = ("iteration_id", "segments")
@@ -1694,7 +1696,7 @@ class ForEach(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., task: _Optional[str] = ..., parameters: _Optional[bytes] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., segments: _Optional[bytes] = ..., batch_entries: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., credit: _Optional[int] = ...) -> None: ...
 
 class ReadState(_message.Message):
-    __slots__ = ("cache_id", "segments", "after", "pin", "filter", "max_entries", "max_bytes", "metadata")
+    __slots__ = ("cache_id", "segments", "after", "pin", "filter", "max_entries", "max_bytes", "metadata", "prefix")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
@@ -1703,6 +1705,7 @@ class ReadState(_message.Message):
     MAX_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     segments: _containers.RepeatedScalarFieldContainer[int]
     after: bytes
@@ -1711,7 +1714,8 @@ class ReadState(_message.Message):
     max_entries: int
     max_bytes: int
     metadata: bool
-    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[bytes] = ..., pin: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., max_entries: _Optional[int] = ..., max_bytes: _Optional[int] = ..., metadata: _Optional[bool] = ...) -> None: ...
+    prefix: bytes
+    def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[bytes] = ..., pin: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., max_entries: _Optional[int] = ..., max_bytes: _Optional[int] = ..., metadata: _Optional[bool] = ..., prefix: _Optional[bytes] = ...) -> None: ...
 
 class ReadStateAnswer(_message.Message):
     __slots__ = ("parts", "entries", "cursors")

@@ -23,6 +23,7 @@ from eventlog.client.client import connect as connect_async
 from eventlog.client.cluster import ClusterAdmin as AsyncClusterAdmin
 from eventlog.client.consumer import Consumer as AsyncConsumer
 from eventlog.client.groups import GroupAdmin as AsyncGroupAdmin
+from eventlog.client.listeners import ListenerAdmin as AsyncListenerAdmin
 from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
 from eventlog.client.near import NearCache as AsyncNearCache
 from eventlog.client.near_table import MISS, NearStatistics
@@ -114,6 +115,7 @@ class Cache(_Facade[AsyncCache]):
     size = _call(AsyncCache.size)
     log_ends = _call(AsyncCache.log_ends)
     poll = _call(AsyncCache.poll)
+    register = _call(AsyncCache.register)
     get_many = _rows(AsyncCache.get_many)
     keys = _rows(AsyncCache.keys)
     entries = _rows(AsyncCache.entries)
@@ -229,6 +231,15 @@ class Consumer(_Facade[AsyncConsumer]):
     commit = _call(AsyncConsumer.commit)
 
 
+class ListenerAdmin(_Facade[AsyncListenerAdmin]):
+    """Listeners of all caches, as `eventlog.client.listeners.ListenerAdmin`."""
+
+    describe = _call(AsyncListenerAdmin.describe)
+    alter = _call(AsyncListenerAdmin.alter)
+    remove = _call(AsyncListenerAdmin.remove)
+    list = _call(AsyncListenerAdmin.list)
+
+
 class GroupAdmin(_Facade[AsyncGroupAdmin]):
     """What operators ask about consumer groups, as `eventlog.client.groups.GroupAdmin`."""
 
@@ -318,6 +329,12 @@ class Client(_Facade[AsyncClient]):
     describe_cache = _call(AsyncClient.describe_cache)
     drop_cache = _call(AsyncClient.drop_cache)
     list_caches = _call(AsyncClient.list_caches)
+
+    @property
+    def listeners(self) -> ListenerAdmin:
+        """The listeners of all caches."""
+        return ListenerAdmin(self._thread, self._async.listeners)
+
     flush = _call(AsyncClient.flush)
     ping = _call(AsyncClient.ping)
     status = _call(AsyncClient.status)

@@ -8,6 +8,7 @@ from eventlog.client.cache import Cache
 from eventlog.client.cluster import ClusterAdmin
 from eventlog.client.core import ClientCore
 from eventlog.client.groups import GroupAdmin
+from eventlog.client.listeners import ListenerAdmin
 from eventlog.client.options import ClientOptions
 from eventlog.client.values import CacheInfo, CheckReport, Format, KeyFormat, RetentionRun, SegmentInfo, Status
 from eventlog.client.wording import cache_info, cache_options, check_report, retention_run, segment_info, status
@@ -188,6 +189,11 @@ class Client:
         """Return all caches, with `internal` the cluster's own as well."""
         reply = await self._opened.requests.ask(Message(list_caches=pb.ListCaches(internal=internal)))
         return [cache_info(cache) for cache in reply.message.list_caches_answer.caches]
+
+    @property
+    def listeners(self) -> ListenerAdmin:
+        """The listeners of all caches."""
+        return ListenerAdmin(self._opened.requests)
 
     async def wait_for(self, cache: Cache, id: int, *, timeout_ms: int | None = None) -> None:
         """Return once readers of `cache` see everything up to `id`, wherever they read.

@@ -1,6 +1,7 @@
 """Answers to a reader, one after the other: streamed by credits, asked for again after a lost connection."""
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -20,6 +21,8 @@ from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer, Watch
 
+log = logging.getLogger("eventlog.client")
+LISTENER_POLL_WAIT_MS = 30_000
 EVENTS_BEFORE_ARROW = 200_000  # a read this long is worth loading pyarrow for: its objects then cost half
 
 Answers = AsyncGenerator[tuple[PollAnswer, memoryview], None]
@@ -51,6 +54,8 @@ class Follower:
         answers = self._watch(reading, source.cache_id, follow=follow)
         if follow and poll_interval_ms is not None:
             answers = self._poll(reading, source.cache_id, interval_ms=poll_interval_ms)
+        elif reading.listener:
+            answers = self._poll(reading, source.cache_id, wait_ms=LISTENER_POLL_WAIT_MS if follow else 0)
         async with aclosing(answers):
             async for answer, body in answers:
                 reading.check_stalled(answer)
@@ -109,15 +114,21 @@ class Follower:
             await asyncio.sleep(decision.wait_ms / 1000)
             attempt += 1
 
-    async def _poll(self, reading: Reading, cache_id: int, *, interval_ms: int) -> Answers:
+    async def _poll(self, reading: Reading, cache_id: int, *, interval_ms: int = 0, wait_ms: int = 0) -> Answers:
+        held_percent = 0
         while True:
-            reply = await self._requests.ask(Message(poll=reading.poll(cache_id)))
+            request = reading.poll(cache_id)
+            request.wait_ms = wait_ms
+            reply = await self._requests.ask(Message(poll=request), wait_ms=wait_ms)
             answer = reply.message.poll_answer
+            if answer.held_percent > held_percent:
+                log.warning("listener_falls_behind listener=%s held_percent=%d", reading.listener, answer.held_percent)
+            held_percent = answer.held_percent
             yield answer, reply.body
             if reading.is_done(answer):
                 return
             reading = reading.after_answer(answer)
-            if answer.end:
+            if answer.end and interval_ms:
                 await asyncio.sleep(interval_ms / 1000)
 
 

@@ -15,7 +15,7 @@ from eventlog.errors import BadMessage, InvalidArgument, Unavailable
 from eventlog.ids import ID_MAX, id_before
 from eventlog.wire.eventlog_pb2 import Filter, Poll, PollAnswer
 
-OnTrimmed = Literal["error", "earliest"]
+OnTrimmed = Literal["error", "earliest", "resync"]
 OnStalled = Literal["wait", "error"]
 Start = int | Literal["latest"]
 Scope = tuple[str, int, int]  # cluster, cache id, segments
@@ -23,7 +23,10 @@ Scope = tuple[str, int, int]  # cluster, cache id, segments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What to read. Everything after `after`, or after `position` (a token), up to `until_id`, 0 for no end."""
+    """What to read. Everything after `after`, or after `position` (a token), up to `until_id`, 0 for no end.
+
+    `listener` says what is wanted of it instead of `filter`; `goes_on`: from where that one has acknowledged.
+    """
 
     after: int = 0
     position: Position | None = None
@@ -34,6 +37,8 @@ class Reading:
     accept_diverged: bool = False
     on_stalled: OnStalled = "wait"
     filter: Filter | None = None
+    listener: str = ""
+    goes_on: bool = False
     state_first: bool = False
 
     def poll(self, cache_id: int) -> Poll:
@@ -48,6 +53,9 @@ class Reading:
             poll.position = token.encode(self.position if self.position.unread else tail_of(self.position))
         elif not self.state_first:
             poll.after = self.after
+        poll.listener = self.listener
+        if self.goes_on:
+            poll.ClearField("after")
         return poll
 
     def after_answer(self, answer: PollAnswer) -> "Reading":
@@ -55,7 +63,7 @@ class Reading:
         if answer.state:
             return replace(self, position=token.decode(answer.position), state_first=False)
         if self.position is None or not isinstance(self.position.at, SegmentPositions):
-            return replace(self, after=answer.last_id, position=None)
+            return replace(self, after=answer.last_id, position=None, goes_on=False)
         return replace(self, position=with_steps(token.decode(answer.position), self.position.steps))
 
     def check_stalled(self, answer: PollAnswer) -> None:
@@ -126,13 +134,15 @@ def checked_trimmed(on_trimmed: str) -> OnTrimmed:
     """Return what to do about trimmed events.
 
     Raises:
-        InvalidArgument: neither of the two words.
+        InvalidArgument: none of the three words.
     """
     if on_trimmed == "earliest":
         return "earliest"
     if on_trimmed == "error":
         return "error"
-    raise InvalidArgument(why=f"on_trimmed is {on_trimmed!r}: use error or earliest")
+    if on_trimmed == "resync":
+        return "resync"
+    raise InvalidArgument(why=f"on_trimmed is {on_trimmed!r}: use error, earliest or resync")
 
 
 def checked_stalled(on_stalled: str) -> OnStalled:

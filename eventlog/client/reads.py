@@ -30,7 +30,7 @@ from eventlog.client.state_first import StateBatches
 from eventlog.client.values import Answer, Entry, LogEnds
 from eventlog.client.wording import consistency_number, log_ends, stalled
 from eventlog.consume.position import Position
-from eventlog.errors import InvalidArgument
+from eventlog.errors import EventsTrimmed, InvalidArgument
 from eventlog.events import Event, EventSource
 from eventlog.limits import ANSWER_BYTES_DEFAULT, POLL_WAIT_MS_MAX
 from eventlog.wire import eventlog_pb2 as pb
@@ -126,6 +126,7 @@ class CacheReads(CacheHandle):
         select: Select | None = None,
         filter: str | None = None,
         params: Mapping[str, Any] | None = None,
+        listener: str | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow`, on and on.
 
@@ -138,9 +139,15 @@ class CacheReads(CacheHandle):
         `state_first`: the entries that there are come first, as events of kind STATE whose id is the entry's version, and then what
         happened after they were read, without gap or repetition. Their positions, too, resume anywhere.
 
+        With `listener` it is what that one wants, from where it has acknowledged unless a beginning is given; whoever asks for more has
+        acknowledged what came before.
+
         Raises:
             BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or no node has it.
-            EventsTrimmed: retention has removed events that should come next; with `on_trimmed="earliest"` it goes on behind them.
+            ListenerNotFound: nobody registered it, or it was removed.
+            EventsTrimmed: retention has removed events that should come next. With `on_trimmed="earliest"` it goes on behind them; with
+                `"resync"` the entries that there are come as with `state_first`, and then what happens after them: a key seen
+                before and not among them is gone.
             PositionDiverged: a forced primary gave up what was read before this place; `accept_diverged` goes on.
             Unavailable: with `on_stalled="error"`, a segment without a primary holds the reader for two seconds.
         """
@@ -161,6 +168,7 @@ class CacheReads(CacheHandle):
             select=select,
             filter=filter,
             params=params,
+            listener=listener,
         )
         return self._core.follower.events(batches)
 
@@ -185,6 +193,7 @@ class CacheReads(CacheHandle):
         select: Select | None = None,
         filter: str | None = None,
         params: Mapping[str, Any] | None = None,
+        listener: str | None = None,
     ) -> AsyncGenerator[EventBatch, None]:
         """Yield the same events as columns. `order="segment"` leaves those of one batch grouped by segment, which saves the sorting.
 
@@ -198,6 +207,8 @@ class CacheReads(CacheHandle):
             on_stalled=checked_stalled(on_stalled),
             accept_diverged=accept_diverged,
             max_bytes=max_bytes,
+            listener=listener or "",
+            goes_on=listener is not None and from_id is None and from_time is None and position is None,
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
             state_first=begins_with_state(state_first, start, place),
         )
@@ -206,13 +217,21 @@ class CacheReads(CacheHandle):
             begun = await self._begin(reading, start, until_id=until_id, follow=follow, segments=segments)
             if begun is None:
                 return
-            source = await self._source(begun.position)
-            unpack = self._unpack(begun, source, order)
-            async with aclosing(
-                self._core.follower.batches(begun, source, follow=follow, order=order, poll_interval_ms=poll_interval_ms, unpack=unpack)
-            ) as found:
-                async for batch in found:
-                    yield batch
+            while True:
+                source = await self._source(begun.position)
+                unpack = self._unpack(begun, source, order)
+                found = self._core.follower.batches(
+                    begun, source, follow=follow, order=order, poll_interval_ms=poll_interval_ms, unpack=unpack
+                )
+                try:
+                    async with aclosing(found):
+                        async for batch in found:
+                            yield batch
+                    return
+                except EventsTrimmed:
+                    if on_trimmed != "resync":
+                        raise
+                begun = replace(begun, after=0, position=None, goes_on=False, state_first=True)
 
         return batches()
 
@@ -274,6 +293,7 @@ class CacheReads(CacheHandle):
         select: Select | None = None,
         filter: str | None = None,
         params: Mapping[str, Any] | None = None,
+        listener: str | None = None,
     ) -> Answer:
         """Return what happened after an id or a position: at most `max_events`, as soon as there is something, within `wait_ms`.
 
@@ -288,6 +308,8 @@ class CacheReads(CacheHandle):
             on_trimmed=checked_trimmed(on_trimmed),
             max_bytes=max_bytes,
             accept_diverged=accept_diverged,
+            listener=listener or "",
+            goes_on=listener is not None and after is None and position is None,
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
             state_first=begins_with_state(state_first, start, place),
         )
@@ -306,6 +328,7 @@ class CacheReads(CacheHandle):
             is_end=answer.end,
             low_watermark=answer.low_watermark,
             stalled=stalled(answer),
+            held_percent=answer.held_percent,
         )
 
 

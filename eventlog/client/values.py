@@ -125,6 +125,7 @@ class Answer:
     """What a poll found. `position` and `last_id` are where to go on, also past what is not in `events`.
 
     `is_end`: there was nothing more at that moment. Everything committed up to `low_watermark` could be read.
+    `held_percent`: how much a durable listener has used up of what it may hold back, if that is much.
     """
 
     events: Sequence[Event]
@@ -133,6 +134,7 @@ class Answer:
     is_end: bool
     low_watermark: int
     stalled: Sequence[Stalled]
+    held_percent: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

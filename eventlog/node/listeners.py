@@ -134,7 +134,7 @@ class Listeners:
             raise InvalidArgument(why="a poll names a listener or a filter, not both")
         if poll.cache_id != record.cache_id:
             raise InvalidArgument(why=f"listener {listener} is one of cache {record.cache}")
-        if poll.WhichOneof("from") is None and not poll.earliest and not poll.latest:
+        if poll.WhichOneof("from") is None and not (poll.earliest or poll.latest or poll.state_first):
             await self._go_on(poll)
         after = _place(poll)
         reach = filter_after(record, after)

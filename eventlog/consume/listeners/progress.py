@@ -31,6 +31,8 @@ class Progress:
         cluster, cache_id, segments = self._scope
         position.check(cluster=cluster, cache_id=cache_id, segments=segments)
         at = position.at
+        if position.unread:
+            return False  # it reads the state, and has nothing of what happened
         if isinstance(at, SegmentPositions):
             return self._move_places(at)
         if at <= self.all_id:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from eventlog.node.node import Node
 
 _SPREAD_MS_MAX = 1_000
+_SEEN_MS_MAX = 5 * CLOSE_UP_MS_MAX  # for other nodes to promise what is committed
 
 
 async def register_listener(node: "Node", exchange: Exchange) -> None:
@@ -216,7 +217,7 @@ async def _last_id(node: "Node", cache: CacheState, exchange: Exchange) -> int:
                 limits=Limits(events=1, nbytes=1),
                 owner=exchange.connection,
                 done=seen,
-                wait_ms=CLOSE_UP_MS_MAX,
+                wait_ms=_SEEN_MS_MAX,
                 ends_at=id_,
             )
         )

@@ -1,0 +1,195 @@
+"""Listeners: filters registered once, with the cluster, and polled by their id at any node."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog.client.filtering import Parameters, Select, filter_of
+from eventlog.client.handle import CacheHandle
+from eventlog.client.reading import token_text
+from eventlog.client.requests import Requests
+from eventlog.errors import InvalidArgument, ListenerTimeout
+from eventlog.limits import LISTENER_WAIT_MS_DEFAULT
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerInfo:
+    """A registered listener. What follows `last_id` happened after it was registered; `first_id` was the first one kept then.
+
+    The filter is the one of events after `from_id`. Of a durable one, everything up to `position_id` is acknowledged, `position` is the
+    token of that, `lag_events` are kept behind it, whether they match or not, and `held_percent` is how much of what it may hold back,
+    or of what the cache keeps anyway, is used up: at 100 it falls out.
+    """
+
+    id: str
+    cache: str
+    last_id: int
+    first_id: int
+    where: str | None
+    select: tuple[str, ...]
+    filter: str | None
+    continuous: bool
+    from_id: int
+    durable: bool
+    hold_bytes: int | None
+    hold_ms: int | None
+    expire_ms: int | None
+    position_id: int
+    position: str
+    lag_events: int
+    lag_bytes: int
+    lag_ms: int
+    held_percent: int
+
+
+class CacheListeners(CacheHandle):
+    """The calls of a cache that are about its listeners."""
+
+    async def register(
+        self,
+        *,
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        select: Select | None = None,
+        filter: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        continuous: bool = False,
+        durable: bool = False,
+        hold: int | None = None,
+        hold_ms: int | None = None,
+        expire_ms: int | None = None,
+        id: str | None = None,
+    ) -> ListenerInfo:
+        """Register what a reader wants, and return its id to poll with, at any node, and where to begin.
+
+        An ephemeral listener goes when nobody has polled for `expire_ms` (10 minutes). A durable one stays until it is removed, with the
+        position that was polled last; retention keeps what it has not acknowledged, up to `hold` bytes or to the age `hold_ms`.
+        Registering under an `id` that is there with the same words returns it.
+
+        Raises:
+            BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or a node lacks it.
+            ListenerExists: the `id` is taken by another one.
+        """
+        info, _ = await self._found()
+        if hold is not None and hold < 0:
+            raise InvalidArgument(why=f"hold is {hold} bytes")
+        request = pb.RegisterListener(
+            cache_id=info.id,
+            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous),
+            durable=durable,
+            hold_bytes=hold or 0,
+            hold_ms=hold_ms or 0,
+            expire_ms=expire_ms or 0,
+            id=id or "",
+        )
+        reply = await self._core.requests.ask(Message(register_listener=request), repeatable=id is not None)
+        return listener_info(reply.message.listener_answer.listener)
+
+    async def _acknowledged(
+        self, listeners: Sequence[str], last_ids: Mapping[int, int], ids: Sequence[int], *, wait_ms: int | None, proceed: bool
+    ) -> bool:
+        """Return whether listeners acknowledged the last id of each segment in time.
+
+        Raises:
+            ListenerTimeout: they did not, unless the caller proceeds then; the events are written.
+        """
+        info, _ = await self._found()
+        wait_ms = LISTENER_WAIT_MS_DEFAULT if wait_ms is None else wait_ms
+        request = pb.AwaitListeners(
+            listeners=listeners, cache_id=info.id, segments=last_ids.keys(), ids=last_ids.values(), wait_ms=max(wait_ms, 1)
+        )
+        reply = await self._core.requests.ask(Message(await_listeners=request), wait_ms=wait_ms)
+        missing = list(reply.message.await_listeners_answer.missing)
+        if missing and not proceed:
+            raise ListenerTimeout(missing=missing, ids=list(ids), timeout_ms=wait_ms)
+        return not missing
+
+
+class ListenerAdmin:
+    """Listeners of all caches, by their ids."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    async def list(self, *, cache_id: int = 0) -> list[ListenerInfo]:
+        """Return all listeners, or those of one cache, with how far they lag."""
+        reply = await self._requests.ask(Message(list_listeners=pb.ListListeners(cache_id=cache_id)))
+        return [listener_info(listener) for listener in reply.message.list_listeners_answer.listeners]
+
+    async def describe(self, listener: str) -> ListenerInfo:
+        """Return one listener.
+
+        Raises:
+            ListenerNotFound: there is none.
+        """
+        if not listener:
+            raise InvalidArgument(why="name a listener")
+        reply = await self._requests.ask(Message(list_listeners=pb.ListListeners(id=listener)))
+        return listener_info(reply.message.list_listeners_answer.listeners[0])
+
+    async def alter(
+        self,
+        listener: str,
+        *,
+        from_id: int = 0,
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        select: Select | None = None,
+        filter: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        continuous: bool = False,
+        hold: int | None = None,
+        hold_ms: int | None = None,
+        expire_ms: int | None = None,
+    ) -> ListenerInfo:
+        """Give a listener another filter for events after `from_id`, 0: from now on; or change what it may hold back (0: nothing).
+
+        Raises:
+            ListenerNotFound: there is none.
+            BadPredicate, BadFilterParameters, FilterNotFound: as for `register`.
+        """
+        request = pb.AlterListener(id=listener, from_id=from_id)
+        chosen = filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous)
+        if chosen is not None:
+            request.filter.CopyFrom(chosen)
+        for name, value in (("hold_bytes", hold), ("hold_ms", hold_ms), ("expire_ms", expire_ms)):
+            if value is not None:
+                setattr(request, name, value)
+        reply = await self._requests.ask(Message(alter_listener=request))
+        return listener_info(reply.message.listener_answer.listener)
+
+    async def remove(self, listener: str) -> None:
+        """Remove a listener; retention waits for it no longer.
+
+        Raises:
+            ListenerNotFound: there is none.
+        """
+        await self._requests.ask(Message(remove_listener=pb.RemoveListener(id=listener)), repeatable=False)
+
+
+def listener_info(listener: pb.Listener) -> ListenerInfo:
+    """Return a listener as callers see it."""
+    name = listener.filter.name
+    return ListenerInfo(
+        id=listener.id,
+        cache=listener.cache,
+        last_id=listener.last_id,
+        first_id=listener.first_id,
+        where=listener.filter.where or None,
+        select=tuple(listener.filter.select),
+        filter=f"{name}@{listener.filter.version}" if listener.filter.version else name or None,
+        continuous=listener.filter.continuous,
+        from_id=listener.from_id,
+        durable=listener.durable,
+        hold_bytes=listener.hold_bytes or None,
+        hold_ms=listener.hold_ms or None,
+        expire_ms=listener.expire_ms or None,
+        position_id=listener.position_id,
+        position=token_text(listener.position) if listener.position else "",
+        lag_events=listener.lag_events,
+        lag_bytes=listener.lag_bytes,
+        lag_ms=listener.lag_ms,
+        held_percent=listener.held_percent,
+    )

@@ -1,0 +1,259 @@
+"""Listeners registered at one node and polled at any other."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from eventlog.consume import token
+from eventlog.errors import BadPredicate, InvalidArgument, ListenerExists, ListenerNotFound, Unavailable
+from eventlog.transport.connect import connect
+from eventlog.transport.connection import Connection
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+from tests.node.clusters import Cluster, with_cluster
+
+Act = Callable[[Cluster, list[Connection]], Awaitable[None]]
+ODD = pb.Filter(where="key LIKE 'odd%'")
+
+
+def on_cluster(directory: Path, act: Act, **options: object) -> None:
+    """Run `act` with a connection to each node of a cluster in which every node leads something."""
+
+    async def run(cluster: Cluster) -> None:
+        await cluster.until(lambda: cluster.is_whole() and all(node.replicas.serving.any() for node in cluster.up))
+        await cluster.until(lambda: all((node.leaders.numbers == cluster.up[0].leaders.numbers).all() for node in cluster.up))
+        await cluster.create_cache(**options)
+        connections = [await connect("127.0.0.1", running.port) for running in cluster.nodes]
+        try:
+            await act(cluster, connections)
+        finally:
+            for connection in connections:
+                connection.close()
+                await connection.wait_closed()
+
+    with_cluster(directory, run)
+
+
+def cache_id(cluster: Cluster) -> int:
+    return cluster.up[0].caches.named("c").cache_id
+
+
+async def register(connection: Connection, cluster: Cluster, **options: object) -> pb.Listener:
+    request = pb.RegisterListener(cache_id=cache_id(cluster), **options)
+    return (await connection.request(Message(register_listener=request), timeout_ms=20_000)).message.listener_answer.listener
+
+
+async def poll(connection: Connection, cluster: Cluster, listener: str, **options: object) -> pb.PollAnswer:
+    request = pb.Poll(cache_id=cache_id(cluster), listener=listener, max_events=100, **options)
+    while True:
+        try:
+            return (await connection.request(Message(poll=request), timeout_ms=30_000)).message.poll_answer
+        except Unavailable:
+            await asyncio.sleep(0.02)
+
+
+async def describe(connection: Connection, listener: str) -> pb.Listener:
+    while True:
+        try:
+            reply = await connection.request(Message(list_listeners=pb.ListListeners(id=listener)), timeout_ms=20_000)
+            return reply.message.list_listeners_answer.listeners[0]
+        except Unavailable:
+            await asyncio.sleep(0.02)
+
+
+async def put_some(cluster: Cluster, *names: str) -> None:
+    for name in names:
+        await cluster.put(name.encode(), b"v")
+
+
+async def no_lag(connection: Connection, listener: str) -> bool:
+    for _ in range(3_000):
+        found = await describe(connection, listener)
+        if not found.lag_events:
+            return (found.lag_bytes, found.lag_ms) == (0, 0)
+        await asyncio.sleep(0.01)
+    return False
+
+
+def homed_at(cluster: Cluster, index: int) -> str:
+    """A name of a listener that a node keeps."""
+    node = cluster.nodes[index].node
+    return next(f"n{number}" for number in range(1000) if node.inner.leads(b"n%d" % number))
+
+
+def test_a_listener_is_polled_at_every_node_from_where_it_was_registered_on(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        await put_some(cluster, "odd before")
+        listener = await register(connections[0], cluster, filter=ODD)
+        assert listener.last_id >= cluster.acknowledged[b"odd before"][1]
+        await put_some(cluster, "odd 1", "even 2", "odd 3")
+        for connection in connections:
+            answer = await poll(connection, cluster, listener.id, after=listener.last_id, wait_ms=10_000)
+            more = await poll(connection, cluster, listener.id, position=answer.position)
+            assert answer.events + more.events == 2
+            everything = await poll(connection, cluster, listener.id, after=0, wait_ms=10_000)
+            assert (listener.first_id > 0, everything.events) == (True, 3)
+
+    on_cluster(tmp_path, act)
+
+
+def test_it_is_known_after_its_first_node_and_after_its_home_died(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        name = homed_at(cluster, 0)
+        listener = await register(connections[0], cluster, id=name, durable=True)
+        await put_some(cluster, "a", "b")
+        answer = await poll(connections[0], cluster, name, after=listener.last_id, wait_ms=10_000)
+        reached = token.decode(answer.position).at
+        await poll(connections[1], cluster, name, position=answer.position)
+        home = cluster.nodes[0].node.listeners.home
+        await cluster.until(lambda: home._kept[name].progress.lowest == reached)
+        await home.write_positions(is_last=True)
+        await cluster.nodes[0].kill()
+        await put_some(cluster, "after the death")
+        for connection in connections[1:]:
+            assert (await describe(connection, name)).position_id == reached
+        for connection in connections[1:]:
+            answer = await poll(connection, cluster, name, wait_ms=20_000)  # from where it has acknowledged
+            assert answer.events
+            seen = answer.events + (0 if answer.last_id >= cluster.acknowledged[b"after the death"][1] else 1)
+            assert seen == 1 + (reached < cluster.acknowledged[b"b"][1])
+
+    on_cluster(tmp_path, act)
+
+
+def test_an_alteration_holds_from_its_id_on_at_every_node(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        listener = await register(connections[0], cluster, filter=ODD)
+        await put_some(cluster, "odd 1", "even 1")
+        for connection in connections:
+            await poll(connection, cluster, listener.id, after=listener.last_id, wait_ms=10_000)
+        alter = pb.AlterListener(id=listener.id, filter=pb.Filter(where="key LIKE 'even%'"))
+        altered = (await connections[1].request(Message(alter_listener=alter))).message.listener_answer.listener
+        assert altered.from_id > listener.last_id
+        await put_some(cluster, "odd 2", "even 2", "even 3")
+        for connection in connections:
+            seen, position = 0, b""
+            while seen < 3:
+                start = {"position": position} if position else {"after": listener.last_id}
+                answer = await poll(connection, cluster, listener.id, wait_ms=10_000, **start)
+                seen, position = seen + answer.events, answer.position
+            assert seen == 3  # odd 1 of before, even 2 and 3 of after
+
+    on_cluster(tmp_path, act)
+
+
+def test_what_cannot_be_registered_is_refused_at_once(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        for connection in connections:
+            with pytest.raises(BadPredicate):
+                await register(connection, cluster, filter=pb.Filter(where="nonsense >"))
+            with pytest.raises(InvalidArgument):
+                await register(connection, cluster, hold_bytes=1)
+            with pytest.raises(InvalidArgument):
+                await register(connection, cluster, id="no name")
+            first = await register(connection, cluster, id="mine", filter=ODD)
+            assert (await register(connections[0], cluster, id="mine", filter=ODD)).last_id == first.last_id
+            with pytest.raises(ListenerExists):
+                await register(connection, cluster, id="mine")
+            for request in (
+                Message(poll=pb.Poll(cache_id=cache_id(cluster), listener="nobody")),
+                Message(list_listeners=pb.ListListeners(id="nobody")),
+                Message(alter_listener=pb.AlterListener(id="nobody")),
+                Message(remove_listener=pb.RemoveListener(id="nobody")),
+            ):
+                with pytest.raises(ListenerNotFound):
+                    await connection.request(request)
+            with pytest.raises(InvalidArgument):
+                await connection.request(Message(poll=pb.Poll(cache_id=cache_id(cluster), listener="mine", filter=ODD)))
+
+    on_cluster(tmp_path, act)
+
+
+def test_removed_is_removed_everywhere(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        listener = await register(connections[0], cluster)
+        for connection in connections:
+            await poll(connection, cluster, listener.id, after=0)
+        assert [one.id for one in await everything(connections[2])] == [listener.id]
+        await connections[1].request(Message(remove_listener=pb.RemoveListener(id=listener.id)))
+        assert await everything(connections[2]) == []
+        for connection in connections:
+            with pytest.raises(ListenerNotFound):
+                await poll(connection, cluster, listener.id, after=0)
+
+    on_cluster(tmp_path, act)
+
+
+async def everything(connection: Connection) -> list[pb.Listener]:
+    reply = await connection.request(Message(list_listeners=pb.ListListeners()), timeout_ms=20_000)
+    return list(reply.message.list_listeners_answer.listeners)
+
+
+def test_an_ephemeral_one_goes_when_nobody_uses_it_and_a_durable_one_stays(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        durable = await register(connections[0], cluster, durable=True)
+        ephemeral = await register(connections[0], cluster, expire_ms=300)
+        used = await register(connections[0], cluster, expire_ms=3_000)
+        while len(left := await everything(connections[0])) > 2:
+            await poll(connections[1], cluster, used.id, after=0)
+        assert {one.id for one in left} == {durable.id, used.id}
+        assert ephemeral.expire_ms == 300
+
+    on_cluster(tmp_path, act)
+
+
+def test_lag_counts_what_is_kept_behind_the_acknowledged_place(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        name = (await register(connections[0], cluster, durable=True)).id
+        await put_some(cluster, *(f"k{number}" for number in range(20)))
+        assert [(one.lag_events, one.lag_bytes > 0) for one in await everything(connections[1])] == [(20, True)]
+        answer = await poll(connections[1], cluster, name, wait_ms=10_000)
+        seen = answer.events
+        while seen < 20:
+            answer = await poll(connections[1], cluster, name, position=answer.position, wait_ms=10_000)
+            seen += answer.events
+        await poll(connections[2], cluster, name, position=answer.position)
+        assert await no_lag(connections[0], name)
+
+    on_cluster(tmp_path, act)
+
+
+def test_a_waiting_listener_acknowledges_what_does_not_match(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        listener = await register(connections[0], cluster, durable=True, filter=ODD)
+        waiting = asyncio.ensure_future(poll(connections[1], cluster, listener.id, after=listener.last_id, wait_ms=50_000))
+        await put_some(cluster, "even 1", "even 2")
+        assert await no_lag(connections[2], listener.id)
+        assert not waiting.done()
+        await put_some(cluster, "odd 1")
+        assert (await waiting).events == 1
+
+    on_cluster(tmp_path, act)
+
+
+def test_who_waits_for_listeners_hears_when_they_have_acknowledged(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        names = [homed_at(cluster, index) for index in range(3)]
+        listeners = [await register(connections[0], cluster, id=name, durable=True) for name in names]
+        await put_some(cluster, "a")
+        id_ = cluster.acknowledged[b"a"][1]
+        segments = list(range(8))
+        request = Message(timeout_ms=30_000)
+        request.await_listeners.CopyFrom(
+            pb.AwaitListeners(listeners=names, cache_id=cache_id(cluster), segments=segments, ids=[id_] * 8, wait_ms=20_000)
+        )
+        waiting = [asyncio.ensure_future(connection.request(request, timeout_ms=30_000)) for connection in connections]
+        answers = [await poll(connections[0], cluster, one.id, after=one.last_id, wait_ms=10_000) for one in listeners]
+        for one, answer in zip(listeners, answers, strict=True):
+            assert not any(future.done() for future in waiting)
+            await poll(connections[2], cluster, one.id, position=answer.position)
+        assert [list((await future).message.await_listeners_answer.missing) for future in waiting] == [[], [], []]
+        request.await_listeners.ids[:] = [id_ + (1 << 40)] * 8
+        request.await_listeners.wait_ms = 50
+        request.await_listeners.listeners.append("nobody")
+        for connection in connections:
+            assert (await connection.request(request)).message.await_listeners_answer.missing == [*names, "nobody"]
+
+    on_cluster(tmp_path, act)

@@ -1,0 +1,82 @@
+"""Listeners through the client and the command line, against a node of its own process."""
+
+import asyncio
+
+import pytest
+
+import eventlog
+from eventlog.errors import BadPredicate, InvalidArgument, ListenerNotFound
+from tests.process.cli_ends import Shell
+from tests.process.nodes import NodeProcess
+from tests.process.one_node import using
+
+
+def test_a_listener_goes_on_from_where_it_has_acknowledged(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("listened")
+        await cache.put("before", {"total": 9})
+        listener = await cache.register(where="value.total > 2", select="value.total", durable=True, hold=1 << 30)
+        ids = [(await cache.put(f"k{n}", {"total": n, "other": 1})).id for n in range(6)]
+        answer = await cache.poll(listener=listener.id, after=listener.last_id, max_events=2, wait_ms=5_000)
+        assert [(event.id, event.value) for event in answer.events] == [(ids[3], {"total": 3}), (ids[4], {"total": 4})]
+        rest = await cache.poll(listener=listener.id, position=answer.position)
+        assert [event.id for event in rest.events] == ids[5:]
+        again = await cache.poll(listener=listener.id)  # what was asked for behind is acknowledged
+        assert [event.id for event in again.events] == ids[5:]
+        followed: list[int] = []
+        async for event in cache.events(listener=listener.id, follow=True):
+            followed.append(event.id)
+            if len(followed) == 1:
+                ids += [(await cache.put(f"m{n}", {"total": n})).id for n in (3, 1, 4)]
+            if len(followed) == 3:
+                break
+        assert followed == [ids[5], ids[6], ids[8]]
+        assert [event.id async for event in cache.events(listener=listener.id, from_id=ids[3])] == [ids[4], ids[5], ids[6], ids[8]]
+        found = await client.listeners.describe(listener.id)
+        assert (found.where, found.select, found.durable, found.hold_bytes) == ("value.total > 2", ("value.total",), True, 1 << 30)
+        with pytest.raises(InvalidArgument):
+            await cache.poll(listener=listener.id, where="kind = 'REMOVED'")
+        await client.listeners.remove(listener.id)
+        for call in (cache.poll(listener=listener.id), client.listeners.describe(listener.id), client.listeners.remove(listener.id)):
+            with pytest.raises(ListenerNotFound):
+                await call
+        with pytest.raises(BadPredicate):
+            await cache.register(where="value. >")
+
+    using(node, test)
+
+
+def test_an_iterator_wakes_its_listener_at_once(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("woken")
+        listener = await cache.register(where="kind = 'REMOVED'")
+        events = cache.events(listener=listener.id, follow=True)
+        waiting = asyncio.ensure_future(anext(events))
+        await cache.put("k", 1)
+        stored = await cache.remove("k")
+        assert (await waiting).id == stored.id
+        await events.aclose()
+
+    using(node, test)
+
+
+def test_commands_register_and_read_and_remove(node: NodeProcess) -> None:
+    shell = Shell(node)
+    shell.ok("cache", "create", "told")
+    registered = shell.ok("listener", "register", "told", "--where", "value.n > 1", "--durable", "--hold", "1GiB", "--json").row
+    assert {"listener_id", "last_id", "last_id_str", "first_id"} <= set(registered)
+    name = registered["listener_id"]
+    for n in range(4):
+        shell.ok("put", "told", f"k{n}", f'{{"n": {n}}}')
+    assert [event["value"]["n"] for event in shell.ok("consume", "told", "--listener", name).rows] == [2, 3]
+    listed = shell.ok("listeners", "list", "told", "--json").row
+    assert (listed["listener_id"], listed["cache"], listed["where"], listed["durable"]) == (name, "told", "value.n > 1", True)
+    assert (listed["hold_bytes"], type(listed["lag"])) == (1 << 30, int)
+    altered = shell.ok("listener", "alter", name, "--where", "value.n > 100", "--hold", "24h", "--json").row
+    assert (altered["where"], altered["hold_ms"]) == ("value.n > 100", 86_400_000)
+    assert "acknowledged" in shell.ok("listener", "describe", name).out
+    assert name in shell.ok("listener", "list").out
+    shell.ok("listener", "remove", name)
+    gone = shell.run("listener", "describe", name)
+    assert (gone.code, "LISTENER_NOT_FOUND" in gone.err) == (1, True)
+    assert shell.run("listener", "alter", name).code == 2

@@ -1,7 +1,8 @@
-"""Planted protocol bugs: each replaces one method of a core. The simulator's history checkers must find every one of them.
+"""Planted protocol bugs: each replaces a method of a core. The simulator's history checkers must find every one of them.
 
 The product has no hook for this: `eventlog.testing.mutation` puts a replacement in place of a method for as long as a seed runs. A
-mutant is told by a name, the method it replaces, what makes the replacement out of the original, and a seed that finds it.
+mutant is told by a name, the method it replaces, what makes the replacement out of the original, and a seed that finds it. Where two
+rules guard against the same damage, one mutant takes both away: with either of them left, nothing goes wrong.
 """
 
 from collections.abc import Callable
@@ -20,12 +21,16 @@ Make = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """`target` is `module:Class.method`; `make` gets the original function and returns the one in its place."""
+    """`target` is `module:Class.method`; `make` gets the original function and returns the one in its place.
+
+    `also` are further targets that are replaced along with it.
+    """
 
     name: str
     target: str
     make: Make
     seed: int
+    also: tuple[tuple[str, Make], ...] = ()
 
 
 def _instead(replacement: Callable[..., Any]) -> Make:

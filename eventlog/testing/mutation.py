@@ -1,4 +1,4 @@
-"""Planted protocol bugs: each replaces one method of a core, and the simulator's history checkers must find every one of them.
+"""Planted protocol bugs: each replaces a method of a core, and the simulator's history checkers must find every one of them.
 
 A mutant whose method is gone fails the run. `python -m eventlog.testing.mutation` searches three ranges of seeds for each, with the
 asserts of all modules off, so that nothing but the history tells; `--known` runs each on the one seed that is known to find it.
@@ -10,13 +10,13 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import getattr_static
 from typing import Any, Final
 
-from eventlog.testing.mutants import MUTANTS, Mutant
+from eventlog.testing.mutants import MUTANTS, Make, Mutant
 from eventlog.testing.sim.cluster import run_seed
 from eventlog.testing.sim.report import report_seeds, say
 
@@ -27,18 +27,26 @@ RANGES: Final = (0, 100_000, 200_000)  # where the three ranges begin
 
 @contextmanager
 def applied(mutant: Mutant) -> Iterator[None]:
-    """Have one method replaced for a while.
+    """Have the methods of a mutant replaced for a while.
 
     Raises:
-        LookupError: the method is not there any more.
+        LookupError: one of them is not there any more.
     """
-    module_name, _, path = mutant.target.partition(":")
+    with ExitStack() as stack:
+        for target, make in ((mutant.target, mutant.make), *mutant.also):
+            stack.enter_context(_replaced(mutant.name, target, make))
+        yield
+
+
+@contextmanager
+def _replaced(name: str, target: str, make: Make) -> Iterator[None]:
+    module_name, _, path = target.partition(":")
     class_name, _, method = path.partition(".")
     holder = getattr(import_module(module_name), class_name, None)
     if holder is None or method not in vars(holder):
-        raise LookupError(f"mutant {mutant.name}: there is no {mutant.target} to replace")
+        raise LookupError(f"mutant {name}: there is no {target} to replace")
     original = getattr_static(holder, method)
-    replaced: Any = mutant.make(original.__func__ if isinstance(original, staticmethod) else original)
+    replaced: Any = make(original.__func__ if isinstance(original, staticmethod) else original)
     setattr(holder, method, staticmethod(replaced) if isinstance(original, staticmethod) else replaced)
     try:
         yield

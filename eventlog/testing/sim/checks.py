@@ -1,9 +1,10 @@
 """What must hold of a history, given the logs as they are when everything has healed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
+from eventlog.control.records import LostRange
 from eventlog.ids import ID_STEP
 from eventlog.testing.sim.history import Fate, History, Value
 
@@ -12,10 +13,15 @@ Log = Sequence[Value]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """The logs at the end by segment: the primary's, and those of all owners by node."""
+    """The logs at the end by segment: the primary's, those of all owners by node, and the ranges of ids that an operator gave up."""
 
     final: Mapping[int, Log]
     replicas: Mapping[int, Mapping[int, Log]]
+    lost: Mapping[int, Sequence[LostRange]] = field(default_factory=dict)
+
+    def is_lost(self, segment: int, id_: int) -> bool:
+        """Return whether what was at this id may be gone."""
+        return any(gone.after < id_ <= gone.upto for gone in self.lost.get(segment, ()))
 
 
 def check(history: History, logs: Logs) -> list[str]:
@@ -23,10 +29,10 @@ def check(history: History, logs: Logs) -> list[str]:
     events = {segment: _events(log) for segment, log in logs.final.items()}
     _check_order(history, logs.final)
     _check_replicas(history, logs)
-    _check_appends(history, events)
-    _check_watermarks(history, logs.final)
+    _check_appends(history, events, logs)
+    _check_watermarks(history, logs)
     _check_promises(history, logs.final)
-    _check_readers(history, events)
+    _check_readers(history, events, logs)
     return history.violations
 
 
@@ -52,14 +58,14 @@ def _check_replicas(history: History, logs: Logs) -> None:
                 )
 
 
-def _check_appends(history: History, events: Mapping[int, Mapping[int, int]]) -> None:
+def _check_appends(history: History, events: Mapping[int, Mapping[int, int]], logs: Logs) -> None:
     places: dict[int, list[tuple[int, int]]] = {}
     for segment, found in events.items():
         for id_, token in found.items():
             places.setdefault(token, []).append((segment, id_))
     for token, append in history.appends.items():
         held = places.get(token, [])
-        if append.fate is Fate.ACKNOWLEDGED and (append.segment, append.id) not in held:
+        if append.fate is Fate.ACKNOWLEDGED and (append.segment, append.id) not in held and not logs.is_lost(append.segment, append.id):
             history.violate(f"event {token} was acknowledged as {append.id} of segment {append.segment} and is not there")
         if append.fate is Fate.FAILED and held:
             history.violate(f"event {token} failed and is there: {held}")
@@ -69,11 +75,11 @@ def _check_appends(history: History, events: Mapping[int, Mapping[int, int]]) ->
         history.violate(f"event {token} was never asked for: {places[token]}")
 
 
-def _check_watermarks(history: History, final: Mapping[int, Log]) -> None:
+def _check_watermarks(history: History, logs: Logs) -> None:
     """What was committed once is committed for ever: each watermark told is the end of a value that is there."""
-    ends = {segment: {value.last for value in log} | {0} for segment, log in final.items()}
+    ends = {segment: {value.last for value in log} | {0} for segment, log in logs.final.items()}
     for (segment, watermark), (node, epoch) in history.told.items():
-        if segment in ends and watermark not in ends[segment]:
+        if segment in ends and watermark not in ends[segment] and not logs.is_lost(segment, watermark):
             history.violate(f"node {node} showed segment {segment} up to {watermark} in epoch {epoch}; no value ends there now")
 
 
@@ -87,11 +93,12 @@ def _check_promises(history: History, final: Mapping[int, Log]) -> None:
                 break
 
 
-def _check_readers(history: History, events: Mapping[int, Mapping[int, int]]) -> None:
+def _check_readers(history: History, events: Mapping[int, Mapping[int, int]], logs: Logs) -> None:
+    gone = [one for ranges in logs.lost.values() for one in ranges]
     everything = {id_: token for found in events.values() for id_, token in found.items()}
     for number, reader in history.readers.items():
         for id_, token in reader.seen.items():
-            if everything.get(id_) != token:
+            if everything.get(id_) != token and not any(one.after < id_ <= one.upto for one in gone):
                 history.violate(f"reader {number} saw event {token} at {id_}; there is now {everything.get(id_)}")
         missed = [id_ for id_ in everything if id_ <= reader.position and id_ not in reader.seen]
         if missed:

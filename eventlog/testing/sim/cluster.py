@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eventlog.control.records import SEGMENT_PREFIX, SETTINGS_KEY, ClusterSettings, SegmentRecord, encode
+from eventlog.control.records import LOST_PREFIX, SEGMENT_PREFIX, SETTINGS_KEY, ClusterSettings, LostRanges, SegmentRecord, decode, encode
 from eventlog.testing.sim.checks import Logs, check
 from eventlog.testing.sim.clients import Follower, Writer, primary_of
 from eventlog.testing.sim.history import Fate, Value
@@ -130,7 +130,8 @@ class Cluster:
             assert isinstance(record, SegmentRecord), "it was listed"
             final[record.segment] = tuple(self._log(record.primary, record.segment))
             replicas[record.segment] = {self.mischief.host_of(owner): tuple(self._log(owner, record.segment)) for owner in record.owners}
-        return Logs(final=final, replicas=replicas)
+        lost = [decode(item.value, LostRanges, where=item.key) for item in self.world.store.list(LOST_PREFIX).items]
+        return Logs(final=final, replicas=replicas, lost={ranges.segment: ranges.ranges for ranges in lost})
 
     def _log(self, node: int, segment: int) -> Sequence[Value]:
         return self.hosts[self.mischief.host_of(node)].disk.log(segment)

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from eventlog.control.records import lost_key
 from eventlog.replication import Commands, EpochStart, Message
 from eventlog.replication.commands import (
     Answer,
@@ -132,7 +133,8 @@ class Effects:
             case Release():
                 self._release(command)
             case Diverged():
-                self._state.world.complain(f"node {self._state.host}: {command}")
+                if not self._state.world.store.get(lost_key(command.segment)):  # else its record is seen a little later
+                    self._state.world.complain(f"node {self._state.host}: {command}")
 
     def _message(self, command: Send | Answer) -> Message:
         return Message(sender=self._state.core.own, recipient=command.to, correlation=command.correlation, rows=bytes(command.rows))
@@ -176,6 +178,7 @@ class Effects:
                 disk.drop(command.segment)
             elif disk.cut(command.segment, command.upto):
                 world.reached["truncation"] += 1
+                world.tell("cut", segment=command.segment, host=self._state.host)
             end = disk.end(command.segment)
 
         self._state.storage.put(write, lambda: self.run(self._state.core.cut_done(command, end=end)))

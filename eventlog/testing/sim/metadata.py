@@ -5,7 +5,7 @@ and watches that lag behind.
 """
 
 import random
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -47,6 +47,7 @@ class SharedStore:
         self.revision = 0
         self._late: dict[int, list[Timer]] = {}
         self._watchers: list[tuple[VirtualLoop, Any]] = []
+        self.committed: list[Callable[[Mapping[str, bytes], Mapping[str, bytes]], None]] = []  # hear what was put, and what was there
 
     def get(self, key: str) -> Item | None:
         return _at_once(self._store.get(key))
@@ -55,12 +56,15 @@ class SharedStore:
         return _at_once(self._store.list(prefix))
 
     def commit(self, expect: Mapping[str, int], *, puts: Mapping[str, bytes], deletes: Sequence[str]) -> int:
+        before = {key: found.value for key in puts if self.committed and (found := self.get(key)) is not None}
         self.revision = _at_once(self._store.commit(expect, puts=puts, deletes=deletes))
         changes = [Change(key=key, value=value) for key, value in puts.items()] + [Change(key=key, value=None) for key in deletes]
         self.changes.append(Changes(revision=self.revision, changes=tuple(changes)))
         watchers, self._watchers = self._watchers, []
         for loop, future in watchers:
             loop.call_later(self.faults.watch_delay_us / 1e6, _wake, future)
+        for hear in self.committed:
+            hear(puts, before)
         return self.revision
 
     def commit_late(self, host: int, expect: Mapping[str, int], *, puts: Mapping[str, bytes], delay_us: int) -> None:

@@ -1,24 +1,22 @@
 """Making faults happen, and making good again."""
 
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 from typing import Final
 
-import msgspec
-
-from eventlog.control.appointment import commit_of
 from eventlog.control.metastore import Listing
-from eventlog.control.records import CommitPlan, NodeRecord, Replica, SegmentRecord
-from eventlog.control.rules import appoint
+from eventlog.control.records import Replica
 from eventlog.control.view import PREFIXES, ClusterView, read_view
-from eventlog.errors import MetadataConflict
+from eventlog.testing.sim.ambush import Ambush
 from eventlog.testing.sim.clients import primary_of
 from eventlog.testing.sim.metadata import METADATA_HOST, StoreFaults
 from eventlog.testing.sim.node import Host
+from eventlog.testing.sim.operating import Operators
 from eventlog.testing.sim.swarm import Fault
 from eventlog.testing.sim.world import World
 
 _AWAY_MS: Final = (20, 200, 1_000, 3_000)  # how long a fault lasts: each as likely, doubled at most
 _JUMPS_MS: Final = (-3_600_000, -5_000, -300, 300, 4_000, 15_000)
+_GIVEN_UP_US: Final = 2_000_000
 _COPIES_MIN: Final = 2  # a set of one may shrink to the one whose disk was just lost
 _AHEAD_MS_MAX: Final = 25_000  # ids from further ahead than a minute are refused: readers would wait for so long
 
@@ -26,11 +24,13 @@ _AHEAD_MS_MAX: Final = 25_000  # ids from further ahead than a minute are refuse
 class Mischief:
     """Faults of the kinds and at the rates that the run has."""
 
-    def __init__(self, world: World, hosts: Mapping[int, Host]) -> None:
+    def __init__(self, world: World, hosts: MutableMapping[int, Host]) -> None:
         self._world = world
         self._hosts = hosts
         self._is_over = False
         self._host_of: dict[int, int] = {}
+        self._operators = Operators(world, hosts, look=self.view, host_of=self.host_of)
+        self._ambush = Ambush(world, hosts, host_of=self.host_of, acts=(self.crash, self.crash, self._pause, self._cut_off))
         self._acts = {
             Fault.CRASH: lambda: self.crash(self._any()),
             Fault.CRASH_PRIMARY: self._crash_primary,
@@ -42,15 +42,22 @@ class Mischief:
             Fault.CLOCK: self._jump,
             Fault.DISK: self._lose_disk,
             Fault.STORE_OUT: self._store_out,
-            Fault.ZOMBIE: self._make_zombie,
-            Fault.CHAIN: self._chain,
-            Fault.MOVE: self._move,
-            Fault.MEMBER: self._change_owners,
+            Fault.ZOMBIE: self._plan_zombie,
+            Fault.CHAIN: self._operators.chain,
+            Fault.MOVE: self._operators.move,
+            Fault.MEMBER: self._operators.change_owners,
+            Fault.JOIN: self._operators.add_member,
+            Fault.DRAIN: self._operators.drain,
+            Fault.REMOVE: self._operators.remove,
+            Fault.FORCE: self._lose_all,
         }
 
     def start(self) -> None:
-        for kind in self._world.swarm.intervals_ms:
-            self._plan(kind)
+        for kind, mean_ms in self._world.swarm.intervals_ms.items():
+            if kind is Fault.AMBUSH:
+                self._ambush.start(mean_ms=mean_ms)
+            else:
+                self._plan(kind)
 
     def _plan(self, kind: Fault) -> None:
         mean_us = self._world.swarm.intervals_ms[kind] * 1000
@@ -65,14 +72,15 @@ class Mischief:
 
     def stop(self) -> None:
         """Make everything good again, except that clocks stay as wrong as they are."""
-        self._is_over = True
+        self._is_over = self._ambush.is_over = self._operators.is_over = True
         self._world.note("heal")
         self._world.network.heal()
         self._world.store.faults = StoreFaults()
         self._world.closes_up = True
         for host in self._hosts.values():
             self._resume(host)
-            host.start()
+            if host.number not in self._operators.gone:
+                host.start()
 
     # ------------------------------------------------------------ who
 
@@ -102,7 +110,7 @@ class Mischief:
 
     def crash(self, host: Host) -> None:
         host.crash()
-        self._world.scheduler.after(self._away_us(), host.start)
+        self._restart(host, after_us=self._away_us())
 
     def _crash_primary(self) -> None:
         segment = self._world.random.randrange(self._world.swarm.segments)
@@ -146,7 +154,30 @@ class Mischief:
             if all(replica.node == disks.get(host.number) for replica in whole):
                 return
         host.lose_disk()
-        self._world.scheduler.after(self._away_us(), host.start)
+        self._restart(host, after_us=self._away_us())
+
+    def _lose_all(self) -> None:
+        """Take down all that hold what was committed in some segment, for so long that an operator gives it up; some for ever."""
+        record = primary_of(self._world, self._world.random.randrange(self._world.swarm.segments))
+        if record is None or len(record.owners) == len(record.in_sync):
+            return  # somebody must be left to be forced
+        self._operators.begin_forcing()
+        for replica in record.in_sync:
+            host = self._hosts[self.host_of(replica.node)]
+            if self._world.random.random() < 0.5:
+                host.lose_disk()
+            else:
+                host.crash()
+            self._restart(host, after_us=_GIVEN_UP_US + self._away_us())
+
+    def _restart(self, host: Host, *, after_us: int) -> None:
+        """Have a process again a little later, unless its member was removed meanwhile."""
+
+        def start() -> None:
+            if host.number not in self._operators.gone:
+                host.start()
+
+        self._world.scheduler.after(after_us, start)
 
     def _is_whole(self, replica: Replica) -> bool:
         return self._hosts[self.host_of(replica.node)].disk.incarnation == replica.incarnation
@@ -173,6 +204,13 @@ class Mischief:
         chosen = others if chance.random() < 0.5 else [chance.choice(others)]
         self._cut_ways([(one, other) if chance.random() < 0.5 else (other, one) for other in chosen])
 
+    def _cut_off(self, host: Host) -> None:
+        """Part a host from all other hosts, one way or both."""
+        others = [other for other in self._hosts if other != host.number]
+        away = [(host.number, other) for other in others]
+        back = [(other, host.number) for other in others]
+        self._cut_ways(self._world.random.choice((away, back, [*away, *back])))
+
     def _cut_ways(self, ways: list[tuple[int, int]], *, for_us: int = 0) -> None:
         for source, target in ways:
             self._world.network.cut(source, target)
@@ -184,9 +222,26 @@ class Mischief:
 
         self._world.scheduler.after(for_us or self._away_us(), mend)
 
-    def _make_zombie(self) -> None:
-        """Let a primary live on among clients alone; half of the time the metadata store answers it, but tells it nothing."""
-        zombie, deaf = self._primary().number, self._world.store.faults.deaf
+    def _plan_zombie(self) -> None:
+        """Let a primary live on among clients alone, mostly with an in-sync set so small that it can propose nothing."""
+        record = primary_of(self._world, self._world.random.randrange(self._world.swarm.segments))
+        if record is None:
+            return
+        zombie = self.host_of(record.primary)
+        backups = [host for replica in record.in_sync if (host := self.host_of(replica.node)) != zombie]
+        if backups and self._world.random.random() < 0.7:
+            backup = self._hosts[self._world.random.choice(backups)]
+            backup.crash()
+            self._restart(backup, after_us=1_000_000 + self._away_us() // 4)
+            self._world.scheduler.after(900_000, lambda: self._make_zombie(zombie))
+        else:
+            self._make_zombie(zombie)
+
+    def _make_zombie(self, zombie: int) -> None:
+        """Part a host from all others; half of the time the metadata store answers it, but tells it nothing."""
+        if self._is_over:
+            return
+        deaf = self._world.store.faults.deaf
         hosts = [host for host in self._hosts if host != zombie]
         if self._world.random.random() < 0.5:
             deaf.add(zombie)
@@ -202,73 +257,3 @@ class Mischief:
             self._world.store.faults.is_out = False
 
         self._world.scheduler.after(2 * self._away_us(), back)
-
-    # ------------------------------------------------------------ what an operator may do
-
-    def _move(self) -> None:
-        """Give a segment to another member of its in-sync set, nobody having failed; now and then twice in a row."""
-        segment = self._world.random.randrange(self._world.swarm.segments)
-        self._move_segment(segment)
-        if self._world.random.random() < 0.4:
-            self._world.scheduler.after(int(self._world.random.random() * 30_000), lambda: self._move_segment(segment))
-
-    def _chain(self) -> None:
-        """Let the one with the fastest clock lead, and a little later its successor be succeeded before that one has a lease to match."""
-        segment = self._world.random.randrange(self._world.swarm.segments)
-        record = primary_of(self._world, segment)
-        if record is None:
-            return
-        clocks = {
-            replica.node: node.state.clock.physical_ms()
-            for replica in record.in_sync
-            if (node := self._hosts[self.host_of(replica.node)].node) is not None and node.state is not None
-        }
-        fastest = max(clocks, key=clocks.__getitem__, default=record.primary)
-        if fastest != record.primary:
-            self._move_segment(segment, but=tuple(clocks.keys() - {fastest}))
-
-        def move() -> None:
-            self._move_segment(segment, but=(fastest,))
-            successor = primary_of(self._world, segment)
-            if successor is not None:
-                self._move_segment(segment, but=(fastest, successor.primary))
-
-        self._world.scheduler.after(700_000, move)
-
-    def _move_segment(self, segment: int, *, but: tuple[int, ...] = ()) -> None:
-        if self._is_over:
-            return
-        view = self.view()
-        found = view.segments.get(segment)
-        if found is None:
-            return
-        able = [node for node in self._running(view) if node.replica in found.record.in_sync and node.number in found.record.owners]
-        able = [node for node in able if node.number not in but]
-        if able:
-            node = self._world.random.choice(able)
-            old = view.nodes[found.record.primary].record
-            self._commit(view, appoint(found.record, node, old_primary=old, nonce=self._nonce()))
-
-    def _change_owners(self) -> None:
-        """Want other owners for a segment; the controller takes it there."""
-        view, chance = self.view(), self._world.random
-        found = view.segments.get(chance.randrange(self._world.swarm.segments))
-        if found is None:
-            return
-        members = list(view.members)
-        target = tuple(chance.sample(members, min(len(members), view.replicas)))
-        self._commit(view, msgspec.structs.replace(found.record, target=target, nonce=self._nonce()))
-
-    def _running(self, view: ClusterView) -> list[NodeRecord]:
-        return [node for node in view.members.values() if self._hosts[self.host_of(node.number)].node is not None]
-
-    def _commit(self, view: ClusterView, record: SegmentRecord) -> None:
-        plan: CommitPlan | None = commit_of(view, [record])
-        if plan is not None:
-            try:
-                self._world.store.commit(plan.expect, puts=plan.puts, deletes=plan.deletes)
-            except MetadataConflict:
-                self._world.reached["move in conflict"] += 1
-
-    def _nonce(self) -> str:
-        return f"operator-{self._world.number()}"

@@ -5,10 +5,15 @@ from dataclasses import dataclass
 
 from eventlog.testing.sim.scheduler import Action, Scheduler
 
+_ECHOES_US = (20_000, 200_000, 200_000, 1_000_000)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """How a network behaves. Chances are in [0, 1]; a message takes `[delay_us, 2 * delay_us]`, a slow one up to `slow_us` more."""
+    """How a network behaves. Chances are in [0, 1]; a message takes `[delay_us, 2 * delay_us]`, a slow one up to `slow_us` more.
+
+    `echoes`: the chance that what turns a stream round (a cut, the answer that logs differ) arrives once more, a good while later.
+    """
 
     delay_us: int = 300
     lost: float = 0.0
@@ -16,6 +21,7 @@ class Weather:
     slow: float = 0.0
     slow_us: int = 2_000_000
     is_ordered: bool = True  # as one connection is; otherwise messages overtake each other
+    echoes: float = 0.0
 
 
 class Network:
@@ -27,6 +33,7 @@ class Network:
         self.weather = weather
         self._cut: dict[tuple[int, int], int] = {}  # by how many partitions
         self._last_us: dict[tuple[int, int], int] = {}
+        self._broken: dict[int, int] = {}  # how often everything under way from a host was lost
         self.lost = 0
 
     def cut(self, source: int, target: int) -> None:
@@ -43,6 +50,10 @@ class Network:
         self._cut.clear()
         self.weather = Weather()
 
+    def break_off(self, source: int) -> None:
+        """Lose what is under way from a host: it lay in buffers of connections that ended."""
+        self._broken[source] = self._broken.get(source, 0) + 1
+
     def is_open(self, source: int, target: int) -> bool:
         return (source, target) not in self._cut
 
@@ -55,6 +66,13 @@ class Network:
         self._carry(source, target, deliver)
         if may_repeat and weather.repeated and chance.random() < weather.repeated:
             self._carry(source, target, deliver, is_again=True)
+
+    def echo(self, source: int, target: int, deliver: Action) -> None:
+        """Perhaps deliver a message some more times, when everybody has gone on: mostly soon, now and then much later."""
+        chance = self._random
+        for within_us in _ECHOES_US:
+            if self.is_open(source, target) and chance.random() < self.weather.echoes:
+                self._scheduler.after(int(within_us * chance.random()), deliver)
 
     def _carry(self, source: int, target: int, deliver: Action, *, is_again: bool = False) -> None:
         """Deliver after a while; what comes again may come when everybody has gone on."""
@@ -69,4 +87,10 @@ class Network:
             arrives_us = max(self._scheduler.now_us + delay_us, self._last_us.get(way, 0) + 1)
             self._last_us[way] = arrives_us
             delay_us = arrives_us - self._scheduler.now_us
-        self._scheduler.after(delay_us, deliver)
+        broken = self._broken.get(source, 0)
+
+        def arrive() -> None:
+            if self._broken.get(source, 0) == broken:
+                deliver()
+
+        self._scheduler.after(delay_us, arrive)

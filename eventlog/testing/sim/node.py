@@ -27,7 +27,7 @@ from eventlog.testing.sim.records import Records, term_of
 from eventlog.testing.sim.scheduler import Process
 from eventlog.testing.sim.state import VALUE_BYTES, Ints, State, ints, open_core
 from eventlog.testing.sim.storage import Storage
-from eventlog.testing.sim.world import World
+from eventlog.testing.sim.world import FIRST_CLIENT, World
 from eventlog.testing.sim.writes import Writes
 
 _TICK_US: Final = 50_000
@@ -42,7 +42,8 @@ class Host:
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.number = number
-        self.wall = HostClock(world.scheduler, offset_ms=world.swarm.offsets_ms[number - 1], drift_ppm=world.random.randint(-300, 300))
+        offset_ms = world.swarm.offsets_ms[number % world.swarm.nodes]
+        self.wall = HostClock(world.scheduler, offset_ms=offset_ms, drift_ppm=world.random.randint(-300, 300))
         self.disk = self._new_disk()
         self.node: Node | None = None
         world.hosts[number] = self
@@ -63,8 +64,10 @@ class Host:
         self.node.end()
         self.node = None
         self.disk.crash(self.world.random)
-        for other in range(1, self.world.swarm.nodes + 1):
-            if other != self.number:
+        if self.world.random.random() < 0.5:
+            self.world.network.break_off(self.number)
+        for other in self.world.hosts:
+            if other != self.number and other < FIRST_CLIENT:
                 self.world.send(self.number, other, Reset(host=self.number, connection=0))
 
     def lose_disk(self) -> None:
@@ -120,7 +123,7 @@ class Node:
         world, host = self._world, self._host
         segments = world.swarm.segments
         own = Replica(member.number, member.incarnation)
-        options = Options(chunk_bytes=4 * VALUE_BYTES, window_bytes=16 * VALUE_BYTES)
+        options = Options(chunk_bytes=world.swarm.chunk_values * VALUE_BYTES, window_bytes=16 * VALUE_BYTES)
         self.state = State(
             world=world,
             number=world.number(),

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from eventlog.consume.watermark import Promise
 from eventlog.replication import Message, Replica
+from eventlog.replication.messages import ACK, APPEND, CUT, MISMATCH
 from eventlog.testing.sim.history import Value
 
 
@@ -103,3 +106,10 @@ class Found:
 
 
 Packet = Greeting | Reset | Rows | Acks | Promised | CloseUp | Beat | Submit | Submitted | Read | Found
+
+
+def turns_round(packet: Packet) -> bool:
+    """Return whether a packet changes the direction of a stream: a cut, or the answer that two logs differ."""
+    if isinstance(packet, Rows):
+        return bool((np.frombuffer(packet.message.rows, APPEND)["flags"] == CUT).any())
+    return isinstance(packet, Acks) and bool((np.frombuffer(packet.message.rows, ACK)["status"] == MISMATCH).any())

@@ -20,6 +20,10 @@ REQUIRED: Final = (
     "lost disk",
     "lease used up",
     "released",
+    "forced",
+    "removed",
+    "drained",
+    "joined under load",
 )
 """States that make a run of many seeds worth something; one that was never reached fails it."""
 

@@ -29,6 +29,11 @@ class Fault(StrEnum):
     CHAIN = "chain"  # two appointments in the same moment, the first of the one with the fastest clock
     MOVE = "move"  # the controller appoints another member of the in-sync set, nobody having failed
     MEMBER = "member"  # owners change: one comes, one goes
+    JOIN = "join"  # a member that nobody knew, and load is evened out
+    DRAIN = "drain"  # a member is emptied; then it is taken back, or removed
+    REMOVE = "remove"  # a member is gone for good
+    FORCE = "force"  # all that hold what was committed are gone, and an operator gives it up
+    AMBUSH = "ambush"  # right when a log is cut, a set grows or a term begins, the primary or another of the set goes
 
 
 INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
@@ -46,12 +51,23 @@ INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
     Fault.CHAIN: 2_500,
     Fault.MOVE: 1_000,
     Fault.MEMBER: 2_500,
+    Fault.JOIN: 3_000,
+    Fault.DRAIN: 3_000,
+    Fault.REMOVE: 3_000,
+    Fault.FORCE: 2_500,
+    Fault.AMBUSH: 800,
 }
+
+
+_CHANCE = {Fault.AMBUSH: 0.6, Fault.JOIN: 0.15, Fault.DRAIN: 0.15, Fault.REMOVE: 0.15, Fault.FORCE: 0.15}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
-    """One run's settings; times in milliseconds. `intervals_ms` has the faults of this run alone."""
+    """One run's settings; times in milliseconds. `intervals_ms` has the faults of this run alone.
+
+    `chunk_values`: how many values at once a backup is sent that catches up.
+    """
 
     nodes: int
     segments: int
@@ -68,6 +84,7 @@ class Swarm:
     store_delay_us: int
     watch_delay_us: int
     promise_ms: int
+    chunk_values: int
     trims: bool
     closes_up: bool
 
@@ -75,7 +92,7 @@ class Swarm:
 def choose(chance: random.Random) -> Swarm:
     """Return the settings of a run."""
     nodes = chance.choices((1, 2, 3, 4, 5), weights=(1, 2, 8, 3, 3))[0]
-    kinds = [kind for kind in Fault if chance.random() < 0.4 and _makes_sense(kind, nodes)]
+    kinds = [kind for kind in Fault if chance.random() < _CHANCE.get(kind, 0.4) and _makes_sense(kind, nodes)]
     return Swarm(
         nodes=nodes,
         segments=chance.choice((2, 2, 4, 8)),
@@ -94,6 +111,7 @@ def choose(chance: random.Random) -> Swarm:
         store_delay_us=chance.choice((1_000, 1_000, 30_000, 200_000)),
         watch_delay_us=chance.choice((1_000, 5_000, 50_000, 500_000)),
         promise_ms=chance.choice((20, 100, 500)),
+        chunk_values=chance.choice((1, 4)),
         trims=chance.random() < 0.3,
         closes_up=chance.random() < 0.5,
     )
@@ -111,4 +129,5 @@ def _weather(chance: random.Random) -> Weather:
         slow=chance.choice((0.0, 0.0, 0.01, 0.1)),
         slow_us=chance.choice((50_000, 500_000, 3_000_000)),
         is_ordered=chance.random() < 0.5,
+        echoes=chance.choice((0.0, 0.0, 0.5)),
     )

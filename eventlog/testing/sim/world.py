@@ -3,6 +3,7 @@
 import random
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 from zlib import crc32
@@ -10,7 +11,7 @@ from zlib import crc32
 from eventlog.testing.sim.history import History
 from eventlog.testing.sim.metadata import SharedStore
 from eventlog.testing.sim.network import Network
-from eventlog.testing.sim.packets import Packet
+from eventlog.testing.sim.packets import Packet, turns_round
 from eventlog.testing.sim.scheduler import Scheduler
 from eventlog.testing.sim.swarm import Swarm
 
@@ -57,6 +58,7 @@ class World:
         self.hosts: dict[int, Endpoint] = {}
         self.errors: list[str] = []
         self.closes_up = swarm.closes_up  # whether readers ask for promises; it also brings all clocks together
+        self.moments: list[Callable[[str, int, int], None]] = []  # hear of (what, segment, host) when something delicate happens
         self._numbers = 0
 
     def number(self) -> int:
@@ -68,6 +70,13 @@ class World:
         """Send a packet to a host. What clients ask and hear is never repeated: they have one connection, and no second try."""
         may_repeat = source < FIRST_CLIENT and target < FIRST_CLIENT
         self.network.send(source, target, lambda: self._deliver(source, target, packet), may_repeat=may_repeat)
+        if may_repeat and self.network.weather.echoes and turns_round(packet):
+            self.network.echo(source, target, lambda: self._deliver(source, target, packet))
+
+    def tell(self, what: str, *, segment: int, host: int) -> None:
+        """Say that something delicate happens to a segment at a host."""
+        for hear in self.moments:
+            hear(what, segment, host)
 
     def _deliver(self, source: int, target: int, packet: Packet) -> None:
         self.note(f"{source}>{target} {packet.__class__.__name__}")

@@ -80,6 +80,7 @@ class Writes:
             state.world.history.lead(state.number, segment, value.epoch)
             self._in_flight[segment] = _InFlight(value, requests[segment])
             del self._waiting[segment]
+            state.world.tell("appended", segment=segment, host=state.host)
         group = [[value] for value in values]
         self._effects.append(ints(*segments), group, last_ids=last_ids)
         self._effects.run(commands, group=group)

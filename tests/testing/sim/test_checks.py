@@ -1,5 +1,6 @@
 """The checkers, each on the smallest history that it must object to."""
 
+from eventlog.control.records import LostRange
 from eventlog.ids import ID_STEP
 from eventlog.testing.sim.checks import Logs, check
 from eventlog.testing.sim.history import History, Value
@@ -123,3 +124,14 @@ def test_a_reader_gets_events_in_order_and_within_the_answer():
     history = acknowledged(FIRST, SECOND)
     history.read(0, upto=FIRST.last, events=[(FIRST.base, 1), (SECOND.base, 2)])
     assert "in an answer up to" in history.violations[0]
+
+
+def test_what_an_operator_gave_up_need_not_be_there():
+    history = acknowledged(FIRST, SECOND, THIRD)
+    history.show(1, 11, segment=0, epoch=1, watermark=SECOND.last)
+    history.read(0, upto=SECOND.last, events=[(FIRST.base, 1), (SECOND.base, 2)])
+    gone = LostRange(epoch=2, after=FIRST.last, upto=SECOND.last)
+    found = check(history, Logs(final={0: [FIRST]}, replicas={}, lost={0: [gone]}))
+    assert len(found) == 1
+    assert f"acknowledged as {THIRD.base}" in found[0]
+    assert check(acknowledged(FIRST, SECOND), Logs(final={0: [FIRST]}, replicas={}, lost={1: [gone]}))

@@ -63,7 +63,7 @@ def test_a_seed_that_fails_says_why_and_how_to_see_it_again(capsys):
 def test_a_trace_is_printed_with_the_verdict(capsys):
     assert main(["--trace", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) > 1_000
+    assert len(lines) > 500
     assert lines[-2].startswith("sum of the trace: ")
 
 

@@ -66,3 +66,27 @@ def test_a_cut_has_a_direction_and_lasts_until_it_is_mended_as_often():
     send(network, range(2, 3), arrived)
     scheduler.run(20_000)
     assert arrived == [1, 2]
+
+
+def test_what_is_under_way_is_lost_with_the_connections_of_its_sender():
+    scheduler, network = make()
+    arrived = []
+    send(network, range(3), arrived)
+    send(network, range(10, 13), arrived, source=3)
+    network.break_off(1)
+    send(network, range(20, 23), arrived)
+    scheduler.run(10_000)
+    assert sorted(arrived) == [10, 11, 12, 20, 21, 22]
+
+
+def test_an_echo_comes_later_and_not_for_sure():
+    scheduler, network = make(echoes=0.2)
+    arrived = []
+    for number in range(20):
+        network.echo(1, 2, lambda number=number: arrived.append(number))
+    scheduler.run(2_000_000)
+    assert 0 < len(set(arrived)) < 20 < len(arrived)
+    network.cut(1, 2)
+    network.echo(1, 2, lambda: arrived.append(99))
+    scheduler.run(4_000_000)
+    assert 99 not in arrived

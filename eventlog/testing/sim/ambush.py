@@ -1,0 +1,74 @@
+"""Faults that do not come by the clock but wait for a delicate moment: a log was cut, a set grew or shrank, a term began.
+
+Most protocol bugs need a failure within the few milliseconds in which something is half done; chance alone seldom hits them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from eventlog.control.records import SEGMENT_PREFIX, SegmentRecord
+from eventlog.testing.sim.clients import primary_of
+from eventlog.testing.sim.node import Host
+from eventlog.testing.sim.world import World
+
+_AFTER_US: Final = (0, 0, 0, 500, 5_000, 50_000)
+_CHANCES: Final = {"appended": 0.02}
+_CHANCE: Final = 0.4
+_FAVOURITES: Final = ("", "appended", "cut", "cut", "grown", "grown", "shrunk", "appointed")
+
+
+class Ambush:
+    """`crash` and `cut_off` are what may happen to a host; `host_of` finds where a node runs."""
+
+    def __init__(
+        self, world: World, hosts: Mapping[int, Host], *, host_of: Callable[[int], int], acts: tuple[Callable[[Host], None], ...]
+    ) -> None:
+        self._world = world
+        self._hosts = hosts
+        self._host_of = host_of
+        self._acts = acts
+        self._ready_us = 0
+        self.is_over = True
+
+    def start(self, *, mean_ms: int) -> None:
+        """Lie in wait from now on, mostly for one kind of moment; between two ambushes pass about `mean_ms`."""
+        self.is_over = False
+        self._favourite = self._world.random.choice(_FAVOURITES)
+        self._mean_us = mean_ms * 1000
+        self._world.moments.append(self._moment)
+        self._world.store.committed.append(self._committed)
+
+    def _committed(self, puts: Mapping[str, bytes], before: Mapping[str, bytes]) -> None:
+        for key, value in puts.items():
+            if not key.startswith(SEGMENT_PREFIX) or key not in before:
+                continue
+            new, old = (msgspec.json.decode(data, type=SegmentRecord) for data in (value, before[key]))
+            if new.epoch != old.epoch:
+                self._moment("appointed", new.segment, 0)
+            elif len(new.in_sync) != len(old.in_sync):
+                self._moment("grown" if len(new.in_sync) > len(old.in_sync) else "shrunk", new.segment, 0)
+
+    def _moment(self, what: str, segment: int, host: int) -> None:
+        world = self._world
+        likely = 1.0 if what == self._favourite else _CHANCES.get(what, _CHANCE) / (5 if self._favourite else 1)
+        if self.is_over or world.scheduler.now_us < self._ready_us or world.random.random() > likely:
+            return
+        self._ready_us = world.scheduler.now_us + int(self._mean_us * (0.2 + world.random.random()))
+        act, delay_us = world.random.choice(self._acts), world.random.choice(_AFTER_US)
+        world.reached[f"ambush: {what}"] += 1
+        world.scheduler.after(delay_us, lambda: self._strike(act, segment, host))
+
+    def _strike(self, act: Callable[[Host], None], segment: int, host: int) -> None:
+        """Mostly the primary is hit; else whoever the moment was about, or another of the set."""
+        record = primary_of(self._world, segment)
+        if self.is_over or record is None:
+            return
+        primary = self._host_of(record.primary)
+        others = [self._host_of(replica.node) for replica in record.in_sync if self._host_of(replica.node) != primary]
+        if host and host != primary:
+            others.append(host)
+        hit = self._world.random.choice(others) if others and self._world.random.random() < 0.3 else primary
+        self._world.note(f"ambush {hit}")
+        act(self._hosts[hit])

@@ -103,6 +103,9 @@ LISTENER_POSITIONS_PER_WRITE_MAX = 200  # ... and of so many in one turn
 LISTENER_WAIT_MS_DEFAULT = 1_000  # how long a write waits for synchronous listeners
 GROUP_MEMBERS_MAX = 1_000
 GROUP_NAME_BYTES_MAX = 200
+WORK_WINDOW_MAX = 256  # events of one segment above a work group's position: handed out, waiting, or done out of turn
+WORK_BYTES_MAX = 32 * MIB  # of all events that a work group's coordinator has at hand
+DELIVERIES_MAX_DEFAULT = 5
 GROUP_METADATA_BYTES_MAX = 4 * KIB  # of one commit
 
 # filters

@@ -33,7 +33,8 @@ class GroupState:
 
     Indexed by segment: `targets` is who is to have it, `holders` who may be reading it, `given` the generation in which its holder
     got it. Invariants: `members` is sorted by id and holds every target and holder; a segment changes hands only over NOBODY. A
-    group of mode `work` assigns nothing: every member may be handed events of every segment.
+    group of mode `work` assigns nothing: every member may be handed events of every segment, each event `deliveries_max` times at most,
+    then it goes into the cache `dead_letters`.
     """
 
     segments: int
@@ -42,6 +43,7 @@ class GroupState:
     generation: int = 0
     start_id: int = 0
     deliveries_max: int = 0
+    dead_letters: str = ""
     members: tuple[Member, ...] = ()
     targets: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()

@@ -74,7 +74,8 @@ class CacheState:
     @property
     def events_kept(self) -> int:
         """Return how many events retention has left."""
-        return int((self.next_offsets - self.trimmed_offsets - 1).sum())
+        # of a segment that is held elsewhere only the trimmed mark is known
+        return int(np.maximum(self.next_offsets - self.trimmed_offsets - 1, 0).sum())
 
     @property
     def last_trimmed_id(self) -> int:

@@ -1,0 +1,111 @@
+"""What durable listeners hold back, over the logs of several primaries."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.ids import ID_MAX, id_before
+from eventlog.segment.holds import Hold, fewer, fewer_heads, held_percent, hold_ceiling, merged
+from eventlog.segment.retention import CacheLog, Head, Limits, Mark, plan_retention
+
+NOW_MS = 1_700_000_000_000
+
+
+def log_of(values: list[Head], every: int = 1) -> CacheLog:
+    """The log of a primary, with a step at every so many stored values."""
+    steps, events, nbytes = [], 0, 0
+    for number, value in enumerate(sorted(values), 1):
+        events, nbytes = events + value.events, nbytes + value.nbytes
+        if number % every == 0:
+            steps.append(Mark(value.last_id, events, nbytes))
+    last = max((value.last_id for value in values), default=0)
+    return CacheLog(trimmed=Mark(0, 0, 0), steps=steps, now=Mark(last, events, nbytes))
+
+
+@st.composite
+def clusters(draw):
+    """Stored values of several primaries, ids in no order over them."""
+    count = draw(st.integers(1, 60))
+    ids = [id_before(NOW_MS - 1_000 * (count - number)) for number in range(count)]
+    primaries = draw(st.integers(1, 3))
+    parts = [[] for _ in range(primaries)]
+    for id_ in ids:
+        parts[draw(st.integers(0, primaries - 1))].append(Head(id_, draw(st.integers(1, 5)), draw(st.integers(1, 400))))
+    return parts, draw(st.integers(1, 7))
+
+
+holds = st.builds(Hold, st.just("a"), st.integers(0, 60), st.sampled_from([0, 100, 2_000]), st.sampled_from([0, 5_000, 30_000]))
+limits = st.builds(Limits, time_ms=st.sampled_from([0, 9_000]), nbytes=st.sampled_from([0, 500]), events=st.sampled_from([0, 7, 40]))
+
+
+def after(parts, id_):
+    rest = [value for part in parts for value in part if value.last_id > id_]
+    return sum(value.events for value in rest), sum(value.nbytes for value in rest)
+
+
+@given(clusters(), limits, st.lists(holds, max_size=3))
+def test_one_cut_keeps_every_limit_and_every_hold_within_its_cap(cluster, kept, held):
+    parts, every = cluster
+    ids = sorted(value.last_id for part in parts for value in part)
+    own = [hold._replace(id=ids[hold.id % len(ids)] if hold.id else 0) for hold in held]
+    log = merged([log_of(part, every) for part in parts])
+    ceiling = hold_ceiling(log, own, physical_ms=NOW_MS)
+    plan = plan_retention(1, log, kept, physical_ms=NOW_MS, ceiling=ceiling)
+    cut = plan.cut.id if plan.removes else 0
+    events, nbytes = after(parts, cut)
+    if kept.events and not kept.nbytes and not kept.time_ms and cut:
+        assert events >= kept.events
+    if kept.nbytes and not kept.events and not kept.time_ms and cut:
+        assert nbytes >= kept.nbytes
+    for hold in own:
+        if hold.nbytes or hold.time_ms:
+            is_passed = (hold.nbytes and nbytes >= hold.nbytes) or (hold.time_ms and cut <= id_before(NOW_MS - hold.time_ms))
+            assert cut <= hold.id or is_passed
+
+
+@given(clusters())
+def test_a_merged_log_never_says_less_than_there_was(cluster):
+    parts, every = cluster
+    log = merged([log_of(part, every) for part in parts])
+    everything = after(parts, 0)
+    assert (log.now.events, log.now.nbytes) == everything
+    for step in log.steps:
+        events, nbytes = after(parts, step.id)
+        assert everything[0] - events <= step.events
+        assert everything[1] - nbytes <= step.nbytes
+    assert [step.id for step in log.steps] == sorted({step.id for step in log.steps})
+    assert list(log.steps) == sorted(log.steps)
+
+
+def test_without_a_cap_nothing_is_held():
+    log = log_of([Head(id_before(NOW_MS), 1, 10)])
+    assert hold_ceiling(log, [Hold("a", 0, 0, 0)], physical_ms=NOW_MS) == ID_MAX
+
+
+def test_the_window_is_the_larger_of_the_hold_and_what_the_cache_keeps():
+    values = [Head(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
+    log = log_of(values)
+    at = values[49].last_id  # 50 events, 500 bytes, some 51 s behind
+    assert held_percent(log, Hold("a", at, 1_000, 0), Limits(nbytes=600), physical_ms=NOW_MS) == 50
+    assert held_percent(log, Hold("a", at, 400, 0), Limits(nbytes=1_000), physical_ms=NOW_MS) == 50
+    assert held_percent(log, Hold("a", at, 0, 0), Limits(events=62), physical_ms=NOW_MS) == 80
+    assert held_percent(log, Hold("a", at, 0, 102_000), Limits(events=1), physical_ms=NOW_MS) == 50
+    assert held_percent(log, Hold("a", at, 1, 0), Limits(), physical_ms=NOW_MS) == 0
+    assert held_percent(log, Hold("a", values[-1].last_id, 1, 0), Limits(events=1), physical_ms=NOW_MS) == 0
+
+
+@given(st.integers(0, 300))
+def test_fewer_steps_end_with_the_last(count):
+    steps = [Mark(number, number, number) for number in range(count)]
+    found = fewer(steps)
+    assert len(found) == min(count, 64)
+    assert found == sorted(set(found))
+    assert found[-1:] == steps[-1:]
+
+
+@given(st.integers(0, 300), st.integers(1, 50))
+def test_fewer_heads_add_up_to_the_same(count, most):
+    heads = [Head(number, 2, 3) for number in range(count)]
+    found = fewer_heads(heads, most)
+    assert len(found) <= most
+    assert (sum(head.events for head in found), sum(head.nbytes for head in found)) == (2 * count, 3 * count)
+    assert [head.last_id for head in found[-1:]] == [head.last_id for head in heads[-1:]]

@@ -786,18 +786,20 @@ class RetentionHold(_message.Message):
     def __init__(self, listener: _Optional[str] = ..., id: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ...) -> None: ...
 
 class RetentionStepsAnswer(_message.Message):
-    __slots__ = ("trimmed", "steps", "now", "ceiling", "holds")
+    __slots__ = ("trimmed", "steps", "now", "ceiling", "holds", "top")
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     NOW_FIELD_NUMBER: _ClassVar[int]
     CEILING_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
+    TOP_FIELD_NUMBER: _ClassVar[int]
     trimmed: RetentionStep
     steps: _containers.RepeatedCompositeFieldContainer[RetentionStep]
     now: RetentionStep
     ceiling: int
     holds: _containers.RepeatedCompositeFieldContainer[RetentionHold]
-    def __init__(self, trimmed: _Optional[_Union[RetentionStep, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[RetentionStep, _Mapping]]] = ..., now: _Optional[_Union[RetentionStep, _Mapping]] = ..., ceiling: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[RetentionHold, _Mapping]]] = ...) -> None: ...
+    top: RetentionStep
+    def __init__(self, trimmed: _Optional[_Union[RetentionStep, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[RetentionStep, _Mapping]]] = ..., now: _Optional[_Union[RetentionStep, _Mapping]] = ..., ceiling: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[RetentionHold, _Mapping]]] = ..., top: _Optional[_Union[RetentionStep, _Mapping]] = ...) -> None: ...
 
 class RetentionHeld(_message.Message):
     __slots__ = ("listener", "percent")

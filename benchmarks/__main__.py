@@ -15,6 +15,7 @@ NAMES = (
     "latency",
     "columns",
     "objects",
+    "filtered",
     "load",
     "memory",
     "start",

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch import arrow_pieces  # noqa: F401 -- loaded while the node starts
 from eventlog.consume.answer import Answer, StoredValues, build_answer, values_of
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import NO_LIMIT

@@ -80,17 +80,6 @@ class CacheReads(CacheHandle):
 
         return Rows(rows())
 
-    def entries(self, prefix: str | bytes | None = None, *, limit: int | None = None) -> Rows[tuple[str | bytes, Entry]]:
-        """Return keys with their entries, likewise. Not a snapshot: what changes meanwhile may be seen before or after."""
-        count = _limit(limit)
-
-        async def rows() -> AsyncGenerator[tuple[str | bytes, Entry], None]:
-            reader, form = await self._row_reader()
-            async for row in reader.entries(prefix=b"" if prefix is None else form.key(prefix), limit=count):
-                yield row
-
-        return Rows(rows())
-
     async def _row_reader(self) -> tuple[RowReader, CacheFormat]:
         info, form = await self._found()
         return RowReader(self._core.nodes, self._core.options, info=info, form=form), form

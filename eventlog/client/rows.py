@@ -1,4 +1,4 @@
-"""Keys and entries as they stream in from all primaries: many a message, held only until they are taken.
+"""Keys, and entries of keys, as they stream in from all primaries: many a message, held only until they are taken.
 
 A stream that breaks goes on after the last row that was taken, at whoever is primary then.
 """
@@ -60,7 +60,7 @@ class RowReader:
 
     async def entries_of(self, keys: Sequence[bytes], *, consistency: Consistency) -> AsyncGenerator[Entry | None, None]:
         """Yield the entries of keys in their order, None where there is none. A lost connection is made good."""
-        done, patience = 0, _Patience(self._nodes, self._options)
+        done, patience = 0, Patience(self._nodes, self._options)
         while done < len(keys):
             part = keys[done : done + KEYS_PER_REQUEST_MAX]
             try:
@@ -72,7 +72,7 @@ class RowReader:
             except EventLogError as error:
                 await patience.wait_after(error)
 
-    async def _entries_once(self, keys: Sequence[bytes], consistency: Consistency, patience: "_Patience") -> AsyncGenerator[RawEntry, None]:
+    async def _entries_once(self, keys: Sequence[bytes], consistency: Consistency, patience: "Patience") -> AsyncGenerator[RawEntry, None]:
         """Yield the rows of keys, each from the stream of its primary."""
         routes = self._routes
         owners = [routes.primary(routes.segment(key, by_prefix=self._info.route_by_prefix)) for key in keys]
@@ -97,23 +97,17 @@ class RowReader:
 
     async def keys(self, *, prefix: bytes, limit: int) -> AsyncGenerator[str | bytes, None]:
         """Yield keys, segment by segment, ascending in each."""
-        async with aclosing(self._scan(prefix, limit, values=False)) as rows:
+        async with aclosing(self._scan(prefix, limit)) as rows:
             async for key, _, _ in rows:
                 yield self._form.read_key(key)
 
-    async def entries(self, *, prefix: bytes, limit: int) -> AsyncGenerator[tuple[str | bytes, Entry], None]:
-        """Yield keys and entries likewise."""
-        async with aclosing(self._scan(prefix, limit, values=True)) as rows:
-            async for key, value, version in rows:
-                yield self._form.read_key(key), Entry(value=self._form.read_value(value), value_bytes=value, version=version)
-
-    async def _scan(self, prefix: bytes, limit: int, *, values: bool) -> AsyncGenerator[RawEntry, None]:
+    async def _scan(self, prefix: bytes, limit: int) -> AsyncGenerator[RawEntry, None]:
         left = limit or LIMIT_NONE
         rest, after = list(range(self._routes.segments)), None
-        patience = _Patience(self._nodes, self._options)
+        patience = Patience(self._nodes, self._options)
         while rest and left > 0:
             owner, own = next(iter(self._routes.by_primary(rest).items()))
-            keys = Keys(cache_id=self._info.id, prefix=prefix, limit=left if limit else 0, values=values, after=after)
+            keys = Keys(cache_id=self._info.id, prefix=prefix, limit=left if limit else 0, after=after)
             keys.segments.extend(own if len(own) < self._routes.segments or after is not None else ())
             last = after
             try:
@@ -153,7 +147,7 @@ class RowReader:
             stream.stop()
 
 
-class _Patience:
+class Patience:
     """How long a read goes on trying: the time of an operation, from its last row on."""
 
     def __init__(self, nodes: Nodes, options: ClientOptions) -> None:

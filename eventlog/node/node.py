@@ -34,6 +34,7 @@ from eventlog.node.following import Followed
 from eventlog.node.freshness import Freshness
 from eventlog.node.groups import Pending, WriteResult
 from eventlog.node.inner import Inner
+from eventlog.node.iterations import Iterations
 from eventlog.node.leaders import Leaders
 from eventlog.node.listeners import Listeners
 from eventlog.node.managed import Managed
@@ -118,6 +119,7 @@ class Node:
         self.mending = Mending(self)
         self.reads = Reads(self)
         self.state_reads = StateReads(self)
+        self.iterations = Iterations(self)
         self.inner = Inner(self)
         self.listeners = Listeners(self)
         self.coordinators = Coordinators(self)

@@ -79,6 +79,7 @@ class Started:
         await node.end_tasks()
         await node.reads.stop()
         await node.state_reads.stop()
+        node.iterations.stop()
         await node.storage.stop()
         node.entries.close()
         await asyncio.to_thread(node.store.close)

@@ -39,6 +39,7 @@ _REACH_MS = 5_000  # how long a later moment is waited for: a failover takes les
 class StateAsk:
     """What a reader wants next of `segments`, the first of them after the key `after`, which was read as of `pin`.
 
+    Only keys that begin with `prefix` count, and entries that match `filter`.
     `held` is the pin that this reader had before. `any_copy`: one that lags behind its primary will do, as for whoever reads the tail
     afterwards. `owner` is whose turn it takes.
     """
@@ -47,6 +48,7 @@ class StateAsk:
     segments: Sequence[int]
     after: bytes | None = None
     pin: int = 0
+    prefix: bytes = b""
     filter: CompiledFilter | None = None
     entries_max: int
     bytes_max: int
@@ -142,6 +144,7 @@ class StateReads:
                 cache_id=ask.cache.cache_id,
                 segments=near,
                 after=ask.after,
+                prefix=ask.prefix,
                 pins={segment: pin.id_of(segment) for segment in near},
                 filter=ask.filter,
                 entries_max=ask.entries_max,
@@ -215,6 +218,7 @@ class StateReads:
             cache_id=ask.cache.cache_id,
             segments=[segment for segment in ask.segments if node.leader_of(segment) == leader],
             pin=ask.pin,
+            prefix=ask.prefix,
             max_entries=ask.entries_max,
             max_bytes=min(ask.bytes_max, ANSWER_BYTES_MAX),
             metadata=ask.metadata,

@@ -10,7 +10,7 @@ from eventlog.batch.state import StateColumns, StateCursor, StatePart, state_col
 from eventlog.limits import STATE_SCAN_BYTES_MAX
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.keys import TAG_ENTRY, entry_key, entry_prefix, tag_range
-from eventlog.segment.port import Snapshot
+from eventlog.segment.port import Range, Snapshot
 
 Ints = npt.NDArray[np.int64]
 _PREFIX_BYTES = len(entry_prefix(0, 0))
@@ -30,6 +30,7 @@ class Scan:
     cache_id: int
     segments: Sequence[int]
     after: bytes | None
+    prefix: bytes
     pins: Mapping[int, int]
     filter: CompiledFilter | None
     entries_max: int
@@ -86,9 +87,7 @@ def _read(wanted: Scan, left: Sequence[int], after: bytes | None, batch: StateBa
         rows_max, bytes_max = _CHUNK_ROWS, _CHUNK_BYTES
     chunk = _Chunk()
     for segment in left:
-        lower, upper = tag_range(segment, wanted.cache_id, TAG_ENTRY)
-        if after is not None:
-            lower = entry_key(segment, wanted.cache_id, after) + b"\0"
+        lower, upper = _range(segment, wanted, after)
         after = None
         rows = wanted.snapshot.read(lower, upper, rows_max=rows_max - len(chunk.keys), bytes_max=bytes_max - chunk.nbytes)
         chunk.segments.append(segment)
@@ -100,6 +99,17 @@ def _read(wanted: Scan, left: Sequence[int], after: bytes | None, batch: StateBa
         if not rows.is_end or len(chunk.keys) >= rows_max or chunk.nbytes >= bytes_max:
             break
     return chunk
+
+
+def _range(segment: int, wanted: Scan, after: bytes | None) -> Range:
+    lower, upper = tag_range(segment, wanted.cache_id, TAG_ENTRY)
+    if wanted.prefix:
+        lower = entry_key(segment, wanted.cache_id, wanted.prefix)
+        kept = lower.rstrip(b"\xff")  # never all of it: the prefix of a state key begins with other bytes
+        upper = min(upper, kept[:-1] + bytes([kept[-1] + 1]))
+    if after is not None:
+        lower = max(lower, entry_key(segment, wanted.cache_id, after) + b"\0")
+    return lower, upper
 
 
 def _take(wanted: Scan, chunk: _Chunk, batch: StateBatch) -> bool:

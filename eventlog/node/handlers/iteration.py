@@ -2,36 +2,80 @@
 
 from typing import TYPE_CHECKING
 
-from eventlog.errors import BadMessage, NoState
+from eventlog.errors import BadMessage, ClientClosed, ConnectionLost
 from eventlog.limits import ITERATION_BATCH_ENTRIES_MAX
-from eventlog.node.filters import spec_of
+from eventlog.node.iterations import Iteration, cache_of, compiled
 from eventlog.node.peers import peer_of
 from eventlog.node.state_reads import StateAsk, message_of_cursor
+from eventlog.query.iterate.bitset import encode_segments
 from eventlog.query.iterate.progress import ID_MAX
 from eventlog.transport.exchange import Exchange
-from eventlog.wire.eventlog_pb2 import Message, ReadStateAnswer
+from eventlog.wire.eventlog_pb2 import Done, IterationBatch, IterationStartAnswer, Message, ReadStateAnswer, StreamItem
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
+
+
+async def iteration_start(node: "Node", exchange: Exchange) -> None:
+    """Begin an iteration, or go on with one from where its cursors say."""
+    id_, iteration = await node.iterations.start(exchange.message.iteration_start, owner=exchange.connection)
+    segments = encode_segments(iteration.progress.left, of=node.segments)
+    exchange.answer(Message(iteration_start_answer=IterationStartAnswer(iteration_id=id_, segments=segments)))
+
+
+async def iteration_next(node: "Node", exchange: Exchange) -> None:
+    """Send batches as credits allow: as many as were asked for, or all that are left."""
+    request = exchange.message.iteration_next
+    iteration = node.iterations.find(request.iteration_id)
+    iteration.resize(entries=request.batch_entries, nbytes=request.batch_bytes)
+    left = request.batches or -1
+    try:
+        with iteration.reading():
+            while left:
+                await exchange.credit()
+                is_end = await _send_batch(node, exchange, iteration)
+                left = 0 if is_end else left - 1
+    except (ClientClosed, ConnectionLost):
+        left = -left  # who asked for all has enough of it; who asks for a few comes again
+    if iteration.progress.is_finished or left > 0:
+        node.iterations.end(request.iteration_id)
+    exchange.stream_end()
+
+
+async def _send_batch(node: "Node", exchange: Exchange, iteration: Iteration) -> bool:
+    """Send one batch; return whether it was the last one."""
+    batch = IterationBatch(end=True)
+    body: tuple[bytes | memoryview, ...] = ()
+    if not iteration.progress.is_finished:
+        found = await iteration.step(node, exchange.connection)
+        cursors = [message_of_cursor(cursor) for cursor in found.cursors]
+        batch = IterationBatch(parts=found.parts, entries=found.entries, cursors=cursors, end=iteration.progress.is_finished)
+        body = found.body
+    exchange.stream_send(Message(stream_item=StreamItem(iteration_batch=batch)), *body)
+    return batch.end
+
+
+def iteration_end(node: "Node", exchange: Exchange) -> None:
+    """Forget an iteration."""
+    node.iterations.end(exchange.message.iteration_end.iteration_id)
+    exchange.answer(Message(done=Done()))
 
 
 async def read_state(node: "Node", exchange: Exchange) -> None:
     """Give a member entries of segments that are led here."""
     peer_of(exchange)
     request = exchange.message.read_state
-    cache = node.caches.find(request.cache_id)
-    if not cache.options.state:
-        raise NoState(cache=cache.name)
+    cache = cache_of(node, request.cache_id)
     if not request.segments or max(request.segments) >= node.segments or request.pin > ID_MAX:
         raise BadMessage(why=f"no state of segments {list(request.segments[:9])} as of {request.pin}")
-    spec = spec_of(request.filter)
     found = await node.state_reads.read(
         StateAsk(
             cache=cache,
             segments=tuple(request.segments),
             after=request.after if request.HasField("after") else None,
             pin=request.pin,
-            filter=None if spec is None else await node.reads.filters.compile(cache, spec, owner=exchange.connection),
+            prefix=request.prefix,
+            filter=await compiled(node, cache, request.filter, owner=exchange.connection),
             entries_max=min(request.max_entries or ITERATION_BATCH_ENTRIES_MAX, ITERATION_BATCH_ENTRIES_MAX),
             bytes_max=request.max_bytes or 1,
             metadata=request.metadata,

@@ -50,6 +50,8 @@ _BEFORE_PARENTHESIS = frozenset(
 _KEYWORDS = _BEFORE_PARENTHESIS | {"END", "NULL", "TRUE", "FALSE", "UNKNOWN", "DISTINCT", "AS"}
 _REFUSED = frozenset({"SELECT", "EXISTS", "INTERVAL", "OVER", "COLLATE", "ANY", "ALL", "SOME", "ARRAY", "MAP", "STRUCT", "ROW", "UNION"})
 _PREFIXES = frozenset({"NOT", "-", "+"})
+# What the parser was seen to raise, or might, where it does not expect a word: it was written for what databases accept.
+_PARSER_FAILURES = (RecursionError, AttributeError, TypeError, ValueError, LookupError, AssertionError)
 
 # What the parser says of syntax that it does not know is no news to an operator.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
@@ -99,11 +101,11 @@ def parse(text: str) -> Parsed:
         trees = dialect.parser().parse_into(exp.Condition, found, text)
     except SqlglotError as error:
         raise _syntax_error(error, text) from error
-    except RecursionError as error:
-        raise refusal(1, "it is nested too deep") from error
-    tree = trees[0]
+    except _PARSER_FAILURES as error:
+        raise refusal(1, "it is no predicate") from error
+    tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expression):
-        raise refusal(1, "it is empty")
+        raise refusal(1, "it is no predicate, or more than one")
     return Parsed(tree=tree, placeholders=tuple(token.start + 1 for token in found if _is_placeholder(token)))
 
 

@@ -40,12 +40,14 @@ class Level:
         """Return the chosen part of a decoded value, `_MISSING` where there is none of it."""
         if not self.below:
             return found
-        if isinstance(found, dict):
-            parts = {step: level.pick(found[step]) for step, level in self.below.items() if isinstance(step, str) and step in found}
-            chosen = {step: part for step, part in parts.items() if part is not _MISSING}
+        names = [step for step in self.below if isinstance(step, str)]
+        places = [step for step in self.below if isinstance(step, int)]
+        if isinstance(found, dict) and names:
+            parts = {name: self.below[name].pick(found[name]) for name in names if name in found}
+            chosen = {name: part for name, part in parts.items() if part is not _MISSING}
             return chosen if chosen or not parts else _MISSING
-        if isinstance(found, list):
-            items = [level.pick(found[step]) for step, level in self.below.items() if isinstance(step, int) and step < len(found)]
+        if isinstance(found, list) and places:
+            items = [self.below[place].pick(found[place]) for place in places if place < len(found)]
             return [item for item in items if item is not _MISSING]
         return _MISSING
 

@@ -162,18 +162,26 @@ small = st.one_of(st.none(), st.integers(-4, 10), st.just(9007199254740993))
 word = st.one_of(st.none(), st.sampled_from(WORDS))
 ROWS = st.lists(
     st.fixed_dictionaries(
-        {"key": st.sampled_from(["a", "ab", "abc", "b", "k1", "k2", "k", "a long key, more than eight bytes", "a long key, more than nine bytes"])},
+        {
+            "key": st.sampled_from(
+                ["a", "ab", "abc", "b", "k1", "k2", "k", "a long key, more than eight bytes", "a long key, more than nine bytes"]
+            )
+        },
         optional={
             "removed": st.booleans(),
             "before": st.one_of(st.none(), st.fixed_dictionaries({}, optional={"n": small})),
-            "n": small, "f": st.one_of(st.none(), st.floats(-4, 4, width=16)), "s": word, "t": word, "b": st.one_of(st.none(), st.booleans()),
+            "n": small,
+            "f": st.one_of(st.none(), st.floats(-4, 4, width=16)),
+            "s": word,
+            "t": word,
+            "b": st.one_of(st.none(), st.booleans()),
             "o": st.one_of(st.none(), st.just("no object"), st.fixed_dictionaries({}, optional={"x": small, "s": word, "y": small})),
             "l": st.lists(small, max_size=3),
         },
     ),
     min_size=1,
     max_size=14,
-)  # fmt: skip
+)
 
 
 def table(rows) -> tuple[sqlite3.Connection, list[dict]]:

@@ -67,14 +67,16 @@ class Promises:
     def make(self, now_id: int) -> list[Promise]:
         """Return what can be promised when nothing at or below `now_id` will be stamped any more.
 
-        Two promises at most: one up to `now_id` for what has nothing in flight there, one below everything in flight for the rest.
+        One promise up to `now_id` for what has nothing in flight there, and one below each group in flight for its segments: a group
+        that stalls keeps back no readers but its own.
         """
         busy = self._first <= now_id
         free = self._leads & ~busy
         found = [self._promise(now_id, np.flatnonzero(free))] if free.any() else []
         busy &= self._leads
         if busy.any():
-            found.append(self._promise(int(self._first[busy].min()) - 1, np.flatnonzero(busy)))
+            firsts = self._first[busy]
+            found += [self._promise(first - 1, np.flatnonzero(busy & (self._first == first))) for first in np.unique(firsts).tolist()]
         self._made = max([self._made, *(promise.id for promise in found)])
         return found
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
@@ -15,6 +15,7 @@ from eventlog.limits import GROUP_BYTES_MAX, GROUP_FRAMES_MAX
 from eventlog.node.caches import CacheState
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,8 @@ class WriteResult:
 class Pending:
     """One frame that waits to be written. `done` is called once, with its result or the error that refused it whole.
 
-    `send` has the answers of a connection leave at once; the frames of one connection have the same.
+    `send` has the answers of a connection leave at once; the frames of one connection have the same. `place` and `only` are the
+    queue's: its turn, and the segment of a frame of one block (-1: more), which is worth a shorter way.
     """
 
     cache: CacheState
@@ -43,23 +45,41 @@ class Pending:
     internal: bool
     done: Callable[[WriteResult | EventLogError], None]
     send: Callable[[], None] | None = None
+    place: int = field(default=0, init=False)
+    only: int = field(default=-1, init=False)
+
+
+_SEGMENTS = 1 << 16  # whatever a frame may name
 
 
 class Queue:
-    """Frames waiting for the next group, in order of arrival. `nbytes` is the size of their blocks."""
+    """Frames waiting for a group, in order of arrival. `nbytes` is the size of their blocks.
 
-    __slots__ = ("_waiting", "nbytes", "peak")
+    Segments of groups in flight are `hold`-ed. A frame that touches one of them steps aside, and so does whatever comes later and
+    touches a segment of its: the writes of a segment keep their order. All of them come back when a group ends.
+    """
+
+    __slots__ = ("_aside", "_blocked", "_busy", "_held", "_places", "_waiting", "nbytes", "peak")
 
     def __init__(self) -> None:
         self._waiting: deque[Pending] = deque()
+        self._aside: list[Pending] = []
+        self._busy: Flags = np.zeros(_SEGMENTS, bool)
+        self._blocked = self._busy  # ... or touched by frames that stepped aside
+        self._held = 0
+        self._places = 0
         self.nbytes = 0
         self.peak = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._aside)
 
     def put(self, pending: Pending) -> None:
         """Append a frame."""
+        self._places += 1
+        pending.place = self._places
+        if len(pending.table) == 1:
+            pending.only = pending.table["segment"].item(0)
         self._waiting.append(pending)
         self.nbytes += len(pending.blocks)
         self.peak = max(self.peak, self.nbytes)
@@ -70,9 +90,35 @@ class Queue:
             self._waiting.appendleft(pending)
             self.nbytes += len(pending.blocks)
 
-    def take(self) -> list[Pending]:
-        """Return the frames of the next group: the oldest, up to GROUP_BYTES_MAX, at least one.
+    def hold(self, segments: Ints) -> None:
+        """Note that a group is in flight in `segments`: no other one is taken that touches them."""
+        self._held += 1
+        self._busy[segments] = True
+        self._blocked[segments] = True
 
+    def release(self, segments: Ints) -> None:
+        """Note the end of a group in flight."""
+        self._held -= 1
+        self._busy[segments] = False
+        if self._aside:
+            self._waiting = deque(sorted((*self._aside, *self._waiting), key=_place_of))
+            self._aside.clear()
+            self._blocked = self._busy
+
+    def _steps_aside(self, pending: Pending) -> bool:
+        segments = pending.only if pending.only >= 0 else pending.table["segment"]
+        if not (self._blocked.item(segments) if pending.only >= 0 else self._blocked[segments].any()):
+            return False
+        if self._blocked is self._busy:
+            self._blocked = self._busy.copy()
+        self._blocked[segments] = True
+        self._aside.append(pending)
+        return True
+
+    def take(self, fates: Ints | None = None) -> list[Pending]:
+        """Return the frames of the next group: the oldest, up to GROUP_BYTES_MAX, at least one unless all wait for groups in flight.
+
+        With `fates` (a number a segment) the frames have one fate: what would be held up together. The next call gives the others.
         A frame with conditions, and all behind it in its cache, waits for the next group when an earlier frame of this one touches
         a segment that its conditions are about (unless that one writes nothing but other keys, of its own conditions): conditions
         see committed state.
@@ -82,11 +128,22 @@ class Queue:
         rest: list[Pending] = []
         touched: dict[int, _Touched] = {}
         size = 0
+        fate: int | None = None
+        others = _Others()
         while self._waiting and len(taken) < GROUP_FRAMES_MAX:
             pending = self._waiting[0]
             if taken and size + len(pending.blocks) > GROUP_BYTES_MAX:
                 break
             self._waiting.popleft()
+            if self._held and self._steps_aside(pending):
+                continue
+            if fates is not None:
+                own = _fate_of(pending, fates)
+                fate = own if fate is None else fate
+                if own != fate or others.block(pending):
+                    others.add(pending)
+                    rest.append(pending)
+                    continue
             cache_id = pending.cache.cache_id
             if cache_id in held or not touched.setdefault(cache_id, _Touched()).admits(pending):
                 held.add(cache_id)
@@ -97,6 +154,41 @@ class Queue:
         self.nbytes -= size
         self._waiting.extendleft(reversed(rest))
         return taken
+
+
+def _place_of(pending: Pending) -> int:
+    return pending.place
+
+
+def _fate_of(pending: Pending, fates: Ints) -> int:
+    """Return the fate of all segments of a frame, `_MIXED` if they have several."""
+    if 0 <= pending.only < len(fates):
+        return fates.item(pending.only)
+    segments = pending.table["segment"]
+    found = fates[segments[segments < len(fates)]]
+    return found.item(0) if len(found) and bool((found == found[0]).all()) else _MIXED
+
+
+_MIXED = -1
+
+
+class _Others:
+    """Segments of frames that are left for another group: what comes behind them there is left, too."""
+
+    __slots__ = ("_segments",)
+
+    def __init__(self) -> None:
+        self._segments: set[int] = set()
+
+    def add(self, pending: Pending) -> None:
+        self._segments.update((pending.only,) if pending.only >= 0 else pending.table["segment"].tolist())
+
+    def block(self, pending: Pending) -> bool:
+        if not self._segments:
+            return False
+        if pending.only >= 0:
+            return pending.only in self._segments
+        return not self._segments.isdisjoint(pending.table["segment"].tolist())
 
 
 class _Touched:

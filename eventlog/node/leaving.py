@@ -31,7 +31,7 @@ async def hand_over(node: "Node") -> None:
     async with AsyncExitStack() as held:
         try:
             async with asyncio.timeout(_QUIET_MS_MAX / 1000):
-                await held.enter_async_context(node.writer.exclusive)
+                await held.enter_async_context(node.writer.exclusive())
         except TimeoutError:
             log.warning("hand_over_while_writing")  # a group waits for a backup that is gone: its writers will ask again
         try:

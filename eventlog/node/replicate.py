@@ -57,7 +57,7 @@ class Flight:
     last_ids: Ints
     previous: Ints
     carried: Carried
-    settled: "Callable[[Flight], None]"
+    settled: "Callable[[Flight], None] | None" = None  # set in the step in which the group is appended
     is_written: bool = False
     lost: frozenset[int] = frozenset()
 
@@ -176,7 +176,7 @@ class Replicas:
 
     # ------------------------------------------------------------ own groups
 
-    def append(self, group: GroupValues, settled: Callable[[Flight], None]) -> Flight:
+    def append(self, group: GroupValues) -> Flight:
         """Register a group as in flight, in the step in which it was stamped, and send it.
 
         Raises:
@@ -187,7 +187,7 @@ class Replicas:
             raise NotPrimary(segment=int(group.segments[~ready][0]))
         previous = self.core.ends[group.segments]
         commands = self.core.append(group.segments, group.last_ids, counts=group.counts, now_ms=self.now_ms)
-        flight = Flight(segments=group.segments, last_ids=group.last_ids, previous=previous, carried=group.carried, settled=settled)
+        flight = Flight(segments=group.segments, last_ids=group.last_ids, previous=previous, carried=group.carried)
         self._flights.append(flight)
         if commands:
             self.carry_out(commands, group.carried)
@@ -201,12 +201,9 @@ class Replicas:
             self._recent_bytes += sum(map(len, flight.carried.data))
             while self._recent_bytes > _RECENT_BYTES:
                 self._recent_bytes -= sum(map(len, self._recent.popleft().carried.data))
-        self.carry_out(
-            self.core.written(
-                flight.segments,
-                flight.last_ids,
-            )
-        )
+        self.carry_out(self.core.written(flight.segments, flight.last_ids))
+        if flight.lost:
+            self.settle()  # nothing of it may be left for the core to say
 
     def _committed(self, command: asked.Committed) -> None:
         del command  # the watermarks say the same
@@ -224,9 +221,12 @@ class Replicas:
                 waiting.append(flight)
         self._flights = waiting
         for flight in done:
+            assert flight.settled is not None, "whoever appended it waits for it"
             flight.settled(flight)
 
     def _is_settled(self, flight: Flight) -> bool:
+        if len(flight.segments) == 1 and not flight.lost:
+            return bool(self.core.watermark.item(flight.segments.item(0)) >= flight.last_ids.item(0))
         passed = self.core.watermark[flight.segments] >= flight.last_ids
         return bool(passed.all()) or (bool(flight.lost) and bool((passed | np.isin(flight.segments, list(flight.lost))).all()))
 

@@ -44,11 +44,13 @@ class _Job:
     act: Callable[[], Any] | None = None
     append: Append | None = None
     future: "asyncio.Future[Any] | None" = None
+    told: "Told | None" = None  # instead of a future
     is_vital: bool = False  # an error fences the store
     is_barrier: bool = False
 
 
-_Done = list[tuple["asyncio.Future[Any]", Any, BaseException | None]]
+Told = Callable[[BaseException | None], None]
+_Done = list[tuple["asyncio.Future[Any] | Told", Any, BaseException | None]]
 
 
 class StorageThread:
@@ -73,6 +75,10 @@ class StorageThread:
     def append(self, append: Append) -> "asyncio.Future[None]":
         """Queue an append; the future is done when it is on disk. Appends keep their order."""
         return self._put(_Job(append=append))
+
+    def append_and_tell(self, append: Append, told: Told) -> None:
+        """Do what `append` does; `told` is called in the loop with None or the error, without a future's turn in between."""
+        self._queue.put(_Job(append=append, told=told))
 
     def cut(self, cuts: Sequence[tuple[int, int]]) -> "asyncio.Future[list[tuple[int, int]]]":
         """Cut the logs of segments, given as (segment, upto), so that they hold nothing above `upto`.
@@ -155,7 +161,7 @@ class StorageThread:
             log = [pair for append in appends for pair in append.log]
             meta = [pair for append in appends for pair in append.meta]
         _, error = self._try(partial(self._write, appends, log, meta), is_vital=False)
-        done += [(job.future, None, error) for job in jobs if job.future is not None]
+        done += [(sink, None, error) for job in jobs if (sink := job.told or job.future) is not None]
 
     def _write(self, appends: list[Append], log: Sequence[Pair], meta: Sequence[Pair]) -> None:
         self._store.append(log, meta)
@@ -217,10 +223,19 @@ def _fitting(jobs: list[_Job]) -> int:
 
 
 def _deliver(done: _Done) -> None:
-    for future, result, error in done:
-        if future.done():
+    for sink, result, error in done:
+        if not isinstance(sink, asyncio.Future):
+            _tell(sink, error)
+        elif sink.done():
             continue
-        if error is None:
-            future.set_result(result)
+        elif error is None:
+            sink.set_result(result)
         else:
-            future.set_exception(error)
+            sink.set_exception(error)
+
+
+def _tell(told: Told, error: BaseException | None) -> None:
+    try:
+        told(error)
+    except Exception as bug:  # noqa: BLE001 -- the edge of the loop: the others are told all the same
+        asyncio.get_running_loop().call_exception_handler({"message": "a bug in who was told of an append", "exception": bug})

@@ -153,7 +153,9 @@ class TakeOver:
         await node.storage.run(_nothing)  # the scan must find what was handed to the storage thread so far
         if cache.building is changes and not cache.dropped:
             keys_max = KEY_INDEX_BYTES_MAX // _TABLE_BYTES_A_KEY
-            await build_key_table(node.store, cache, keys_max=keys_max, is_stopping=lambda: node.is_stopping)
+            await build_key_table(
+                node.store, cache, keys_max=keys_max, is_stopping=lambda: node.is_stopping or cache.building is not changes
+            )  # begun anew: segments come one by one, and a scan for each of them would keep all processors busy
 
     # ------------------------------------------------------------ a term ends
 

@@ -1,36 +1,39 @@
-"""The write road's shell: takes waiting frames as one group, calls the cores in order, and lets everyone know of the commit.
+"""The write road's shell: takes waiting frames as a group, calls the cores in order, and lets everyone know of the commit.
 
-One group is in flight; what arrives meanwhile becomes the next, so load makes groups larger, not queues longer. A commit is one
-step on the loop: the watermark moves, the clients are answered, entries enter the overlay, readers see both.
+A group is in flight from its stamp to its commit, one at a time in each segment: a frame waits while one of its segments has a group
+in flight, and a group has segments that wait for the same replicas (a frame that spans others goes alone). So a backup that is silent
+holds up nothing but what it shares. The next groups begin when the last ones are on disk here, not before: what arrives meanwhile goes
+together, so load makes groups larger, not queues longer. A commit is one step on the loop: the watermark moves, the clients are
+answered, entries enter the overlay, readers see both.
+
+Most groups need nothing but the loop and pass in one step; `run` is the one task for those that have to read first, or wait for ids.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.check import BadBlocks, Bounds
-from eventlog.batch.entries import decode_entry
+from eventlog.batch.check import Bounds
 from eventlog.batch.stored import ids_needed, make_values
 from eventlog.consume.groups import CacheValues, CommittedGroup
-from eventlog.errors import BadBlock, CacheDropped, ClockAhead, EventLogError, MetadataUnavailable, NotPrimary, OutcomeUnknown, SequenceGap
+from eventlog.errors import ClockAhead, EventLogError, MetadataUnavailable, NotEnoughReplicas, NotPrimary, OutcomeUnknown
 from eventlog.ids import EPOCH_MS, ID_STEP, FlakeClock
-from eventlog.interceptor import INTERCEPTORS, Share, admit, lay_out, plan_reads
-from eventlog.interceptor.producers import Verdict
 from eventlog.limits import OVERLAY_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.apply import Change, changes_of
-from eventlog.node.groups import Joined, Pending, Queue, WriteResult, join_frames
+from eventlog.node.drafts import Draft, Drafter, refuse, refuse_share
+from eventlog.node.groups import Pending, Queue, WriteResult
 from eventlog.node.overlay import Overlay
 from eventlog.node.replicate import Flight, Replicas
 from eventlog.node.replicate_body import group_values
 from eventlog.node.results import Part, answer_frames, record_producers
 from eventlog.node.storage import Append, StorageThread
-from eventlog.segment.keys import encode_step, entry_prefix, log_keys
+from eventlog.segment.keys import encode_step, log_keys
 from eventlog.segment.port import Pair, Store
 
 Ints = npt.NDArray[np.int64]
@@ -51,8 +54,17 @@ class WriterHooks:
     visible: Callable[[CommittedGroup], None]
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Group:
+    """A group between its stamp and its end; `changes` are empty until there was time to make them."""
+
+    parts: list[Part]
+    flight: Flight
+    changes: list[Change] = field(default_factory=list)
+
+
 class Writer:
-    """Takes frames in with `submit`; `run` is the one task that writes them."""
+    """Takes frames in with `submit`. Owns the overlay's layers and the queue."""
 
     def __init__(
         self,
@@ -73,60 +85,72 @@ class Writer:
         self._core = replicas.core
         self._clock = clock
         self._overlay = overlay
-        self._bounds = bounds
+        self._drafter = Drafter(overlay=overlay, bounds=bounds, put_back=self.queue.put_back)
         self._hooks = hooks
         self.wait_ms_max = wait_ms_max  # how long a group waits for ids
-        self._wake = asyncio.Event()
-        self.exclusive = asyncio.Lock()  # held while a group is written; who holds it sees no group in flight
+        self._is_turn_due = False
+        self._parts_ready: list[Part] | None = None  # ... if it waits for ids alone
+        self._drafts: list[Draft] | None = None  # of the group that `run` makes ready; no other begins meanwhile
+        self._needed = asyncio.Event()
+        self._error: EventLogError | None = None
+        self._unwritten = 0  # groups that are not on disk here
+        self._in_flight: set[_Group] = set()
+        self._holders = 0
+        self._holding = asyncio.Lock()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
         self._applying: asyncio.Future[None] | None = None
         self._has_ended = False
         self.groups = 0
         self.frames = 0
         self.events = 0
 
+    @property
+    def groups_in_flight(self) -> int:
+        """Return how many groups are stamped and not committed."""
+        return len(self._in_flight)
+
     def submit(self, pending: Pending) -> None:
         """Queue a frame for the next group."""
         self.queue.put(pending)
-        self._wake.set()
+        self.wake()
 
     def wake(self) -> None:
-        """Look again at what waits: another set of segments is led."""
-        self._wake.set()
+        """Look again at what waits, at the end of this tick: what else arrives in it belongs to the same group."""
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            asyncio.get_running_loop().call_soon(self._turn)
 
     async def run(self) -> None:
-        """Write groups until cancelled; a group in flight is finished first by `drain`."""
+        """Make groups ready that cannot be at once. Runs until cancelled.
+
+        Raises:
+            EventLogError: a group could not be written: the node cannot go on.
+        """
         try:
             while True:
-                if not self.queue:
-                    self._wake.clear()
-                    await self._wake.wait()
-                    await asyncio.sleep(0)  # what else arrived in this tick belongs to the same group
-                async with self.exclusive:
-                    await self.write_group(self.queue.take())
+                await self._needed.wait()
+                self._needed.clear()
+                if self._error is not None:
+                    raise self._error
+                if self._drafts is not None:
+                    await self._make_ready(self._drafts)
+                    self._drafts = None
+                    self._ended()
         finally:
             self._has_ended = True
 
-    async def write_group(self, frames: list[Pending]) -> None:
-        """Write frames as one group and answer them."""
-        await self._room_in_overlay()
-        if not self._replicas.serving.all():
-            frames = self._refuse_elsewhere(frames)
-        by_cache: dict[int, list[Pending]] = {}
-        for pending in frames:
-            by_cache.setdefault(pending.cache.cache_id, []).append(pending)
-        now = self._clock.physical_ms() - EPOCH_MS
-        parts = [part for own in by_cache.values() if (part := await self._prepare(own, now=now)) is not None]
-        parts = [part for part in parts if not self._answered_at_once(part)]
-        if not parts:
-            return
-        try:
-            base = await self._ids(sum(ids_needed(part.stamped.sections) for part in parts))
-            group = self._stamp(parts, base)
-        except EventLogError as error:
-            for part in parts:
-                self._refuse_share(part.waiting, part.share, error)
-            return
-        await self._append(parts, group)
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Begin no group in here, and enter when none is in flight."""
+        async with self._holding:
+            self._holders += 1
+            try:
+                await self._quiet.wait()
+                yield
+            finally:
+                self._holders -= 1
+                self.wake()
 
     async def drain(self) -> None:
         """Wait until nothing is queued or in flight, or `run` has failed, and what was committed is in the store.
@@ -134,95 +158,118 @@ class Writer:
         A group that waits for nodes that do not come back is given up after a while: nobody was told that it is written.
         """
         deadline = time.monotonic() + self.wait_ms_max / 1000
-        while (self.queue or self.exclusive.locked()) and not self._has_ended and time.monotonic() < deadline:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
+        while (self.queue or not self._quiet.is_set()) and not self._has_ended and time.monotonic() < deadline:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
             await asyncio.sleep(0.001)
         if self._applying is not None:
             await self._applying
 
-    async def _prepare(self, frames: list[Pending], *, now: int) -> Part | None:
-        """Run admission and the interceptors over the frames of one cache; None when nothing of them is left."""
-        cache = frames[0].cache
-        if cache.dropped:
-            _refuse(frames, CacheDropped(cache=cache.name))
-            return None
-        joined, share = self._admit(frames, now=now)
-        if joined is None or share is None:
-            return None
-        verdict = cache.producers.sort_out(share, joined.blocks)
-        wanted = plan_reads(share)
+    # ------------------------------------------------------------ beginning
+
+    def _turn(self) -> None:
+        """Begin what can be begun: a group, or one for each set of replicas that would hold it up."""
+        self._is_turn_due = False
+        if self._unwritten:
+            return
+        while self.queue and self._may_begin():
+            frames = self.queue.take(self._core.fates)
+            if not frames:
+                return  # all of them wait for groups in flight
+            try:
+                self._begin(frames)
+            except Exception as error:  # noqa: BLE001 -- the edge to the loop: nothing may go on from half a group
+                self._fail(error)
+
+    def _may_begin(self) -> bool:
+        is_full = self._overlay.nbytes > OVERLAY_BYTES_MAX and self._applying is not None
+        return not (self._holders or is_full or self._drafts is not None or self._error is not None)
+
+    def _begin(self, frames: list[Pending]) -> None:
+        if not (self._replicas.serving.all() and self._core.primary.ready.all()):
+            frames = self._refuse_elsewhere(frames)
+            if not frames:
+                return
+        drafts = self._drafter.drafts(frames, now=self._clock.physical_ms() - EPOCH_MS)
+        if any(draft.missing for draft in drafts):
+            self._take_time(drafts)
+            return
+        parts = self._parts(drafts)
+        if not parts:
+            return
         try:
-            if wanted:
-                await self._read_entries(share, wanted)
-        except EventLogError as error:  # a damaged entry: nothing can be said about its key, the node serves the others
-            self._refuse_share(joined.frames, share, error)
-            return None
-        postponed = self._postpone(joined, share, verdict) if verdict.deferred else frozenset()
-        for intercept in INTERCEPTORS:
-            intercept(share)
-        return Part(joined=joined, share=share, verdict=verdict, postponed=postponed, stamped=lay_out(share))
+            base = self._clock.next(_ids_of(parts))
+        except (ClockAhead, MetadataUnavailable):
+            self._take_time([], parts)
+            return
+        self._send(parts, base)
 
     def _refuse_elsewhere(self, frames: list[Pending]) -> list[Pending]:
-        """Refuse frames with blocks of segments that are not served here; return the others."""
-        serving = self._replicas.serving
+        """Refuse frames with blocks of segments that are not served here, or have too few replicas; return the others."""
+        serving, ready = self._replicas.serving, self._core.primary.ready
         good = []
         for pending in frames:
+            if 0 <= pending.only < len(serving) and serving.item(pending.only) and ready.item(pending.only):
+                good.append(pending)
+                continue
             segments = pending.table["segment"]
             known = segments[segments < len(serving)]
             elsewhere = known[~serving[known]]
             if len(elsewhere):
                 pending.done(NotPrimary(segment=int(elsewhere[0])))
-            else:
-                good.append(pending)
+                continue
+            try:
+                self._core.check_ready(known.astype(np.int64))
+            except (NotPrimary, NotEnoughReplicas) as error:
+                pending.done(error)
+                continue
+            good.append(pending)
         return good
 
-    def _refuse_share(self, frames: list[Pending], share: Share, error: EventLogError) -> None:
-        frames[0].cache.producers.give_back(share)
-        _refuse(frames, error)
-
-    def _postpone(self, joined: Joined, share: Share, verdict: Verdict) -> frozenset[int]:
-        """Put frames that repeat a frame of this very group in front of the queue; the next group answers them."""
-        postponed = set()
-        for index, (low, high) in enumerate(pairwise(joined.blocks)):
-            late = verdict.deferred & set(range(low, high))
-            if late and not share.live[low:high].any():
-                postponed.add(index)
+    def _parts(self, drafts: list[Draft]) -> list[Part]:
+        """Return what goes into the log; answer what leaves nothing there: repeated frames, refused ones, removals of nothing."""
+        parts = []
+        for draft in drafts:
+            part = self._drafter.part(draft)
+            if part is None:
                 continue
-            for block in late:
-                segment, sequence = int(joined.submitted.segments[block]), int(joined.submitted.sequences[block])
-                producer = int(joined.submitted.producers[block])
-                share.refuse(block, SequenceGap(producer=producer, segment=segment, found=sequence, last=sequence))
-        self.queue.put_back(joined.frames[index] for index in sorted(postponed))
-        return frozenset(postponed)
+            if len(part.stamped.sections.segments):
+                parts.append(part)
+            else:
+                answer_frames(part)
+        return parts
 
-    def _admit(self, frames: list[Pending], *, now: int) -> tuple[Joined | None, Share | None]:
-        """Check all blocks in one pass; frames with bad ones are refused and the rest is checked again."""
-        cache = frames[0].cache
-        while frames:
-            joined = join_frames(frames, now=now)
-            try:
-                return joined, admit(joined.submitted, rules=cache.rules, table=cache.keys, bounds=self._bounds)
-            except BadBlocks as error:
-                frames = _refuse_bad(joined, error)
-        return None, None
+    # ------------------------------------------------------------ what takes time
 
-    async def _read_entries(self, share: Share, wanted: dict[bytes, int]) -> None:
-        cache_id = share.rules.cache_id
-        prefixes = {segment: entry_prefix(segment, cache_id) for segment in set(wanted.values())}
-        keys = [prefixes[segment] + key for key, segment in wanted.items()]
-        found, missing = self._overlay.find(keys)
-        if missing:
-            stored = await self._storage.run(partial(self._store.get_many, missing))
-            found.update(zip(missing, stored, strict=True))
-        where = f"cache {cache_id}"
-        entries = [None if (data := found[key]) is None else decode_entry(data, where=where) for key in keys]
-        share.entries.update(zip(wanted, entries, strict=True))
+    def _take_time(self, drafts: list[Draft], parts: list[Part] | None = None) -> None:
+        self._drafts, self._parts_ready = drafts, parts
+        self._quiet.clear()
+        self._needed.set()
 
-    def _answered_at_once(self, part: Part) -> bool:
-        """Answer what leaves nothing in the log: repeated frames, refused ones, removals of nothing."""
-        if len(part.stamped.sections.segments):
-            return False
-        answer_frames(part)
-        return True
+    async def _make_ready(self, drafts: list[Draft]) -> None:
+        """Read what `drafts` need to know, wait for ids, and send the group."""
+        parts, self._parts_ready = self._parts_ready, None
+        if parts is None:
+            parts = await self._read(drafts)
+        if not parts:
+            return
+        try:
+            base = await self._ids(_ids_of(parts))
+        except EventLogError as error:
+            _refuse_parts(parts, error)
+            return
+        self._send(parts, base)
+
+    async def _read(self, drafts: list[Draft]) -> list[Part]:
+        readable = []
+        for draft in drafts:
+            if draft.missing:
+                try:
+                    stored = await self._storage.run(partial(self._store.get_many, draft.missing))
+                except EventLogError as error:  # a damaged entry: nothing can be said about its key, the node serves the others
+                    refuse_share(draft.joined.frames, draft.share, error)
+                    continue
+                draft.found.update(zip(draft.missing, stored, strict=True))
+            readable.append(draft)
+        return self._parts(readable)
 
     async def _ids(self, count: int) -> int:
         """Return the base of a run of ids; waits while ids run too far ahead of the clock or the lease is being renewed."""
@@ -233,12 +280,10 @@ class Writer:
                 await asyncio.sleep(_WAIT_MS / 1000)
         return self._clock.next(count)
 
-    def _stamp(self, parts: list[Part], base: int) -> "_Group":
-        """Give ids, register the group as in flight, and send it, in one step.
+    # ------------------------------------------------------------ in flight
 
-        Raises:
-            NotPrimary, NotEnoughReplicas: nothing of it was registered.
-        """
+    def _send(self, parts: list[Part], base: int) -> None:
+        """Stamp a group, register it as in flight, send it and have it written, in one step."""
         for part in parts:
             cache = part.cache
             values = make_values(
@@ -246,38 +291,50 @@ class Writer:
             )
             part.values = values
             base = values.last_id + ID_STEP
-        group = _Group(parts=parts, done=asyncio.get_running_loop().create_future())
         values_of_all = group_values([(part.cache.cache_id, part.stored) for part in parts])
-        group.flight = self._replicas.append(values_of_all, partial(self._settled, group))
+        try:
+            flight = self._replicas.append(values_of_all)
+        except EventLogError as error:
+            _refuse_parts(parts, error)
+            return
+        group = _Group(parts=parts, flight=flight)
+        flight.settled = partial(self._settled, group)
         for part in parts:
             self._hooks.stamped(part.stored.segments, int(part.stored.bases[0]), part.stored.last_id)
-        return group
+        self._unwritten += 1
+        self._in_flight.add(group)
+        self.queue.hold(flight.segments)
+        self._quiet.clear()
+        self._write(group)
 
-    async def _append(self, parts: list[Part], group: "_Group") -> None:
+    def _write(self, group: _Group) -> None:
         log: list[Pair] = []
         meta: list[Pair] = []
-        for part in parts:
+        for part in group.parts:
             values, cache = part.stored, part.cache
             log += zip(log_keys(values.segments.tolist(), cache.cache_id, values.bases.tolist()), values.data, strict=True)
             rows = self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)
             meta += [encode_step(*row) for row in rows]
-        written = self._storage.append(_append_of(parts, log, meta, epochs=self._core.epochs))
-        if sum(part.stamped.events for part in parts) >= _EVENTS_WORTH_OVERLAP:
-            group.changes = [changes_of(part) for part in parts]
-        try:
-            await written
-        except EventLogError as error:
-            _leave_unknown(parts, str(error))
-            raise
-        assert group.flight is not None, "stamped"
+        self._storage.append_and_tell(_append_of(group.parts, log, meta, epochs=self._core.epochs), partial(self._written, group))
+        if sum(part.stamped.events for part in group.parts) >= _EVENTS_WORTH_OVERLAP:
+            group.changes = [changes_of(part) for part in group.parts]
+
+    def _written(self, group: _Group, error: BaseException | None) -> None:
+        """The group is on disk here: another one may begin."""
+        self._unwritten -= 1
+        if error is not None:
+            _leave_unknown(group.parts, str(error))
+            self._fail(error)
+            return
         self._replicas.written(group.flight)
-        await group.done
+        if self.queue:
+            self.wake()
 
-    async def _room_in_overlay(self) -> None:
-        while self._overlay.nbytes > OVERLAY_BYTES_MAX and self._applying is not None:
-            await self._applying
+    def _fail(self, error: BaseException) -> None:
+        self._error = error if isinstance(error, EventLogError) else EventLogError(why=repr(error))
+        self._needed.set()
 
-    def _settled(self, group: "_Group", flight: Flight) -> None:
+    def _settled(self, group: _Group, flight: Flight) -> None:
         """The group is committed, or some of its segments are led by others now: of those nobody here knows what became."""
         if flight.lost:
             lost = min(flight.lost)
@@ -286,9 +343,19 @@ class Writer:
         else:
             self._commit(group.parts)
             self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
-        group.flight = None  # they hold each other, and all values of the group: no collector comes by for long
-        if not group.done.done():
-            group.done.set_result(None)
+        self._in_flight.discard(group)
+        self.queue.release(flight.segments)
+        flight.settled = None  # they hold each other, and all values of the group: no collector comes by for long
+        self._ended()
+
+    def _ended(self) -> None:
+        """Something that kept others from beginning is over."""
+        if not self._in_flight and self._drafts is None:
+            self._quiet.set()
+        if self.queue:
+            self.wake()
+
+    # ------------------------------------------------------------ committed
 
     def _commit(self, parts: list[Part]) -> None:
         """Answer a committed group; `_settle` follows in the same step, when the answers are on their way."""
@@ -340,21 +407,22 @@ class Writer:
             return  # the storage thread fenced itself or is gone; the layers stay, so that readers keep seeing them
         for _ in range(layers):
             self._overlay.pop_oldest()
+        if self.queue:
+            self.wake()
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Group:
-    """A group between its stamp and its end; `changes` are empty until there was time to make them."""
+def _ids_of(parts: list[Part]) -> int:
+    return sum(ids_needed(part.stamped.sections) for part in parts)
 
-    parts: list[Part]
-    done: "asyncio.Future[None]"
-    flight: Flight | None = None
-    changes: list[Change] = field(default_factory=list)
+
+def _refuse_parts(parts: list[Part], error: EventLogError) -> None:
+    for part in parts:
+        refuse_share(part.waiting, part.share, error)
 
 
 def _leave_unknown(parts: list[Part], why: str) -> None:
     for part in parts:
-        _refuse(part.waiting, OutcomeUnknown(why=why, outcome="unknown"))
+        refuse(part.waiting, OutcomeUnknown(why=why, outcome="unknown"))
 
 
 def _append_of(parts: list[Part], log: list[Pair], meta: list[Pair], *, epochs: npt.NDArray[np.uint32]) -> Append:
@@ -365,24 +433,6 @@ def _append_of(parts: list[Part], log: list[Pair], meta: list[Pair], *, epochs: 
         ends = np.concatenate([own.last_ids for own in values])
     nbytes = sum(own.nbytes for own in values)
     return Append(log=log, meta=meta, segments=segments, ends=ends, epochs=epochs[segments], nbytes=nbytes)
-
-
-def _refuse(frames: list[Pending], error: EventLogError) -> None:
-    for pending in frames:
-        pending.done(error)
-
-
-def _refuse_bad(joined: Joined, error: BadBlocks) -> list[Pending]:
-    """Refuse the frames that hold bad blocks; return the others."""
-    found = dict(error.found)
-    good = []
-    for index, pending in enumerate(joined.frames):
-        bad = next((block for block in range(joined.blocks[index], joined.blocks[index + 1]) if block in found), None)
-        if bad is None:
-            good.append(pending)
-            continue
-        pending.done(BadBlock(segment=int(joined.submitted.segments[bad]), block=bad - joined.blocks[index], why=found[bad]))
-    return good
 
 
 __all__ = ["Pending", "WriteResult", "Writer", "WriterHooks"]

@@ -77,7 +77,7 @@ class PrimaryCore:
     def append(self, segments: Ints, last_ids: Ints, *, now_ms: int) -> Ints:
         """Register events up to `last_ids` as in flight; return the ends before."""
         columns = self._columns
-        self._check_ready(segments)
+        self.check_ready(segments)
         previous: Ints = columns.ends[segments]
         assert (last_ids > previous).all(), "ids of a segment rise"
         columns.ends[segments] = last_ids
@@ -90,7 +90,7 @@ class PrimaryCore:
         """Do what `append` does, for one segment and without arrays."""
         columns = self._columns
         if not self.ready.item(segment):
-            self._check_ready(np.array([segment]))
+            self.check_ready(np.array([segment]))
         previous = columns.ends.item(segment)
         assert last_id > previous, "ids of a segment rise"
         columns.ends[segment] = last_id
@@ -98,7 +98,8 @@ class PrimaryCore:
             columns.appended_ms[segment] = now_ms
         return previous
 
-    def _check_ready(self, segments: Ints) -> None:
+    def check_ready(self, segments: Ints) -> None:
+        """Raise NotPrimary or NotEnoughReplicas where a segment cannot be appended to now."""
         if self.ready[segments].all():
             return
         adopted = self._columns.adopted[segments]

@@ -113,6 +113,11 @@ class Replication:
         """Return which backups are known to have a log that is a prefix of their primary's."""
         return self.columns.matched
 
+    @property
+    def fates(self) -> Ints | None:
+        """Return for each segment which replicas an append waits for, as a number; None where that is the same for all that are led."""
+        return self.roster.fates()
+
     # ------------------------------------------------------------ life of a replica
 
     def open(self, ends: Ints, *, histories: Sequence[Sequence[EpochStart]], applied: Ints, terms: Sequence[Term] = ()) -> None:
@@ -231,6 +236,14 @@ class Replication:
         if not self.streams.links:
             return []
         return self.streams.send_group(segments, previous=previous, last=last_ids, counts=counts)
+
+    def check_ready(self, segments: Ints) -> None:
+        """Raise what `append` would.
+
+        Raises:
+            NotPrimary, NotEnoughReplicas: as there.
+        """
+        self.primary.check_ready(segments)
 
     def written(self, segments: Ints, last_ids: Ints) -> Commands:
         """Note that the own log holds own appends up to `last_ids` on disk: `Committed`, `Lead`."""

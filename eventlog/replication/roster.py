@@ -32,6 +32,8 @@ class Roster:
         self.away_ms = [0]  # since when there is no connection, for those without
         self.was_here = [True]
         self.is_here = [True]
+        self._fates: Ints | None = None
+        self._are_fates_known = False
         self._allocate(_SLOTS_FIRST)
         self._view()
 
@@ -83,6 +85,7 @@ class Roster:
     def _reuse(self, slot: int, replica: Replica, now_ms: int) -> int:
         del self._slots[self.replicas[slot]]
         self._slots[replica] = slot
+        self._are_fates_known = False
         self.replicas[slot] = replica
         self.away_ms[slot], self.was_here[slot], self.is_here[slot] = now_ms, False, False
         self._acknowledged[slot] = -1
@@ -96,8 +99,24 @@ class Roster:
         for new, rows in zip((self._acknowledged, self._counted, self._in_sync, self._awaited), old, strict=True):
             new[: len(rows)] = rows
 
+    def fates(self) -> Ints | None:
+        """Return a number for each segment, equal where the same replicas are awaited; None where those are the same for all.
+
+        What waits for the same replicas is held up by the same ones. Segments that nobody is awaited for do not count.
+        """
+        if not self._are_fates_known:
+            self._are_fates_known = True
+            awaited = self.awaited[OWN]
+            fates = np.packbits(self.awaited, axis=0, bitorder="little").astype(np.int64)
+            numbers = np.zeros(self._segments, np.int64)
+            for row in fates[::-1]:
+                numbers = numbers << 8 | row
+            self._fates = numbers if len(np.unique(numbers[awaited])) > 1 else None
+        return self._fates
+
     def reset(self, segment: int) -> None:
         """Forget all acknowledgements of a segment: a new epoch begins, or this node leads it no more."""
+        self._are_fates_known = False
         self._acknowledged[:, segment] = -1
         self._counted[:, segment] = MAX
         self._in_sync[:, segment] = False
@@ -105,6 +124,7 @@ class Roster:
 
     def await_(self, segment: int, *, in_sync: set[int], awaited: set[int]) -> None:
         """Set members by slot, and what of them is counted."""
+        self._are_fates_known = False
         self.in_sync[:, segment] = False
         self.in_sync[list(in_sync), segment] = True
         members = list(awaited)

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eventlog.batch.build import build_one
+from eventlog.batch.build import Columns, build_one, build_write
 from eventlog.batch.check import read_table
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.share import Condition
@@ -111,3 +113,90 @@ def test_joined_frames_know_their_blocks_and_rows():
     assert [(condition.block, condition.key) for condition in joined.submitted.conditions] == [(1, b"b")]
     assert joined.submitted.data.nbytes == sum(len(frame.blocks) for frame in frames)
     assert np.array_equal(joined.submitted.counts, [1, 1, 1])
+
+
+def segment_held(frame: Pending) -> np.ndarray:
+    return frame.table["segment"].astype(np.int64)
+
+
+def keys_by_segment(count: int) -> list[bytes]:
+    found: dict[int, bytes] = {}
+    number = 0
+    while len(found) < count:
+        key = b"%d" % number
+        found.setdefault(segment_of(hash_key(key), 4), key)
+        number += 1
+    return [found[segment] for segment in sorted(found)]
+
+
+def frame_of(*keys: bytes) -> Pending:
+    """Return a frame with a block for each key."""
+    table, blocks = read_table(memoryview(b"".join(build_write(columns_of(keys), segments=4).buffers)), len(keys))
+    return Pending(cache=ONE, table=table, blocks=blocks, producer=0, conditions=(), previous=False, internal=False, done=lambda _: None)
+
+
+def columns_of(keys: tuple[bytes, ...]) -> Columns:
+    return Columns(kinds=np.zeros(len(keys), np.uint8), keys=list(keys), values=[b"v"] * len(keys))
+
+
+def test_frames_of_segments_in_flight_wait_and_others_pass():
+    a, b, c, _ = keys_by_segment(4)
+    held, other, same, last = pending(a), pending(b), pending(a), pending(c)
+    queue = queue_of(held)
+    assert queue.take() == [held]
+    queue.hold(segment_held(held))
+    for frame in (same, other, last):
+        queue.put(frame)
+    assert queue.take() == [other, last]
+    assert queue.take() == []
+    assert len(queue) == 1
+    queue.release(segment_held(held))
+    assert queue.take() == [same]
+    assert (len(queue), queue.nbytes) == (0, 0)
+
+
+def test_what_comes_behind_a_frame_that_waits_keeps_its_place_in_every_segment_of_it():
+    a, b, c, _ = keys_by_segment(4)
+    held, wide, behind, free = pending(a), frame_of(a, b), pending(b), pending(c)
+    queue = queue_of(held)
+    queue.take()
+    queue.hold(segment_held(held))
+    for frame in (wide, behind, free):
+        queue.put(frame)
+    assert queue.take() == [free]
+    queue.hold(segment_held(free))
+    queue.release(segment_held(held))
+    assert queue.take() == [wide, behind]
+
+
+@given(st.lists(st.sets(st.integers(0, 3), min_size=1, max_size=3), max_size=30), st.randoms(use_true_random=False))
+def test_frames_of_a_segment_are_taken_in_their_order_whatever_is_in_flight(wanted, chance):
+    keys = keys_by_segment(4)
+    queue, in_flight, taken = Queue(), [], []
+    frames = [frame_of(*(keys[segment] for segment in sorted(segments))) for segments in wanted]
+    waiting = list(frames)
+    while waiting or len(queue) or in_flight:
+        act = chance.choice(["put", "take", "release"])
+        if act == "put" and waiting:
+            queue.put(waiting.pop(0))
+        elif act == "release" and in_flight:
+            queue.release(in_flight.pop(chance.randrange(len(in_flight))))
+        elif group := queue.take():
+            segments = np.unique(np.concatenate([segment_held(frame) for frame in group]))
+            assert not any(np.intersect1d(segments, other).size for other in in_flight)
+            queue.hold(segments)
+            in_flight.append(segments)
+            taken += group
+    for segment in range(4):
+        assert [frame for frame in taken if segment in segment_held(frame)] == [frame for frame in frames if segment in segment_held(frame)]
+
+
+def test_frames_that_wait_for_other_replicas_go_in_groups_of_their_own_and_keep_their_order():
+    a, b, c, d = keys_by_segment(4)
+    fates = np.array([5, 5, 9, 9])
+    first, second, third, wide, behind, fourth = pending(a), pending(c), pending(b), frame_of(a, c), pending(a), pending(d)
+    queue = queue_of(first, second, third, wide, behind, fourth)
+    assert queue.take(fates) == [first, third]
+    assert queue.take(fates) == [second, fourth]
+    assert queue.take(fates) == [wide]
+    assert queue.take(fates) == [behind]

@@ -28,3 +28,17 @@ def test_a_slot_that_the_watermark_waits_for_is_kept():
     roster.await_(0, in_sync=set(slots.values()), awaited=set(slots.values()))
     assert roster.slot(THIRD, now_ms=0) != slots[SECOND]
     assert roster.find(SECOND) == slots[SECOND]
+
+
+def test_segments_share_a_fate_where_they_wait_for_the_same_replicas():
+    roster = Roster(4, Replica(1, "a"))
+    slots = list(roster.slots([Replica(number, "a") for number in range(2, 12)], now_ms=0).values())
+    for segment in range(3):
+        roster.await_(segment, in_sync={OWN, slots[0]}, awaited={OWN, slots[0]})
+    assert roster.fates() is None
+    roster.await_(1, in_sync={OWN, slots[9]}, awaited={OWN, slots[9]})
+    fates = roster.fates()
+    assert fates is not None
+    assert fates[0] == fates[2] != fates[1]
+    roster.reset(1)
+    assert roster.fates() is None, "nobody waits for anything there"

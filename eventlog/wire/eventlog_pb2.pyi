@@ -834,8 +834,10 @@ class TrimCopies(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., ids: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListFilters(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("local",)
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    local: bool
+    def __init__(self, local: _Optional[bool] = ...) -> None: ...
 
 class ListFiltersAnswer(_message.Message):
     __slots__ = ("filters",)

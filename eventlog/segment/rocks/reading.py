@@ -37,7 +37,10 @@ def get_values(family: Rdict, keys: list[bytes], *, where: str) -> list[bytes | 
 
 
 def _walk_ranges(family: Rdict, ranges: Sequence[Range], bytes_max: int) -> list[Pair]:
-    iterator = family.iter(_below(ranges[-1][1]))
+    options = _below(ranges[-1][1])
+    # who reads history keeps what it read: filling the cache as well takes a quarter of the time
+    options.fill_cache(False)  # type: ignore[call-arg]  # noqa: FBT003 -- its only argument, which the stub lacks
+    iterator = family.iter(options)
     found: list[Pair] = []
     for span in ranges:
         bytes_max -= _walk_range(iterator, span, bytes_max, found)

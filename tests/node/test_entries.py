@@ -49,7 +49,7 @@ def test_pages_show_every_entry_once_whatever_their_size(tmp_path):
 
 def test_a_prefix_of_the_highest_bytes_has_an_end(tmp_path):
     async def act(node):
-        cache = await cache_of(node)
+        cache = await cache_of(node, bytes_keys=True)
         keys = [b"\xff", b"\xff\xff", b"\xff\xff\x01", b"\xfe", b"", b"\xff\x00"]
         await submit(node, cache, [(key, b"v") for key in keys])
         return sorted(key for key, _ in await all_rows(node, cache, rows=1, prefix=b"\xff\xff"))

@@ -329,6 +329,7 @@ class Client(_Facade[AsyncClient]):
     describe_cache = _call(AsyncClient.describe_cache)
     drop_cache = _call(AsyncClient.drop_cache)
     list_caches = _call(AsyncClient.list_caches)
+    list_filters = _call(AsyncClient.list_filters)
 
     @property
     def listeners(self) -> ListenerAdmin:

@@ -34,13 +34,23 @@ _SHOWN = {
     "clear": _entry("entry", "Remove every entry of a cache.", _DATA, "clear"),
     "load": _entry("load", "Write the rows of a file.", _DATA),
     "consume": _entry("consume", "Print what happened after an id.", _DATA),
+    "filter": _entry("filter", "List the named filters of the nodes.", _DATA),
     "group": _entry("group", "Look after consumer groups.", _DATA),
     "listener": _entry("listener", "Look after registered listeners.", _DATA),
     "id": _entry("id", "Take ids apart, and make them from times.", _CARE),
     "admin": _entry("admin", "Look after nodes, segments and retention.", _CARE),
     "completion": _entry("completion", "Print a completion script for a shell.", _CARE),
 }
-_SYNONYMS = {"caches": "cache", "delete": "remove", "drop": "remove", "groups": "group", "listeners": "listener", "key": "keys", "ids": "id"}
+_SYNONYMS = {
+    "caches": "cache",
+    "delete": "remove",
+    "drop": "remove",
+    "groups": "group",
+    "filters": "filter",
+    "listeners": "listener",
+    "key": "keys",
+    "ids": "id",
+}
 COMMANDS = _SHOWN | {
     name: Entry(module=_SHOWN[shown].module, attribute=_SHOWN[shown].attribute, hidden=True) for name, shown in _SYNONYMS.items()
 }

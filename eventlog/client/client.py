@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from eventlog.client.cache import Cache
 from eventlog.client.cluster import ClusterAdmin
 from eventlog.client.core import ClientCore
+from eventlog.client.filtering import FilterInfo, filter_info
 from eventlog.client.groups import GroupAdmin
 from eventlog.client.listeners import ListenerAdmin
 from eventlog.client.options import ClientOptions
@@ -189,6 +190,11 @@ class Client:
         """Return all caches, with `internal` the cluster's own as well."""
         reply = await self._opened.requests.ask(Message(list_caches=pb.ListCaches(internal=internal)))
         return [cache_info(cache) for cache in reply.message.list_caches_answer.caches]
+
+    async def list_filters(self) -> list[FilterInfo]:
+        """Return the named filters that are installed, one for each node that has it."""
+        reply = await self._opened.requests.ask(Message(list_filters=pb.ListFilters()))
+        return [filter_info(found) for found in reply.message.list_filters_answer.filters]
 
     @property
     def listeners(self) -> ListenerAdmin:

@@ -2,12 +2,13 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from eventlog.errors import InvalidArgument
-from eventlog.wire.eventlog_pb2 import Filter
+from eventlog.wire.eventlog_pb2 import Filter, FilterDescription
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Select = str | Sequence[str]
@@ -81,3 +82,25 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterInfo:
+    """A named filter as one node has it: the types of its parameters, and what it does."""
+
+    node: str
+    name: str
+    version: int
+    parameters: dict[str, str]
+    summary: str
+
+
+def filter_info(found: FilterDescription) -> FilterInfo:
+    """Return a filter as callers see it."""
+    return FilterInfo(
+        node=found.node,
+        name=found.name,
+        version=found.version,
+        parameters=msgspec.json.decode(found.parameters or b"{}", type=dict[str, str]),
+        summary=found.summary,
+    )

@@ -1,28 +1,78 @@
 """The calls of a cache that make consumers of groups."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, overload
 
 from eventlog.client.consumer import Consumer
 from eventlog.client.filtering import Parameters, Select, filter_of
 from eventlog.client.member import MemberOptions
 from eventlog.client.reading import OnTrimmed, Reading, checked_trimmed, start_of
 from eventlog.client.reads import CacheReads
-from eventlog.consume.membership.values import AssignorName, checked_name, checked_timeout
+from eventlog.client.work import PREFETCH_DEFAULT, WorkConsumer
+from eventlog.consume.membership.values import AssignorName, Mode, checked_name, checked_timeout
 from eventlog.errors import InvalidArgument
-from eventlog.limits import SESSION_TIMEOUT_MS_DEFAULT
+from eventlog.limits import DELIVERIES_MAX_DEFAULT, SESSION_TIMEOUT_MS_DEFAULT
 
 
 class CacheConsumers(CacheReads):
     """A group's consumers share the segments of a cache; the cluster keeps how far the group is."""
 
+    @overload
+    def consumer(self, group: str, *, mode: Literal["read"] = "read", **options: Any) -> AbstractAsyncContextManager[Consumer]: ...
+
+    @overload
+    def consumer(self, group: str, *, mode: Literal["work"], **options: Any) -> AbstractAsyncContextManager[WorkConsumer]: ...
+
+    def consumer(self, group: str, *, mode: Mode = "read", **options: Any) -> AbstractAsyncContextManager[Any]:
+        """Join `group` for the time of an `async with`. Options are those of `new_consumer`, with `mode="work"` of `new_worker`."""
+        if mode not in ("read", "work"):
+            raise InvalidArgument(why=f"mode is {mode!r}: use read or work")
+        return self._joined(group, mode, options)
+
     @asynccontextmanager
-    async def consumer(self, group: str, **options: Any) -> AsyncIterator[Consumer]:
-        """Join `group` for the time of an `async with`; `options` are those of `new_consumer`."""
-        async with await self.new_consumer(group, **options) as consumer:
+    async def _joined(self, group: str, mode: Mode, options: Mapping[str, Any]) -> AsyncIterator[Consumer | WorkConsumer]:
+        made = await (self.new_consumer(group, **options) if mode == "read" else self.new_worker(group, **options))
+        async with made as consumer:
             yield consumer
+
+    async def new_worker(
+        self,
+        group: str,
+        *,
+        max_deliveries: int = DELIVERIES_MAX_DEFAULT,
+        dead_letters: str = "",
+        prefetch: int = PREFETCH_DEFAULT,
+        from_id: int | str | None = None,
+        from_time: int | datetime | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS_DEFAULT,
+        on_trimmed: OnTrimmed = "error",
+    ) -> WorkConsumer:
+        """Return a member of the work group `group` that joins when it is entered: it is handed events one by one.
+
+        A key is with one member at a time, in its order; there may be more members than segments. The first member decides for the
+        group: what was handed out `max_deliveries` times without an acknowledgement goes into the cache `dead_letters` (default: this
+        one's name with `.dead`). `prefetch`: how many a member has at hand at most.
+        """
+        if max_deliveries < 1 or prefetch < 1:
+            raise InvalidArgument(why="max_deliveries and prefetch are 1 or more")
+        options = MemberOptions(
+            group=checked_name(group),
+            mode="work",
+            session_timeout_ms=checked_timeout(session_timeout_ms),
+            start_id=await self._start_id(from_id, from_time),
+            deliveries_max=max_deliveries,
+            dead_letters=dead_letters,
+        )
+        earliest = _no_resync(on_trimmed) == "earliest"
+        return WorkConsumer(self._core, await self._source(None), options, prefetch=prefetch, earliest=earliest)
+
+    async def _start_id(self, from_id: int | str | None, from_time: int | datetime | None) -> int:
+        start, place = start_of(from_id=from_id, from_time=from_time, position=None)
+        if place is not None:
+            raise InvalidArgument(why="a group begins at an id, a time, earliest or latest")
+        return (await self.log_ends()).last_id if start == "latest" else start
 
     async def new_consumer(
         self,
@@ -53,16 +103,13 @@ class CacheConsumers(CacheReads):
         Raises:
             EventsTrimmed: where the group goes on, retention has removed events; with `on_trimmed="earliest"` it goes on behind them.
         """
-        start, place = start_of(from_id=from_id, from_time=from_time, position=None)
-        if place is not None:
-            raise InvalidArgument(why="a group begins at an id, a time, earliest or latest")
         source = await self._source(None)
         options = MemberOptions(
             group=checked_name(group),
             instance_id=instance_id or "",
             assignor=assignor,
             session_timeout_ms=checked_timeout(session_timeout_ms),
-            start_id=(await self.log_ends()).last_id if start == "latest" else start,
+            start_id=await self._start_id(from_id, from_time),
         )
         reading = Reading(
             on_trimmed=_no_resync(on_trimmed),

@@ -67,6 +67,7 @@ class Membership:
         self.id = uuid.uuid4().hex
         self.epoch = 0
         self.owned: frozenset[int] = frozenset()
+        self.changed = asyncio.Event()  # set, and replaced, whenever the coordinator has answered, or will not
         self._core = core
         self._cache_id = cache_id
         self._options = options
@@ -92,11 +93,16 @@ class Membership:
                 if not isinstance(error, (*CURABLE, TimedOut)):
                     self._lose()
                     self._hooks.failed(error)
+                    self._tell()
                     return
                 await self._pause()
             else:
                 self._attempt = 0
                 await self._take(reply, sent_at)
+
+    def _tell(self) -> None:
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
 
     def _beat(self) -> pb.GroupBeat:
         options, count = self._options, self._core.routes.segments
@@ -127,6 +133,7 @@ class Membership:
             await self._hooks.assigned(assigned, places)
             if self.epoch:  # it may have been lost meanwhile
                 self.owned = assigned
+        self._tell()
 
     def _expire_at(self, when: float) -> None:
         """Stop reading by then unless the coordinator has answered again: it may have given the segments to others."""

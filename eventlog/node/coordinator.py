@@ -29,7 +29,9 @@ from eventlog.consume.membership.record import (
 from eventlog.consume.membership.rows import encode_places, encode_set
 from eventlog.consume.membership.sessions import Via
 from eventlog.consume.membership.values import GroupState
+from eventlog.consume.work.record import decode_known
 from eventlog.errors import EventLogError, Fenced, GroupNotFound, NotPrimary, StaleMember, Stopping, VersionMismatch
+from eventlog.node.work import Work
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -65,6 +67,7 @@ class Running:
         self.positions: dict[int, Committed] = {}
         self.lock = asyncio.Lock()
         self.is_over = False
+        self.work: Work | None = None
         self._held: dict[str, Held] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -127,6 +130,9 @@ class Running:
         for member, held in list(self._held.items()):
             if state.member(member) is None or self.core.is_news(held.beat):
                 self._tell(member)
+        if self.work is not None:
+            alive = {member.id for member in state.members}
+            self.work.release(lambda member: member not in alive)
         self._set_timer()
 
     # ------------------------------------------------------------ members
@@ -228,6 +234,8 @@ class Running:
             one.timer.cancel()
             if not one.exchange.is_over:
                 one.exchange.fail(error if isinstance(error, NotPrimary | Stopping) else NotPrimary(segment=0))
+        if self.work is not None:
+            self.work.close()
         self.node.coordinators.forgotten(self)
 
 
@@ -253,6 +261,7 @@ class Coordinators:
             running = self._running.get((group, cache_id))
         if running is None and create is not None:
             running = self._begin((group, cache_id), create, version=None)
+            running.work = Work(running, {}) if create.mode == "work" else None
         if running is None:
             raise GroupNotFound(group=group)
         return running
@@ -284,11 +293,11 @@ class Coordinators:
             for key, entry in known:
                 if key.tag == "g" and (group, key.cache_id) not in self._running:
                     begun.append(self._begin((group, key.cache_id), decode_group(entry.value), version=entry.version))
-            by_cache = {running.id[1]: running for running in begun}
-            for key, entry in known:
-                if key.cache_id in by_cache and key.tag == "p":
-                    by_cache[key.cache_id].positions[key.segment] = decode_committed(entry.value)
             for running in begun:
+                own = [(key, entry.value) for key, entry in known if key.cache_id == running.id[1]]
+                running.positions.update((key.segment, decode_committed(value)) for key, value in own if key.tag == "p")
+                if running.state.mode == "work":
+                    running.work = Work(running, {key.segment: decode_known(value) for key, value in own if key.tag == "w"})
                 running.adopt(running.state)
         if not lock.locked():
             self._loading.pop(group, None)

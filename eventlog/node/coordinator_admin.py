@@ -8,7 +8,7 @@ import msgspec
 
 from eventlog.consume.membership.positions import Committed, Place
 from eventlog.consume.membership.record import GROUPS_CACHE, decode_group, decode_key, encode_committed, route_of
-from eventlog.errors import CacheDropped, CacheNotFound, GroupNotEmpty, GroupNotFound
+from eventlog.errors import CacheDropped, CacheNotFound, GroupNotEmpty, GroupNotFound, NotPrimary
 from eventlog.node.coordinator import Running, wall_ms
 from eventlog.node.coordinator_lag import lag_of
 
@@ -106,8 +106,7 @@ async def reset(running: Running, places: Mapping[int, Place], *, dry_run: bool)
         }
         puts = {running.key("p", segment): encode_committed(one) for segment, one in kept.items()}
         await running.write(puts, state=state, removes=tuple(running.key("w", segment) for segment in sorted(places)))
-        running.positions.update(kept)
-        running.adopt(state)
+        running.forget(NotPrimary(segment=0))  # whoever asks next finds it as it is kept now
     return rows
 
 

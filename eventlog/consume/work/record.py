@@ -7,10 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from eventlog.consume.membership.record import GROUPS_CACHE
 from eventlog.consume.work.queue import Known
 from eventlog.errors import CorruptData, UnsupportedFormat
+
+TASK_ROW = np.dtype([("id", "<i8"), ("offset", "<i8"), ("segment", "<u2"), ("deliveries", "<u2"), ("epoch", "<u4"), ("zero", "<i8")])
+"""A task as it goes over the wire; the events themselves follow as one block."""
 
 VERSION = 1
 _DONE = -1

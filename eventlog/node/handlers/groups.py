@@ -82,7 +82,7 @@ def _new_group(node: "Node", request: "pb.GroupBeat") -> GroupState:
     if mode is None or assignor is None:
         raise InvalidArgument(why=f"mode is one of {', '.join(modes)}, and assignor of {', '.join(assignors)}")
     made = new_group(node.segments, mode=mode, assignor=assignor, start_id=request.start_id)
-    return replace(made, deliveries_max=request.deliveries_max)
+    return replace(made, deliveries_max=request.deliveries_max, dead_letters=request.dead_letters)
 
 
 async def leave_group(node: "Node", exchange: Exchange) -> None:

@@ -1,0 +1,302 @@
+"""A member of a work group as an application uses it: one event after the other, each acknowledged, tried again or rejected."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+
+from eventlog.batch.views import decode_block
+from eventlog.client.core import ClientCore
+from eventlog.client.member import AGAIN_MS_MAX, MemberHooks, MemberOptions, Membership
+from eventlog.consume.membership.positions import Place
+from eventlog.consume.work.record import TASK_ROW
+from eventlog.errors import BadMessage, ClientClosed, EventLogError, InvalidArgument, StaleMember, TimedOut
+from eventlog.events import Event, EventSource, Kind
+from eventlog.routing.retry import CURABLE
+from eventlog.transport.reply import Reply
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+log = logging.getLogger("eventlog.client")
+PREFETCH_DEFAULT = 16
+TAKE_WAIT_MS = 2_000
+TAKE_MS_MAX = TAKE_WAIT_MS + 3_000
+CLOSE_MS_MAX = 5_000
+DELAY_MS_MAX = 7 * 24 * 3_600_000
+_DONE, _AGAIN, _REJECTED, _GIVEN_BACK = range(4)
+Verdict = tuple[int, int, int, int, str]  # segment, id, verdict, milliseconds, reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """An event that nobody else works on. `deliveries` counts how often it was handed out, this time included."""
+
+    event: Event
+    deliveries: int
+    _consumer: "WorkConsumer"
+
+    @property
+    def id(self) -> int:
+        """The event's id."""
+        return self.event.id
+
+    @property
+    def key(self) -> str | bytes:
+        """The event's key: no other event of it is handed out before this one is settled."""
+        return self.event.key
+
+    @property
+    def value(self) -> Any:
+        """The event's value."""
+        return self.event.value
+
+    @property
+    def kind(self) -> str:
+        """The event's kind."""
+        return self.event.kind
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """The event's headers."""
+        return self.event.headers
+
+    async def ack(self) -> None:
+        """Say that it is done; it is not handed out again once this has returned.
+
+        Raises:
+            StaleMember: this consumer's session ended, and somebody else has the event, or had it.
+        """
+        await self._settle(_DONE)
+
+    async def retry(self, *, after_ms: int | None = None, reason: str = "") -> None:
+        """Have it handed out again, to whomever, after `after_ms` or a back-off that doubles; as a dead letter after too many times."""
+        if after_ms is not None and not 0 <= after_ms <= DELAY_MS_MAX:
+            raise InvalidArgument(why=f"after_ms is {after_ms}, not in [0, {DELAY_MS_MAX}]")
+        await self._settle(_AGAIN, after_ms=-1 if after_ms is None else after_ms, reason=reason)
+
+    async def reject(self, reason: str) -> None:
+        """Have it put among the dead letters at once, with the reason in its headers."""
+        await self._settle(_REJECTED, reason=reason)
+
+    async def _settle(self, verdict: int, *, after_ms: int = -1, reason: str = "") -> None:
+        await self._consumer.settle((self.event.segment, self.event.id, verdict, after_ms, reason))
+
+
+class WorkConsumer:
+    """A member of a work group, from entering it to leaving it. What it has and has not settled when it leaves goes to others."""
+
+    def __init__(
+        self, core: ClientCore, source: EventSource, options: MemberOptions, *, prefetch: int = PREFETCH_DEFAULT, earliest: bool = False
+    ) -> None:
+        self.group = options.group
+        self._core = core
+        self._source = source
+        self._prefetch = prefetch
+        self._earliest = earliest
+        hooks = MemberHooks(assigned=self._assigned, lost=self._lost, failed=self._fail)
+        self._member = Membership(core, source.cache_id, options, hooks)
+        self._running: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._unsent: list[tuple[Verdict, asyncio.Future[None]]] = []
+        self._ready: deque[Task] = deque()
+        self._error: EventLogError | None = None
+        self._is_closed = False
+
+    async def open(self) -> Self:
+        """Join the group; return when the coordinator has answered. Raises why it refused."""
+        if self._running is not None:
+            raise InvalidArgument(why="this consumer was opened before; make another")
+        self._running = asyncio.create_task(self._member.run(), name="eventlog-worker member")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._core.options.reconnect_ms_max / 1000
+        try:
+            while not self._member.epoch:
+                self._check()
+                if loop.time() >= deadline:
+                    raise TimedOut(what=f"group {self.group} to be joined", timeout_ms=self._core.options.reconnect_ms_max)
+                await self._member.changed.wait()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Give back what was not begun, and leave the group."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._member.epoch and self._error is None:
+                given_back = [(task.event.segment, task.event.id, _GIVEN_BACK, -1, "") for task in self._ready]
+                self._ready.clear()
+                if given_back:
+                    await self._send(given_back, timeout_ms=CLOSE_MS_MAX)
+                if self._sending is not None:
+                    await self._sending
+                await self._member.leave(timeout_ms=CLOSE_MS_MAX)
+        except EventLogError as error:
+            log.warning("group_left_late group=%s error=%s", self.group, error)  # its session ends by itself
+        finally:
+            for task in (self._running, self._sending):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+            for _, done in self._unsent:
+                done.cancel()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def member_id(self) -> str:
+        """What the group knows it by."""
+        return self._member.id
+
+    # ------------------------------------------------------------ what the membership tells
+
+    async def _assigned(self, assigned: frozenset[int], places: Mapping[int, Place]) -> None:
+        """Do nothing: a work group assigns no segments."""
+
+    def _lost(self) -> None:
+        self._ready.clear()
+
+    def _fail(self, error: EventLogError) -> None:
+        self._error = self._error or error
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._is_closed:
+            raise ClientClosed(what="consumer")
+
+    # ------------------------------------------------------------ tasks
+
+    def __aiter__(self) -> AsyncIterator[Task]:
+        return self.tasks()
+
+    async def tasks(self) -> AsyncGenerator[Task, None]:
+        """Yield tasks, on and on. Several may be worked on at once: each is settled by itself.
+
+        Raises:
+            EventsTrimmed: retention has taken events that nobody had acknowledged.
+        """
+        while True:
+            self._check()
+            if self._ready:
+                yield self._ready.popleft()
+            elif self._member.epoch:
+                await self._take()
+            else:
+                await asyncio.sleep(AGAIN_MS_MAX / 1000)  # the session was lost, and another is being made
+
+    async def _take(self) -> None:
+        request = pb.TakeTasks(
+            group=self.group,
+            cache_id=self._source.cache_id,
+            member=self._member.id,
+            max_events=self._prefetch,
+            wait_ms=TAKE_WAIT_MS,
+            earliest=self._earliest,
+        )
+        epoch = self._member.epoch
+        try:
+            reply = await self._member.ask(Message(take_tasks=request), timeout_ms=TAKE_MS_MAX)
+        except StaleMember:
+            await asyncio.sleep(AGAIN_MS_MAX / 1000)  # the next heartbeat says so, too, and joins again
+        except EventLogError as error:
+            if not isinstance(error, (*CURABLE, TimedOut)):
+                raise
+            await asyncio.sleep(AGAIN_MS_MAX / 1000)
+        else:
+            if self._member.epoch >= epoch:
+                self._ready.extend(self._tasks_of(reply))
+
+    def _tasks_of(self, reply: Reply) -> list[Task]:
+        count = reply.message.take_tasks_answer.tasks
+        if not count:
+            return []
+        size = count * TASK_ROW.itemsize
+        if size > len(reply.body):
+            raise BadMessage(why=f"{count} tasks in {len(reply.body)} bytes")
+        table = np.frombuffer(reply.body[:size], TASK_ROW)
+        block = decode_block(reply.body[size:], where="answer")
+        if block.count != count:
+            raise BadMessage(why=f"{block.count} events for {count} tasks")
+        before = block.before.to_list() if block.before is not None else None
+        headers = block.headers.to_list() if block.headers is not None else None
+        columns = zip(table.tolist(), block.kinds.tolist(), block.keys.to_list(), block.values.to_list(), strict=True)
+        return [
+            Task(
+                event=Event(
+                    id=id_,
+                    kind_number=kind,
+                    key_bytes=key,
+                    value_bytes=value,
+                    segment=segment,
+                    offset=offset,
+                    source=self._source,
+                    before_bytes=None if before is None or kind == Kind.CREATED else before[row],
+                    header_bytes=None if headers is None else headers[row],
+                ),
+                deliveries=deliveries,
+                _consumer=self,
+            )
+            for row, ((id_, offset, segment, deliveries, _, _), kind, key, value) in enumerate(columns)
+        ]
+
+    # ------------------------------------------------------------ settling
+
+    async def settle(self, verdict: Verdict) -> None:
+        """Keep what became of a task; those of one moment share a request."""
+        self._check()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unsent.append((verdict, done))
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send_all(), name="eventlog-worker settling")
+        await done
+
+    async def _send_all(self) -> None:
+        while self._unsent:
+            batch, self._unsent = self._unsent, []
+            error: EventLogError | None = None
+            try:
+                await self._send([verdict for verdict, _ in batch], timeout_ms=self._core.options.timeout_ms)
+            except EventLogError as found:
+                error = found
+            for verdict, done in batch:
+                if error is None or done.done():
+                    self._told(done, None)
+                elif len(batch) == 1:
+                    self._told(done, error)
+                else:
+                    await self._send_alone(verdict, done)
+
+    async def _send_alone(self, verdict: Verdict, done: "asyncio.Future[None]") -> None:
+        """Find out which of several were refused."""
+        try:
+            await self._send([verdict], timeout_ms=self._core.options.timeout_ms)
+        except EventLogError as error:
+            self._told(done, error)
+        else:
+            self._told(done, None)
+
+    @staticmethod
+    def _told(done: "asyncio.Future[None]", error: EventLogError | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    async def _send(self, verdicts: list[Verdict], *, timeout_ms: int) -> None:
+        request = pb.SettleTasks(group=self.group, cache_id=self._source.cache_id, member=self._member.id, tasks=len(verdicts))
+        await self._member.insist(Message(settle_tasks=request), msgspec.msgpack.encode(verdicts), timeout_ms=timeout_ms)

@@ -1,0 +1,82 @@
+"""Requests of members of work groups: events to work on, and what became of them. The group's coordinator answers."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from eventlog.batch.build import Columns, build_blocks
+from eventlog.consume.work.queue import Task
+from eventlog.consume.work.record import TASK_ROW
+from eventlog.errors import BadMessage, InvalidArgument
+from eventlog.node.handlers.groups import is_elsewhere
+from eventlog.node.work import Settled, Work
+from eventlog.node.work_reading import Row
+from eventlog.transport.exchange import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Done, Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+TAKE_WAIT_MS_MAX = 5_000
+
+
+async def take_tasks(node: "Node", exchange: Exchange) -> None:
+    """Hand out events that nobody else works on."""
+    request = exchange.message.take_tasks
+    if is_elsewhere(node, exchange, request.group):
+        return
+    work = await _work(node, request.group, request.cache_id)
+    wait_ms = min(request.wait_ms, TAKE_WAIT_MS_MAX)
+    found = await work.take(request.member, max(1, request.max_events), wait_ms=wait_ms, earliest=request.earliest)
+    message = Message(take_tasks_answer=pb.TakeTasksAnswer(tasks=len(found)))
+    if found:
+        exchange.answer(message, _table(found), _block([row for _, row in found]))
+    else:
+        exchange.answer(message)
+
+
+async def _work(node: "Node", group: str, cache_id: int) -> Work:
+    running = await node.coordinators.find(group, cache_id)
+    if running.work is None:
+        raise InvalidArgument(why=f"group {group!r} has mode {running.state.mode}: its members read segments")
+    return running.work
+
+
+def _table(found: list[tuple[Task, Row]]) -> bytes:
+    rows = [(task.id, row.place.next_offset - 1, row.segment, min(task.deliveries, 0xFFFF), row.place.epoch, 0) for task, row in found]
+    return np.array(rows, TASK_ROW).tobytes()
+
+
+def _block(rows: list[Row]) -> bytes:
+    columns = Columns(
+        kinds=np.array([row.kind for row in rows], np.uint8),
+        keys=[row.key for row in rows],
+        values=[row.value for row in rows],
+        before=[row.before or b"" for row in rows] if any(row.before is not None for row in rows) else None,
+        headers=[row.headers or b"" for row in rows] if any(row.headers for row in rows) else None,
+    )
+    block, _ = build_blocks(columns, np.array([len(rows)]))
+    return block
+
+
+async def settle_tasks(node: "Node", exchange: Exchange) -> None:
+    """Keep what became of events."""
+    request = exchange.message.settle_tasks
+    if is_elsewhere(node, exchange, request.group):
+        return
+    rows = _settled(exchange.body, request.tasks)
+    work = await _work(node, request.group, request.cache_id)
+    await work.settle(request.member, rows)
+    exchange.answer(Message(done=Done()))
+
+
+def _settled(body: memoryview, count: int) -> list[Settled]:
+    try:
+        rows: list[tuple[Any, ...]] = msgspec.msgpack.decode(body, type=list[tuple[int, int, int, int, str]])
+    except msgspec.MsgspecError as error:
+        raise BadMessage(why=f"settled tasks: {error}") from error
+    if len(rows) != count:
+        raise BadMessage(why=f"{len(rows)} settled tasks instead of {count}")
+    return [Settled(segment=row[0], id=row[1], verdict=row[2], after_ms=row[3], reason=row[4]) for row in rows]

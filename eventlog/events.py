@@ -17,6 +17,15 @@ class Kind(IntEnum):
     STATE = 4  # a row of a state read, never stored
 
 
+class Change(IntEnum):
+    """What an event is to a continuous query: the entry comes to match, matches as before, matches no more."""
+
+    JOINED = 1
+    UPDATED = 2
+    LEFT = 3
+
+
+CHANGE_NAMES = (None, *(change.name for change in Change))
 KIND_NAMES = tuple(kind.name for kind in Kind)
 
 
@@ -43,6 +52,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     source: EventSource
     before_bytes: bytes | None = None
     header_bytes: bytes | None = None
+    change_number: int = 0
 
     @property
     def kind(self) -> str:
@@ -70,6 +80,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     def headers(self) -> dict[str, bytes]:
         """The headers given with the write, in order."""
         return decode_headers(self.header_bytes) if self.header_bytes else {}
+
+    @property
+    def change(self) -> str | None:
+        """`JOINED`, `UPDATED` or `LEFT` where a continuous query is read, else None."""
+        return CHANGE_NAMES[self.change_number]
 
     @property
     def position(self) -> str:

@@ -87,6 +87,11 @@ class EventBatch:
         """Headers, encoded; `eventlog.events.decode_headers` reads one."""
         return None if self._piece.headers is None else self._moved_strings(self._piece.headers)
 
+    @cached_property
+    def changes(self) -> npt.NDArray[np.uint8] | None:
+        """What each event is to a continuous query, numbers of `Change`, uint8; None where none is read."""
+        return None if self._piece.changes is None else self._moved(self._piece.changes)
+
     @property
     def position(self) -> str:
         """The token to go on with after this batch."""
@@ -122,6 +127,8 @@ class EventBatch:
         has_more = piece.before is not None or piece.headers is not None
         before = None if piece.before is None else items_of(piece.before, order, valid=piece.kinds != Kind.CREATED)
         headers = None if piece.headers is None else items_of(piece.headers, order)
+        changes = self.changes
+        has_more = has_more or changes is not None
 
         def part(low: int) -> Iterator[Event]:
             high = low + EVENTS_AT_ONCE
@@ -131,6 +138,8 @@ class EventBatch:
                 columns.append(repeat(None) if before is None else before(low, high))
             if headers is not None:
                 columns.append(headers(low, high))
+            if changes is not None:
+                columns += ([] if headers is not None else [repeat(None)]) + [changes[low:high].tolist()]
             return map(Event, *columns)
 
         return chain.from_iterable(map(part, range(0, len(piece), EVENTS_AT_ONCE)))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from eventlog.batch.layout import RUN
 from eventlog.batch.views import Block, Strings, decode_block, decode_value
 from eventlog.errors import CorruptData
+from eventlog.events import Change
 from eventlog.ids import ID_STEP
 from eventlog.wire.eventlog_pb2 import Part, PollAnswer
 
@@ -35,6 +36,7 @@ class Piece:
     bases: Ints
     first_offsets: Ints
     epochs: Ints
+    changes: npt.NDArray[np.uint8] | None = None  # numbers of `Change`, where a continuous query was asked
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -108,20 +110,23 @@ def take_apart(answer: PollAnswer, body: memoryview, *, cache_id: int) -> list[P
         if part.form == Part.STORED:
             pieces += _stored(data, segment=part.segment, cache_id=cache_id)
         else:
-            pieces.append(_joined(data, runs=part.runs))
+            pieces.append(_joined(data, runs=part.runs, changes=part.events if part.changes else None))
     if at != len(body):
         raise CorruptData(where="answer", why=f"{len(body) - at} bytes belong to no part")
     return [piece for piece in pieces if len(piece)]
 
 
-def _joined(data: memoryview, *, runs: int) -> Piece:
+def _joined(data: memoryview, *, runs: int, changes: int | None) -> Piece:
+    """Return the piece of a joined part; `changes`: so many of a continuous query stand before the block."""
     size = runs * RUN.itemsize
-    if size > len(data):
+    start = size + (0 if changes is None else changes + 7 & ~7)
+    if start > len(data):
         raise CorruptData(where="answer", why=f"{runs} runs do not fit {len(data)} bytes")
     table = np.frombuffer(data[:size], RUN)
-    block = decode_block(data[size:], where="answer")
+    block = decode_block(data[start:], where="answer")
     counts = table["count"].astype(np.int64)
-    if int(counts.sum()) != block.count or block.nbytes != len(data) - size or not counts.all():
+    is_whole = int(counts.sum()) == block.count and block.nbytes == len(data) - start and bool(counts.all())
+    if not is_whole or changes not in {None, block.count}:
         raise CorruptData(where="answer", why="runs and columns contradict each other")
     return _piece(
         block,
@@ -130,11 +135,20 @@ def _joined(data: memoryview, *, runs: int) -> Piece:
         bases=table["base"].astype(np.int64),
         first_offsets=table["first_offset"].astype(np.int64),
         epochs=table["epoch"].astype(np.int64),
+        changes=None if changes is None else _checked_changes(np.frombuffer(data[size : size + changes], np.uint8)),
     )
 
 
-def _piece(block: Block, **runs: Ints) -> Piece:
-    return Piece(kinds=block.kinds, keys=block.keys, values=block.values, before=block.before, headers=block.headers, **runs)
+def _checked_changes(changes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    if len(changes) and not Change.JOINED <= int(changes.min()) <= int(changes.max()) <= Change.LEFT:
+        raise CorruptData(where="answer", why="a change of a continuous query that there is not")
+    return changes
+
+
+def _piece(block: Block, *, changes: npt.NDArray[np.uint8] | None = None, **runs: Ints) -> Piece:
+    return Piece(
+        kinds=block.kinds, keys=block.keys, values=block.values, before=block.before, headers=block.headers, changes=changes, **runs
+    )
 
 
 def _stored(data: memoryview, *, segment: int, cache_id: int) -> list[Piece]:
@@ -188,6 +202,7 @@ def join(pieces: Sequence[Piece]) -> Piece:
         bases=np.concatenate([piece.bases for piece in pieces]),
         first_offsets=np.concatenate([piece.first_offsets for piece in pieces]),
         epochs=np.concatenate([piece.epochs for piece in pieces]),
+        changes=np.concatenate([piece.changes for piece in pieces if piece.changes is not None]) if pieces[0].changes is not None else None,
     )
 
 

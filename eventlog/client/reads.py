@@ -116,6 +116,7 @@ class CacheReads(CacheHandle):
         filter: str | None = None,
         params: Mapping[str, Any] | None = None,
         listener: str | None = None,
+        continuous: bool = False,
     ) -> AsyncGenerator[Event, None]:
         """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow`, on and on.
 
@@ -127,6 +128,9 @@ class CacheReads(CacheHandle):
 
         `state_first`: the entries that there are come first, as events of kind STATE whose id is the entry's version, and then what
         happened after they were read, without gap or repetition. Their positions, too, resume anywhere.
+
+        With `continuous` the filter is a query on entries: each event says by `.change` whether its entry comes to match, still does, or
+        does no more. `continuous_query` is the same with a beginning.
 
         With `listener` it is what that one wants, from where it has acknowledged unless a beginning is given; whoever asks for more has
         acknowledged what came before.
@@ -158,6 +162,7 @@ class CacheReads(CacheHandle):
             filter=filter,
             params=params,
             listener=listener,
+            continuous=continuous,
         )
         return self._core.follower.events(batches)
 
@@ -183,6 +188,7 @@ class CacheReads(CacheHandle):
         filter: str | None = None,
         params: Mapping[str, Any] | None = None,
         listener: str | None = None,
+        continuous: bool = False,
     ) -> AsyncGenerator[EventBatch, None]:
         """Yield the same events as columns. `order="segment"` leaves those of one batch grouped by segment, which saves the sorting.
 
@@ -198,7 +204,7 @@ class CacheReads(CacheHandle):
             max_bytes=max_bytes,
             listener=listener or "",
             goes_on=listener is not None and from_id is None and from_time is None and position is None,
-            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
+            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous),
             state_first=begins_with_state(state_first, start, place),
         )
 
@@ -283,6 +289,7 @@ class CacheReads(CacheHandle):
         filter: str | None = None,
         params: Mapping[str, Any] | None = None,
         listener: str | None = None,
+        continuous: bool = False,
     ) -> Answer:
         """Return what happened after an id or a position: at most `max_events`, as soon as there is something, within `wait_ms`.
 
@@ -299,7 +306,7 @@ class CacheReads(CacheHandle):
             accept_diverged=accept_diverged,
             listener=listener or "",
             goes_on=listener is not None and after is None and position is None,
-            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
+            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous),
             state_first=begins_with_state(state_first, start, place),
         )
         begun = await self._begin(reading, start, until_id=until_id, follow=True, segments=segments)

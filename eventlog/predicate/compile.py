@@ -87,7 +87,7 @@ class Compiled:
             return as_column([bytes(item) for item in self.named.project(events)])
         projection = self.projections[image]
         texts = events.values if image == "value" else events.before
-        return None if projection is None or texts is None else as_column(projection.apply(texts.to_list()))
+        return None if projection is None or texts is None else as_column(projection.apply(texts))
 
     def changes(self, events: EventColumns) -> npt.NDArray[np.uint8]:
         """Return of each event what it is to a continuous query: 0 nothing, JOINED, UPDATED, LEFT."""
@@ -128,7 +128,7 @@ def compile_filter(spec: FilterSpec, context: FilterContext, factories: Factorie
     """
     names = Names(context, is_continuous=spec.continuous)
     if spec.continuous and not context.before:
-        raise refusal(1, "a continuous query needs before-images, which this cache does not keep")
+        raise refusal(1, "a continuous query needs before-images, which this cache does not keep: give it the option before (--before)")
     if spec.continuous and spec.name:
         raise refusal(1, "a continuous query takes a predicate, no named filter")
     condition = _condition(spec, names)

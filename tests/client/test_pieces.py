@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.client.pieces import JOIN_BELOW_EVENTS, arrange, take_apart
+from eventlog.batch.layout import RUN
+from eventlog.client.batches import EventBatch
+from eventlog.client.pieces import JOIN_BELOW_EVENTS, arrange, join, take_apart
 from eventlog.errors import CorruptData, UnsupportedFormat
+from eventlog.events import Change, EventSource
 from eventlog.ids import ID_STEP
 from eventlog.wire.eventlog_pb2 import Part, PollAnswer
 from tests.client.answers import CACHE, Row, joined, logs, make, runs_of
@@ -105,3 +108,45 @@ def test_a_stored_value_of_another_cache_is_refused() -> None:
     assert answer.parts[0].form == Part.STORED
     with pytest.raises(CorruptData):
         take_apart(answer, body, cache_id=CACHE + 1)
+
+
+def source() -> EventSource:
+    return EventSource(cache="c", cache_id=CACHE, cluster="x", text_keys=True, json_values=False)
+
+
+def with_changes(rows: list[Row], changes: list[int]) -> tuple[PollAnswer, memoryview]:
+    """An answer to a continuous query: the changes stand between runs and block."""
+    answer = PollAnswer()
+    data = joined(answer, rows)
+    part = answer.parts[0]
+    size = part.runs * RUN.itemsize
+    noted = bytes(changes) + bytes(-len(changes) & 7)
+    part.length, part.changes = len(data) + len(noted), True
+    return answer, memoryview(data[:size] + noted + data[size:])
+
+
+def test_what_events_are_to_a_continuous_query_goes_with_them() -> None:
+    rows = one_segment(3, segment=1) + one_segment(2, segment=0, base=(1 << 30) + ID_STEP // 2)
+    answer, body = with_changes(rows, [1, 3, 2, 2, 1])
+    (piece,) = arrange(take_apart(answer, body, cache_id=CACHE))
+    batch = EventBatch(piece, source(), last_id=1 << 40)
+    found = {event.id: event.change for event in batch.events()}
+    assert [found[row.id] for row in sorted(rows, key=lambda row: (row.segment, row.id))] == [
+        "JOINED",
+        "LEFT",
+        "UPDATED",
+        "UPDATED",
+        "JOINED",
+    ]
+    assert [Change(number).name for number in batch.changes.tolist()] == list(found.values())
+    both = join([piece, piece])
+    assert both.changes.tolist() == [*piece.changes.tolist()] * 2
+    plain, body = make(("joined", rows))
+    assert {event.change for event in EventBatch(take_apart(plain, body, cache_id=CACHE)[0], source(), last_id=1)} == {None}
+
+
+@pytest.mark.parametrize("changes", [[1, 2, 4], [0, 1, 2], [1, 2, 3, 1, 2, 3, 1, 2, 3]])
+def test_changes_that_there_are_not_or_of_other_events_are_refused(changes: list[int]) -> None:
+    answer, body = with_changes(one_segment(3), changes)
+    with pytest.raises(CorruptData):
+        take_apart(answer, body, cache_id=CACHE)

@@ -1,13 +1,14 @@
 """Fields of Avro values as they are stored: schemaless, written with the schema of their cache."""
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from io import BytesIO
 from typing import Any
 
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
+from eventlog.batch.texts import Texts
 from eventlog.errors import CorruptData
 from eventlog.predicate.json_fields import walk_steps
 from eventlog.predicate.tree import Step
@@ -35,8 +36,8 @@ class AvroValues:
             raise CorruptData(where="the schema of a cache", why=f"it is no Avro schema: {error}") from error
         self._reader = _narrowed(plain, {path[0] for path in paths if path}, is_whole=any(not path for path in paths))
 
-    def decode(self, texts: Sequence[bytes]) -> list[Any]:
-        return [self._decode_one(text) if text else None for text in texts]
+    def decode(self, texts: Texts) -> list[Any]:
+        return [self._decode_one(text) if text else None for text in texts.to_list()]
 
     def values(self, objects: list[Any], path: Steps) -> list[Any]:
         return [walk_steps(one, path) for one in objects]

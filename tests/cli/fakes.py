@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from eventlog.consume import token
+from eventlog.consume.position import Position
 from eventlog.events import Event, EventSource, Kind
 
 
@@ -18,7 +20,12 @@ class Source:
     json_values: bool = True
 
     def position_at(self, event_id: int) -> str:
-        return f"token-{event_id}"
+        return token_at(event_id)
+
+
+def token_at(event_id: int) -> str:
+    """Return the token of a reader that has everything up to an id."""
+    return token.to_text(Position(cluster="x", cache_id=1, segments=8, at=event_id))
 
 
 @dataclass

@@ -3,16 +3,19 @@
 import signal
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pytest
 from click.testing import CliRunner
 
+from eventlog.consume import token
+from eventlog.consume.position import Position, SegmentPositions
 from eventlog.errors import EventsTrimmed
 from eventlog.ids import id_before
 from eventlog_cli.main import main
 from eventlog_cli.printing import Printer
 from eventlog_cli.render import renderer
-from tests.cli.fakes import Batch, Cache, Client, event
+from tests.cli.fakes import Batch, Cache, Client, Source, event, token_at
 
 BATCHES = [Batch([event(10), event(11)], 12), Batch([event(20)], 25)]
 
@@ -64,11 +67,11 @@ def test_max_ends_in_the_middle_of_a_batch() -> None:
 def test_the_position_file_follows_what_was_printed(tmp_path: Path) -> None:
     file = tmp_path / "position"
     run(Cache([*BATCHES]), "--position-file", str(file))
-    assert file.read_text() == "token-25\n"
+    assert file.read_text() == token_at(25) + "\n"
     cache = Cache([*BATCHES])
     run(cache, "--position-file", str(file), "--max", "1", "--from-id", "3")
-    assert cache.asked["from_id"] == "token-25"
-    assert file.read_text() == "token-10\n"
+    assert cache.asked["from_id"] == token_at(25)
+    assert file.read_text() == token_at(10) + "\n"
     assert [path.name for path in tmp_path.iterdir()] == ["position"]
 
 
@@ -152,3 +155,24 @@ def test_options_at_odds_are_a_usage_error(words: list[str]) -> None:
 def test_other_formats() -> None:
     assert run(Cache([*BATCHES]), "--format", "raw")[1] == '{"n":10}\n{"n":11}\n{"n":20}\n'
     assert run(Cache([*BATCHES]), "--format", "csv")[1].count("\n") == 4
+
+
+def test_an_interrupt_inside_the_state_says_its_token_and_no_version() -> None:
+    class InState(Source):
+        def position_at(self, event_id: int) -> str:
+            inside = SegmentPositions(of=np.array([3]), ids=np.array([0]), offsets=np.array([-1]), epochs=np.array([0]))
+            position = Position(cluster="x", cache_id=1, segments=8, at=inside, unread=(3,))
+            return token.to_text(position)
+
+    state = Batch([event(10), event(7)], last_id=7, source=InState())
+    cache = Cache([state, KeyboardInterrupt()])
+    _, _, stderr = run(cache, "--state-first", "--follow")
+    assert cache.asked["state_first"] is True
+    assert stderr == f"interrupted; resume with: --from-id {InState().position_at(7)}\n"
+
+
+@pytest.mark.parametrize("more", [("--from-id", "5"), ("--from-id", "latest"), ("--from-time", "1h"), ("--group", "g")])
+def test_the_state_comes_before_everything_and_begins_nowhere_else(more: tuple[str, ...]) -> None:
+    code, _, stderr = run(Cache(), "--state-first", *more)
+    assert code == 2
+    assert "--state-first" in stderr

@@ -144,3 +144,35 @@ def test_retention_is_shown_set_and_run(shell: Shell) -> None:
     kept = shell.ok("consume", "short", "--from-id", "1", "--on-trimmed", "earliest", "--format", "csv").out.splitlines()[1:]
     assert len(kept) == shown["kept"]
     assert kept[-1].startswith(str(last))
+
+
+def test_entries_are_printed_once_each_filtered_and_cut(shell: Shell) -> None:
+    shell.ok("cache", "create", "goods")
+    for number in range(6):
+        shell.ok("put", "goods", f"g{number}", f'{{"total": {number}, "more": "x"}}')
+    rows = shell.ok("entries", "goods").rows
+    assert {row["key"]: row["value"]["total"] for row in rows} == {f"g{number}": number for number in range(6)}
+    assert all(row["version_str"] == str(row["version"]) for row in rows)
+    matching = shell.ok("entries", "goods", "--where", "value.total >= 4", "--select", "value.total").rows
+    assert sorted((row["key"], row["value"]["total"], len(row["value"])) for row in matching) == [("g4", 4, 1), ("g5", 5, 1)]
+    assert len(shell.ok("entries", "goods", "--max", "2").rows) == 2
+    assert [row["key"] for row in shell.ok("entries", "goods", "--prefix", "g3", "--json").rows] == ["g3"]
+    refused = shell.run("entries", "goods", "--where", "value.total >")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("error: BAD_PREDICATE: ")
+
+
+def test_the_state_is_printed_before_what_happens_after_it_and_a_file_remembers_the_place(shell: Shell, tmp_path: Path) -> None:
+    shell.ok("cache", "create", "first")
+    for number in range(4):
+        shell.ok("put", "first", f"k{number % 3}", str(number))
+    file = str(tmp_path / "position")
+    some = shell.ok("consume", "first", "--state-first", "--max", "2", "--position-file", file).rows
+    shell.ok("put", "first", "k0", "9")
+    rest = shell.ok("consume", "first", "--state-first", "--position-file", file).rows
+    assert [row["kind"] for row in some] == ["STATE", "STATE"]
+    assert {row["kind"] for row in rest} <= {"STATE", "MODIFIED"}
+    table = {row["key"]: row["value"] for row in some + rest}
+    assert table == {"k0": 9, "k1": 1, "k2": 2}
+    assert len({(row["key"], row["id"]) for row in some + rest}) == len(some + rest)
+    assert shell.ok("consume", "first", "--position-file", file).rows == []

@@ -61,14 +61,14 @@ async def count_after(node: "Node", cache: CacheState, ids: Iterable[int]) -> pb
     for id_ in ids:
         events = 0
         if id_ < last_id:
-            first_offsets = await aside(partial(_offsets_after, node.store, cache.cache_id, led, id_))
+            first_offsets = await aside(partial(offsets_after, node.store, cache.cache_id, led, id_))
             events = sum(max(int(ends[segment]) - max(offset, int(trimmed[segment]) + 1), 0) for segment, offset in first_offsets)
         answer.events.append(events)
         answer.bytes.append(events * all_bytes // all_events if all_events else 0)
     return answer
 
 
-def _offsets_after(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> list[tuple[int, int]]:
+def offsets_after(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> list[tuple[int, int]]:
     """Return (segment, offset of the first event above `id_`)."""
     found = []
     for segment in segments:

@@ -10,7 +10,7 @@
 Nothing may be removed above what `flush_marks` returned: those events would be in neither the log nor the state after a crash.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,9 +46,13 @@ def read_heads(store: Store, plan: Plan) -> list[Head]:
     """Return the heads of the values in the plan's window and on to its top."""
     if plan.window is None:
         return []
-    low, _ = plan.window
+    return heads_between(store, plan.cache, range(store.segments), after=plan.window[0], upto=plan.top.id)
+
+
+def heads_between(store: Store, cache: int, segments: Iterable[int], *, after: int, upto: int) -> list[Head]:
+    """Return the heads of the values of some segments with base ids in `(after, upto]`."""
     heads: list[Head] = []
-    ranges = [keys.log_range(segment, plan.cache, after=low, upto=plan.top.id) for segment in range(store.segments)]
+    ranges = [keys.log_range(segment, cache, after=after, upto=upto) for segment in segments]
     while ranges:
         pairs = store.read_logs(ranges, bytes_max=_READ_BYTES)
         for key, value in pairs:
@@ -60,16 +64,21 @@ def read_heads(store: Store, plan: Plan) -> list[Head]:
 
 def find_trims(store: Store, plan: Plan, trimmed_ids: Ints) -> list[Trim]:
     """Return what the plan's cut removes in each segment, none where it removes nothing new. One seek a segment."""
+    return trims_to(store, plan.cache, range(store.segments), cut=plan.cut.id, trimmed_ids=trimmed_ids)
+
+
+def trims_to(store: Store, cache: int, segments: Iterable[int], *, cut: int, trimmed_ids: Ints) -> list[Trim]:
+    """Return what goes of some segments when all whole values at or below the id `cut` go."""
     trims: list[Trim] = []
-    for segment in range(store.segments):
-        lower, _ = keys.cache_range(segment, plan.cache)
-        _, upper = keys.log_range(segment, plan.cache, after=0, upto=plan.cut.id)
+    for segment in segments:
+        lower, _ = keys.cache_range(segment, cache)
+        _, upper = keys.log_range(segment, cache, after=0, upto=cut)
         pair = store.last_log(lower, upper)
         while pair is not None:
             head = read_head(pair[1], where=f"log, key {pair[0].hex()}")
-            if head.last_id <= plan.cut.id:
+            if head.last_id <= cut:
                 if head.last_id > trimmed_ids[segment]:
-                    trims.append(Trim(segment, plan.cache, head.last_id, head.first_offset + head.count - 1))
+                    trims.append(Trim(segment, cache, head.last_id, head.first_offset + head.count - 1))
                 break
             pair = store.last_log(lower, pair[0])  # a value on both sides of the cut stays
     return trims

@@ -18,7 +18,7 @@ Act = Callable[[Cluster, list[Connection]], Awaitable[None]]
 ODD = pb.Filter(where="key LIKE 'odd%'")
 
 
-def on_cluster(directory: Path, act: Act, **options: object) -> None:
+def on_cluster(directory: Path, act: Act, *, storage: str = "memory", **options: object) -> None:
     """Run `act` with a connection to each node of a cluster in which every node leads something."""
 
     async def run(cluster: Cluster) -> None:
@@ -33,7 +33,7 @@ def on_cluster(directory: Path, act: Act, **options: object) -> None:
                 connection.close()
                 await connection.wait_closed()
 
-    with_cluster(directory, run)
+    with_cluster(directory, run, storage=storage)
 
 
 def cache_id(cluster: Cluster) -> int:

@@ -113,14 +113,6 @@ def status(node: "Node", exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-async def run_retention(node: "Node", exchange: Exchange) -> None:
-    """Apply a cache's retention now, or say what it would remove."""
-    request = exchange.message.run_retention
-    message = Message()
-    message.run_retention_answer.CopyFrom(await node.retention.run(node.caches.named(request.cache), dry_run=request.dry_run))
-    exchange.answer(message)
-
-
 async def check_data(node: "Node", exchange: Exchange) -> None:
     """Read everything stored and say what is damaged."""
     name = exchange.message.check_data.cache

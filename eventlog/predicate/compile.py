@@ -66,7 +66,10 @@ class Compiled:
     @property
     def is_costly(self) -> bool:
         """Return whether values are decoded, or a named filter does what it wants."""
-        return self.named is not None or any(conjunct.cost >= VALUE for conjunct in self.conjuncts)
+        beside = self.plan.promoted.keys()
+        return self.named is not None or any(
+            conjunct.cost >= VALUE and (conjunct.paths is None or not conjunct.paths <= beside) for conjunct in self.conjuncts
+        )
 
     def mask(self, events: EventColumns, *, image: Image = "value") -> Mask:
         """Return which events match; with `image="before"`, of which the entry matched before the change."""

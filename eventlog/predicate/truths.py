@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from eventlog.events import KIND_NAMES
+from eventlog.predicate.beside import beside_or
 from eventlog.predicate.convert import INT64_MAX
 from eventlog.predicate.costs import cost_of
 from eventlog.predicate.frame import Frame
@@ -167,7 +168,10 @@ def _compare(node: Compare) -> Truths:
         return _by_kind([compared(operator, name, wanted) is True for name in KIND_NAMES])
     if isinstance(left, Column) and left.type in {"number", "time"}:
         return _by_range(left.name, operator, wanted)
-    return _compare_with(values_of(left, truth_of), operator, wanted)
+    judged = _compare_with(values_of(left, truth_of), operator, wanted)
+    if operator == "=":
+        return beside_or(left, (wanted,), judged)
+    return _inverted(beside_or(left, (wanted,), _inverted(judged))) if operator == "<>" else judged
 
 
 def _by_kind(matching: list[bool]) -> Truths:
@@ -262,4 +266,4 @@ def _one_of(node: OneOf) -> Truths:
             return True if one in booleans else missed
         return True if type(one) not in {list, dict} and one in others else missed
 
-    return lambda frame: _truth([judge(one) for one in values(frame)])
+    return beside_or(item, options, lambda frame: _truth([judge(one) for one in values(frame)]), has_null=has_null)

@@ -73,7 +73,9 @@ class Membership:
         self._options = options
         self._hooks = hooks
         self._expiry: asyncio.TimerHandle | None = None
+        self._expires_at = 0.0
         self._attempt = 0
+        self._losses = 0
 
     @property
     def segment(self) -> int:
@@ -83,7 +85,7 @@ class Membership:
     async def run(self) -> None:
         """Join, and stay a member."""
         while True:
-            sent_at = asyncio.get_running_loop().time()
+            sent_at, losses = asyncio.get_running_loop().time(), self._losses
             try:
                 reply = await self.ask(Message(group_beat=self._beat()), timeout_ms=self._options.beat_ms_max)
             except (StaleMember, GroupNotFound) as error:
@@ -98,7 +100,8 @@ class Membership:
                 await self._pause()
             else:
                 self._attempt = 0
-                await self._take(reply, sent_at)
+                if losses == self._losses:  # else it tells only what is new to a session that has ended here meanwhile
+                    await self._take(reply, sent_at)
 
     def _tell(self) -> None:
         changed, self.changed = self.changed, asyncio.Event()
@@ -139,7 +142,13 @@ class Membership:
         """Stop reading by then unless the coordinator has answered again: it may have given the segments to others."""
         if self._expiry is not None:
             self._expiry.cancel()
+        self._expires_at = when
         self._expiry = asyncio.get_running_loop().call_at(when, self._lose)
+
+    def check_time(self) -> None:
+        """Lose the session at once where it is over and nothing has had time to say so: the process stood still."""
+        if self.epoch and asyncio.get_running_loop().time() >= self._expires_at:
+            self._lose()
 
     def _lose(self) -> None:
         if self._expiry is not None:
@@ -147,6 +156,7 @@ class Membership:
             self._expiry = None
         if self.epoch:
             self.epoch, self.owned = 0, frozenset()
+            self._losses += 1
             self._hooks.lost()
 
     async def _pause(self) -> None:

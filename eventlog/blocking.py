@@ -22,6 +22,7 @@ from eventlog.client.client import Client as AsyncClient
 from eventlog.client.client import connect as connect_async
 from eventlog.client.cluster import ClusterAdmin as AsyncClusterAdmin
 from eventlog.client.consumer import Consumer as AsyncConsumer
+from eventlog.client.continuous import QueryChange
 from eventlog.client.groups import GroupAdmin as AsyncGroupAdmin
 from eventlog.client.listeners import ListenerAdmin as AsyncListenerAdmin
 from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
@@ -149,6 +150,32 @@ class Cache(_Facade[AsyncCache]):
     def near(self, **options: Any) -> "NearCache":
         """Return a near cache, to be used in a `with` statement; `options` are those of `eventlog.client.near.CacheNear.near`."""
         return NearCache(self._thread, self._async.near(**options))
+
+    def continuous_query(
+        self, where: str | None = None, *, position: str | None = None, initial: bool = True, **options: Any
+    ) -> "QueryChanges":
+        """Return the changes of what matches, to be iterated in a `with` statement.
+
+        `options` are those of `eventlog.client.continuous.CacheQueries.continuous_query`.
+        """
+        begin = self._thread.run(self._async.query_begin(position=position, initial=initial))
+        return QueryChanges(Pulled(self._thread, self._async.query_lists(where, begin=begin, **options)))
+
+
+class QueryChanges:
+    """The changes of a continuous query, without end."""
+
+    def __init__(self, lists: Pulled[list[QueryChange]]) -> None:
+        self._lists = lists
+
+    def __iter__(self) -> Iterator[QueryChange]:
+        return chain.from_iterable(self._lists)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lists.close()
 
 
 class NearCache(_Facade[AsyncNearCache]):

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import orjson
 
-from eventlog.events import KIND_NAMES, Event, Kind
+from eventlog.events import KIND_NAMES, Change, Event, Kind
 from eventlog_cli.quantities import IdTimes
 
 _WITHOUT_VALUE = frozenset({Kind.REMOVED, Kind.EXPIRED})
 _KINDS = [name.encode() for name in KIND_NAMES]
+_CHANGES: dict[int, bytes] = {change: change.name.encode() for change in Change}
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 # By hand, as orjson would write it: making a dictionary of each event first takes more than twice the time.
 _LINE = b'{"id":%d,"id_str":"%d","time":"%b","segment":%d,"offset":%d,"kind":"%b","key":%b,"value":%b'
@@ -65,6 +66,8 @@ class JsonLines:
             line += b',"before":' + json_of(event.before_bytes, json_values=json_values)
         if event.header_bytes:
             line += b',"headers":' + orjson.dumps({name: readable(header) for name, header in event.headers.items()})
+        if event.change_number:
+            line += b',"change":"%s"' % _CHANGES[event.change_number]
         return line + b"}\n"
 
 

@@ -86,64 +86,50 @@ class CacheQueries(CacheHandle):
                 it is known what matched before.
             EventsTrimmed: retention has passed the position.
         """
-        batches = self.query_batches(
-            where,
-            parameters=parameters,
-            select=select,
-            position=position,
-            initial=initial,
-            on_trimmed=on_trimmed,
-        )
+        _check_trimmed(on_trimmed)
 
         @asynccontextmanager
         async def opened() -> AsyncGenerator[AsyncGenerator[QueryChange, None], None]:
-            async with batches as found, aclosing(_one_by_one(found)) as changes:
+            begin = await self.query_begin(position=position, initial=initial)
+            lists = self.query_lists(where, begin=begin, parameters=parameters, select=select, on_trimmed=on_trimmed)
+            async with aclosing(lists), aclosing(_one_by_one(lists)) as changes:
                 yield changes
 
         return opened()
 
-    def query_batches(
+    async def query_begin(self, *, position: str | None, initial: bool) -> dict[str, Any]:
+        """Return where a query is to begin: fixed now, not when somebody first waits for a change."""
+        if position is not None:
+            return {"position": position}
+        if initial:
+            return {"state_first": True}
+        reads: CacheReads = self  # type: ignore[assignment]  # a cache is made of this and the calls that read
+        return {"from_id": (await reads.log_ends()).last_id}
+
+    async def query_lists(
         self,
-        where: str | None = None,
+        where: str | None,
         *,
+        begin: dict[str, Any],
         parameters: Parameters | None = None,
         select: Select | None = None,
-        position: str | None = None,
-        initial: bool = True,
         on_trimmed: OnTrimmed = "error",
-    ) -> AbstractAsyncContextManager[AsyncGenerator[list[QueryChange], None]]:
-        """Return the changes of `continuous_query` in lists, as many at once as the nodes answer."""
-        if on_trimmed == "earliest":
-            raise InvalidArgument(why="a continuous query cannot leave changes out: use error or resync")
-        reads: CacheReads = self  # type: ignore[assignment]  # a cache is made of this and the calls that read
+    ) -> AsyncGenerator[list[QueryChange], None]:
+        """Yield the changes of `continuous_query` in lists, as many at once as the nodes answer."""
+        _check_trimmed(on_trimmed)
+        reads: CacheReads = self  # type: ignore[assignment]  # as above
+        batches = reads.event_batches(
+            follow=True, on_trimmed=on_trimmed, where=where, parameters=parameters, select=select, continuous=True, **begin
+        )
+        async with aclosing(batches):
+            async for batch in batches:
+                if len(batch):
+                    yield list(map(QueryChange, batch.events()))
 
-        async def changes(begin: dict[str, Any]) -> AsyncGenerator[list[QueryChange], None]:
-            batches = reads.event_batches(
-                follow=True,
-                on_trimmed=on_trimmed,
-                where=where,
-                parameters=parameters,
-                select=select,
-                continuous=True,
-                **begin,
-            )
-            async with aclosing(batches):
-                async for batch in batches:
-                    if len(batch):
-                        yield list(map(QueryChange, batch.events()))
 
-        @asynccontextmanager
-        async def opened() -> AsyncGenerator[AsyncGenerator[list[QueryChange], None], None]:
-            if position is not None:
-                begin: dict[str, Any] = {"position": position}
-            elif initial:
-                begin = {"state_first": True}
-            else:  # fixed now, not when somebody first waits for a change
-                begin = {"from_id": (await reads.log_ends()).last_id}
-            async with aclosing(changes(begin)) as found:
-                yield found
-
-        return opened()
+def _check_trimmed(on_trimmed: OnTrimmed) -> None:
+    if on_trimmed == "earliest":
+        raise InvalidArgument(why="a continuous query cannot leave changes out: use error or resync")
 
 
 async def _one_by_one(lists: AsyncGenerator[list[QueryChange], None]) -> AsyncGenerator[QueryChange, None]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.events import Event, EventSource, Kind, encode_headers
+from eventlog.events import Change, Event, EventSource, Kind, encode_headers
 from eventlog_cli.render import CSV_COLUMNS, JsonLines, readable, renderer
 
 JSON = EventSource(cache="c", cache_id=1, cluster="x", text_keys=True, json_values=True)
@@ -43,6 +43,10 @@ def test_an_event_has_the_fields_that_are_fixed_in_their_order() -> None:
         ("before", {"a": 0}),
         ("headers", {"trace": "t", "raw": {"base64": "/w=="}}),
     ]
+
+
+def test_what_an_event_is_to_a_continuous_query_comes_last() -> None:
+    assert list(one(event(change_number=Change.LEFT)).items())[-1] == ("change", "LEFT")
 
 
 def test_before_and_headers_are_left_out_where_there_are_none() -> None:

@@ -23,7 +23,7 @@ from xml.etree import ElementTree as ET
 TOP = Path(__file__).resolve().parent.parent
 LOGS = TOP / ".build" / "logs"
 BIN = TOP / ".venv" / "bin"
-LANE_SECONDS_MAX = 1500
+LANE_SECONDS_MAX = 3000
 UNTRIED = "untried: "
 """How tests/conftest.py begins the reason of a skip that only depends on being root."""
 

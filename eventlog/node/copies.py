@@ -15,6 +15,7 @@ from eventlog.errors import BadMessage
 from eventlog.segment import keys
 from eventlog.segment.cutting import caches_in
 from eventlog.segment.port import Pair, Store
+from eventlog.segment.walking import check_sum
 
 COUNTERS, LOG, STATE = 1, 2, 3  # kinds of pieces
 _PAIR = Struct("<HI")
@@ -52,12 +53,18 @@ class SegmentCopy:
         self._state_from = keys.segment_range(segment)[0]
 
     def read(self, *, bytes_max: int) -> tuple[int, bytes] | None:
-        """Return the next piece, (kind, content) of about `bytes_max`."""
+        """Return the next piece, (kind, content) of about `bytes_max`; the same again after a call that failed.
+
+        Raises:
+            CorruptData: a value's checksum is wrong, or a file cannot be read.
+        """
         if self._caches is None:
             self._caches = list(caches_in(self._store, self._segment))
         while self._caches:
             span = keys.log_range(self._segment, self._caches[0], after=self._log_from, upto=self._pin)
             if pairs := self._store.read_log(*span, bytes_max=bytes_max):
+                for _, value in pairs:
+                    check_sum(self._segment, self._caches[0], value)
                 self._log_from = keys.parse_log_key(pairs[-1][0])[2]
                 return LOG, pack(pairs)
             self._caches.pop(0)

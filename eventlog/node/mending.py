@@ -6,10 +6,10 @@ which something is wrong or missing is fetched. What no other node has stays as 
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from eventlog.wire.eventlog_pb2 import Fetch, Message
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
+
+Result = TypeVar("Result")
 
 log = logging.getLogger("eventlog.node")
 _READ_BYTES = 4 << 20
@@ -62,6 +64,16 @@ class Mending:
             task.add_done_callback(lambda _: self._running.pop(cache.cache_id, None))
             self._node.own(task)
         return task
+
+    async def read(self, work: Callable[[], Result]) -> Result:
+        """Return what `work` reads of the log in a thread; where it meets damage, once more after everything was mended."""
+        try:
+            return await aside(work)
+        except CorruptData as error:
+            log.warning("log_damaged error=%s", error)
+        for cache in list(self._node.caches):
+            await self.mend(cache)
+        return await aside(work)
 
     async def _mend(self, cache: CacheState) -> bool:
         node = self._node

@@ -22,7 +22,6 @@ from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, ConnectionLost, CorruptData, NotPrimary, Overloaded, TooLarge
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
-from eventlog.node.aside import aside
 from eventlog.node.metadata import ViewChange
 from eventlog.node.replicate_body import NOTHING, Arrived, Carried, GroupValues, values_from
 from eventlog.node.replicate_copy import Copies
@@ -30,7 +29,7 @@ from eventlog.node.throttle import CopyThrottle
 from eventlog.replication import Commands, LostRange, Message, Replica, Replication, Term
 from eventlog.replication import commands as asked
 from eventlog.replication.messages import APPEND
-from eventlog.segment.walking import LogPart, read_segment
+from eventlog.segment.walking import LogPart, read_sound
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
 
@@ -300,9 +299,9 @@ class Replicas:
         upto = min(int(self.core.durable[read.segment]), ID_MAX - 1)
         part = LogPart(after=read.after, upto=read.after, caches=[], data=[])
         if upto > read.after:
-            job = partial(read_segment, self.node.store, read.segment, after=read.after, upto=upto, bytes_max=read.bytes_max)
+            job = partial(read_sound, self.node.store, read.segment, after=read.after, upto=upto, bytes_max=read.bytes_max)
             try:
-                part = await aside(job)
+                part = await self.node.mending.read(job)
             except CorruptData as error:
                 log.warning("log_damaged segment=%d error=%s", read.segment, error)
                 return

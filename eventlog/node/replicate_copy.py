@@ -92,7 +92,7 @@ class Copies:
         if opened is None:
             return
         try:
-            piece = await aside(partial(opened.copy.read, bytes_max=command.bytes_max))
+            piece = await self._node.mending.read(partial(opened.copy.read, bytes_max=command.bytes_max))
         except EventLogError as error:
             log.warning("copy_failed segment=%d error=%s", command.segment, error)
             return

@@ -104,3 +104,30 @@ def test_damage_is_found_between_the_sound_values_around_it(tmp_path):
         assert list(find_damage(node.store, cache, segment, upto=upto))[-1].upto == upto
 
     with_cluster(tmp_path, act)
+
+
+def test_who_lacks_events_gets_them_from_a_primary_whose_log_was_damaged(tmp_path):
+    async def act(cluster):
+        await filled(cluster)
+        cluster.nodes[2].cut_off()
+        behind = cluster.nodes[2].node
+        await cluster.until(lambda: all(behind.number not in in_sync(node) for node in cluster.up[:2]))
+        before = [len(pairs) for pairs in stored(behind)]
+        for number, key in enumerate(KEYS):
+            await cluster.put(key, b"later-%d" % number)
+        for node in cluster.up[:2]:
+            led = [segment for segment in range(SEGMENTS) if node.replicas.serving[segment]]
+            for segment in led:
+                pairs = stored(node)[segment]
+                if len(pairs) > before[segment] + 1:
+                    flip(node, pairs[before[segment]][0])
+        cluster.nodes[2].join_again()
+        await cluster.until(cluster.are_equal)
+        assert sum(node.mending.repaired for node in cluster.up) > 0
+
+    with_cluster(tmp_path, act)
+
+
+def in_sync(node):
+    """Return the nodes that are in sync with any segment."""
+    return {replica.node for found in node.view.segments.values() for replica in found.record.in_sync}

@@ -167,6 +167,7 @@ class Consumer:
         """
         async for fetched, events in self.event_lists():
             for event in events:
+                self._member.check_time()
                 if fetched.is_stale or self._error is not None:
                     break
                 self._progress.hand_event(event)
@@ -198,6 +199,7 @@ class Consumer:
         """
         async for fetched in self._answers(max_events=max_events, until_id=until_id):
             for batch in fetched.batches:
+                self._member.check_time()
                 if not fetched.is_stale:
                     self._progress.hand_batch(batch)
                     yield batch

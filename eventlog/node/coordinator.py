@@ -57,13 +57,17 @@ class Held:
 
 
 class Running:
-    """One group over one cache, as its coordinator runs it. `version` is that of its record, None before there is one."""
+    """One group over one cache, as its coordinator runs it. `version` is that of its record, None before there is one.
+
+    What it knows holds for the epoch `term` alone: between two of this node another may have coordinated the group.
+    """
 
     def __init__(self, node: "Node", id_: GroupId, core: Coordinator, version: int | None) -> None:
         self.node = node
         self.id = id_
         self.core = core
         self.version = version
+        self.term = node.inner.term(route_of(id_[0]))
         self.positions: dict[int, Committed] = {}
         self.lock = asyncio.Lock()
         self.is_over = False
@@ -218,9 +222,14 @@ class Running:
         except EventLogError as error:
             self.forget(error)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether this node has led the group's route ever since it was loaded."""
+        return self.term > 0 and self.node.inner.term(self.route) == self.term
+
     def check(self) -> None:
         """Raise NotPrimary where the group is another node's to coordinate."""
-        if self.is_over or not self.node.inner.leads(self.route):
+        if self.is_over or not self.is_current:
             error = NotPrimary(segment=self.node.inner.segment(self.route))
             self.forget(error)
             raise error
@@ -255,6 +264,7 @@ class Coordinators:
             GroupNotFound: there is none.
         """
         await self._check_fresh(group)
+        self._drop_old(group)
         running = self._running.get((group, cache_id))
         if running is None:
             await self._load(group)
@@ -269,11 +279,17 @@ class Coordinators:
     async def find_all(self, group: str) -> list[Running]:
         """Return a group over each of its caches. Raises as `find`."""
         await self._check_fresh(group)
+        self._drop_old(group)
         await self._load(group)
         found = [running for (name, _), running in sorted(self._running.items()) if name == group and running.version is not None]
         if not found:
             raise GroupNotFound(group=group)
         return found
+
+    def _drop_old(self, group: str) -> None:
+        """Forget what is known of a group from an earlier term."""
+        for running in [one for (name, _), one in self._running.items() if name == group and not one.is_current]:
+            running.forget(NotPrimary(segment=self._node.inner.segment(running.route)))
 
     async def _check_fresh(self, group: str) -> None:
         segment = self._node.inner.segment(route_of(group))
@@ -285,8 +301,9 @@ class Coordinators:
     async def _load(self, group: str) -> None:
         lock = self._loading.setdefault(group, asyncio.Lock())
         async with lock:
+            term = self._node.inner.term(route_of(group))
             rows = await self._node.inner.scan(GROUPS_CACHE, route_of(group))
-            if not self._node.inner.leads(route_of(group)):
+            if not term or self._node.inner.term(route_of(group)) != term:
                 raise NotPrimary(segment=self._node.inner.segment(route_of(group)))
             known = [(decode_key(key), entry) for key, entry in rows]
             begun = []

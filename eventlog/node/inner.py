@@ -70,6 +70,11 @@ class Inner:
         """Whether this node takes the requests about a route now."""
         return leads(self._node, self.segment(route))
 
+    def term(self, route: bytes) -> int:
+        """Return the epoch in which this node takes the requests about a route, 0 where it does not."""
+        segment = self.segment(route)
+        return int(self._node.core.epochs[segment]) if leads(self._node, segment) else 0
+
     async def ask(self, route: bytes, message: Message, *, deadline_ms: int = DEADLINE_MS_DEFAULT) -> Reply:
         """Return what the primary of a route answers; while there is none that answers, ask again. Not for a route that is led here.
 

@@ -1,5 +1,7 @@
 """Every function, by what it says of one event; and every type that it may meet without an error."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -199,3 +201,12 @@ def test_bytes_that_are_no_json_are_null(values, where):
     ]
     compiled(where).mask(events(rows))
     assert compiled("value.a IS NULL").mask(events(rows[-4:])).all()
+
+
+@pytest.mark.source
+def test_every_function_stands_in_the_page_for_consumers():
+    page = (Path(__file__).parents[2] / "docs/consuming.md").read_text()
+    for row in ROWS.values():
+        call, _, says = row.shown.partition(": ")
+        assert f"| `{call}` | {says} |" in page
+    assert all(f"`{name}`" in page for name in FUNCTIONS if name not in ROWS)

@@ -30,6 +30,7 @@ from eventlog.limits import (
     CONNECTIONS_MAX,
     FILTER_SCAN_BYTES_MAX,
     HISTORY_CACHE_BYTES_MAX,
+    POSITION_TOLD_MS,
     REQUESTS_PER_CONNECTION_MAX,
 )
 from eventlog.node.caches import CacheState
@@ -221,8 +222,7 @@ class Reads:
     def _expire(self, pull: Pull) -> None:
         """End the waiting: what there is now, or nothing, is the answer. Who was told where it stands is not told so again."""
         if pull.told == pull.cursor.key:
-            assert pull.wait_ms, "a deadline that can be set again"
-            pull.deadline = asyncio.get_running_loop().call_later(pull.wait_ms / 1000, self._expire, pull)
+            pull.deadline = asyncio.get_running_loop().call_later(POSITION_TOLD_MS / 1000, self._expire, pull)
             return
         pull.wait_ms = pull.ends_at = 0
         self._limit_until = 0.0

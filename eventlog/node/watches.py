@@ -9,7 +9,7 @@ from functools import partial
 
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
 from eventlog.ids import ID_MAX
-from eventlog.limits import POSITION_TOLD_MS
+from eventlog.limits import POSITION_TOLD_FIRST_MS, POSITION_TOLD_MS
 from eventlog.node.answers import Reads
 from eventlog.node.pulls import Delivered, Pull
 from eventlog.transport.exchange import Exchange
@@ -50,12 +50,14 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
 
 
 async def _send_all(reads: Reads, exchange: Exchange, pull: Pull, ended: "asyncio.Future[None]", *, wait_ms: int | None) -> None:
-    if pull.matches is not None and wait_ms is None and pull.until == ID_MAX:
-        wait_ms = POSITION_TOLD_MS
+    is_told = pull.matches is not None and wait_ms is None and pull.until == ID_MAX
+    if is_told:
+        wait_ms = POSITION_TOLD_FIRST_MS
     while True:
         await exchange.credit()
         pull.wait_ms, pull.scanned_bytes = wait_ms, 0
-        pull.told = pull.cursor.key if pull.matches is not None and wait_ms else None
+        if is_told:
+            pull.told, wait_ms = pull.cursor.key, POSITION_TOLD_MS
         delivered = await _next(reads, pull, ended)
         exchange.stream_send(delivered.message, *delivered.body)
         pull.skips_trimmed = False  # only the beginning may skip; whoever is overtaken later hears of it

@@ -189,6 +189,8 @@ def test_a_watch_streams_what_matches_to_the_end():
 
 def test_a_follower_is_told_now_and_then_where_it_stands_and_only_when_that_is_new(monkeypatch):
     monkeypatch.setattr(watches, "POSITION_TOLD_MS", 20)
+    monkeypatch.setattr(answers, "POSITION_TOLD_MS", 20)
+    monkeypatch.setattr(watches, "POSITION_TOLD_FIRST_MS", 10)
 
     async def scenario(node):
         cache = node.cache()

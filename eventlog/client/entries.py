@@ -10,9 +10,10 @@ from eventlog.client.handle import CacheHandle
 from eventlog.client.iterating import EntryBatch, EntryReader, IterationOptions, Key
 from eventlog.client.reading import segments_of
 from eventlog.client.rows import Rows
+from eventlog.client.tasks import ForEachResult, TaskOptions, TaskRunner
 from eventlog.client.values import Entry
 from eventlog.errors import InvalidArgument
-from eventlog.limits import ANSWER_BYTES_MAX, ITERATION_BATCH_ENTRIES_MAX
+from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, ITERATION_BATCH_ENTRIES_MAX
 
 _PARALLEL_MAX = 64
 _PREFETCH_MAX = 64
@@ -149,3 +150,41 @@ class CacheEntries(CacheHandle):
                     yield batch
 
         return Entries(batches, limit=limit or 0, metadata=metadata)
+
+    async def for_each(
+        self,
+        task: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        filter: str | None = None,
+        filter_params: Mapping[str, Any] | None = None,
+        segments: Collection[int] | None = None,
+        batch_size: int | None = None,
+        batch_bytes: int = ANSWER_BYTES_DEFAULT,
+        parallel: int | None = None,
+    ) -> ForEachResult:
+        """Run a task, which is installed on the nodes under this name, over the entries that match, at the nodes that lead them.
+
+        `count` and `remove` are always there; others are entry points of the group `eventlog.tasks` (`eventlog.node.tasks`). No entry
+        leaves its node. Each batch is acknowledged after it was worked on: when segments move or a node leaves, nothing is worked on
+        twice; when one dies, at most the batch it was working on, for each of the streams.
+
+        Raises:
+            TaskNotFound: a node does not have it.
+            TaskFailed: it raised something; what was done stays.
+        """
+        info, _ = await self._found()
+        wanted = TaskOptions(
+            cache_id=info.id,
+            task=task,
+            parameters=json.dumps(dict(params)).encode() if params else b"",
+            filter=filter_of(where=where, parameters=parameters, filter=filter, params=filter_params),
+            batch_entries=min(batch_size or ITERATION_BATCH_ENTRIES_MAX, ITERATION_BATCH_ENTRIES_MAX),
+            batch_bytes=min(batch_bytes, ANSWER_BYTES_MAX),
+        )
+        of = self._core.routes.segments
+        runner = TaskRunner(self._core.nodes, self._core.options, wanted)
+        await runner.run(range(of) if segments is None else segments_of(segments, of=of), parallel=parallel)
+        return runner.result

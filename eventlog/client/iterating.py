@@ -223,7 +223,7 @@ class EntryReader:
             async for item in stream:
                 answer = item.message.stream_item.iteration_batch
                 found = list(self._read(answer, item.body))
-                progress.took(map(_cursor_of, answer.cursors))
+                progress.took(map(cursor_of, answer.cursors))
                 patience.has_progress()
                 for batch in found:
                     yield batch
@@ -275,7 +275,8 @@ def deal(owners: list[list[int]], parallel: int) -> list[list[int]]:
     return groups
 
 
-def _cursor_of(message: CursorMessage) -> StateCursor:
+def cursor_of(message: CursorMessage) -> StateCursor:
+    """Return the cursor of a message."""
     return StateCursor(segment=message.segment, pin=message.pin, key=message.key, finished=message.finished)
 
 

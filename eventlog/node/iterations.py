@@ -104,7 +104,7 @@ class Iterations:
         cache = cache_of(node, request.cache_id)
         asked = decode_segments(request.segments, of=node.segments)
         name = request.scope
-        custom = _scope_of(name), _json_object(request.scope_parameters, what="scope_parameters")
+        custom = _scope_of(name), json_object(request.scope_parameters, what="scope_parameters")
         segments = segments_in(name, topology_of(node), asked=asked, number=node.number, custom=custom)
         entries_max, bytes_max = sizes(request.batch_entries, request.batch_bytes)
         ask = StateAsk(
@@ -208,7 +208,8 @@ def _scope_of(name: str) -> Scope | None:
     return function
 
 
-def _json_object(data: bytes, *, what: str) -> Mapping[str, Any]:
+def json_object(data: bytes, *, what: str) -> Mapping[str, Any]:
+    """Return what a client sent as a JSON object, empty for nothing. Raises BadMessage."""
     try:
         found = json.loads(data or b"{}")
     except (ValueError, RecursionError) as error:

@@ -41,7 +41,7 @@ class StateAsk:
 
     Only keys that begin with `prefix` count, and entries that match `filter`.
     `held` is the pin that this reader had before. `any_copy`: one that lags behind its primary will do, as for whoever reads the tail
-    afterwards. `owner` is whose turn it takes.
+    afterwards; `is_led`: only what is led here will. `owner` is whose turn it takes.
     """
 
     cache: CacheState
@@ -54,6 +54,7 @@ class StateAsk:
     bytes_max: int
     metadata: bool = False
     any_copy: bool = False
+    is_led: bool = False
     held: Pin | None = None
     owner: object = None
 
@@ -100,6 +101,8 @@ class StateReads:
             CacheDropped, CorruptData: it cannot be read at all.
         """
         first = ask.segments[0]
+        if ask.is_led and not leads(self._node, first):
+            raise NotPrimary(segment=first)
         found = await (self._read_here(ask) if self._is_near(ask, first) else self._read_there(ask, is_forwarded=is_forwarded))
         if ask.cache.dropped:
             raise CacheDropped(cache=ask.cache.name)
@@ -119,8 +122,8 @@ class StateReads:
     def _is_near(self, ask: StateAsk, segment: int) -> bool:
         """Whether to read a segment here: led here, or a copy that will do, or the only one that can be reached."""
         node = self._node
-        if leads(node, segment):
-            return True
+        if leads(node, segment) or ask.is_led:
+            return leads(node, segment)
         is_copied = bool(node.low.here[segment] and node.core.holds[segment] and node.followed.applied[segment] >= self._ends[segment])
         return is_copied and (ask.any_copy or not self._is_reached(node.leader_of(segment)))
 

@@ -62,6 +62,7 @@ TABLE: dict[str, Handler] = {
     "watch": _row(events.watch, "read"),
     "iteration_start": _row(iteration.iteration_start, "read"),
     "iteration_next": _row(iteration.iteration_next, "read", repeatable=False),
+    "for_each": _row(iteration.for_each, "write"),
     "iteration_end": _row(iteration.iteration_end, "read"),
     "log_ends": _row(events.log_ends, "read"),
     "near_watch": _row(near.near_watch, "read"),

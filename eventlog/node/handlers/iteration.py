@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost
 from eventlog.limits import ITERATION_BATCH_ENTRIES_MAX
-from eventlog.node.iterations import Iteration, cache_of, compiled
+from eventlog.node.iterations import Iteration, cache_of, compiled, json_object, progress_of, sizes
 from eventlog.node.peers import peer_of
 from eventlog.node.state_reads import StateAsk, message_of_cursor
-from eventlog.query.iterate.bitset import encode_segments
+from eventlog.node.tasks import batch_of, make_task, run_task
+from eventlog.query.iterate.bitset import decode_segments, encode_segments
 from eventlog.query.iterate.progress import ID_MAX
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Done, IterationBatch, IterationStartAnswer, Message, ReadStateAnswer, StreamItem
@@ -59,6 +60,32 @@ def iteration_end(node: "Node", exchange: Exchange) -> None:
     """Forget an iteration."""
     node.iterations.end(exchange.message.iteration_end.iteration_id)
     exchange.answer(Message(done=Done()))
+
+
+async def for_each(node: "Node", exchange: Exchange) -> None:
+    """Run a task over the entries of segments that are led here, batch by batch; each is told of once it was worked on.
+
+    Entries never leave this node: a segment that another one leads by now is for whoever asked to go there with.
+    """
+    request = exchange.message.for_each
+    cache = cache_of(node, request.cache_id)
+    task = make_task(request.task, json_object(request.parameters, what="parameters"))
+    progress = progress_of(node, decode_segments(request.segments, of=node.segments), request)
+    entries_max, bytes_max = sizes(request.batch_entries or ITERATION_BATCH_ENTRIES_MAX, request.batch_bytes)
+    matches = await compiled(node, cache, request.filter, owner=exchange.connection)
+    ask = StateAsk(cache=cache, segments=(), filter=matches, entries_max=entries_max, bytes_max=bytes_max, is_led=True)
+    iteration = Iteration(ask, progress, now=0.0)
+    try:
+        while not progress.is_finished:
+            await exchange.credit()
+            found = await iteration.step(node, exchange.connection)
+            result = await run_task(task, request.task, batch_of(node, cache, found)) if found.entries else b""
+            cursors = [message_of_cursor(cursor) for cursor in found.cursors]
+            batch = IterationBatch(entries=found.entries, cursors=cursors, end=progress.is_finished, result=result)
+            exchange.stream_send(Message(stream_item=StreamItem(iteration_batch=batch)))
+    except (ClientClosed, ConnectionLost):
+        pass  # nobody is told any more, so nothing more is done
+    exchange.stream_end()
 
 
 async def read_state(node: "Node", exchange: Exchange) -> None:

@@ -117,6 +117,7 @@ class Cache(_Facade[AsyncCache]):
     clear = _call(AsyncCache.clear)
     get = _call(AsyncCache.get)
     size = _call(AsyncCache.size)
+    for_each = _call(AsyncCache.for_each)
     log_ends = _call(AsyncCache.log_ends)
     poll = _call(AsyncCache.poll)
     register = _call(AsyncCache.register)

@@ -38,6 +38,9 @@ def _alterable(function: Function) -> Function:
         click.option("--retain-bytes", type=SIZE, help="Keep at most this much; 0 for no limit.  [new: 10GiB]"),
         click.option("--retain-events", type=COUNT, help="Keep at most this many events; 0 for no limit.  [new: 0]"),
         click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let entries expire after this time; 0 for never.  [new: 0]"),
+        click.option("--wait-listeners", metavar="IDS", help="Writes wait until these listeners have acknowledged; '' for none."),
+        click.option("--wait", "wait_ms", type=DURATION, help="For so long at most.  [new: 1s]"),
+        click.option("--wait-proceeds/--wait-fails", default=None, help="Then go on, or fail: the event is written.  [new: fail]"),
         click.option(
             "--promote", metavar="FIELDS", help="Store these fields, as in value.a,value.b.c, beside values for filters; '' for none."
         ),
@@ -137,6 +140,7 @@ def as_row(info: "CacheInfo") -> dict[str, Any]:
         "retain_events": info.retain_events,
         "lifespan_ms": info.lifespan_ms,
         "promote": list(info.promote),
+        "wait_listeners": list(info.wait_listeners),
         "cache_id": info.id,
         **id_fields(from_id=info.from_id),
     }
@@ -162,6 +166,7 @@ def _tell(info: "CacheInfo") -> None:
         ("retention", ", ".join(text for text in (time, size, f"{events:,} events" if events else None) if text) or "for ever"),
         ("lifespan", "none" if info.lifespan_ms is None else format_duration(info.lifespan_ms)),
         ("promoted", ", ".join(info.promote) or "none"),
+        ("writes wait", f"for {', '.join(info.wait_listeners)}" if info.wait_listeners else "for no listener"),
     )
     for name, value in lines:
         print_text(f"{name:<14} {value}")

@@ -136,12 +136,17 @@ class Client:
         lifespan_ms: int | None = None,
         route_by_prefix: bool | None = None,
         schema: str | None = None,
+        promote: Sequence[str] | str | None = None,
+        wait_listeners: Sequence[str] | str | None = None,
+        wait_ms: int | None = None,
+        wait_proceeds: bool | None = None,
         if_exists: Literal["error", "use"] = "error",
     ) -> Cache:
         """Create a cache and return it.
 
         What is None is the node's default: events and state on, before-images with JSON, events kept for 7 days and up to 10 GiB.
-        A limit of 0 is none.
+        A limit of 0 is none. `promote` names fields, as `value.a`, that are stored beside the values, for filters. Writes wait for
+        `wait_listeners` as those of `put` do.
 
         Raises:
             CacheExists: there is one, and `if_exists` is `error`. With `use` it is returned, whatever its options.
@@ -162,6 +167,10 @@ class Client:
                 "lifespan_ms": lifespan_ms,
                 "route_by_prefix": route_by_prefix,
                 "schema": schema,
+                "promote": promote,
+                "wait_listeners": wait_listeners,
+                "wait_ms": wait_ms,
+                "wait_proceeds": wait_proceeds,
             }
         )
         request = pb.CreateCache(name=name, options=options, use_existing=if_exists == "use")

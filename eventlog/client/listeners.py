@@ -1,6 +1,6 @@
 """Listeners: filters registered once, with the cluster, and polled by their id at any node."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +8,7 @@ from eventlog.client.filtering import Parameters, Select, filter_of
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading import token_text
 from eventlog.client.requests import Requests
-from eventlog.errors import InvalidArgument, ListenerTimeout
-from eventlog.limits import LISTENER_WAIT_MS_DEFAULT
+from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -86,25 +85,6 @@ class CacheListeners(CacheHandle):
         )
         reply = await self._core.requests.ask(Message(register_listener=request), repeatable=id is not None)
         return listener_info(reply.message.listener_answer.listener)
-
-    async def _acknowledged(
-        self, listeners: Sequence[str], last_ids: Mapping[int, int], ids: Sequence[int], *, wait_ms: int | None, proceed: bool
-    ) -> bool:
-        """Return whether listeners acknowledged the last id of each segment in time.
-
-        Raises:
-            ListenerTimeout: they did not, unless the caller proceeds then; the events are written.
-        """
-        info, _ = await self._found()
-        wait_ms = LISTENER_WAIT_MS_DEFAULT if wait_ms is None else wait_ms
-        request = pb.AwaitListeners(
-            listeners=listeners, cache_id=info.id, segments=last_ids.keys(), ids=last_ids.values(), wait_ms=max(wait_ms, 1)
-        )
-        reply = await self._core.requests.ask(Message(await_listeners=request), wait_ms=wait_ms)
-        missing = list(reply.message.await_listeners_answer.missing)
-        if missing and not proceed:
-            raise ListenerTimeout(missing=missing, ids=list(ids), timeout_ms=wait_ms)
-        return not missing
 
 
 class ListenerAdmin:

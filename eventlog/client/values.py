@@ -109,6 +109,9 @@ class CacheInfo:
     route_by_prefix: bool
     from_id: int
     promote: tuple[str, ...] = ()
+    wait_listeners: tuple[str, ...] = ()
+    wait_ms: int | None = None
+    wait_proceeds: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

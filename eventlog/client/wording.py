@@ -40,14 +40,12 @@ def cache_options(options: dict[str, object]) -> pb.CacheOptions:
         if key_format not in ("utf8", "bytes"):
             raise InvalidArgument(why=f"key_format {key_format!r}: use utf8 or bytes")
         found.bytes_keys = key_format == "bytes"
-    promoted = given.pop("promote", None)
-    if promoted is not None:
-        found.promote = promoted if isinstance(promoted, str) else ",".join(map(str, promoted))  # type: ignore[call-overload]  # a sequence
-    for name in ("events", "state", "before", "route_by_prefix"):
+    _take_lists(found, given)
+    for name in ("events", "state", "before", "route_by_prefix", "wait_proceeds"):
         value = given.pop(name, None)
         if value is not None:
             setattr(found, name, bool(value))
-    for name in ("retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms"):
+    for name in ("retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "wait_ms"):
         value = given.pop(name, None)
         if value is not None:
             if not isinstance(value, int) or not 0 <= value < 1 << 63:
@@ -56,6 +54,13 @@ def cache_options(options: dict[str, object]) -> pb.CacheOptions:
     if given:
         raise InvalidArgument(why=f"unknown cache options: {', '.join(sorted(given))}")
     return found
+
+
+def _take_lists(found: pb.CacheOptions, given: dict[str, object]) -> None:
+    for name in ("promote", "wait_listeners"):
+        value = given.pop(name, None)
+        if value is not None:
+            setattr(found, name, value if isinstance(value, str) else ",".join(map(str, value)))  # type: ignore[call-overload]  # a sequence
 
 
 def _take_format(found: pb.CacheOptions, given: dict[str, object]) -> None:
@@ -87,6 +92,9 @@ def cache_info(cache: pb.CacheDescription) -> CacheInfo:
         lifespan_ms=options.lifespan_ms or None,
         route_by_prefix=options.route_by_prefix,
         promote=tuple(filter(None, options.promote.split(","))),
+        wait_listeners=tuple(filter(None, options.wait_listeners.split(","))),
+        wait_ms=options.wait_ms or None,
+        wait_proceeds=options.wait_proceeds,
         from_id=cache.from_id,
     )
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from eventlog.client.acknowledging import CacheAcknowledging, Expecting, OnWaitTimeout
 from eventlog.client.bulk import arrow_columns, pair_columns, parts_of
 from eventlog.client.changes import Changes, Condition
 from eventlog.client.formats import headers_bytes, lifespan
-from eventlog.client.handle import CacheHandle
 from eventlog.client.reading import checked_id
 from eventlog.client.values import Stored, StoredMany
 from eventlog.errors import EventLogError, InvalidArgument, PartlyWritten
@@ -17,7 +17,7 @@ from eventlog.limits import BATCH_BYTES_MAX
 from eventlog.wire.eventlog_pb2 import Clear, Message
 
 
-class CacheWrites(CacheHandle):
+class CacheWrites(CacheAcknowledging):
     """Puts and removals. They take effect in the order in which they were called, and are durable when they return."""
 
     async def put(
@@ -31,12 +31,19 @@ class CacheWrites(CacheHandle):
         if_absent: bool = False,
         previous: bool = False,
         timeout_ms: int | None = None,
+        wait_listeners: Sequence[str] = (),
+        wait_ms: int | None = None,
+        on_wait_timeout: OnWaitTimeout | None = None,
     ) -> Stored:
         """Store `value` under `key` and return what became of it, once it is durable.
 
-        Cancelling leaves open whether it is written.
+        Cancelling leaves open whether it is written. With `wait_listeners`, and those that the cache waits for, it returns when they have
+        acknowledged the event too, by polling for what comes behind it, but within `wait_ms` (1 s): then with `on_wait_timeout="error"`
+        LISTENER_TIMEOUT is raised, though the event is written, and with `"proceed"` the call returns.
 
         Raises:
+            ListenerNotFound: there is no such listener; nothing was written.
+            ListenerTimeout: the event is written, and a listener has not acknowledged it.
             KeyExists: `if_absent`, and there is an entry.
             VersionMismatch: `if_version`, and the entry has another version, or there is none.
             BadValue, InvalidArgument, TooLarge: nothing was sent.
@@ -57,6 +64,7 @@ class CacheWrites(CacheHandle):
             lifespan_ms=lifespan(lifespan_ms),
             wants_previous=previous,
             timeout_ms=timeout_ms,
+            expecting=await self._expected(wait_listeners, wait_ms, on_wait_timeout),
         )
 
     async def replace(
@@ -69,6 +77,9 @@ class CacheWrites(CacheHandle):
         lifespan_ms: int | None = None,
         previous: bool = False,
         timeout_ms: int | None = None,
+        wait_listeners: Sequence[str] = (),
+        wait_ms: int | None = None,
+        on_wait_timeout: OnWaitTimeout | None = None,
     ) -> Stored:
         """As `put`, but only if there is an entry, with `if_version` that one.
 
@@ -85,6 +96,7 @@ class CacheWrites(CacheHandle):
             lifespan_ms=lifespan(lifespan_ms),
             wants_previous=previous,
             timeout_ms=timeout_ms,
+            expecting=await self._expected(wait_listeners, wait_ms, on_wait_timeout),
         )
 
     async def remove(
@@ -95,6 +107,9 @@ class CacheWrites(CacheHandle):
         if_version: int | None = None,
         previous: bool = False,
         timeout_ms: int | None = None,
+        wait_listeners: Sequence[str] = (),
+        wait_ms: int | None = None,
+        on_wait_timeout: OnWaitTimeout | None = None,
     ) -> Stored:
         """Remove the entry of `key`. Where there is none, nothing happens and the result's `id` is None.
 
@@ -111,7 +126,14 @@ class CacheWrites(CacheHandle):
             wants_previous=previous,
             is_removal=True,
             timeout_ms=timeout_ms,
+            expecting=await self._expected(wait_listeners, wait_ms, on_wait_timeout),
         )
+
+    async def _expected(self, listeners: Sequence[str], wait_ms: int | None, on_wait_timeout: str | None) -> Expecting | None:
+        info = self._info
+        if not listeners and info is not None and not info.wait_listeners:
+            return None  # nearly always: a write without anybody to wait for does nothing more
+        return await self._expecting(listeners, wait_ms, on_wait_timeout)
 
     async def _write_one(
         self,
@@ -124,6 +146,7 @@ class CacheWrites(CacheHandle):
         timeout_ms: int | None,
         lifespan_ms: int = 0,
         is_removal: bool = False,
+        expecting: Expecting | None = None,
     ) -> Stored:
         info, form = await self._found()
         changes = Changes(
@@ -141,6 +164,8 @@ class CacheWrites(CacheHandle):
         stored: Stored = await future
         if self._core.nears:
             self._core.nears.wrote(info.id, (key,), (stored.id,))
+        if expecting is not None:
+            await self._acknowledged(expecting, (key,), (stored.id,))
         return stored if stored.previous is None else Stored(stored.id, stored.kind, form.read_value(stored.previous))
 
     async def put_many(
@@ -150,11 +175,14 @@ class CacheWrites(CacheHandle):
         headers: Mapping[str, bytes] | None = None,
         lifespan_ms: int | None = None,
         timeout_ms: int | None = None,
+        wait_listeners: Sequence[str] = (),
+        wait_ms: int | None = None,
+        on_wait_timeout: OnWaitTimeout | None = None,
     ) -> StoredMany:
         """Store many pairs of key and value; with `eventlog.REMOVE` as its value, a key is removed instead.
 
         Pairs of one segment are written together or not at all, unless the call is larger than 16 MiB. `headers` and `lifespan_ms` are
-        for every pair.
+        for every pair; listeners are waited for as `put` does.
 
         Raises:
             PartlyWritten: some were written, some not.
@@ -162,9 +190,13 @@ class CacheWrites(CacheHandle):
         """
         _, form = await self._found()
         keys, values, removed = pair_columns(pairs, form)
-        return await self._write_many(
+        expecting = await self._expected(wait_listeners, wait_ms, on_wait_timeout)
+        stored = await self._write_many(
             keys, values, removed=removed, headers=headers_bytes(headers), lifespan_ms=lifespan(lifespan_ms), timeout_ms=timeout_ms
         )
+        if expecting is not None:
+            await self._acknowledged(expecting, keys, stored.ids)
+        return stored
 
     async def remove_many(self, keys: Iterable[str | bytes], *, timeout_ms: int | None = None) -> StoredMany:
         """Remove the entries of many keys, as `put_many`."""

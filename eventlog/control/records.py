@@ -181,7 +181,7 @@ class CacheOptions(Record, frozen=True, kw_only=True):
     """How a cache behaves. Limits and lifespans of 0 are none; `schema` is the text of one, or empty.
 
     `retain_bytes` counts one replica's. Keys are UTF-8 unless `bytes_keys`, and hashed up to their first 0x00 if `route_by_prefix`.
-    `promote` holds paths with commas between them.
+    `promote` holds paths with commas between them, `wait_listeners` the listeners that writers wait for.
     """
 
     format: Format = "json"
@@ -196,6 +196,9 @@ class CacheOptions(Record, frozen=True, kw_only=True):
     lifespan_ms: Limit = 0
     route_by_prefix: bool = False
     promote: str = ""
+    wait_listeners: str = ""
+    wait_ms: Limit = 0
+    wait_proceeds: bool = False
 
     @property
     def promoted(self) -> tuple[str, ...]:

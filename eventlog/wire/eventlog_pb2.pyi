@@ -394,22 +394,20 @@ class Condition(_message.Message):
     def __init__(self, block: _Optional[int] = ..., key: _Optional[bytes] = ..., version: _Optional[int] = ..., absent: _Optional[bool] = ..., present: _Optional[bool] = ...) -> None: ...
 
 class WriteAnswer(_message.Message):
-    __slots__ = ("id", "kind", "events", "has_previous", "previous", "refusals", "wait_listeners")
+    __slots__ = ("id", "kind", "events", "has_previous", "previous", "refusals")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     HAS_PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
-    WAIT_LISTENERS_FIELD_NUMBER: _ClassVar[int]
     id: int
     kind: int
     events: int
     has_previous: bool
     previous: bytes
     refusals: _containers.RepeatedCompositeFieldContainer[BlockRefusal]
-    wait_listeners: str
-    def __init__(self, id: _Optional[int] = ..., kind: _Optional[int] = ..., events: _Optional[int] = ..., has_previous: _Optional[bool] = ..., previous: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[BlockRefusal, _Mapping]]] = ..., wait_listeners: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., kind: _Optional[int] = ..., events: _Optional[int] = ..., has_previous: _Optional[bool] = ..., previous: _Optional[bytes] = ..., refusals: _Optional[_Iterable[_Union[BlockRefusal, _Mapping]]] = ...) -> None: ...
 
 class BlockRefusal(_message.Message):
     __slots__ = ("block", "error")

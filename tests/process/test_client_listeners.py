@@ -1,11 +1,12 @@
 """Listeners through the client and the command line, against a node of its own process."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 import eventlog
-from eventlog.errors import BadPredicate, InvalidArgument, ListenerNotFound
+from eventlog.errors import BadPredicate, EventsTrimmed, InvalidArgument, ListenerNotFound, ListenerTimeout
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
 from tests.process.one_node import using
@@ -80,3 +81,63 @@ def test_commands_register_and_read_and_remove(node: NodeProcess) -> None:
     gone = shell.run("listener", "describe", name)
     assert (gone.code, "LISTENER_NOT_FOUND" in gone.err) == (1, True)
     assert shell.run("listener", "alter", name).code == 2
+
+
+def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeProcess) -> None:
+    async def read(cache: Any, listener: str, *, count: int) -> None:
+        async for _ in cache.events(listener=listener, follow=True):
+            count -= 1
+            if count == 0:
+                return
+
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("waited")
+        one, two = [(await cache.register(durable=True)).id for _ in range(2)]
+        readers = [asyncio.create_task(read(cache, name, count=5)) for name in (one, two)]
+        for n in range(2):
+            await cache.put(f"k{n}", n, wait_listeners=[one, two], wait_ms=20_000)
+            for name in (one, two):
+                assert (await client.listeners.describe(name)).lag_events == 0
+        await cache.put_many({"a": 1, "b": 2}, wait_listeners=[one], wait_ms=20_000)
+        await cache.remove("a")
+        await asyncio.gather(*readers)
+        with pytest.raises(ListenerTimeout) as told:
+            await cache.put("late", 1, wait_listeners=[one, two], wait_ms=50)
+        assert told.value.missing == [one, two]
+        late = await cache.get("late")
+        assert late is not None
+        assert told.value.ids == [late.version]
+        await cache.put("later", 1, wait_listeners=[one], wait_ms=50, on_wait_timeout="proceed")
+        with pytest.raises(ListenerNotFound):
+            await cache.put("never", 1, wait_listeners=["nobody"])
+        assert await cache.get("never") is None
+        await client.alter_cache("waited", wait_listeners=[two], wait_ms=60)
+        altered = client.cache("waited")
+        with pytest.raises(ListenerTimeout):
+            await altered.put("by the cache", 1)
+        await client.alter_cache("waited", wait_proceeds=True)
+        await client.cache("waited").put("by the cache", 2)
+
+    using(node, test)
+
+
+def test_a_reader_that_was_trimmed_away_is_given_what_there_is(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("resynced", retain_events=10)
+        first = (await cache.put("gone", 0)).id
+        await cache.remove("gone")
+        ids = {}
+        for n in range(100):
+            ids[f"k{n % 7}"] = (await cache.put(f"k{n % 7}", n)).id
+        await client.run_retention("resynced")
+        with pytest.raises(EventsTrimmed):
+            [event async for event in cache.events(from_id=first)]
+        events = cache.events(from_id=first, on_trimmed="resync", follow=True)
+        state = [await anext(events) for _ in ids]
+        assert {event.kind for event in state} == {"STATE"}
+        assert {event.key: event.id for event in state} == ids
+        news = await cache.put("k1", "news")
+        assert (await anext(events)).id == news.id
+        await events.aclose()
+
+    using(node, test)

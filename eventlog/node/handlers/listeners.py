@@ -12,6 +12,7 @@ from eventlog.errors import EventLogError, InvalidArgument, ListenerNotFound, No
 from eventlog.limits import CLOSE_UP_MS_MAX, LISTENER_EXPIRE_MS_DEFAULT, LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX
 from eventlog.node.caches import CacheState
 from eventlog.node.forward import ask, others
+from eventlog.node.installed import check_installed
 from eventlog.node.listener_lag import count_after as counted_after
 from eventlog.node.listener_lag import fill_in
 from eventlog.node.listener_words import described, spec_in
@@ -197,7 +198,10 @@ async def _checked(node: "Node", cache: CacheState, spec: FilterSpec) -> FilterS
     """
     if spec == FilterSpec():
         return spec
-    return (await node.reads.filters.compile(cache, spec)).spec
+    found = (await node.reads.filters.compile(cache, spec)).spec
+    if found.name:
+        await check_installed(node, found.name, found.version)
+    return found
 
 
 async def _last_id(node: "Node", cache: CacheState, exchange: Exchange) -> int:

@@ -1,0 +1,163 @@
+"""1,000 followers that long-poll one cache, each on a connection of its own, at 100 single puts a second; one node, fsync."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.figures import MILLION, Row, Scale, bounded, note
+from benchmarks.processes import Address, Node, cpu_seconds, in_child, resident_bytes, scratch
+from eventlog.errors import EventLogError
+from eventlog.transport.connect import connect
+from eventlog.transport.connection import Connection
+from eventlog.transport.options import ConnectOptions
+from eventlog.transport.reply import Reply
+from eventlog.wire.eventlog_pb2 import Message, Poll
+
+FOLLOWERS = 1_000
+PER_SECOND = 100
+SECONDS = 20
+WARM_SECONDS = 2
+P99_MS_MAX = 100.0
+CORES_MAX = 0.6
+GROWTH_MIB_MAX = 100.0
+WAIT_MS = 30_000
+LATE_SECONDS_MAX = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Milliseconds from the call of a put to its delivery, of every event at every follower; and what it cost."""
+
+    delivered: npt.NDArray[np.float64]
+    acknowledged: npt.NDArray[np.float64]
+    answers: int
+    seconds: float
+    server_cores: float
+    client_cores: float
+    grown_bytes: int
+
+
+def run(scale: Scale) -> Iterator[Row]:
+    with scratch() as directory, Node(directory / "data", "--segments", "64") as node:
+        found = in_child(_measure, node.address, scale.of(FOLLOWERS, quick=100), scale.of(SECONDS, quick=3))
+    p50, p99 = np.percentile(found.delivered, [50, 99]).tolist()
+    yield bounded("put to delivery, p99", value=p99, unit="ms", at_most=P99_MS_MAX)
+    yield note("put to delivery, p50", f"{p50:.1f} ms; to acknowledgement {np.percentile(found.acknowledged, 50):.1f} ms")
+    yield bounded("CPU of the node", value=found.server_cores, unit="cores", at_most=CORES_MAX)
+    yield bounded("memory of the node grew by", value=found.grown_bytes / (1 << 20), unit="MiB", at_most=GROWTH_MIB_MAX)
+    per_answer = found.server_cores * found.seconds / found.answers * MILLION
+    yield note(
+        "answers",
+        f"{found.answers / found.seconds:,.0f}/s, {per_answer:.0f} us of the node each; the followers {found.client_cores:.2f} cores",
+    )
+
+
+class Follower:
+    """Polls again as soon as it is answered, and notes when it had which id."""
+
+    __slots__ = ("_cache_id", "_connection", "_position", "is_over", "seen")
+
+    def __init__(self, connection: Connection, cache_id: int) -> None:
+        self._connection = connection
+        self._cache_id = cache_id
+        self._position = b""
+        self.seen: list[tuple[int, float]] = []
+        self.is_over = False
+
+    def ask(self) -> None:
+        """Ask for what comes next."""
+        poll = Poll(cache_id=self._cache_id, max_bytes=1 << 20, wait_ms=WAIT_MS)
+        if self._position:
+            poll.position = self._position
+        else:
+            poll.latest = True
+        self._connection.post(self, Message(poll=poll))
+
+    def answered(self, reply: Reply) -> None:
+        """Take an answer."""
+        answer = reply.message.poll_answer
+        self.seen.append((answer.last_id, time.perf_counter()))
+        self._position = answer.position
+        if not self.is_over:
+            self.ask()
+
+    def failed(self, error: EventLogError) -> None:
+        """End in alarm, unless it is the end."""
+        if not self.is_over:
+            raise error
+
+
+def _measure(address: Address, followers: int, seconds: int) -> Found:
+    import eventlog
+
+    began: dict[int, float] = {}
+    acknowledged: dict[int, float] = {}
+
+    async def pace(cache: eventlog.Cache, count: int) -> None:
+        tasks, start = set(), time.perf_counter()
+
+        async def put(number: int) -> None:
+            called = time.perf_counter()
+            stored = await cache.put(f"key-{number % 500}", {"number": number, "more": "x" * 80})
+            assert stored.id is not None
+            began[stored.id], acknowledged[stored.id] = called, time.perf_counter()
+
+        for number in range(count):
+            await asyncio.sleep(max(start + number / PER_SECOND - time.perf_counter(), 0))
+            task = asyncio.ensure_future(put(number))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        await asyncio.gather(*tasks)
+
+    async def story() -> Found:
+        async with eventlog.connect(address.text) as client:
+            cache = await client.create_cache("fan-out")
+            before = resident_bytes(address.pid)
+            options = ConnectOptions(client="follower")
+            connections = [await connect(address.host, address.port, options=options) for _ in range(followers)]
+            all_of_them = [Follower(connection, (await cache.info()).id) for connection in connections]
+            for follower in all_of_them:
+                follower.ask()
+            await pace(cache, WARM_SECONDS * PER_SECOND)
+            warm = max(began)
+            start, used, own = time.perf_counter(), cpu_seconds(address.pid), time.process_time()
+            answers = sum(len(follower.seen) for follower in all_of_them)
+            await pace(cache, seconds * PER_SECOND)
+            took = time.perf_counter() - start
+            cores = (cpu_seconds(address.pid) - used) / took
+            own_cores = (time.process_time() - own) / took
+            answers = sum(len(follower.seen) for follower in all_of_them) - answers
+            grown = resident_bytes(address.pid) - before
+            async with asyncio.timeout(LATE_SECONDS_MAX):
+                while any(not follower.seen or follower.seen[-1][0] < max(began) for follower in all_of_them):  # noqa: ASYNC110 -- they are called back
+                    await asyncio.sleep(0.02)
+            for follower in all_of_them:
+                follower.is_over = True
+            for connection in connections:
+                connection.close()
+        counted = np.array(sorted(id_ for id_ in began if id_ > warm))
+        called = np.array([began[id_] for id_ in counted.tolist()])
+        late = [_delivered(follower, counted) - called for follower in all_of_them]
+        return Found(
+            delivered=np.concatenate(late) * 1_000,
+            acknowledged=(np.array([acknowledged[id_] for id_ in counted.tolist()]) - called) * 1_000,
+            answers=answers,
+            seconds=took,
+            server_cores=cores,
+            client_cores=own_cores,
+            grown_bytes=grown,
+        )
+
+    return asyncio.run(story())
+
+
+def _delivered(follower: Follower, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return when a follower had each id."""
+    last_ids = np.array([last_id for last_id, _ in follower.seen])
+    times = np.array([moment for _, moment in follower.seen])
+    found: npt.NDArray[np.float64] = times[np.searchsorted(last_ids, ids)]
+    return found

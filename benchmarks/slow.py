@@ -1,0 +1,136 @@
+"""Batches of 1,000 events of 100 B written while 1,000 followers read 1 kB a second or stop; the same writer without them."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.figures import Row, Scale, bounded, many, note
+from benchmarks.processes import Address, Node, PeakMemory, cpu_seconds, in_child, scratch
+from eventlog.errors import EventLogError
+from eventlog.transport.connect import connect
+from eventlog.transport.connection import Connection
+from eventlog.transport.options import ConnectOptions
+from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Stream
+from eventlog.wire.eventlog_pb2 import Message, Poll, Watch
+
+FOLLOWERS = 1_000
+SECONDS = 10
+ROUNDS = 3
+SHARE_MIN = 0.9
+GROWTH_MIB_MAX = 150.0
+BYTES_A_SECOND = 1_000
+POLLS_UNREAD = 4
+BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Events a second of each round without and with followers, and by how much the node grew because of them."""
+
+    alone: list[float]
+    beside: list[float]
+    cores_alone: float
+    cores_beside: float
+    grown_bytes: int
+
+
+def run(scale: Scale) -> Iterator[Row]:
+    with scratch() as directory, Node(directory / "data", "--segments", "64") as node:
+        found = in_child(_measure, node.address, scale.of(FOLLOWERS, quick=99), scale.of(SECONDS, quick=1), scale.of(ROUNDS, quick=1))
+    alone, beside = _middle(found.alone), _middle(found.beside)
+    yield Row(
+        case="events written beside them",
+        measured=f"{many(beside)}/s",
+        bare=f"{many(alone)}/s",
+        ratio=beside / alone,
+        target=f">= {SHARE_MIN:g}x",
+        reached=beside >= SHARE_MIN * alone,
+    )
+    yield bounded("memory of the node grew by", value=found.grown_bytes / (1 << 20), unit="MiB", at_most=GROWTH_MIB_MAX)
+    yield note("CPU of the node", f"{found.cores_beside:.2f} cores beside them, {found.cores_alone:.2f} alone")
+
+
+def _middle(rates: list[float]) -> float:
+    return sorted(rates)[len(rates) // 2]
+
+
+class Unread:
+    """Takes answers that come before it stopped reading."""
+
+    def answered(self, reply: Reply) -> None:
+        """Take it."""
+
+    def failed(self, error: EventLogError) -> None:
+        """Let it go."""
+
+
+async def _trickle(stream: Stream) -> None:
+    """Take about BYTES_A_SECOND from a stream."""
+    try:
+        async for item in stream:
+            await asyncio.sleep(max(len(item.body), 1) / BYTES_A_SECOND)
+    except EventLogError:
+        return
+
+
+def _start(connection: Connection, number: int, cache_id: int) -> "asyncio.Task[None] | None":
+    """Begin to follow: slowly, with a stream that is not taken from, or with polls whose answers nobody reads."""
+    if number % 3 == 2:
+        for _ in range(POLLS_UNREAD):
+            connection.post(Unread(), Message(poll=Poll(cache_id=cache_id, after=1, max_bytes=1 << 20, earliest=True)))
+        connection.flush()
+        transport = connection._transport
+        assert transport is not None
+        transport.pause_reading()
+        return None
+    watch = Watch(poll=Poll(cache_id=cache_id, max_bytes=BYTES_A_SECOND if number % 3 == 0 else 1 << 20, latest=True), follow=True)
+    stream = connection.stream(Message(watch=watch), credit_bytes=4 * BYTES_A_SECOND)
+    return asyncio.ensure_future(_trickle(stream)) if number % 3 == 0 else None
+
+
+def _measure(address: Address, followers: int, seconds: int, rounds: int) -> Found:
+    import eventlog
+
+    values = {f"key-{number}": "x" * 84 for number in range(BATCH)}
+
+    async def write(cache: eventlog.Cache) -> tuple[float, float]:
+        """Return events a second, and the cores that the node used."""
+        start, used, events = time.perf_counter(), cpu_seconds(address.pid), 0
+        while time.perf_counter() - start < seconds:
+            await asyncio.gather(*(cache.put_many(values) for _ in range(4)))
+            events += 4 * BATCH
+        took = time.perf_counter() - start
+        return events / took, (cpu_seconds(address.pid) - used) / took
+
+    async def story() -> Found:
+        alone: list[tuple[float, float]] = []
+        beside: list[tuple[float, float]] = []
+        grown = 0
+        async with eventlog.connect(address.text) as client:
+            cache = await client.create_cache("slow", format="json", state=False, retain_bytes=1 << 30)
+            cache_id = (await cache.info()).id
+            await write(cache)
+            for _ in range(rounds):
+                with PeakMemory(address.pid) as peak_alone:
+                    alone.append(await write(cache))
+                options = ConnectOptions(client="slow follower")
+                connections = [await connect(address.host, address.port, options=options) for _ in range(followers)]
+                tasks = [_start(connection, number, cache_id) for number, connection in enumerate(connections)]
+                with PeakMemory(address.pid) as peak:
+                    beside.append(await write(cache))
+                grown = max(grown, peak.bytes - peak_alone.bytes)
+                for connection in connections:
+                    connection.abort()
+                await asyncio.gather(*[task for task in tasks if task is not None])
+                await asyncio.sleep(1)
+        return Found(
+            alone=[rate for rate, _ in alone],
+            beside=[rate for rate, _ in beside],
+            cores_alone=_middle([cores for _, cores in alone]),
+            cores_beside=_middle([cores for _, cores in beside]),
+            grown_bytes=grown,
+        )
+
+    return asyncio.run(story())

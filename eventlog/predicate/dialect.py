@@ -140,7 +140,7 @@ def _check_tokens(found: list[Token]) -> None:
         if kind in {TokenType.L_PAREN, TokenType.L_BRACKET} or word == "CASE":
             depth += 1
         elif kind in {TokenType.R_PAREN, TokenType.R_BRACKET} or word == "END":
-            depth -= 1
+            depth = max(depth - 1, 0)
         if depth + prefixes > WHERE_DEPTH_MAX:
             raise refusal(token.start + 1, f"it is nested deeper than {WHERE_DEPTH_MAX} levels")
         previous = token

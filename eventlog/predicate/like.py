@@ -1,12 +1,14 @@
 """LIKE patterns: `%` is any text, `_` any one character.
 
-Matching looks for the pieces between `%` from left to right, so it is never
-slower than text times pattern, whatever a client sends; a regular expression of the same meaning can be exponential.
+Matching looks for the pieces between `%` from left to right: linear in the text, where a regular expression of the same meaning can be
+exponential. Only pieces with `_` inside are slower, text times piece; `is_costly` says so.
 """
 
 import re
 from dataclasses import dataclass
 from functools import cached_property
+
+PIECE_CHARACTERS_MAX = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,11 @@ class Pattern:
     def is_prefix_whole(self) -> bool:
         """Return whether `prefix` is all of the first piece."""
         return not self.ignore_case and None not in self.pieces[0]
+
+    @property
+    def is_costly(self) -> bool:
+        """Return whether a piece that is looked for everywhere has `_` in it and is longer than `PIECE_CHARACTERS_MAX`."""
+        return any(None in piece and len(piece) > PIECE_CHARACTERS_MAX for piece in self.pieces[1:-1])
 
     @cached_property
     def longest(self) -> str:

@@ -14,6 +14,7 @@ from eventlog.predicate.checking import as_bytes_or_text, as_condition, constant
 from eventlog.predicate.dialect import Parsed, closest, refusal
 from eventlog.predicate.folding import folded
 from eventlog.predicate.functions import FUNCTIONS, Function
+from eventlog.predicate.like import PIECE_CHARACTERS_MAX, like
 from eventlog.predicate.names import Names, place_of
 from eventlog.predicate.parameters import Parameters
 from eventlog.predicate.tree import (
@@ -199,6 +200,8 @@ class Reader:
             raise refusal(pattern.at, "the pattern of LIKE is a text that is written out, or a parameter")
         if escape and pattern.value.replace(escape * 2, "").endswith(escape):
             raise refusal(pattern.at, "the pattern ends with its escape character")
+        if like(pattern.value, escape=escape, ignore_case=False).is_costly:
+            raise refusal(pattern.at, f"between two % stand at most {PIECE_CHARACTERS_MAX} characters where one of them is _")
         return folded(
             Like(at=item.at, type="boolean", item=item, pattern=pattern.value, escape=escape, ignore_case=isinstance(inner, exp.ILike))
         )

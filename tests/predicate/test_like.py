@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.errors import BadPredicate
 from eventlog.predicate.like import like
+from tests.predicate.rows import compiled
 
 
 def expression(pattern: str, escape: str) -> str:
@@ -38,6 +40,12 @@ def test_case_is_ignored_where_it_is_asked_for():
     assert found.matches("abxxCd")
     assert found.prefix == found.longest == ""
     assert not found.matches("abxxd")
+
+
+def test_a_pattern_that_would_take_long_is_refused():
+    with pytest.raises(BadPredicate, match="between two %"):
+        compiled("value.a LIKE ?", parameters=["%" + "a_" * 40 + "%"])
+    compiled("value.a LIKE ?", parameters=["a_" * 400 + "%" + "a_" * 20 + "%" + "b" * 400 + "%"])
 
 
 @pytest.mark.parametrize("pattern", ["%a" * 100 + "b", "%_a%_a" * 50 + "b", "a%" * 300, "_%" * 300])

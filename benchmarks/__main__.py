@@ -22,6 +22,9 @@ NAMES = (
     "flat",
     "replicated",
     "failover",
+    "follow",
+    "near",
+    "iteration",
     "operation",
 )
 

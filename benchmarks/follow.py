@@ -1,0 +1,116 @@
+"""Three nodes, fsync: single puts at 1,000 a second, and when each is printed by `eventlog consume --follow`."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import quantiles
+
+from benchmarks.clusters import cluster
+from benchmarks.figures import Row, Scale, bounded, note
+from benchmarks.processes import Address, cpu_seconds, in_child, scratch
+
+PER_SECOND = 1_000
+SECONDS = 20
+WARM_SECONDS = 2
+P99_MS_MAX = 20.0
+LATE_SECONDS_MAX = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Milliseconds from the call of a put to its acknowledgement, to its line, and from the one to the other."""
+
+    acknowledged: list[float]
+    printed: list[float]
+    between: list[float]
+    rate: float
+
+
+def run(scale: Scale) -> Iterator[Row]:
+    with scratch() as directory, cluster(directory) as nodes:
+        before = sum(cpu_seconds(node.address.pid) for node in nodes)
+        found = in_child(_measure, [node.address for node in nodes], scale.of(SECONDS, quick=3))
+        used = sum(cpu_seconds(node.address.pid) for node in nodes) - before
+    printed = quantiles(found.printed, n=100)
+    yield note("put to line, p50", f"{printed[49]:.2f} ms at {found.rate:,.0f} events/s")
+    yield bounded("put to line, p99", value=printed[98], unit="ms", at_most=P99_MS_MAX)
+    for name, times in (("put to acknowledgement", found.acknowledged), ("acknowledgement to line", found.between)):
+        cuts = quantiles(times, n=100)
+        yield note(name, f"p50 {cuts[49]:.2f} ms, p99 {cuts[98]:.2f} ms")
+    yield note("CPU of the three nodes", f"{used / (scale.of(SECONDS, quick=3) + WARM_SECONDS):.2f} cores")
+
+
+@dataclass(slots=True)
+class Lines:
+    """Reads what the command prints, in a thread: when each event's line came."""
+
+    process: "subprocess.Popen[bytes]"
+    at: dict[int, float] = field(default_factory=dict)
+
+    def read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            now = time.perf_counter()
+            self.at[json.loads(line)["value"]["number"]] = now
+
+
+def _started(command: list[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
+
+
+def _measure(addresses: Sequence[Address], seconds: int) -> Found:
+    import eventlog
+
+    began: dict[int, float] = {}
+    acknowledged: dict[int, float] = {}
+
+    async def put(cache: eventlog.Cache, number: int) -> None:
+        began[number] = time.perf_counter()
+        await cache.put(f"key-{number % 5_000}", {"number": number, "more": "x" * 80})
+        acknowledged[number] = time.perf_counter()
+
+    async def pace(cache: eventlog.Cache, count: int) -> float:
+        tasks, start = set(), time.perf_counter()
+        for number in range(count):
+            wait = start + number / PER_SECOND - time.perf_counter()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            task = asyncio.ensure_future(put(cache, number))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        await asyncio.gather(*tasks)
+        return time.perf_counter() - start
+
+    async def story() -> Found:
+        async with eventlog.connect(*[address.text for address in addresses]) as client:
+            cache = await client.create_cache("follow", format="json", before=False)
+            words = ["consume", "follow", "--from-id", "earliest", "--follow", "--server", addresses[-1].text]
+            process = _started([sys.executable, "-m", "eventlog_cli", *words])
+            lines = Lines(process)
+            reader = threading.Thread(target=lines.read, daemon=True)
+            reader.start()
+            try:
+                first = WARM_SECONDS * PER_SECOND
+                count = first + seconds * PER_SECOND
+                took = await pace(cache, count)
+                async with asyncio.timeout(LATE_SECONDS_MAX):
+                    while len(lines.at) < count:  # noqa: ASYNC110 -- a thread fills them
+                        await asyncio.sleep(0.05)
+            finally:
+                process.terminate()
+                await asyncio.to_thread(process.wait)
+                reader.join()
+        counted = range(first, count)
+        return Found(
+            acknowledged=[(acknowledged[number] - began[number]) * 1_000 for number in counted],
+            printed=[(lines.at[number] - began[number]) * 1_000 for number in counted],
+            between=[(lines.at[number] - acknowledged[number]) * 1_000 for number in counted],
+            rate=count / took,
+        )
+
+    return asyncio.run(story())

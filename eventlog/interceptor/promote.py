@@ -14,7 +14,7 @@ _PLANS_MAX = 1_000
 def promote(values: Sequence[bytes], paths: tuple[str, ...]) -> dict[str, list[bytes]]:
     """Return of each path the field of every value as JSON in its shortest form, empty where there is none or null."""
     fields, steps = _plan(paths)
-    objects = fields.decode(values)
+    objects = fields.decode_list(values)
     return {
         path: [b"" if item is None else _encode(item) for item in fields.values(objects, own)]
         for path, own in zip(paths, steps, strict=True)

@@ -91,20 +91,22 @@ def state_columns(keys: Sequence[bytes], values: Sequence[bytes], *, segments: I
     if (flags & HAS_EXPIRY).any():
         expiry = np.zeros(len(values), np.int64)
         has = np.flatnonzero(flags & HAS_EXPIRY)
-        expiry[has] = _numbers(octets, starts[has] + HEAD.size)
+        expiry[has] = _numbers(data, starts[has] + HEAD.size)
     joined = b"".join(keys)
     return StateColumns(
         segments=segments,
-        ids=_numbers(octets, starts + 2),
+        ids=_numbers(data, starts + 2),
         keys=Texts(data=joined, starts=np.cumsum(key_sizes) - key_sizes + prefix_bytes, sizes=key_sizes - prefix_bytes),
         values=Texts(data=data, starts=starts + heads, sizes=value_sizes - heads),
         expiry=expiry,
     )
 
 
-def _numbers(octets: npt.NDArray[np.uint8], at: Ints) -> Ints:
-    """Return the i64 at each place."""
-    found: Ints = octets[at[:, None] + np.arange(8)].view("<i8")[:, 0].astype(np.int64)
+def _numbers(data: bytes, at: Ints) -> Ints:
+    """Return the i64 at each place, aligned or not: an array whose items overlap is looked into."""
+    if not len(at):
+        return np.zeros(0, np.int64)
+    found: Ints = np.ndarray((len(data) - 7,), "<i8", data, strides=(1,))[at].astype(np.int64)
     return found
 
 
@@ -142,7 +144,18 @@ def state_part(
 def _column(texts: Texts) -> tuple[bytes, Bytes]:
     offsets = np.zeros(len(texts) + 1, "<i4")
     np.cumsum(texts.sizes, out=offsets[1:])
-    return offsets.tobytes(), cut_out(texts.data, texts.starts, texts.sizes)
+    return offsets.tobytes(), _cut_out(texts)
+
+
+def _cut_out(texts: Texts) -> Bytes:
+    """Return the items one after the other; those of one size, as far apart, are one copy: a third of the time."""
+    starts, sizes = texts.starts, texts.sizes
+    if len(starts) > 1 and (size := sizes.item(0)):
+        apart = starts.item(1) - starts.item(0)
+        if apart >= size and bool((sizes == size).all()) and bool((np.diff(starts) == apart).all()):
+            rows = np.ndarray((len(starts), size), np.uint8, texts.data, offset=starts.item(0), strides=(apart, 1))
+            return rows.tobytes()
+    return cut_out(texts.data, starts, sizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

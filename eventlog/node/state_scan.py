@@ -14,7 +14,7 @@ from eventlog.segment.port import Range, Snapshot
 
 Ints = npt.NDArray[np.int64]
 _PREFIX_BYTES = len(entry_prefix(0, 0))
-_CHUNK_ROWS = 4_096  # judged at once, where not everything matches
+_CHUNK_ROWS = 2_048  # read, judged and laid out at once: what is taken out of the store is still in the processor's cache then
 _CHUNK_BYTES = 1 << 20
 
 
@@ -81,10 +81,10 @@ def scan(wanted: Scan) -> StateBatch:
 
 
 def _read(wanted: Scan, left: Sequence[int], after: bytes | None, batch: StateBatch) -> _Chunk:
-    """Read as much as is left of the batch, or where only some of it matches, what is judged at once."""
-    rows_max, bytes_max = wanted.entries_max - batch.entries, wanted.bytes_max - batch.nbytes
-    if wanted.filter is not None:
-        rows_max, bytes_max = _CHUNK_ROWS, _CHUNK_BYTES
+    """Read what is dealt with at once, no more than is left of the batch where everything matches."""
+    rows_max, bytes_max = _CHUNK_ROWS, _CHUNK_BYTES
+    if wanted.filter is None:
+        rows_max, bytes_max = min(rows_max, wanted.entries_max - batch.entries), min(bytes_max, wanted.bytes_max - batch.nbytes)
     chunk = _Chunk()
     for segment in left:
         lower, upper = _range(segment, wanted, after)

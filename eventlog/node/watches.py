@@ -50,12 +50,13 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
 
 
 async def _send_all(reads: Reads, exchange: Exchange, pull: Pull, ended: "asyncio.Future[None]", *, wait_ms: int | None) -> None:
+    ends_at = pull.ends_at
     is_told = pull.matches is not None and wait_ms is None and pull.until == ID_MAX
     if is_told:
         wait_ms = POSITION_TOLD_FIRST_MS
     while True:
         await exchange.credit()
-        pull.wait_ms, pull.scanned_bytes = wait_ms, 0
+        pull.wait_ms, pull.ends_at, pull.scanned_bytes = wait_ms, ends_at, 0
         if is_told:
             pull.told, wait_ms = pull.cursor.key, POSITION_TOLD_MS
         delivered = await _next(reads, pull, ended)

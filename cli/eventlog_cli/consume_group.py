@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from eventlog.client.batches import EventBatch
     from eventlog.events import Event
 
-_NOT_IN_GROUPS = ("segments", "position_file", "poll_interval_ms")
+_NOT_IN_GROUPS = ("segments", "position_file", "poll_interval_ms", "continuous")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class GroupRead:
 def refuse_beside_group(**options: Any) -> None:
     """Raise a usage error for options that make no sense beside --group."""
     for name in _NOT_IN_GROUPS:
-        if options.get(name) is not None:
+        if options.get(name):
             raise click.UsageError(f"--group and --{name.removesuffix('_ms').replace('_', '-')} exclude each other: the group has its own")
 
 

@@ -50,6 +50,8 @@ def test_events_are_printed_from_earliest_to_the_end_as_json() -> None:
         (["--follow", "--poll-interval", "2s"], {"follow": True, "poll_interval_ms": 2_000}),
         (["--segments", "0,3-5"], {"segments": [0, 3, 4, 5]}),
         (["--on-trimmed", "earliest"], {"on_trimmed": "earliest"}),
+        (["--where", "value.n > 1", "--continuous"], {"where": "value.n > 1", "continuous": True}),
+        ([], {"continuous": False}),
     ],
 )
 def test_options_are_what_the_client_is_asked(words: list[str], asked: dict[str, object]) -> None:

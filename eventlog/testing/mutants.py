@@ -7,7 +7,7 @@ rules guard against the same damage, one mutant takes both away: with either of 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from eventlog.replication.messages import APPEND
 from eventlog.replication.roster import OWN
 
 Make = Callable[[Any], Any]
+World = Literal["cluster", "group", "reading"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """`target` is `module:Class.method`; `make` gets the original function and returns the one in its place.
+    """`target` is `module:Class.method` or `module:function`; `make` gets the original and returns what stands in its place.
 
-    `also` are further targets that are replaced along with it.
+    `also` are further targets that are replaced along with it. `world` is the simulator that is to find it.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Mutant:
     make: Make
     seed: int
     also: tuple[tuple[str, Make], ...] = ()
+    world: World = "cluster"
 
 
 def _instead(replacement: Callable[..., Any]) -> Make:
@@ -202,6 +204,43 @@ def _same_epoch(segment: Any) -> int:
     return int(segment.epoch)
 
 
+# ---------------------------------------------------------------- consumers
+
+
+def _any_commit_counts(_name: str, _state: Any, _commit: Any) -> None:
+    return None
+
+
+def _give_at_once(state: Any) -> Any:
+    given = tuple(
+        state.generation if holder != target else given
+        for holder, target, given in zip(state.holders, state.targets, state.given, strict=True)
+    )
+    return replace(state, holders=state.targets, given=given)
+
+
+def _known_for_ever(_original: Any) -> Any:
+    return property(lambda _self: True)
+
+
+def _end_where_it_was_cut_short(original: Any) -> Any:
+    return lambda matched, limits: replace(original(matched, limits), upto=matched.upto)
+
+
+def _skip_what_no_event_of_matches(original: Any) -> Any:
+    """Take the first kind that a stored value holds for the only one."""
+
+    def kinds_of(values: Any, rows: Any) -> Any:
+        kinds = original(values, rows)
+        return kinds & -kinds.astype(np.int16)
+
+    return kinds_of
+
+
+def _look_at_what_is_there_now(self: Any, store: Any, state: Any) -> None:
+    self._store, self._rows = store, state
+
+
 _CORE: Final = "eventlog.replication.replica:Replication"
 _BACKUP: Final = "eventlog.replication.backup:BackupCore"
 _SETS: Final = "eventlog.replication.in_sync:InSync"
@@ -235,4 +274,42 @@ MUTANTS: Final = (
         seed=0,
     ),
     Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=_instead(_lead_with_an_empty_disk), seed=64),
+    Mutant(
+        name="commit not fenced", target="eventlog.node.coordinator:check_commit", make=_instead(_any_commit_counts), seed=0, world="group"
+    ),
+    Mutant(
+        name="segment given to two members",
+        target="eventlog.consume.membership.changes:give",
+        make=_instead(_give_at_once),
+        seed=0,
+        world="group",
+    ),
+    Mutant(
+        name="coordinator goes by an earlier term",
+        target="eventlog.node.coordinator:Running.is_current",
+        make=_known_for_ever,
+        seed=0,
+        world="group",
+    ),
+    Mutant(
+        name="position advanced past an unread match",
+        target="eventlog.consume.filtered:within",
+        make=_end_where_it_was_cut_short,
+        seed=0,
+        world="reading",
+    ),
+    Mutant(
+        name="stored value skipped that holds a match",
+        target="eventlog.consume.filtered:kinds_of",
+        make=_skip_what_no_event_of_matches,
+        seed=0,
+        world="reading",
+    ),
+    Mutant(
+        name="snapshot not pinned",
+        target="eventlog.segment.memory:MemorySnapshot.__init__",
+        make=_instead(_look_at_what_is_there_now),
+        seed=0,
+        world="reading",
+    ),
 )

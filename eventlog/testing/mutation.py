@@ -8,7 +8,7 @@ import argparse
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,12 +16,14 @@ from importlib import import_module
 from inspect import getattr_static
 from typing import Any, Final
 
+from eventlog.testing.consumers.run import run_group, run_reading
 from eventlog.testing.mutants import MUTANTS, Make, Mutant
 from eventlog.testing.sim.cluster import run_seed
 from eventlog.testing.sim.report import report_seeds, say
 
 SEEDS_MAX: Final = 500
 KNOWN_SEEDS_MAX: Final = 500
+_RUNS: Final[Mapping[str, Callable[[int], Any]]] = {"cluster": run_seed, "group": run_group, "reading": run_reading}
 RANGES: Final = (0, 100_000, 200_000)  # where the three ranges begin
 
 
@@ -41,8 +43,9 @@ def applied(mutant: Mutant) -> Iterator[None]:
 @contextmanager
 def _replaced(name: str, target: str, make: Make) -> Iterator[None]:
     module_name, _, path = target.partition(":")
-    class_name, _, method = path.partition(".")
-    holder = getattr(import_module(module_name), class_name, None)
+    class_name, _, method = path.rpartition(".")
+    module = import_module(module_name)
+    holder: Any = getattr(module, class_name, None) if class_name else module
     if holder is None or method not in vars(holder):
         raise LookupError(f"mutant {name}: there is no {target} to replace")
     original = getattr_static(holder, method)
@@ -69,7 +72,7 @@ def hunt(name: str, first: int, seeds_max: int) -> Hunt:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     with applied(mutant):
         for tried in range(seeds_max):
-            violations = run_seed(first + tried).violations
+            violations = _RUNS[mutant.world](first + tried).violations
             if violations:
                 return Hunt(mutant=name, first=first, seeds=tried + 1, why=violations[0])
     return Hunt(mutant=name, first=first, seeds=0, why="")

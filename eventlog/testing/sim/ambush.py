@@ -16,11 +16,12 @@ from eventlog.testing.sim.world import World
 _AFTER_US: Final = (0, 0, 0, 500, 5_000, 50_000)
 _CHANCES: Final = {"appended": 0.02}
 _CHANCE: Final = 0.4
+_ALONE: Final = 0.4
 _FAVOURITES: Final = ("", "appended", "cut", "cut", "grown", "grown", "shrunk", "appointed")
 
 
 class Ambush:
-    """`crash` and `cut_off` are what may happen to a host; `host_of` finds where a node runs."""
+    """`acts` are what may happen to a host, the first of them a crash; `host_of` finds where a node runs."""
 
     def __init__(
         self, world: World, hosts: Mapping[int, Host], *, host_of: Callable[[int], int], acts: tuple[Callable[[Host], None], ...]
@@ -29,6 +30,7 @@ class Ambush:
         self._hosts = hosts
         self._host_of = host_of
         self._acts = acts
+        self._crash = acts[0]
         self._ready_us = 0
         self.is_over = True
 
@@ -61,9 +63,12 @@ class Ambush:
         world.scheduler.after(delay_us, lambda: self._strike(act, segment, host))
 
     def _strike(self, act: Callable[[Host], None], segment: int, host: int) -> None:
-        """Mostly the primary is hit; else whoever the moment was about, or another of the set."""
+        """Hit the primary, or whoever the moment was about, or another of the set; or all of the set but the one with the least."""
         record = primary_of(self._world, segment)
         if self.is_over or record is None:
+            return
+        if self._world.random.random() < _ALONE and len(record.in_sync) > 1:
+            self._leave_alone(record)
             return
         primary = self._host_of(record.primary)
         others = [self._host_of(replica.node) for replica in record.in_sync if self._host_of(replica.node) != primary]
@@ -72,3 +77,13 @@ class Ambush:
         hit = self._world.random.choice(others) if others and self._world.random.random() < 0.3 else primary
         self._world.note(f"ambush {hit}")
         act(self._hosts[hit])
+
+    def _leave_alone(self, record: SegmentRecord) -> None:
+        """Take down all of an in-sync set but the one with the shortest log: it has to have everything that was ever committed."""
+        members = [self._hosts[self._host_of(replica.node)] for replica in record.in_sync]
+        left = min(members, key=lambda host: (host.disk.end(record.segment), host.number))
+        self._world.reached["left alone with the shortest log"] += 1
+        self._world.note(f"left alone {left.number}")
+        for host in members:
+            if host is not left:
+                self._crash(host)

@@ -1,0 +1,60 @@
+"""Whole runs of groups and readers: what the product does holds, the same seed is the same run, and a planted bug is seen."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from eventlog.testing.consumers.__main__ import main
+from eventlog.testing.consumers.groups import GroupRun
+from eventlog.testing.consumers.reading import ReadingRun
+from eventlog.testing.consumers.run import KINDS, run_seed
+from eventlog.testing.mutants import MUTANTS
+from eventlog.testing.mutation import applied
+
+SAYS_RUNS = "from eventlog.testing.consumers.groups import GroupRun as R; g = R(7); g.run(); print(g.history.places, g.history.commits)"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_history_of_seeds_holds(kind):
+    for seed in range(500_000, 500_040):
+        outcome = run_seed(kind, seed)
+        assert (seed, outcome.violations, outcome.errors) == (seed, (), ())
+
+
+def test_a_group_comes_to_the_end_of_what_was_written():
+    run = GroupRun(3)
+    run.run()
+    assert run.history.commits > 10
+    assert {segment: ids[-1] for segment, ids in run.history.log.items()} == run.history.places
+
+
+def test_members_and_coordinators_meet_every_fault_within_a_few_seeds():
+    reached = sum((run_seed("group", seed).reached for seed in range(20)), start=run_seed("group", 0).reached)
+    kinds = ("crash of a member", "pause of a member", "crash of a node", "pause of a node", "move", "cut", "leave", "commits")
+    assert all(reached[kind] for kind in kinds)
+
+
+def test_reads_of_state_lose_their_pins_within_a_segment():
+    runs = [ReadingRun(seed) for seed in range(10)]
+    for run in runs:
+        run.run()
+    assert sum(run.reached["pins changed within a segment"] for run in runs)
+
+
+def test_the_same_seed_is_the_same_run_whatever_the_order_of_sets():
+    said = set()
+    for hash_seed in ("0", "1", "4711"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        said.add(subprocess.run([sys.executable, "-c", SAYS_RUNS], env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(said) == 1
+
+
+def test_a_failing_seed_is_told_and_fails_the_command(capsys):
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == "commit not fenced")
+    with applied(mutant):
+        assert main(["--seeds", "0:6"]) == 1
+    assert "of group: a commit of " in capsys.readouterr().out
+    assert main(["--seeds", "3"]) == 0
+    assert "1 seeds of group and reading, 0 failed" in capsys.readouterr().out

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import quantiles
+from typing import Any
 
 from benchmarks.clusters import cluster
 from benchmarks.figures import Row, Scale, bounded, note
@@ -63,54 +64,63 @@ def _started(command: list[str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
 
 
-def _measure(addresses: Sequence[Address], seconds: int) -> Found:
-    import eventlog
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Puts:
+    """When each put was called and when it was acknowledged."""
 
-    began: dict[int, float] = {}
-    acknowledged: dict[int, float] = {}
+    began: dict[int, float] = field(default_factory=dict)
+    acknowledged: dict[int, float] = field(default_factory=dict)
 
-    async def put(cache: eventlog.Cache, number: int) -> None:
-        began[number] = time.perf_counter()
-        await cache.put(f"key-{number % 5_000}", {"number": number, "more": "x" * 80})
-        acknowledged[number] = time.perf_counter()
-
-    async def pace(cache: eventlog.Cache, count: int) -> float:
+    async def pace(self, cache: Any, count: int) -> float:
+        """Put `count` times, at even distances whatever they take; return the seconds."""
         tasks, start = set(), time.perf_counter()
         for number in range(count):
             wait = start + number / PER_SECOND - time.perf_counter()
             if wait > 0:
                 await asyncio.sleep(wait)
-            task = asyncio.ensure_future(put(cache, number))
+            task = asyncio.ensure_future(self._put(cache, number))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         await asyncio.gather(*tasks)
         return time.perf_counter() - start
 
-    async def story() -> Found:
+    async def _put(self, cache: Any, number: int) -> None:
+        self.began[number] = time.perf_counter()
+        await cache.put(f"key-{number % 5_000}", {"number": number, "more": "x" * 80})
+        self.acknowledged[number] = time.perf_counter()
+
+
+def _measure(addresses: Sequence[Address], seconds: int) -> Found:
+    import eventlog
+
+    first = WARM_SECONDS * PER_SECOND
+    count = first + seconds * PER_SECOND
+    puts = Puts()
+
+    async def story() -> tuple[float, dict[int, float]]:
         async with eventlog.connect(*[address.text for address in addresses]) as client:
             cache = await client.create_cache("follow", format="json", before=False)
             words = ["consume", "follow", "--from-id", "earliest", "--follow", "--server", addresses[-1].text]
-            process = _started([sys.executable, "-m", "eventlog_cli", *words])
-            lines = Lines(process)
+            lines = Lines(_started([sys.executable, "-m", "eventlog_cli", *words]))
             reader = threading.Thread(target=lines.read, daemon=True)
             reader.start()
             try:
-                first = WARM_SECONDS * PER_SECOND
-                count = first + seconds * PER_SECOND
-                took = await pace(cache, count)
+                took = await puts.pace(cache, count)
                 async with asyncio.timeout(LATE_SECONDS_MAX):
                     while len(lines.at) < count:  # noqa: ASYNC110 -- a thread fills them
                         await asyncio.sleep(0.05)
             finally:
-                process.terminate()
-                await asyncio.to_thread(process.wait)
+                lines.process.terminate()
+                await asyncio.to_thread(lines.process.wait)
                 reader.join()
-        counted = range(first, count)
-        return Found(
-            acknowledged=[(acknowledged[number] - began[number]) * 1_000 for number in counted],
-            printed=[(lines.at[number] - began[number]) * 1_000 for number in counted],
-            between=[(lines.at[number] - acknowledged[number]) * 1_000 for number in counted],
-            rate=count / took,
-        )
+            return took, lines.at
 
-    return asyncio.run(story())
+    took, printed = asyncio.run(story())
+    began, acknowledged = puts.began, puts.acknowledged
+    counted = range(first, count)
+    return Found(
+        acknowledged=[(acknowledged[number] - began[number]) * 1_000 for number in counted],
+        printed=[(printed[number] - began[number]) * 1_000 for number in counted],
+        between=[(printed[number] - acknowledged[number]) * 1_000 for number in counted],
+        rate=count / took,
+    )

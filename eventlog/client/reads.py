@@ -1,33 +1,20 @@
 """The calls of a cache that read: entries, and events from a position on."""
 
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Unpack as Options
 
 from eventlog.client.batches import EventBatch, Order
-from eventlog.client.filtering import Parameters, Select, filter_of
 from eventlog.client.following import Unpack, to_batches
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
-from eventlog.client.reading import (
-    OnStalled,
-    OnTrimmed,
-    Reading,
-    Start,
-    begins_with_state,
-    checked_id,
-    checked_stalled,
-    checked_trimmed,
-    position_after,
-    segments_of,
-    start_of,
-)
+from eventlog.client.reading import Reading, Start, checked_id, position_after, segments_of
 from eventlog.client.rows import RowReader, Rows
 from eventlog.client.state_first import StateBatches
 from eventlog.client.values import Answer, Entry, LogEnds
+from eventlog.client.wanted import PollOptions, ReadOptions, Wanted
 from eventlog.client.wording import consistency_number, log_ends, stalled
 from eventlog.consume.position import Position
 from eventlog.errors import EventsTrimmed, InvalidArgument
@@ -96,32 +83,12 @@ class CacheReads(CacheHandle):
         info, _ = await self._found()
         return log_ends((await self._core.requests.ask(Message(log_ends=pb.LogEnds(cache_id=info.id)))).message.log_ends_answer)
 
-    def events(
-        self,
-        from_id: int | str | None = None,
-        *,
-        from_time: int | datetime | None = None,
-        position: str | None = None,
-        until_id: int | None = None,
-        follow: bool = False,
-        segments: Collection[int] | None = None,
-        on_trimmed: OnTrimmed = "error",
-        on_stalled: OnStalled = "wait",
-        accept_diverged: bool = False,
-        poll_interval_ms: int | None = None,
-        state_first: bool = False,
-        where: str | None = None,
-        parameters: Parameters | None = None,
-        select: Select | None = None,
-        filter: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        listener: str | None = None,
-        continuous: bool = False,
-    ) -> AsyncGenerator[Event, None]:
-        """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow`, on and on.
+    def events(self, from_id: int | str | None = None, **options: Options[ReadOptions]) -> AsyncGenerator[Event, None]:
+        """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow=True`, on and on.
 
         Begins at the first event kept unless `from_id` (an id, `earliest`, `latest` or a token), `from_time` (that moment or later) or
         `position` (a token, as `event.position` has) says otherwise; ends with `until_id`, inclusive. Lost connections are made good.
+        `segments` are read alone; `poll_interval_ms` asks at an interval instead of being woken.
 
         The nodes answer only what matches `where`, a predicate of SQL with `parameters` for its placeholders, or the installed `filter`
         of this name (`name@2` for a version) with its `params`; of the value only the fields in `select`, where they are named.
@@ -144,98 +111,50 @@ class CacheReads(CacheHandle):
             PositionDiverged: a forced primary gave up what was read before this place; `accept_diverged` goes on.
             Unavailable: with `on_stalled="error"`, a segment without a primary holds the reader for two seconds.
         """
-        batches = self.event_batches(
-            from_id,
-            from_time=from_time,
-            position=position,
-            until_id=until_id,
-            follow=follow,
-            segments=segments,
-            on_trimmed=on_trimmed,
-            on_stalled=on_stalled,
-            accept_diverged=accept_diverged,
-            poll_interval_ms=poll_interval_ms,
-            state_first=state_first,
-            where=where,
-            parameters=parameters,
-            select=select,
-            filter=filter,
-            params=params,
-            listener=listener,
-            continuous=continuous,
-        )
-        return self._core.follower.events(batches)
+        return self._core.follower.events(self.event_batches(from_id, **options))
 
     def event_batches(
-        self,
-        from_id: int | str | None = None,
-        *,
-        from_time: int | datetime | None = None,
-        position: str | None = None,
-        until_id: int | None = None,
-        follow: bool = False,
-        segments: Collection[int] | None = None,
-        on_trimmed: OnTrimmed = "error",
-        on_stalled: OnStalled = "wait",
-        accept_diverged: bool = False,
-        order: Order = "id",
-        poll_interval_ms: int | None = None,
-        max_bytes: int = 0,
-        state_first: bool = False,
-        where: str | None = None,
-        parameters: Parameters | None = None,
-        select: Select | None = None,
-        filter: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        listener: str | None = None,
-        continuous: bool = False,
+        self, from_id: int | str | None = None, *, order: Order = "id", max_bytes: int = 0, **options: Options[ReadOptions]
     ) -> AsyncGenerator[EventBatch, None]:
         """Yield the same events as columns. `order="segment"` leaves those of one batch grouped by segment, which saves the sorting.
 
         `max_bytes` is the size that answers should have, 0 for the node's choice. With a filter there are batches without events: up to
         their `last_id` nothing more matched.
         """
-        start, place = start_of(from_id=from_id, from_time=from_time, position=position)
-        reading = Reading(
-            position=place,
-            on_trimmed=checked_trimmed(on_trimmed),
-            on_stalled=checked_stalled(on_stalled),
-            accept_diverged=accept_diverged,
-            max_bytes=max_bytes,
-            listener=listener or "",
-            goes_on=listener is not None and from_id is None and from_time is None and position is None,
-            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous),
-            state_first=begins_with_state(state_first, start, place),
-        )
+        wanted = Wanted(**options)
+        start, reading = wanted.reading(from_id, max_bytes=max_bytes)
 
         async def batches() -> AsyncGenerator[EventBatch, None]:
-            begun = await self._begin(reading, start, until_id=until_id, follow=follow, segments=segments)
+            begun = await self._begin(reading, start, wanted)
             if begun is None:
                 return
             while True:
-                source = await self._source(begun.position)
-                unpack = self._unpack(begun, source, order)
-                found = self._core.follower.batches(
-                    begun, source, follow=follow, order=order, poll_interval_ms=poll_interval_ms, unpack=unpack
-                )
                 try:
-                    async with aclosing(found):
+                    async with aclosing(self._batches(begun, wanted, order)) as found:
                         async for batch in found:
                             yield batch
                     return
                 except EventsTrimmed:
-                    if on_trimmed != "resync":
+                    if wanted.on_trimmed != "resync":
                         raise
                 begun = replace(begun, after=0, position=None, goes_on=False, state_first=True)
 
         return batches()
 
-    async def _begin(
-        self, reading: Reading, start: Start, *, until_id: int | None, follow: bool, segments: Collection[int] | None
-    ) -> Reading | None:
+    async def _batches(self, begun: Reading, wanted: Wanted, order: Order) -> AsyncGenerator[EventBatch, None]:
+        source = await self._source(begun.position)
+        unpack, follow = self._unpack(begun, source, order), wanted.follow
+        batches = self._core.follower.batches(
+            begun, source, follow=follow, order=order, poll_interval_ms=wanted.poll_interval_ms, unpack=unpack
+        )
+        async with aclosing(batches) as found:
+            async for batch in found:
+                yield batch
+
+    async def _begin(self, reading: Reading, start: Start, wanted: Wanted) -> Reading | None:
         """Return the reading with its ends fixed, None if it ends before it begins."""
         info, _ = await self._found()
-        until = 0 if until_id is None else checked_id(until_id)
+        until, follow = 0 if wanted.until_id is None else checked_id(wanted.until_id), wanted.follow
         if not follow or start == "latest":
             last_id = (await self.log_ends()).last_id
             start = last_id if start == "latest" else start
@@ -250,7 +169,7 @@ class CacheReads(CacheHandle):
                 start, place = place.at, None
         if place is None and 0 < until <= start:
             return None
-        return replace(reading, after=start, position=place, until_id=until, segments=segments_of(segments, of=routes.segments))
+        return replace(reading, after=start, position=place, until_id=until, segments=segments_of(wanted.segments, of=routes.segments))
 
     def _unpack(self, begun: Reading, source: EventSource, order: Order = "id") -> Unpack:
         if not begun.state_first and (begun.position is None or not (begun.position.unread or begun.position.steps)):
@@ -274,44 +193,25 @@ class CacheReads(CacheHandle):
         self,
         after: int | str | None = None,
         *,
-        position: str | None = None,
-        until_id: int | None = None,
         max_events: int = 1_000,
         max_bytes: int = ANSWER_BYTES_DEFAULT,
         wait_ms: int = 0,
-        segments: Collection[int] | None = None,
-        on_trimmed: OnTrimmed = "error",
-        accept_diverged: bool = False,
-        state_first: bool = False,
-        where: str | None = None,
-        parameters: Parameters | None = None,
-        select: Select | None = None,
-        filter: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        listener: str | None = None,
-        continuous: bool = False,
+        **options: Options[PollOptions],
     ) -> Answer:
         """Return what happened after an id or a position: at most `max_events`, as soon as there is something, within `wait_ms`.
 
         With `max_events=0` the answer has the new position and no events. Pass its `position` (or `last_id`) to the next poll: it is
-        further on also where nothing matched the filter, which is said as in `events`.
+        further on also where nothing matched the filter. The other options are those of `events`.
         """
         if not 0 <= wait_ms <= POLL_WAIT_MS_MAX:
             raise InvalidArgument(why=f"wait_ms is {wait_ms}, not in [0, {POLL_WAIT_MS_MAX}]")
-        start, place = start_of(from_id=after, from_time=None, position=position)
-        reading = Reading(
-            position=place,
-            on_trimmed=checked_trimmed(on_trimmed),
-            max_bytes=max_bytes,
-            accept_diverged=accept_diverged,
-            listener=listener or "",
-            goes_on=listener is not None and after is None and position is None,
-            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous),
-            state_first=begins_with_state(state_first, start, place),
-        )
-        begun = await self._begin(reading, start, until_id=until_id, follow=True, segments=segments)
+        if alien := set(options) - set(PollOptions.__annotations__):
+            raise TypeError(f"poll takes no {', '.join(sorted(alien))}")
+        wanted = Wanted(**options, follow=True)
+        start, reading = wanted.reading(after, max_bytes=max_bytes)
+        begun = await self._begin(reading, start, wanted)
         if begun is None:
-            raise InvalidArgument(why=f"until_id {until_id} is not after the position")
+            raise InvalidArgument(why=f"until_id {wanted.until_id} is not after the position")
         source = await self._source(begun.position)
         request = begun.poll(source.cache_id)
         request.max_events, request.wait_ms, request.notify = max_events, wait_ms, max_events == 0

@@ -29,6 +29,7 @@ from eventlog.node.handlers import TABLE
 from eventlog.node.home import RECORDS, Home
 from eventlog.node.leaving import hand_over
 from eventlog.node.node import dispatcher
+from eventlog.node.peers import is_of_member
 from eventlog.node.start import Started, open_node
 from eventlog.node.supervisor import Supervisor, check
 from eventlog.transport.loops import run
@@ -202,12 +203,13 @@ def _write_ready(path: Path, content: dict[str, object]) -> None:
 async def _stop(started: Started, server: Server, http: HttpServer, *, clean: bool) -> None:
     """What is led is handed over, no new requests, answers in flight, storage closed.
 
-    A fenced store is left as it is, without the mark of a clean stop.
+    Other members are let go of first: they must not wait for the acknowledgements of a backup that takes nothing any more. A fenced
+    store is left as it is, without the mark of a clean stop.
     """
     if clean:
         await hand_over(started.node)
     started.node.is_stopping = True
-    await server.stop(grace_ms=STOP_GRACE_MS if clean else 0)
+    await server.stop(grace_ms=STOP_GRACE_MS if clean else 0, at_once=is_of_member)
     await http.stop()
     await started.close(clean=clean)
     log.info("stopped clean=%s", clean)

@@ -328,6 +328,11 @@ class Peers:
         return asyncio.get_running_loop().time()
 
 
+def is_of_member(connection: Connection) -> bool:
+    """Return whether another member dialled this connection."""
+    return _STATE in connection.state
+
+
 def peer_of(exchange: Exchange) -> PeerIdentity:
     """Return which member asks.
 

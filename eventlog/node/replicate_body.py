@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from eventlog.batch.layout import COLUMNS_KNOWN, FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed
+from eventlog.batch.layout import COLUMNS_KNOWN, FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
 from eventlog.batch.stored import Values
-from eventlog.errors import BadMessage
+from eventlog.errors import BadMessage, UnsupportedFormat
 from eventlog.ids import ID_STEP
-from eventlog.replication.messages import APPEND, CHUNK, Body, decode_body, value_table
+from eventlog.replication.messages import APPEND, CHUNK, VALUE, Body, decode_body, value_table
+from eventlog.replication.rows import ONE_APPEND
 
 Ints = npt.NDArray[np.int64]
 _JOINED_BYTES_A_VALUE_MAX = 16 << 10
@@ -132,6 +134,9 @@ def read_arrived(buffer: memoryview, *, rows: int) -> tuple[memoryview, Arrived]
     Raises:
         BadMessage: something of it is damaged or contradicts itself.
     """
+    lone = _read_lone(buffer) if rows == 1 else None
+    if lone is not None:
+        return lone
     body = decode_body(buffer, rows=rows)
     table = np.frombuffer(body.rows, APPEND)
     carrying = np.where(table["flags"] == 0, table["values"], 0).astype(np.int64)
@@ -145,6 +150,44 @@ def read_arrived(buffer: memoryview, *, rows: int) -> tuple[memoryview, Arrived]
     arrived = _arrived(segments, body.caches.astype(np.int64), data, bounds)
     _check_order(arrived, table, of_row)
     return body.rows, arrived
+
+
+def _read_lone(buffer: memoryview) -> tuple[memoryview, Arrived] | None:
+    """Return one row with one value, without the arrays of many; None where it is anything else, or not as it should be."""
+    front = APPEND.itemsize + VALUE.itemsize
+    size = len(buffer) - front
+    if size < VALUE_HEAD_BYTES or size % 8:
+        return None
+    segment, flags, _, previous, last, _, values, _ = ONE_APPEND.unpack_from(buffer)
+    cache, length = _ONE_VALUE.unpack_from(buffer, APPEND.itemsize)
+    if flags or values != 1 or length != size:
+        return None
+    data = bytes(buffer[front:])
+    try:
+        head = read_head(data, where="")
+    except UnsupportedFormat:
+        return None
+    if int.from_bytes(data[:4], "little") != crc32c(memoryview(data)[4:], _seed(segment, cache)):
+        return None
+    if not previous < head.base <= head.last_id <= last:
+        return None
+    arrived = Arrived(
+        segments=np.array((segment,)),
+        caches=np.array((cache,)),
+        bases=np.array((head.base,)),
+        lasts=np.array((head.last_id,)),
+        counts=np.array((head.count,)),
+        offsets=np.array((head.first_offset,)),
+        bounds=_ONE_BOUND,
+        data=[data],
+        heads=np.frombuffer(data, VALUE_HEAD, 1),
+        cache_ids=frozenset((cache,)),
+    )
+    return memoryview(buffer)[: APPEND.itemsize].toreadonly(), arrived
+
+
+_ONE_VALUE = Struct("<II")
+_ONE_BOUND = np.array((0, 1))
 
 
 def read_pieces(buffer: memoryview, *, rows: int) -> list[tuple[int, bytes]]:

@@ -48,6 +48,8 @@ class Incoming:
         self._asked: dict[tuple[Replica, int], _Asked] = {}
         self._now: tuple[Replica, int] | None = None
         self._cuts: list[asked.Cut] = []
+        self._is_writing = False  # the message being taken brings values
+        self._late: list[asked.Learned] = []
         self.damaged = 0
 
     def commands(self) -> dict[type, Callable[..., None]]:
@@ -81,9 +83,9 @@ class Incoming:
         commands = core.receive(message, now_ms=self._replicas.now_ms)
         name = sender, request.correlation
         self._asked[name] = _Asked(exchange=exchange, due=1)
-        self._now = name
+        self._now, self._is_writing = name, any(type(command) is asked.Write for command in commands)
         self._replicas.carry_out(commands, given=given)
-        self._now = None
+        self._now, self._is_writing = None, False
         self.done(name)
 
     def acknowledged(self, exchange: Exchange) -> None:
@@ -102,6 +104,7 @@ class Incoming:
         found = self._asked.pop((answer.to, answer.correlation), None)
         if found is not None:
             found.exchange.answer(pb.Message(replicate_answer=pb.ReplicateAnswer(correlation=answer.correlation)), answer.rows)
+            found.exchange.connection.flush()  # before the state follows: a write waits for it
             return
         message = pb.Message(acknowledge=pb.Acknowledge(correlation=answer.correlation, recipient=answer.to.incarnation))
         try:
@@ -141,19 +144,16 @@ class Incoming:
             epochs=write.end_epochs.astype(np.uint32),
             nbytes=arrived.nbytes,
         )
-        stored = self._node.storage.append(append)
-        stored.add_done_callback(partial(self._stored, write, arrived, self.begin()))
+        self._node.storage.append_and_tell(append, partial(self._stored, write, arrived, self.begin()))
 
-    def _stored(self, write: asked.Write, arrived: Arrived, name: tuple[Replica, int] | None, stored: "asyncio.Future[None]") -> None:
-        if stored.cancelled():
-            return
-        error = stored.exception()
+    def _stored(self, write: asked.Write, arrived: Arrived, name: tuple[Replica, int] | None, error: BaseException | None) -> None:
         if error is not None:
             self._failed(error)
             return
         self._node.followed.keep(arrived)
         self._replicas.carry_out(self._replicas.core.stored(write))
         self.done(name)
+        self.follow_late()
 
     def _failed(self, error: BaseException) -> None:
         """What was taken and is not on disk cannot be gone on with: the next message would leave a hole."""
@@ -161,7 +161,17 @@ class Incoming:
         self._node.fatal(error if isinstance(error, StoreFenced | DiskFull) else StoreFenced(why=str(error)))
 
     def _learned(self, command: asked.Learned) -> None:
-        self.follow(command.segments, command.watermarks)
+        """Follow at once, or when the values that came with it are on disk and acknowledged: those are waited for, the state is not."""
+        if self._is_writing:
+            self._late.append(command)
+        else:
+            self.follow(command.segments, command.watermarks)
+
+    def follow_late(self) -> None:
+        """Follow what had to wait; before anything that makes a log shorter, too."""
+        late, self._late = self._late, []
+        for command in late:
+            self.follow(command.segments, command.watermarks)
 
     def follow(self, segments: Ints, watermarks: Ints) -> None:
         """Bring the state of `segments` up to their watermarks; at once where what it takes is at hand."""
@@ -175,6 +185,7 @@ class Incoming:
     def finish(self) -> None:
         """Carry out the cuts that were asked for, as one."""
         if self._cuts:
+            self.follow_late()
             cuts = list(self._cuts)
             self._cuts.clear()
             self._node.own(asyncio.create_task(self._cut(cuts, self.begin()), name="cut"))
@@ -203,7 +214,11 @@ def _sender(exchange: Exchange) -> Replica:
 
 def _missing_ends(write: asked.Write, arrived: Arrived) -> list[Pair]:
     """Return rows for the ends of logs whose last value is not there: it was of a cache that was dropped, or is trimmed."""
-    if np.array_equal(arrived.lasts, write.lasts):
+    if len(write.lasts) == len(arrived.lasts) == 1:
+        is_complete = arrived.lasts.item(0) == write.lasts.item(0)
+    else:
+        is_complete = np.array_equal(arrived.lasts, write.lasts)
+    if is_complete:
         return []
     lasts = np.zeros(int(write.segments.max(initial=0)) + 1, np.int64)
     np.maximum.at(lasts, arrived.segments, arrived.lasts)

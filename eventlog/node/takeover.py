@@ -197,6 +197,7 @@ class TakeOver:
         A mark says that they are not whole until the state, too, is gone for good; if they are to be copied next, until that has ended.
         """
         node = self._node
+        self._replicas.incoming.follow_late()
         for cache in node.caches:
             cache.forget(segments)
         at = np.array(segments)

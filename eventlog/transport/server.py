@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Final
 
 from eventlog.errors import Overloaded, Stopping, TimedOut
@@ -59,16 +60,19 @@ class Server:
         )
         self._next_sweep()
 
-    async def stop(self, *, grace_ms: int) -> None:
+    async def stop(self, *, grace_ms: int, at_once: Callable[[Connection], bool] | None = None) -> None:
         """Listen no more, refuse new requests, wait for the answers in flight, at most `grace_ms`, and close everything.
 
-        Streams are ended with Stopping.
+        Streams are ended with Stopping. Connections for which `at_once` is true are closed without waiting for anything.
         """
         self._is_stopping = True
         if self._server is not None:
             self._server.close()
         for connection in self.connections:
-            connection.refuse_streams(Stopping())
+            if at_once is not None and at_once(connection):
+                connection.close()
+            else:
+                connection.refuse_streams(Stopping())
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_ms / 1000
         while any(connection.is_busy for connection in self._connections) and loop.time() < deadline:  # noqa: ASYNC110  # once

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.batch.stored import Values
 from eventlog.errors import BadMessage
@@ -55,6 +56,21 @@ def test_values_of_many_rows_come_back_with_their_places():
 def test_what_is_damaged_or_out_of_order_is_refused(table, data):
     with pytest.raises(BadMessage):
         read_arrived(memoryview(body(table, [7] * len(data), data)), rows=1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_value_alone_is_seen_as_the_same_value_among_others(count):
+    block = bytes(build_blocks(Columns(kinds=np.zeros(count, np.uint8), keys=[b"k"] * count, values=[b"v"] * count), np.array([count]))[0])
+    head = ValueHead(flags=0, sections=1, epoch=1, count=count, bitmap=0, kinds=1, producers=0, base=2_048, first_offset=5)
+    data = encode_value(head, segment=1, cache=7, sections=[block] if count else [])
+    sent, alone = read_arrived(memoryview(body(rows((1, 10, 9_000, 1)), [7], [data])), rows=1)
+    _, among = read_arrived(memoryview(body(rows((1, 10, 9_000, 1), (2, 3, 4, 0)), [7], [data])), rows=2)
+    assert bytes(sent) == rows((1, 10, 9_000, 1))
+    for name in ("segments", "caches", "bases", "lasts", "counts", "offsets", "heads"):
+        one, other = getattr(alone, name), getattr(among, name)
+        assert one.dtype == other.dtype
+        assert one.tolist() == other.tolist(), name
+    assert (alone.data, alone.cache_ids, alone.bounds.tolist()) == (among.data, among.cache_ids, among.bounds[:2].tolist())
 
 
 def test_the_values_of_a_group_stand_segment_by_segment_each_in_the_order_of_ids():

@@ -8,7 +8,7 @@ from tests.process.clusters import ClusterProcesses
 from tests.process.trials import Trial, controller_of, most_primaries
 
 pytestmark = pytest.mark.timeout(300)
-RESTART_MS_MAX = 4_000  # twice what is promised: the machine may be busy with other tests
+RESTART_MS_MAX = 2_000  # what is promised
 
 
 def test_primaries_a_backup_and_controllers_are_killed_and_no_writer_sees_an_error(tmp_path):

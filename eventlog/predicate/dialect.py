@@ -71,6 +71,7 @@ class Predicates(Dialect):
         FUNCTIONS: ClassVar = {}
         FUNCTION_PARSERS: ClassVar = {name: parser.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "SUBSTRING")}
         NO_PAREN_FUNCTIONS: ClassVar = {}
+        IS_PREDICATE_PRECEDENCE: ClassVar = parser.IsPredicatePrecedence.EQUALITY  # a = b IS NULL: (a = b) IS NULL, as in the standard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

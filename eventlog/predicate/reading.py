@@ -41,6 +41,9 @@ from eventlog.predicate.tree import (
 _COMPARISONS: dict[type[exp.Expression], Comparison] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
+_SIDE_BY_SIDE = frozenset(
+    {*_COMPARISONS, exp.Is, exp.Like, exp.ILike, exp.Escape, exp.In, exp.Between, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Not}
+)
 _ARITHMETIC: dict[type[exp.Expression], Any] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _CASTS: dict[str, tuple[Type, bool]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), ("number", True)),
@@ -153,16 +156,22 @@ class Reader:
         item = as_condition(self.node(tree.this))
         return Not(at=item.at, type="boolean", item=item)
 
+    def _operand(self, tree: exp.Expression) -> Node:
+        """Read one side of a comparison: no other comparison without parentheses, since databases differ in which of them goes first."""
+        if type(tree) in _SIDE_BY_SIDE:
+            raise refusal(place_of(tree), "conditions stand side by side; put parentheses around one")
+        return self.node(tree)
+
     def comparison(self, tree: exp.Expression) -> Node:
-        left, right = self.node(tree.this), self.node(tree.args["expression"])
+        left, right = self._operand(tree.this), self._operand(tree.args["expression"])
         return _compare(_COMPARISONS[type(tree)], left, right)
 
     def between(self, tree: exp.Expression) -> Node:
-        item, low, high = (self.node(tree.args[name]) for name in ("this", "low", "high"))
+        item, low, high = (self._operand(tree.args[name]) for name in ("this", "low", "high"))
         return And(at=item.at, type="boolean", items=(_compare(">=", item, low), _compare("<=", item, high)))
 
     def membership(self, tree: exp.Expression) -> Node:
-        item = self.node(tree.this)
+        item = self._operand(tree.this)
         listed = [tree.args["field"]] if tree.args.get("field") else tree.args.get("expressions") or []
         options = [option for one in listed for option in self._options(one)]
         if not options:
@@ -184,17 +193,12 @@ class Reader:
         return [constant(item, at) for item in (given if isinstance(given, list) else [given])]
 
     def like(self, tree: exp.Expression) -> Node:
-        escape = ""
         inner = tree.this if isinstance(tree, exp.Escape) else tree
-        if type(inner) not in {exp.Like, exp.ILike}:
+        if type(inner) not in {exp.Like, exp.ILike} or set(filter(inner.args.get, inner.args)) - {"this", "expression", "negate"}:
             raise refusal(place_of(tree), "ESCAPE belongs to LIKE")
-        item, pattern = as_bytes_or_text(needs("text", self.node(inner.this), "LIKE")), self.node(inner.args["expression"])
-        if isinstance(tree, exp.Escape):
-            found = self.node(tree.args["expression"])
-            if not isinstance(found, Constant) or type(found.value) is not str or len(found.value) != 1:
-                raise refusal(found.at, "ESCAPE takes one character")
-            escape = found.value
-        if isinstance(pattern, Constant) and pattern.type == "null":
+        item, pattern = as_bytes_or_text(needs("text", self._operand(inner.this), "LIKE")), self._operand(inner.args["expression"])
+        escape = self._escape(tree.args["expression"]) if isinstance(tree, exp.Escape) else ""
+        if pattern.type == "null":
             return constant(None, item.at)
         if not isinstance(pattern, Constant) or type(pattern.value) is not str:
             raise refusal(pattern.at, "the pattern of LIKE is a text that is written out, or a parameter")
@@ -202,9 +206,15 @@ class Reader:
             raise refusal(pattern.at, "the pattern ends with its escape character")
         if like(pattern.value, escape=escape, ignore_case=False).is_costly:
             raise refusal(pattern.at, f"between two % stand at most {PIECE_CHARACTERS_MAX} characters where one of them is _")
-        return folded(
-            Like(at=item.at, type="boolean", item=item, pattern=pattern.value, escape=escape, ignore_case=isinstance(inner, exp.ILike))
-        )
+        ignore_case = isinstance(inner, exp.ILike)
+        found = folded(Like(at=item.at, type="boolean", item=item, pattern=pattern.value, escape=escape, ignore_case=ignore_case))
+        return Not(at=item.at, type="boolean", item=found) if inner.args.get("negate") else found
+
+    def _escape(self, tree: exp.Expression) -> str:
+        found = self.node(tree)
+        if not isinstance(found, Constant) or type(found.value) is not str or len(found.value) != 1:
+            raise refusal(found.at, "ESCAPE takes one character")
+        return found.value
 
     def is_what(self, tree: exp.Expression) -> Node:
         item, what = self.node(tree.this), tree.args["expression"]
@@ -215,7 +225,7 @@ class Reader:
         return IsTruth(at=item.at, type="boolean", item=as_condition(item), truth=bool(what.this))
 
     def same(self, tree: exp.Expression) -> Node:
-        left, right = matched(self.node(tree.this), self.node(tree.args["expression"]))
+        left, right = matched(self._operand(tree.this), self._operand(tree.args["expression"]))
         found = Same(at=left.at, type="boolean", left=left, right=right)
         return found if isinstance(tree, exp.NullSafeEQ) else Not(at=found.at, type="boolean", item=found)
 
@@ -324,7 +334,7 @@ NODES: dict[type[exp.Expression], tuple[Read, frozenset[str]]] = {
         (tuple(_COMPARISONS), Reader.comparison, "this expression"),
         ((exp.Between,), Reader.between, "this low high"),
         ((exp.In,), Reader.membership, "this expressions field"),
-        ((exp.Like, exp.ILike), Reader.like, "this expression"),
+        ((exp.Like, exp.ILike), Reader.like, "this expression negate"),
         ((exp.Escape,), Reader.like, "this expression"),
         ((exp.Is,), Reader.is_what, "this expression"),
         ((exp.NullSafeEQ, exp.NullSafeNEQ), Reader.same, "this expression"),

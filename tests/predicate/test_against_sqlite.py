@@ -113,6 +113,13 @@ def leaves(conditions):
         ),
         st.tuples(number, number, number).map(lambda it: combined("({} BETWEEN {} AND {})", *it)),
         likes.map(lambda it: combined(f"({{}} LIKE {quoted(it[1])} ESCAPE '!')", it[0])),
+        likes.map(lambda it: combined(f"({{}} NOT LIKE {quoted(it[1])} ESCAPE '!')", it[0])),
+        likes.map(lambda it: combined(f"({{}} NOT LIKE {quoted(it[1])})", it[0])),
+        st.tuples(number, number, number).map(lambda it: combined("({} NOT BETWEEN {} AND {})", *it)),
+        st.tuples(number, st.lists(number, min_size=1, max_size=2)).map(
+            lambda it: combined("({} NOT IN (" + ", ".join(["{}"] * len(it[1])) + "))", it[0], *it[1])
+        ),
+        number.map(lambda one: combined("({} IS NOT NULL)", one)),
         likes.map(
             lambda it: combined(
                 f"({{}} ILIKE {quoted(it[1])} ESCAPE '!')", it[0], theirs=f"(lower({{}}) LIKE {quoted(it[1].lower())} ESCAPE '!')"
@@ -249,6 +256,45 @@ def test_bounds_hold_every_event_that_matches(rows, condition):
     assert bounds.segments is None or set(matched.segments.tolist()) <= bounds.segments
     assert bounds.keys is None or set(matched.keys.to_list()) <= bounds.keys
     assert all(key.startswith(bounds.key_prefix) for key in matched.keys.to_list())
+
+
+@given(ROWS)
+@settings(max_examples=30, deadline=None)
+def test_operators_bind_as_in_sqlite(rows):
+    connection, columns = table(rows)
+    try:
+        for where in (
+            "NOT value.n = 1 AND value.b",
+            "value.b OR value.n > 2 AND value.f < 1",
+            "NOT value.n IS NULL",
+            "NOT value.n IS NULL OR value.b",
+            "value.n + value.f * 2 - 1 > 3",
+            "- value.n * 2 < 3",
+            "value.n - 1 - 2 = 0",
+            "value.s || 'b' = 'ab'",
+            "value.n + 1 = 2 OR NOT value.b AND value.n < 2",
+            "value.n BETWEEN 0 AND 2 AND value.b",
+            "NOT value.n BETWEEN 0 AND 2",
+            "value.s LIKE 'a%' AND NOT value.s LIKE '%b'",
+            "value.n % 3 * 2 = 2",
+            "NOT NOT value.b",
+            "value.n IN (1, 2) AND value.b OR value.n = 3",
+            "value.n > 1 AND value.n < 5 OR value.f > 0 AND value.f < 2",
+            "value.n NOT IN (1, 2) AND value.n IS NOT NULL",
+            "value.n * -1 < 2",
+            "value.n > 1 IS TRUE",
+            "value.n = value.f IS NULL",
+            "value.n > 1 IS NOT NULL AND value.b IS NOT TRUE",
+            "value.n IS NULL = value.b",
+            "NOT value.n = 1 IS NULL",
+            "value.s LIKE 'a%' IS NULL",
+        ):
+            theirs = where
+            for ours, column in (NUMBERS | TEXTS | BOOLEANS).items():
+                theirs = theirs.replace(ours, column)
+            assert np.flatnonzero(compiled(where).mask(columns)).tolist() == chosen(connection, theirs), where
+    finally:
+        connection.close()
 
 
 @pytest.mark.parametrize("name", ["value.n", "value.o.x"])

@@ -230,6 +230,8 @@ def test_what_the_limits_allow_is_taken():
         ("key = 'a' 'b'", 11, "side by side", ""),
         ("value.a = ?", 11, "parameter 1 is missing", ""),
         ("value.a = 1e999", 11, "too large", ""),
+        ("value.a = 1 = value.b", 1, "side by side", ""),
+        ("value.a = NOT value.b", 15, "side by side", ""),
         ("COUNT(*) > 1", 1, "no function COUNT", "CONCAT"),
     ],
 )

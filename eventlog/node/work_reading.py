@@ -71,7 +71,7 @@ async def read_rows(
         else:
             done.set_result(found)
 
-    pull.owner, pull.done = places, tell
+    pull.owner, pull.done = done, tell
     node.reads.pull(pull)
     try:
         delivered = await done

@@ -1860,20 +1860,22 @@ class DeleteGroup(_message.Message):
     def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ...) -> None: ...
 
 class TakeTasks(_message.Message):
-    __slots__ = ("group", "cache_id", "member", "max_events", "wait_ms", "earliest")
+    __slots__ = ("group", "cache_id", "member", "max_events", "wait_ms", "earliest", "holding")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     MAX_EVENTS_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    HOLDING_FIELD_NUMBER: _ClassVar[int]
     group: str
     cache_id: int
     member: str
     max_events: int
     wait_ms: int
     earliest: bool
-    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., max_events: _Optional[int] = ..., wait_ms: _Optional[int] = ..., earliest: _Optional[bool] = ...) -> None: ...
+    holding: int
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., max_events: _Optional[int] = ..., wait_ms: _Optional[int] = ..., earliest: _Optional[bool] = ..., holding: _Optional[int] = ...) -> None: ...
 
 class TakeTasksAnswer(_message.Message):
     __slots__ = ("tasks",)

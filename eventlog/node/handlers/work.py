@@ -10,7 +10,7 @@ from eventlog.consume.work.queue import Task
 from eventlog.consume.work.record import TASK_ROW
 from eventlog.errors import BadMessage, InvalidArgument
 from eventlog.node.handlers.groups import is_elsewhere
-from eventlog.node.work import Settled, Work
+from eventlog.node.work import Settled, Wanted, Work
 from eventlog.node.work_reading import Row
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -27,9 +27,13 @@ async def take_tasks(node: "Node", exchange: Exchange) -> None:
     request = exchange.message.take_tasks
     if is_elsewhere(node, exchange, request.group):
         return
+    if len(exchange.body) != 8 * request.holding:
+        raise BadMessage(why=f"{request.holding} ids in {len(exchange.body)} bytes")
+    holding = frozenset(np.frombuffer(exchange.body, "<i8").tolist())
     work = await _work(node, request.group, request.cache_id)
     wait_ms = min(request.wait_ms, TAKE_WAIT_MS_MAX)
-    found = await work.take(request.member, max(1, request.max_events), wait_ms=wait_ms, earliest=request.earliest)
+    wanted = Wanted(limit=max(1, request.max_events), holding=holding, earliest=request.earliest)
+    found = await work.take(request.member, wanted, wait_ms=wait_ms)
     message = Message(take_tasks_answer=pb.TakeTasksAnswer(tasks=len(found)))
     if found:
         exchange.answer(message, _table(found), _block([row for _, row in found]))

@@ -8,7 +8,7 @@ import eventlog
 from eventlog.errors import EventLogError, KeyExists, VersionMismatch
 from tests.process.clusters import ClusterProcesses
 
-ENTRIES = 1_500
+ENTRIES = 800
 BUSY_S = 60
 
 
@@ -67,12 +67,17 @@ def faults(cluster: ClusterProcesses) -> list[tuple[str, Callable[[], object], C
         cluster.start()
         cluster.settle()
 
+    def wake() -> None:
+        cluster.resume(0)
+        cluster.settle()
+
     def most_primaries() -> int:
         found = cluster.primaries(0)
         return max(set(found), key=found.count)
 
     return [
         ("the serving node is killed", lambda: cluster.kill(0), restart),
+        ("the serving node is silent for clients and nodes", lambda: cluster.pause(0), wake),
         ("the node with most primaries is killed", lambda: cluster.kill(most_primaries()), restart),
         (
             "segments move",

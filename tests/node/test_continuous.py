@@ -164,3 +164,23 @@ def test_a_position_that_retention_has_passed_is_said_or_begun_anew(tmp_path: Pa
             assert (only.initial, only.key, only.value) == (True, "b", {"n": 12})
 
     with_cache(tmp_path, act)
+
+
+def test_a_continuous_listener_is_polled_for_changes_at_any_node(tmp_path: Path):
+    async def act(cluster: Cluster, client: Client, cache: Cache) -> None:
+        await cache.put("a", {"n": 11})
+        listener = await cache.register(where=WHERE, continuous=True)
+        await cache.put("a", {"n": 12})
+        await cache.put("b", {"n": 1})
+        await cache.put("a", {"n": 2})
+        async with connect(f"127.0.0.1:{cluster.nodes[2].port}") as other:
+            answer = await other.cache("c").poll(listener=listener.id, after=listener.last_id, wait_ms=10_000)
+            found = list(answer.events)
+            while len(found) < 2:
+                answer = await other.cache("c").poll(listener=listener.id, position=answer.position, wait_ms=10_000)
+                found += answer.events
+        assert [(event.change, event.key) for event in found] == [("UPDATED", "a"), ("LEFT", "a")]
+        assert [event.change async for event in cache.events(where=WHERE, continuous=True)] == ["JOINED", "UPDATED", "LEFT"]
+        assert {event.change async for event in cache.events()} == {None}
+
+    with_cache(tmp_path, act)

@@ -108,6 +108,8 @@ class WorkConsumer:
         self._error: EventLogError | None = None
         self._is_closed = False
         self._lives = 0  # sessions that are over
+        self._taking = asyncio.Lock()
+        self._sequence = 0
 
     async def open(self) -> Self:
         """Join the group; return when the coordinator has answered. Raises why it refused."""
@@ -202,6 +204,12 @@ class WorkConsumer:
                 await asyncio.sleep(AGAIN_MS_MAX / 1000)  # the session was lost, and another is being made
 
     async def _take(self) -> None:
+        async with self._taking:
+            if not self._ready:
+                await self._take_more()
+
+    async def _take_more(self) -> None:
+        self._sequence += 1
         request = pb.TakeTasks(
             group=self.group,
             cache_id=self._source.cache_id,
@@ -210,6 +218,7 @@ class WorkConsumer:
             wait_ms=TAKE_WAIT_MS,
             earliest=self._earliest,
             holding=len(self._holding),
+            sequence=self._sequence,
         )
         held = np.array(sorted(self._holding), "<i8").tobytes()
         lives = self._lives

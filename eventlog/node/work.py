@@ -42,8 +42,12 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a member asks for. `holding` is what it has: anything else that was handed to it has got lost on the way."""
+    """What a member asks for. `holding` is what it has: anything else that was handed to it has got lost on the way.
 
+    Of two requests of a member the one with the higher `sequence` was sent later; the other one gets nothing any more.
+    """
+
+    sequence: int
     limit: int
     holding: frozenset[int] = frozenset()
     earliest: bool = False
@@ -72,6 +76,7 @@ class Work:
         self.queues = {segment: SegmentQueue.load(place, known.get(segment, ())) for segment, place in places.items()}
         self._kept = {segment for segment, rows in known.items() if rows}
         self._rows: dict[int, Row] = {}  # by id: those of `tasks`
+        self._latest: dict[str, int] = {}  # the sequence of each member's last request
         self._leased: dict[str, dict[int, int]] = {}  # what each member has: id -> segment
         self._quiet: set[int] = set()  # nothing to hand out, whatever the time is, until something changes
         self._requests: list[_Request] = []
@@ -199,6 +204,9 @@ class Work:
         running, limit = self._running, min(wanted.limit, TAKE_MAX)
         if running.state.member(member) is None:
             raise StaleMember(group=running.id[0], member=member, why="its session has ended")
+        if wanted.sequence < self._latest.get(member, 0):
+            return []
+        self._latest[member] = wanted.sequence
         self._take_back(member, wanted.holding, changes)
         found: list[tuple[Task, Row]] = []
         now, count = self._wall_ms(), len(self.queues)
@@ -264,8 +272,9 @@ class Work:
             raise InvalidArgument(why=f"verdict {row.verdict} is not known")
 
     def _release_now(self, is_gone: Callable[[str], bool], changes: Changes) -> None:
-        for member in [member for member in self._leased if is_gone(member)]:
-            del self._leased[member]
+        for member in [member for member in {*self._leased, *self._latest} if is_gone(member)]:
+            self._leased.pop(member, None)
+            self._latest.pop(member, None)
         for segment, queue in self.queues.items():
             for task in queue.release(is_gone):
                 self._touch(segment, changes)

@@ -1860,7 +1860,7 @@ class DeleteGroup(_message.Message):
     def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ...) -> None: ...
 
 class TakeTasks(_message.Message):
-    __slots__ = ("group", "cache_id", "member", "max_events", "wait_ms", "earliest", "holding")
+    __slots__ = ("group", "cache_id", "member", "max_events", "wait_ms", "earliest", "holding", "sequence")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
@@ -1868,6 +1868,7 @@ class TakeTasks(_message.Message):
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     HOLDING_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     group: str
     cache_id: int
     member: str
@@ -1875,7 +1876,8 @@ class TakeTasks(_message.Message):
     wait_ms: int
     earliest: bool
     holding: int
-    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., max_events: _Optional[int] = ..., wait_ms: _Optional[int] = ..., earliest: _Optional[bool] = ..., holding: _Optional[int] = ...) -> None: ...
+    sequence: int
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., max_events: _Optional[int] = ..., wait_ms: _Optional[int] = ..., earliest: _Optional[bool] = ..., holding: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class TakeTasksAnswer(_message.Message):
     __slots__ = ("tasks",)

@@ -32,7 +32,7 @@ async def take_tasks(node: "Node", exchange: Exchange) -> None:
     holding = frozenset(np.frombuffer(exchange.body, "<i8").tolist())
     work = await _work(node, request.group, request.cache_id)
     wait_ms = min(request.wait_ms, TAKE_WAIT_MS_MAX)
-    wanted = Wanted(limit=max(1, request.max_events), holding=holding, earliest=request.earliest)
+    wanted = Wanted(sequence=request.sequence, limit=max(1, request.max_events), holding=holding, earliest=request.earliest)
     found = await work.take(request.member, wanted, wait_ms=wait_ms)
     message = Message(take_tasks_answer=pb.TakeTasksAnswer(tasks=len(found)))
     if found:

@@ -109,6 +109,8 @@ def _await_the_recorded(_self: Any, current: Any, _proposed: Any) -> Any:
 
 
 def _join_before_catching_up(original: Any) -> Any:
+    """Propose whoever is an owner. Who follows live was sent everything: without the start of the epoch alone, little could go wrong."""
+
     def tick(self: Any, *, now_ms: int) -> Any:
         commands = original(self, now_ms=now_ms)
         for link in self.streams.links.values():
@@ -121,6 +123,8 @@ def _join_before_catching_up(original: Any) -> Any:
 
 
 def _propose_and_forget(original: Any) -> Any:
+    """Propose again while a proposal is in flight, whose outcome is awaited no more."""
+
     def propose(self: Any, segment: int, in_sync: Any, *, now_ms: int, **how: Any) -> Any:
         proposal = original(self, segment, in_sync, now_ms=now_ms, **how)
         del self._proposals[segment]
@@ -137,6 +141,28 @@ def _hear_without_match(self: Any, segments: Any, watermarks: Any) -> Any:
     columns = self._columns
     columns.heard[segments] = np.maximum(columns.heard[segments], watermarks)
     return self.learn(segments)
+
+
+def _cut_to_own_watermark(original: Any) -> Any:
+    """Cut to what is known here to be committed, as Kafka did before KIP-101, and not to what the histories have in common."""
+
+    def cut(self: Any, segment: int, *, previous: int, upto: int) -> None:
+        original(self, segment, previous=previous, upto=min(upto, self._columns.watermark.item(segment)))
+
+    return cut
+
+
+def _any_cut_is_meant(_self: Any, _segment: int, _previous: int) -> bool:
+    """Take a cut that comes late or again.
+
+    Alone it does no harm: the log that it would cut has a watermark above that point as soon as anything was committed after it.
+    """
+    return True
+
+
+def _nothing_is_committed(_self: Any, _segment: int, _upto: int) -> bool:
+    """Cut below the own watermark; only a cut that was not meant asks for that."""
+    return False
 
 
 def _append_over_a_gap(self: Any, segment: int, previous: int) -> bool:
@@ -183,6 +209,13 @@ def _promise_above_the_lease(self: Any, upto: int | None = None) -> int:
             return int(self.last)
     self.last = max(self.last, (self._physical() << 22) - 1)
     return int(self.last)
+
+
+def _raise_without_a_look(original: Any) -> Any:
+    async def read_again(self: Any, _on_lost: Any) -> None:
+        await original(self, lambda _lost: None)
+
+    return read_again
 
 
 def _begin_nothing(_self: Any, _segments: Any, *, first_id: int, last_id: int) -> None:  # noqa: ARG001 - the names of the original
@@ -243,6 +276,7 @@ def _look_at_what_is_there_now(self: Any, store: Any, state: Any) -> None:
 
 _CORE: Final = "eventlog.replication.replica:Replication"
 _BACKUP: Final = "eventlog.replication.backup:BackupCore"
+_TAKING: Final = "eventlog.replication.backup:_Taking"
 _SETS: Final = "eventlog.replication.in_sync:InSync"
 _RULES: Final = "eventlog.control.rules:SegmentRules"
 _CLOCK: Final = "eventlog.ids:FlakeClock"
@@ -259,6 +293,14 @@ MUTANTS: Final = (
     Mutant(name="join below the epoch's start", target=f"{_CORE}.tick", make=_join_before_catching_up, seed=0),
     Mutant(name="two proposals in flight", target=f"{_SETS}._propose", make=_propose_and_forget, seed=60),
     Mutant(name="watermark taken without a match", target=f"{_BACKUP}.hear", make=_instead(_hear_without_match), seed=0),
+    Mutant(name="truncation to the own watermark", target=f"{_TAKING}._cut", make=_cut_to_own_watermark, seed=0),
+    Mutant(
+        name="stale truncation answer accepted",
+        target=f"{_BACKUP}.is_cut_meant",
+        make=_instead(_any_cut_is_meant),
+        also=((f"{_BACKUP}.is_committed", _instead(_nothing_is_committed)),),
+        seed=0,
+    ),
     Mutant(name="append over a gap", target=f"{_BACKUP}.continues", make=_instead(_append_over_a_gap), seed=0),
     Mutant(name="backup answers before its sync", target=f"{_CORE}.receive", make=_answer_before_sync, seed=17),
     Mutant(name="primary counts itself before its sync", target=f"{_CORE}.append", make=_count_oneself_before_sync, seed=9),
@@ -266,6 +308,12 @@ MUTANTS: Final = (
     Mutant(name="floor not chained", target=f"{_RULES}.next_floor", make=_instead(_floor_of_the_last), seed=143),
     Mutant(name="no floor", target=f"{_RULES}.next_floor", make=_instead(_no_floor), seed=20),
     Mutant(name="promise above the lease", target=f"{_CLOCK}.close_up", make=_instead(_promise_above_the_lease), seed=45),
+    Mutant(
+        name="lease raised without a look at the records",
+        target="eventlog.control.cluster:ClusterRecords._read_again",
+        make=_raise_without_a_look,
+        seed=0,
+    ),
     Mutant(name="promise ignores what is in flight", target=f"{_MARKS}:Promises.begin", make=_instead(_begin_nothing), seed=0),
     Mutant(
         name="promise served without its last event",

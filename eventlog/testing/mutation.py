@@ -81,13 +81,32 @@ def hunt(name: str, first: int, seeds_max: int) -> Hunt:
 def run_unmutated(*, processes: int, seeds_max: int) -> bool:
     """Run the code as it is on the ranges that mutants are hunted in; return whether all of it holds."""
     say(f"the code as it is, on {len(RANGES)} times {seeds_max} seeds:")
-    return report_seeds([first + tried for first in RANGES for tried in range(seeds_max)], processes=processes).is_good
+    seeds = [first + tried for first in RANGES for tried in range(seeds_max)]
+    holds = report_seeds(seeds, processes=processes).is_good
+    with ProcessPoolExecutor(processes) as pool:
+        outcomes = list(pool.map(_run_consumers, seeds, chunksize=8))
+    told = [what for whats in outcomes for what in whats]
+    for what in told[:10]:
+        say(what)
+    say(f"{len(seeds)} seeds of consumers, {len(told)} failed")
+    return holds and not told
+
+
+def _run_consumers(seed: int) -> list[str]:
+    """Return a sentence for each kind of consumers that fails on a seed."""
+    outcomes = [(kind, run(seed)) for kind, run in (("group", run_group), ("reading", run_reading))]
+    return [
+        f"seed {seed} of {kind}: {(*outcome.violations, *outcome.errors)[0]}"
+        for kind, outcome in outcomes
+        if outcome.violations or outcome.errors
+    ]
 
 
 def search(mutants: Sequence[Mutant], *, processes: int, seeds_max: int) -> bool:
     """Hunt each mutant in each range; return whether all were found in all."""
     jobs = [(mutant.name, first, seeds_max) for mutant in mutants for first in RANGES]
     counts: list[int] = []
+    say(f"{'seeds until it was found, from':<44} " + " ".join(f"{first:>7}" for first in RANGES) + "  median   what the history says")
     with ProcessPoolExecutor(processes) as pool:
         found = pool.map(_hunt, jobs)
         for mutant in mutants:
@@ -102,9 +121,9 @@ def search(mutants: Sequence[Mutant], *, processes: int, seeds_max: int) -> bool
 
 def _line(mutant: Mutant, hunts: Sequence[Hunt]) -> str:
     counts = [one.seeds for one in hunts]
-    median = f"median {statistics.median(counts):>5.0f} seeds" if all(counts) else "NOT FOUND in every range"
-    places = ", ".join(f"seed {one.first + one.seeds - 1}" if one.seeds else f"none from {one.first}" for one in hunts)
-    return f"{mutant.name:<44} {median}   {places}   {next((one.why for one in hunts if one.why), '')[:110]}"
+    seeds = " ".join(f"{count or 'NONE':>7}" for count in counts)
+    median = f"{statistics.median(counts):>6.0f}" if all(counts) else "     -"
+    return f"{mutant.name:<44} {seeds}  {median}   {next((one.why for one in hunts if one.why), '')[:100]}"
 
 
 def _hunt(job: tuple[str, int, int]) -> Hunt:

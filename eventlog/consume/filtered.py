@@ -34,10 +34,12 @@ class Matched:
     changes: npt.NDArray[np.uint8] | None
 
 
-def filter_answer(values: StoredValues, *, cursor: Cursor, top: int, limits: Limits, matches: CompiledFilter) -> Answer:
+def filter_answer(
+    values: StoredValues, *, cursor: Cursor, top: int, limits: Limits, matches: CompiledFilter, only: Ints | None = None
+) -> Answer:
     """Return what follows `cursor` among `values` and matches, no further than `top` and within `limits`.
 
-    `values` hold every event of the asked segments between the cursor and `top`.
+    `values` hold every event of the asked segments, at least of those in `only`, between the cursor and `top`.
     """
     after, asked = cursor.after(values.segments)
     lows, highs = indexes_within(values.bases, values.counts, after=after, until=top)
@@ -45,6 +47,8 @@ def filter_answer(values: StoredValues, *, cursor: Cursor, top: int, limits: Lim
     rows = rows[np.argsort(values.segments[rows], kind="stable")]
     scanned = int(values.sizes[rows].sum())
     candidates = rows[kinds_of(values, rows) & matches.kinds != 0]
+    if only is not None:
+        candidates = candidates[np.isin(values.segments[candidates], only)]
     if not len(candidates):
         return replace(passed(top, ends=_ends(values, rows, cursor, after=after, upto=top)), scanned_bytes=scanned)
     floor = after if isinstance(after, int) else after[candidates]

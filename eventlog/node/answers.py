@@ -35,7 +35,7 @@ from eventlog.limits import (
 )
 from eventlog.node.caches import CacheState
 from eventlog.node.fetch import Fetching, far_of, named_of
-from eventlog.node.filters import Filters
+from eventlog.node.filters import Filters, segments_of
 from eventlog.node.finding import Finding, Road
 from eventlog.node.poll_messages import Shared, bare_message
 from eventlog.node.pulls import Delivered, Pull, ReadContext, begin
@@ -93,7 +93,7 @@ class Reads:
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of everything bounded in reading."""
         waiting = {"readers_waiting": (len(self._rounds), CONNECTIONS_MAX * REQUESTS_PER_CONNECTION_MAX, self._rounds.peak)}
-        return self._context.tail.figures() | self._finding.figures() | self._thread.figures() | waiting
+        return self._context.tail.figures() | self._finding.figures() | self._thread.figures() | self.filters.figures() | waiting
 
     # ------------------------------------------------------------ what the node tells
 
@@ -182,6 +182,8 @@ class Reads:
         """Return the pull of a request, of which only what `matches` is answered: see `pulls.begin`."""
         pull = begin(self._context, poll, limit=self.limit)
         pull.matches = matches
+        if matches is not None and pull.cursor.asked is None and self._context.low.here.all():
+            pull.only = segments_of(matches, pull.cache)
         return pull
 
     def pull(self, pull: Pull) -> None:

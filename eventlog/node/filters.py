@@ -5,6 +5,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.limits import FILTERS_COMPILED_MAX
 from eventlog.node.caches import CacheState
 from eventlog.node.reader import ReaderThread
@@ -115,6 +119,23 @@ def context_of(cache: CacheState) -> FilterContext:
         avro_schema=options.schema or None if options.format == "avro" else None,
         promoted=frozenset(options.promoted),
     )
+
+
+def segments_of(matches: CompiledFilter, cache: CacheState) -> npt.NDArray[np.int64] | None:
+    """Return the segments in which anything can match, rising; None for all.
+
+    Keys that are named have theirs, in a cache with state: without, the segment of every key of a block is not checked.
+    """
+    bounds = matches.bounds
+    keys = bounds.keys if cache.options.state else None
+    if keys is None and bounds.segments is None:
+        return None
+    found = set(range(cache.segments)) if bounds.segments is None else set(bounds.segments)
+    if keys is not None:
+        by_prefix = cache.options.route_by_prefix
+        found &= {segment_of(hash_key(route_bytes(key, by_prefix=by_prefix)), cache.segments) for key in keys}
+    within = sorted(segment for segment in found if 0 <= segment < cache.segments)
+    return np.array(within or [0], np.int64)  # nothing can match: one is looked through in vain
 
 
 def _key(cache: CacheState, spec: FilterSpec) -> Key:

@@ -160,4 +160,4 @@ def _answer(values: StoredValues, pull: Pull, *, cursor: Cursor, top: int) -> An
     """Return what `values` hold for a pull that stood at `cursor`."""
     if pull.matches is None:
         return build_answer(values, cursor=cursor, top=top, limits=pull.limits)
-    return filter_answer(values, cursor=cursor, top=top, limits=pull.limits, matches=pull.matches)
+    return filter_answer(values, cursor=cursor, top=top, limits=pull.limits, matches=pull.matches, only=pull.only)

@@ -62,6 +62,14 @@ class HistoryRead:
     nbytes_max: int
     is_clean: bool
     matches: CompiledFilter | None = None
+    only: Ints | None = None
+
+    @property
+    def segments(self) -> Ints:
+        """Return the segments to read: those asked for, or the only ones of them in which something can match."""
+        if self.only is not None:
+            return self.only
+        return np.arange(self.cursor.segments) if self.cursor.asked is None else self.cursor.asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,8 +112,8 @@ class History:
             UnsupportedFormat: a newer version wrote it.
             Unavailable: the copy was being given away meanwhile.
         """
-        asked = wanted.cursor.asked
-        key = (wanted.cache_id, b"" if asked is None else asked.tobytes())
+        chosen = wanted.only if wanted.only is not None else wanted.cursor.asked
+        key = (wanted.cache_id, b"" if chosen is None else chosen.tobytes())
         chunk, before = self._find(key, wanted.cursor.lowest)
         if chunk is None:
             moves = self._moves
@@ -115,7 +123,9 @@ class History:
             self._keep(key, chunk)
         top = min(wanted.top, chunk.upto)
         if wanted.matches is not None:
-            return filter_answer(chunk.values, cursor=wanted.cursor, top=top, limits=wanted.limits, matches=wanted.matches)
+            return filter_answer(
+                chunk.values, cursor=wanted.cursor, top=top, limits=wanted.limits, matches=wanted.matches, only=wanted.only
+            )
         return build_answer(chunk.values, cursor=wanted.cursor, top=top, limits=wanted.limits)
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
@@ -175,9 +185,9 @@ class History:
 
     def _straddling(self, wanted: HistoryRead) -> list[Pair]:
         """Return the values that begin at or below the chunk's beginning and go on above it: the last of each segment, if any."""
-        asked, cache_id, after = wanted.cursor.asked, wanted.cache_id, wanted.chunk_after
+        cache_id, after = wanted.cache_id, wanted.chunk_after
         found: list[Pair] = []
-        for segment in range(wanted.cursor.segments) if asked is None else asked.tolist():
+        for segment in wanted.segments.tolist():
             pair = self._store.last_log(cache_range(segment, cache_id)[0], log_key(segment, cache_id, after + 1))
             if pair is not None and read_head(pair[1], where=f"log of segment {segment}, cache {cache_id}").last_id > after:
                 found.append(pair)
@@ -185,9 +195,7 @@ class History:
 
     def _read(self, wanted: HistoryRead, after: int, upto: int, *, nbytes_max: int) -> list[Pair]:
         """Return the stored values that begin in `(after, upto]`, segment by segment, until they are `nbytes_max` or more."""
-        asked = wanted.cursor.asked
-        segments = range(wanted.cursor.segments) if asked is None else asked.tolist()
-        ranges: Sequence[Range] = [log_range(segment, wanted.cache_id, after=after, upto=upto) for segment in segments]
+        ranges: Sequence[Range] = [log_range(segment, wanted.cache_id, after=after, upto=upto) for segment in wanted.segments.tolist()]
         return self._store.read_logs(ranges, bytes_max=nbytes_max)
 
 
@@ -196,9 +204,8 @@ def _earlier(pairs: list[Pair], wanted: HistoryRead, *, share: float, between: t
 
     The segments that were not reached are taken to be like the others. None where there is nothing to leave out.
     """
-    asked = wanted.cursor.asked
     last, _, _ = parse_log_key(pairs[-1][0])
-    reached = (last + 0.5) / wanted.cursor.segments if asked is None else (np.searchsorted(asked, last) + 0.5) / len(asked)
+    reached = (np.searchsorted(wanted.segments, last) + 0.5) / len(wanted.segments)
     bases = sorted(parse_log_key(key)[2] for key, _ in pairs)
     after, upto = between
     found = bases[min(max(int(len(bases) * share * reached), 1), len(bases) - 1)] - 1

@@ -17,21 +17,23 @@ def plan_read(steps: StepIndex, pull: Pull, *, between: tuple[int, int], ahead: 
     floor, top = between
     cache, cursor, limits = pull.cache, pull.cursor, pull.limits
     wanted = limits.nbytes if pull.matches is None else max(limits.nbytes, FILTER_SCAN_STEP_BYTES)
+    only = pull.only
+    share = cursor.share if only is None else cursor.segments // len(only)
     lowest = cursor.lowest
 
     def cut(nbytes: int) -> int:
-        chosen = steps.choose_cut(cache.cache_id, after=lowest, nbytes_max=nbytes * cursor.share)
+        chosen = steps.choose_cut(cache.cache_id, after=lowest, nbytes_max=nbytes * share)
         return floor if chosen is None else min(chosen, floor)
 
     start, end = steps.at_or_below(cache.cache_id, lowest), cut(max(ahead, wanted))
     chunk_after = min(start.id, lowest)
     steps_between = steps.between(cache.cache_id, after=lowest, upto=end)
     is_exact = steps.is_exact(cache.cache_id)
-    is_known = is_exact and cursor.asked is None and cache.last_trimmed_id <= chunk_after == start.id
+    is_known = is_exact and cursor.asked is None and only is None and cache.last_trimmed_id <= chunk_after == start.id
     ends = [
         ChunkEnd(
             id=step.id,
-            nbytes=(step.nbytes - start.nbytes) // cursor.share,
+            nbytes=(step.nbytes - start.nbytes) // share,
             events=step.events - start.events if is_known else None,
         )
         for step in steps_between[:: len(steps_between) // _CHUNK_ENDS_MAX + 1]
@@ -48,4 +50,5 @@ def plan_read(steps: StepIndex, pull: Pull, *, between: tuple[int, int], ahead: 
         nbytes_max=2 * HISTORY_READ_BYTES_MAX,
         is_clean=is_exact,
         matches=pull.matches,
+        only=only,
     )

@@ -93,7 +93,8 @@ class Pull:
     as long as that is asked for. `owner` is whose turn it takes in the reader thread. `skips_trimmed`: it begins at the first id
     kept, whatever its cursor says. `says_stalled`: it wants to hear, with nothing to read, that it stands still. `wait_ms` None waits
     for ever. `trimmed_before` is how far retention had come when a value was last found missing, `lost_known` how many changes of the
-    lost ranges it has been compared with. `matches` chooses its events; `scanned_bytes` were judged since it was last answered.
+    lost ranges it has been compared with.
+    `matches` chooses its events, which are all in the segments `only`, if given; `scanned_bytes` were judged since it was last answered.
     `told` is the place of a follower with a filter, as it knows it.
     """
 
@@ -115,6 +116,7 @@ class Pull:
     accepts_diverged: bool = True
     lost_known: int = -1
     matches: CompiledFilter | None = None
+    only: Ints | None = None
     scanned_bytes: int = 0
     told: tuple[bytes, int] | None = None
     deadline: asyncio.TimerHandle | None = field(default=None)

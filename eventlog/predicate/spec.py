@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
 from eventlog.batch.columns import EventColumns
+
+if TYPE_CHECKING:
+    from eventlog.predicate.bounds import Bounds
 
 Image = Literal["value", "before"]
 Mask = npt.NDArray[np.bool_]
@@ -52,6 +55,11 @@ class CompiledFilter(Protocol):
     @property
     def spec(self) -> FilterSpec:
         """What it was compiled from; a factory's version is the one it stands for."""
+        ...
+
+    @property
+    def bounds(self) -> "Bounds":
+        """What every event that matches is within."""
         ...
 
     @property

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eventlog.batch.columns import EventColumns
+from eventlog.predicate.bounds import ANYTHING, Bounds
 from eventlog.predicate.spec import EVERY_KIND, FilterContext, FilterSpec
 
 
@@ -18,6 +19,7 @@ class HandFilter:
     kinds: int = EVERY_KIND
     is_costly: bool = False
     keeps_before: bool = True
+    bounds: Bounds = ANYTHING
     projection: Callable[[bytes], bytes] | None = None
     judged: int = 0
     calls: int = 0

@@ -59,20 +59,20 @@ def run(scale: Scale) -> Iterator[Row]:
 class Follower:
     """Polls again as soon as it is answered, and notes when it had which id."""
 
-    __slots__ = ("_cache_id", "_connection", "_position", "is_over", "seen")
+    __slots__ = ("_cache_id", "_connection", "_last_id", "is_over", "seen")
 
     def __init__(self, connection: Connection, cache_id: int) -> None:
         self._connection = connection
         self._cache_id = cache_id
-        self._position = b""
+        self._last_id = 0
         self.seen: list[tuple[int, float]] = []
         self.is_over = False
 
     def ask(self) -> None:
         """Ask for what comes next."""
         poll = Poll(cache_id=self._cache_id, max_bytes=1 << 20, wait_ms=WAIT_MS)
-        if self._position:
-            poll.position = self._position
+        if self._last_id:
+            poll.after = self._last_id
         else:
             poll.latest = True
         self._connection.post(self, Message(poll=poll))
@@ -81,7 +81,7 @@ class Follower:
         """Take an answer."""
         answer = reply.message.poll_answer
         self.seen.append((answer.last_id, time.perf_counter()))
-        self._position = answer.position
+        self._last_id = answer.last_id
         if not self.is_over:
             self.ask()
 

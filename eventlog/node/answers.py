@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.consume.answer import Answer
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
 from eventlog.consume.groups import CommittedGroup
@@ -47,6 +48,7 @@ from eventlog.wire.eventlog_pb2 import Poll, Stalled
 
 Ints = npt.NDArray[np.int64]
 _LIMIT_AGE_S = 0.02
+Sameness = tuple[int, tuple[bytes, int], Limits, int, bool, bool, int]
 _FETCH_AGAIN_S = 0.05
 
 log = logging.getLogger("eventlog.node")
@@ -58,7 +60,11 @@ class Reads:
     def __init__(self, context: ReadContext, *, history_bytes_max: int = HISTORY_CACHE_BYTES_MAX) -> None:
         self._context = context
         self._thread = ReaderThread()
-        self._rounds = Rounds(self._look, begin=self._refresh)
+        self._rounds = Rounds(self._look_in_round, begin=self._begin_round)
+        self._round_limit = ID_MAX  # how far readers might see when the last round began
+        self._is_noting = False
+        self._told: tuple[Pull, Delivered, Answer] | None = None  # the last answer that was delivered, if that is noted
+        self._same: dict[Sameness, tuple[Delivered, Answer]] = {}  # of this round: who is like another gets what that one got
         self.fetching = Fetching(context, pull=self.pull)
         self.mend: Callable[[CacheState], asyncio.Future[bool]] | None = None  # repairs what is damaged from other nodes' copies
         self._finding = Finding(
@@ -193,7 +199,36 @@ class Reads:
             return
         if pull.wait_ms:
             pull.deadline = asyncio.get_running_loop().call_later(pull.wait_ms / 1000, self._expire, pull)
+        if pull.wait_ms != 0 and pull.cursor.lowest >= self._round_limit and not (self._lost or pull.cache.dropped):
+            self._wait(pull)  # it has had what there was in the last round; what came since is for the next one
+            if self._last_id(pull) > pull.cursor.lowest or pull.until < ID_MAX or pull.says_stalled:
+                self._rounds.mark(pull.cache.cache_id)
+        else:
+            self._look(pull)
+
+    def _begin_round(self) -> None:
+        self._same.clear()
+        self._refresh()
+        self._round_limit = self._limit
+
+    def _look_in_round(self, pull: Pull) -> None:
+        """Go on with a pull that waits; readers at one place who want the same are answered for the price of one."""
+        if pull.matches is not None or pull.is_notify or pull.limits.is_raw or pull.is_over:
+            self._look(pull)
+            return
+        same = (pull.cache.cache_id, pull.cursor.key, pull.limits, pull.until, pull.is_stream, pull.skips_trimmed, pull.lost_known)
+        found = self._same.get(same)
+        if found is not None:
+            delivered, answer = found
+            pull.cursor.advance(delivered.upto, answer.ends)
+            self._finish(pull, delivered)
+            return
+        self._is_noting = True
         self._look(pull)
+        self._is_noting = False
+        told, self._told = self._told, None
+        if told is not None and told[0] is pull:
+            self._same[same] = told[1:]
 
     def cancel(self, pull: Pull) -> None:
         """Forget a pull; `done` is not called any more."""
@@ -420,12 +455,12 @@ class Reads:
         says = (upto, is_end, limit)
         message = b"" if pull.limits.is_raw else shared.message(cursor=cursor, place=place, is_stream=pull.is_stream, says=says)
         body = tuple(filter(None, answer.body))
-        self._finish(
-            pull,
-            Delivered(
-                message=message, body=body, events=answer.events, first_id=answer.first_id, upto=upto, is_end=is_end, parts=answer.parts
-            ),
+        delivered = Delivered(
+            message=message, body=body, events=answer.events, first_id=answer.first_id, upto=upto, is_end=is_end, parts=answer.parts
         )
+        if self._is_noting:
+            self._told = (pull, delivered, answer)
+        self._finish(pull, delivered)
 
     def _deliver_nothing(self, pull: Pull, limit: int, *, stalled: Sequence[Stalled]) -> None:
         """Deliver an answer without events: the bare notification, or that there is nothing."""

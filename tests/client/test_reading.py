@@ -72,10 +72,11 @@ def test_segments_are_sorted_and_in_range() -> None:
             segments_of(wrong, of=4)
 
 
-def test_what_to_do_about_trimmed_events_is_one_of_two_words() -> None:
-    assert (checked_trimmed("error"), checked_trimmed("earliest")) == ("error", "earliest")
-    with pytest.raises(InvalidArgument, match="resync"):
-        checked_trimmed("resync")
+def test_what_to_do_about_trimmed_events_is_one_of_three_words() -> None:
+    words = ("error", "earliest", "resync")
+    assert tuple(map(checked_trimmed, words)) == words
+    with pytest.raises(InvalidArgument, match="latest"):
+        checked_trimmed("latest")
 
 
 def test_a_scalar_reader_goes_on_after_the_last_id() -> None:

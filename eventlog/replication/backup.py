@@ -222,6 +222,11 @@ class BackupCore:
         self._askers[segment] = asker, correlation
         return Cut(segment=segment, epoch=self._columns.epochs.item(segment), upto=0 if discard else upto, discard=discard)
 
+    def discard(self, segment: int) -> Cut:
+        """Begin to drop a replica that is not whole, and with it the mark that says so; nobody is answered."""
+        self._columns.busy[segment] = True
+        return Cut(segment=segment, epoch=self._columns.epochs.item(segment), upto=0, discard=True)
+
     def cut_done(self, cut: Cut, *, end: int) -> Commands:
         """Note the new end, and tell it to whom asked for it, or to whoever has asked since."""
         columns, segment = self._columns, cut.segment

@@ -162,7 +162,10 @@ class Replication:
             may_lead = self.primary.may_lead(term)
             commands += self._resign([segment], now_ms=now_ms)
             columns.fence(segment, epoch=term.epoch, source=term.primary)
-            if may_lead and columns.busy[segment]:
+            if may_lead and self.backup.installs.is_partial(segment):  # only an operator appoints a replica that is not whole
+                self._postponed[segment] = term, now_ms
+                commands.append(self.backup.discard(segment))
+            elif may_lead and columns.busy[segment]:
                 self._postponed[segment] = term, now_ms
             elif may_lead:
                 self.primary.appoint(term, now_ms=now_ms)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from eventlog.replication import Message
 from eventlog.replication.links import LIVE, SNAPSHOT
@@ -194,6 +195,30 @@ def test_a_replica_that_is_not_whole_matches_nothing_joins_nothing_and_leads_not
     assert not core.matched[0]
     assert not any(proposal.joined for proposal in world[1].proposals if proposal.segment == 0)
     assert core.watermark.item(0) == 0
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_replica_that_is_not_whole_and_is_forced_to_lead_begins_with_nothing_and_keeps_what_it_gets(has_begun):
+    world = installing() if has_begun else behind(9, trim=True)
+    if not has_begun:
+        world[2].start()
+        while not world[2].core.backup.installs.is_partial(0):
+            world.deliver()
+            reads, world[1].reads = world[1].reads, []
+            for read in reads:
+                world[1].carry_out(read())
+    world[1].crash()
+    world.acknowledged[0] = []  # all of it is given up
+    world.appoint(2, segments=[0], owners=(2,), in_sync=(2,))
+    world.tell(2)
+    world.settle()
+    assert 0 in world[2].led
+    [id_] = world[2].put(0)
+    world.settle()
+    assert world[2].committed[0] == id_
+    world[2].crash()
+    world[2].start()
+    assert [value[0] for value in world[2].logs[0]][-1] == id_
 
 
 def test_a_crash_in_the_middle_of_a_snapshot_begins_it_anew():

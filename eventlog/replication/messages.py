@@ -144,7 +144,8 @@ def value_table(caches: Sequence[int], lengths: Sequence[int]) -> bytes:
 def value_places(table: Table) -> npt.NDArray[np.int64]:
     """Return where each row's values lie among those of the message: row i has values `[places[i], places[i + 1])`."""
     places = np.zeros(len(table) + 1, np.int64)
-    np.cumsum(np.where(np.isin(table["flags"], (0, CHUNK)), table["values"], 0), out=places[1:])
+    flags, values = table["flags"], table["values"]
+    np.cumsum(np.where((flags == 0) | (flags == CHUNK), values, 0) if flags.any() else values, out=places[1:])
     return places
 
 

@@ -22,6 +22,7 @@ NAMES = (
     "flat",
     "replicated",
     "failover",
+    "group",
     "follow",
     "near",
     "iteration",

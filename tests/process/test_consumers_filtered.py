@@ -219,3 +219,63 @@ def test_a_promoted_field_is_used_after_a_restart_too(tmp_path: Path):
         node.kill()
         node.start()
         assert node.command(*where).stdout == expected
+
+
+HOLDING = """
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Parameters:
+    text: bytes
+
+
+@dataclass(frozen=True)
+class Holding:
+    text: bytes
+
+    def mask(self, events):
+        return [self.text in value for value in events.values.to_list()]
+
+
+class Factory:
+    name, version, description, parameters = "holding", 2, "values with a text in them", Parameters
+
+    def build(self, parameters, context):
+        return Holding(parameters.text)
+
+
+factory = Factory()
+"""
+
+
+def installed(directory: Path) -> dict[str, str]:
+    """Return the environment of a node that has one more package with a filter."""
+    about = directory / "holding-1.dist-info"
+    about.mkdir(parents=True)
+    (directory / "holding_filter.py").write_text(HOLDING)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: holding\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[eventlog.filters]\nholding = holding_filter:factory\n")
+    return {"PYTHONPATH": str(directory)}
+
+
+def test_a_reader_whose_node_lacks_a_filter_goes_to_one_that_has_it(tmp_path: Path):
+    async def run(cluster: ClusterProcesses) -> None:
+        async with eventlog.connect(cluster[0].address) as client:
+            cache = await client.create_cache("c", format="json")
+            await cache.put_many([(f"k{number}", {"total": number}) for number in range(50)])
+            assert [(found.node, found.version) for found in await client.list_filters() if found.name == "holding"] == [("n2", 2)]
+            params = {"text": "OjQ="}  # base64 of `:4`
+            events = [event async for event in cache.events(filter="holding", params=params)]
+            assert sorted(event.value["total"] for event in events) == [4, *range(40, 50)]
+            answer = await cache.poll(filter="holding@2", params=params)
+            assert len(answer.events) == 11
+            with pytest.raises(FilterNotFound):
+                await cache.poll(filter="holding@1", params=params)
+
+    with ClusterProcesses(tmp_path, count=1) as cluster:
+        directory = tmp_path / "n2"
+        cluster.nodes.append(NodeProcess(directory, "--node-name", "n2", environment=installed(tmp_path / "package")))
+        cluster.start()
+        cluster.settle()
+        asyncio.run(run(cluster))

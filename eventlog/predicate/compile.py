@@ -1,5 +1,6 @@
 """A filter's description -> what judges events: checked, put in order of cost, and evaluated on columns."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,7 @@ from eventlog.predicate.json_fields import JsonFields
 from eventlog.predicate.names import Names
 from eventlog.predicate.parameters import Parameters
 from eventlog.predicate.reading import Reader
-from eventlog.predicate.search import candidates, needles_of
+from eventlog.predicate.search import candidates, needles_of, numbers_of
 from eventlog.predicate.select import AvroProjection, JsonProjection, Nothing, Projection, as_column
 from eventlog.predicate.spec import FilterContext, FilterSpec, Image
 from eventlog.predicate.tree import And, Column, Constant, Node, Path, Root, Step, walk
@@ -30,6 +31,7 @@ from eventlog.predicate.values import Truths
 
 Mask = npt.NDArray[np.bool_]
 Steps = tuple[Step, ...]
+Wanted = frozenset[bytes] | re.Pattern[bytes]
 JOINED, UPDATED, LEFT = 1, 2, 3
 _ROOTS: tuple[Root, ...] = ("value", "before")
 _EVERYTHING = Constant(at=1, type="boolean", value=True)
@@ -52,7 +54,7 @@ class Compiled:
     bounds: Bounds
     fields: frozenset[str]
     conjuncts: tuple[_Conjunct, ...]
-    needles: tuple[tuple[Root, frozenset[bytes]], ...]
+    needles: tuple[tuple[Root, Wanted], ...]
     plan: Plan
     named: Filter | None
     projections: dict[Root, Projection | None]
@@ -177,15 +179,15 @@ def _conjuncts(condition: Node) -> list[Node]:
     return sorted(found, key=cost_of)
 
 
-def _needles(conjuncts: list[Node], context: FilterContext) -> tuple[tuple[Root, frozenset[bytes]], ...]:
+def _needles(conjuncts: list[Node], context: FilterContext) -> tuple[tuple[Root, Wanted], ...]:
     if context.format != "json":
         return ()
-    found = [needles_of(one) for one in conjuncts]
+    found: list[tuple[Root, Wanted] | None] = [needles_of(one) or numbers_of(one) for one in conjuncts]
     return tuple(one for one in found if one is not None)
 
 
-def _holding(root: Root, needles: frozenset[bytes]) -> Truths:
-    """Return what keeps the values that can hold one of some texts."""
+def _holding(root: Root, needles: Wanted) -> Truths:
+    """Return what keeps the values that can hold one of some texts or numbers."""
 
     def held(frame: Frame) -> tuple[Mask, Mask]:
         texts = frame.texts(root)

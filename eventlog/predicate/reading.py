@@ -18,6 +18,7 @@ from eventlog.predicate.like import PIECE_CHARACTERS_MAX, like
 from eventlog.predicate.names import Names, place_of
 from eventlog.predicate.parameters import Parameters
 from eventlog.predicate.tree import (
+    MIRRORED,
     And,
     Arithmetic,
     Call,
@@ -297,6 +298,8 @@ class Reader:
 
 def _compare(operator: Comparison, left: Node, right: Node) -> Node:
     left, right = matched(left, right)
+    if isinstance(left, Constant):
+        left, right, operator = right, left, MIRRORED[operator]
     return folded(Compare(at=left.at, type="boolean", left=left, right=right, operator=operator))
 
 

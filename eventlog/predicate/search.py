@@ -1,9 +1,13 @@
-"""Which values can hold a text at all, by looking for its bytes: for telling most values apart without decoding one of them.
+"""Which values can hold a text or a number at all, by looking for its bytes: for telling most apart without decoding one of them.
 
-Sound for JSON: a string without an escape is its own bytes between quotes; a value with a backslash anywhere always stays a candidate.
+Sound for JSON: a string without an escape is its own bytes between quotes, a whole number without a fraction or an exponent has one
+spelling; a value with a backslash anywhere, or with another kind of number at the field, always stays a candidate.
 """
 
+import re
 from collections.abc import Iterable
+from functools import partial
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -18,8 +22,11 @@ Mask = npt.NDArray[np.bool_]
 _NEEDLES_MAX = 16
 _SPARSE = 4  # so many times more bytes between the values than in them: each is looked at by itself
 _HITS_MAX = 4  # a row, on average: then looking takes longer than decoding
+_MATCH_TIMES = 8  # a match of an expression costs as much as so many finds
 _BACKSLASH = b"\\"
 _NEEDLE_BYTES_MIN = 3  # shorter ones are everywhere
+_SPACE = rb"[ \t\r\n]*"
+_OTHER_NUMBER = rb"-?[0-9]+[.eE]"
 
 
 def needles_of(node: Node) -> tuple[Root, frozenset[bytes]] | None:
@@ -41,6 +48,23 @@ def needles_of(node: Node) -> tuple[Root, frozenset[bytes]] | None:
     if any(len(needle) < _NEEDLE_BYTES_MIN for needle in needles):
         return None
     return path.root, frozenset(needle for needle in needles if _BACKSLASH not in needle)
+
+
+def numbers_of(node: Node) -> tuple[Root, re.Pattern[bytes]] | None:
+    """Return of which image, and what, each JSON value has in it for which a condition is TRUE, where that asks for certain numbers."""
+    if isinstance(node, Compare) and node.operator == "=" and isinstance(node.right, Constant):
+        item, wanted = node.left, (node.right.value,)
+    elif isinstance(node, OneOf):
+        item, wanted = node.item, node.options
+    else:
+        return None
+    if not isinstance(item, Path) or not item.steps or not isinstance(item.steps[-1], str) or len(wanted) > _NEEDLES_MAX:
+        return None
+    name = _encoded(item.steps[-1], opened=True, closed=True)
+    if not name or _BACKSLASH in name or not {type(one) for one in wanted} <= {int, float}:
+        return None
+    whole = b"".join(b"%d(?![0-9])|" % int(one) for one in wanted if one == int(one)) + (b"-0|" if 0 in wanted else b"")
+    return item.root, re.compile(re.escape(name) + _SPACE + b":" + _SPACE + b"(?:" + whole + _OTHER_NUMBER + b")")
 
 
 def _texts_of(node: Node) -> tuple[Path | None, list[tuple[str, bool, bool]]]:
@@ -69,26 +93,28 @@ def _encoded(text: str, *, opened: bool, closed: bool) -> bytes:
     return encoded[0 if opened else 1 : len(encoded) if closed else -1]
 
 
-def candidates(texts: Texts, needles: Iterable[bytes]) -> Mask:
-    """Return which JSON texts hold one of `needles`, or a backslash. More than those that do, never fewer."""
+def candidates(texts: Texts, needles: Iterable[bytes] | re.Pattern[bytes]) -> Mask:
+    """Return which JSON texts hold one of `needles`, or a match, or a backslash. More than those that do, never fewer."""
     found = np.zeros(len(texts), bool)
     rows = np.flatnonzero(texts.sizes > 0)
     if not len(rows):
         return found
     starts, sizes = texts.starts[rows], texts.sizes[rows]
     low, high = int(starts.min()), int((starts + sizes).max())
-    wanted = list(needles)
+    wanted = [needles] if isinstance(needles, re.Pattern) else list(needles)
     if int(sizes.sum()) * _SPARSE < high - low:
         items = texts.take(rows).to_list()
-        found[rows] = [_BACKSLASH in item or any(needle in item for needle in wanted) for item in items]
+        found[rows] = [_BACKSLASH in item or any(_is_in(item, one) for one in wanted) for item in items]
         return found
     order = np.argsort(starts, kind="stable") if bool((starts[1:] < starts[:-1]).any()) else np.arange(len(rows))
     rows, starts, ends = rows[order], starts[order], (starts + sizes)[order]
-    for needle in wanted:
-        hits = _hits(texts.data, needle, low=low, high=high, limit=_HITS_MAX * len(rows) + 64)
+    for one in wanted:
+        limit = _HITS_MAX * len(rows) + 64
+        find = partial(_hits, texts.data, one) if isinstance(one, bytes) else partial(_matches, texts.data, one)
+        hits = find(low=low, high=high, limit=limit)
         if hits is None:
             return np.asarray(texts.sizes > 0)
-        _mark(found, rows, starts=starts, ends=ends, hits=hits, size=len(needle))
+        _mark(found, rows, starts=starts, ends=ends, hits=hits, size=len(one) if isinstance(one, bytes) else 1)
     if texts.data.find(_BACKSLASH, low, high) >= 0:
         hits = np.flatnonzero(np.frombuffer(texts.data, np.uint8)[low:high] == _BACKSLASH[0]) + low
         _mark(found, rows, starts=starts, ends=ends, hits=hits, size=1)
@@ -99,6 +125,16 @@ def _mark(found: Mask, rows: Ints, *, starts: Ints, ends: Ints, hits: Ints, size
     at = np.searchsorted(starts, hits, "right") - 1
     within = (at >= 0) & (hits + size <= ends[at])
     found[rows[at[within]]] = True
+
+
+def _is_in(item: bytes, wanted: bytes | re.Pattern[bytes]) -> bool:
+    return wanted.search(item) is not None if isinstance(wanted, re.Pattern) else wanted in item
+
+
+def _matches(data: bytes, pattern: re.Pattern[bytes], *, low: int, high: int, limit: int) -> Ints | None:
+    """Return where `pattern` matches; two matches cannot overlap, since no quote stands between the name and the number's end."""
+    found = [match.start() for match in islice(pattern.finditer(data, low, high), limit // _MATCH_TIMES)]
+    return np.array(found, np.int64) if len(found) < limit // _MATCH_TIMES else None
 
 
 def _hits(data: bytes, needle: bytes, *, low: int, high: int, limit: int) -> Ints | None:

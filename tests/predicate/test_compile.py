@@ -169,6 +169,33 @@ def test_looking_at_bytes_first_never_loses_a_value(pairs, wanted, data):
     assert quickly.mask(columns.take(few)).tolist() == slowly.mask(columns.take(few)).tolist()
 
 
+SPELLED = ["42", "42.0", "4.2e1", "420E-1", "-42", "4", "421", "142", "0", "-0", "0.0", "1.5", "9007199254740993"]
+SPELLED += ['"42"', "true", "null", "[42]", '{"n": 42}']
+SPACES = ["", " ", "\n\t "]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(SPELLED), st.sampled_from(SPELLED), st.sampled_from(SPACES), st.booleans()), max_size=20),
+    st.sampled_from([[42], [0], [1.5], [42, 0], [9007199254740993], [-42.0], [42, 1.5]]),
+)
+@settings(max_examples=200, deadline=None)
+def test_looking_for_numbers_first_never_loses_a_value(rows, wanted):
+    escaped = '{{"o": {{"n": {other}}}, "\\u006e" : {number}}}'
+    plain = '{{"x": {{"n":{other}}},"n"{space}:{space}{number}{space}, "o":{{"n":{other}}}}}'
+    texts = [
+        (escaped if is_escaped else plain).format(number=number, other=other, space=space) for number, other, space, is_escaped in rows
+    ]
+    columns = events([{"key": "k", "value": text.encode()} for text in texts])
+    for path in ("value.n", "value.o.n", "value['n']"):
+        where = f"{path} = ?" if len(wanted) == 1 else f"{path} IN (?, ?)"
+        quickly, slowly = compiled(where, parameters=wanted), compiled(f"({where}) IS TRUE", parameters=wanted)
+        assert quickly.needles
+        assert not slowly.needles
+        assert quickly.mask(columns).tolist() == slowly.mask(columns).tolist()
+        few = np.arange(0, len(rows), 7)
+        assert quickly.mask(columns.take(few)).tolist() == slowly.mask(columns.take(few)).tolist()
+
+
 def test_escapes_are_found():
     rows = [{"key": "k", "value": b'{"f":"\\u0063\\u0031"}'}, {"key": "k", "value": {"f": "c1"}}, {"key": "k", "value": {"f": "c2"}}]
     assert compiled("value.f = 'c1'").needles

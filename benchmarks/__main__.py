@@ -22,6 +22,8 @@ NAMES = (
     "flat",
     "replicated",
     "failover",
+    "fan-out",
+    "slow",
     "group",
     "follow",
     "near",
@@ -44,7 +46,7 @@ def main() -> int:
     print(f"{about}\n{'QUICK RUN: the sizes are too small for the figures to count' if chosen.quick else ''}".rstrip(), flush=True)
     results: list[tuple[str, str, list[Row]]] = []
     for name in chosen.names or NAMES:
-        module = import_module(f"benchmarks.{name}")
+        module = import_module(f"benchmarks.{name.replace('-', '_')}")
         print(f"\n{name}: {module.__doc__}", flush=True)
         watch = machine.Watch.start()
         rows: list[Row] = []

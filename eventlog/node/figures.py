@@ -55,6 +55,10 @@ def counters(node: Node) -> Iterator[Counter]:
     delay_help = "The longest that the event loop was held up since start."
     yield "eventlog_loop_delay_ms_peak", delay_help, "gauge", node.loop_delay_ms_peak, ""
     yield "eventlog_log_repaired_total", "Damaged stored values mended from other nodes since start.", "counter", node.mending.repaired, ""
+    listeners = node.listeners.figures()
+    yield "eventlog_listeners_kept", "Listeners whose routes this node leads.", "gauge", listeners["kept"], ""
+    held_help = "The most that a durable listener kept here has used up of what it may hold back, in percent."
+    yield "eventlog_listener_held_percent_max", held_help, "gauge", listeners["held_percent_max"], ""
     for cache in node.caches:
         label = f'cache="{cache.name}"'
         yield "eventlog_cache_events", "Events kept.", "gauge", cache.events_kept, label

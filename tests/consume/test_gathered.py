@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.consume.cursor import Cursor
+from eventlog.consume.cursor import Cursor, SegmentEnds
 from eventlog.consume.cut import NO_LIMIT, Limits
 from eventlog.consume.filtered import filter_answer
 from eventlog.consume.gathered import Gathered, merge_gathered, read_matched
@@ -17,7 +17,7 @@ from tests.consume.filters import HandFilter
 from tests.consume.test_filtered import SEGMENTS, rows_in, values_of, wanted_of
 
 
-def found_at(log, matches, segments, *, top, limits=Limits()):
+def found_at(log, matches, segments, *, top, limits):
     """Return what a node with some segments finds, as it arrives at another one."""
     cursor = Cursor.at_id(SEGMENTS, 0, asked=np.array(segments))
     answer = filter_answer(values_of(log), cursor=cursor, top=top, limits=limits, matches=matches)
@@ -25,10 +25,7 @@ def found_at(log, matches, segments, *, top, limits=Limits()):
     runs, has_changes = (answer.parts[0].runs, answer.parts[0].has_changes) if answer.parts else (0, False)
     joined, changes = read_matched(memoryview(b"".join(answer.body)), runs=runs, has_changes=has_changes)
     known = cursor.at.offsets != OFFSET_UNKNOWN
-    ends = type("Ends", (), {})()
-    ends.segments, ends.next_offsets, ends.epochs = (
-        column[known].tolist() for column in (cursor.at.of, cursor.at.offsets, cursor.at.epochs)
-    )
+    ends = SegmentEnds(*(column[known].tolist() for column in (cursor.at.of, cursor.at.offsets, cursor.at.epochs)))
     return Gathered(segments=np.array(segments), upto=answer.upto, ends=ends, joined=joined, changes=changes)
 
 

@@ -17,31 +17,46 @@ _NULL = b"null"
 
 
 class _Level:
-    """The fields of one object. A field that is asked for whole, or by an index, is decoded whole."""
+    """The fields of one object, or what is asked of the items of an array; both, or all of it, is decoded whole."""
 
-    __slots__ = ("fields", "is_whole", "names", "type")
+    __slots__ = ("fields", "is_whole", "items", "names", "type")
 
     def __init__(self, paths: Iterable[Steps]) -> None:
         below: dict[str, list[Steps]] = {}
-        self.is_whole = False
+        inside: list[Steps] = []
+        whole = False
         for path in paths:
-            if path and isinstance(path[0], str):
+            if not path:
+                whole = True
+            elif isinstance(path[0], str):
                 below.setdefault(path[0], []).append(path[1:])
             else:
-                self.is_whole = True
+                inside.append(path[1:])
+        self.is_whole = whole or bool(below) == bool(inside)
         self.fields = {} if self.is_whole else {name: _Level(inner) for name, inner in below.items()}
+        self.items = _Level(inside) if inside and not self.is_whole else None
         self.names = {name: f"f{index}" for index, name in enumerate(self.fields)}
-        self.type: Any = Any if self.is_whole else self._struct()
+        self.type: Any = self._type()
 
-    def _struct(self) -> Any:
-        fields = [(self.names[name], level.type if level.is_whole else level.type | None, None) for name, level in self.fields.items()]
-        rename = {internal: name for name, internal in self.names.items()}
-        return msgspec.defstruct("Fields", fields, gc=False, rename=rename)
+    def _type(self) -> Any:
+        if self.is_whole:
+            return Any
+        if self.items is not None:
+            return list[self.items.optional]  # type: ignore[name-defined]  # made here, not known before
+        fields = [(self.names[name], level.optional, None) for name, level in self.fields.items()]
+        return msgspec.defstruct("Fields", fields, gc=False, rename={internal: name for name, internal in self.names.items()})
+
+    @property
+    def optional(self) -> Any:
+        """Return the type of what may be null."""
+        return self.type if self.is_whole else self.type | None
 
     def shape(self, found: Any) -> Any:
-        """Return what the decoder would have made of an object whose fields are not all of the expected kind."""
+        """Return what the decoder would have made of a value whose fields are not all of the expected kind."""
         if self.is_whole:
             return found
+        if self.items is not None:
+            return [self.items.shape(item) for item in found] if isinstance(found, list) else None
         if not isinstance(found, dict):
             return None
         return self.type(*(level.shape(found.get(name)) for name, level in self.fields.items()))
@@ -54,7 +69,7 @@ class JsonFields:
 
     def __init__(self, paths: Iterable[Steps]) -> None:
         self._root = _Level(paths)
-        self._decode = msgspec.json.Decoder(self._root.type if self._root.is_whole else self._root.type | None).decode
+        self._decode = msgspec.json.Decoder(self._root.optional).decode
         self._decode_all = msgspec.json.Decoder().decode
 
     def decode(self, texts: Texts) -> list[Any]:
@@ -79,7 +94,11 @@ class JsonFields:
         for index, step in enumerate(path):
             if level.is_whole:
                 return [walk_steps(one, path[index:]) for one in found]
-            assert isinstance(step, str), "a step by index begins below a level that is whole"
+            if isinstance(step, int):
+                assert level.items is not None, "a path is one of those given"
+                found = [None if one is None or step >= len(one) else one[step] for one in found]
+                level = level.items
+                continue
             get = attrgetter(level.names[step])
             found = [None if one is None else get(one) for one in found]
             level = level.fields[step]

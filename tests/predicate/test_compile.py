@@ -121,6 +121,25 @@ def test_the_whole_value_can_be_asked_for():
     assert matches("value.value.key.offset = 1", {"value": {"key": {"offset": 1}}})
 
 
+def test_items_of_arrays_are_asked_for():
+    value = {"l": [{"n": 1, "m": [5, 6]}, {"n": 2}, "text", None], "m": [[1, 2], [3]], "o": {"l": [7]}}
+    for where in (
+        "value.l[0].n = 1 AND value.l[1].n = 2",
+        "value.l[0].m[1] = 6",
+        "value.l[2].n IS NULL AND value.l[0].n = 1",
+        "value.l[3].n IS NULL AND value.l[9].n IS NULL",
+        "value.l[2] = 'text'",
+        "value.l[0].n = 1 AND value.l IS NOT NULL",
+        "value.m[0][1] = 2 AND value.m[1][0] = 3 AND value.m[1][1] IS NULL",
+        "value.o.l[0] = 7 AND value.o.x IS NULL",
+        "value.o[0] IS NULL AND value.o.l[0] = 7",
+        "value.l.n IS NULL AND value.m[0].x IS NULL",
+    ):
+        assert matches(where, value), where
+    assert matches("value[1].a = 2 AND value[0].a IS NULL", [1, {"a": 2}])
+    assert matches("value[0] IS NULL", {"a": 2})
+
+
 def test_numbers_are_compared_exactly():
     assert matches("value.n = 9007199254740993", {"n": 9007199254740993})
     assert not matches("value.n = 9007199254740993", {"n": 9007199254740992})

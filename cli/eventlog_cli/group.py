@@ -9,7 +9,7 @@ from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
 from eventlog_cli.parameters import SEGMENTS, Parsed, parse_id
-from eventlog_cli.quantities import format_duration, format_size, parse_moment
+from eventlog_cli.quantities import format_seconds, format_size, parse_moment
 
 if TYPE_CHECKING:
     from eventlog.client.groups import GroupDescription, GroupSegment
@@ -96,10 +96,10 @@ def _print_table(one: "GroupDescription") -> None:
         total[3] = max(total[3], row.lag_ms or 0)
     names = {member.member: member.instance or member.client or member.member for member in one.members}
     rows = [
-        (names.get(member or "", member), count, events, format_size(size), format_duration(oldest))
+        (names.get(member or "", member), count, events, format_size(size), format_seconds(oldest / 1000))
         for member, (count, events, size, oldest) in lags.items()
     ]
-    rows += [(names[member.member], 0, 0, format_size(0), format_duration(0)) for member in one.members if member.member not in lags]
+    rows += [(names[member.member], 0, 0, format_size(0), format_seconds(0)) for member in one.members if member.member not in lags]
     print_text(table(("member", "segments", "lag events", "lag bytes", "oldest"), rows))
     late = [row for row in one.segments if row.lag_events or row.lag_events is None]
     if late:
@@ -109,7 +109,7 @@ def _print_table(one: "GroupDescription") -> None:
 
 def _late_row(row: "GroupSegment", names: dict[str, str]) -> tuple[object, ...]:
     size = None if row.lag_bytes is None else format_size(row.lag_bytes)
-    oldest = None if row.lag_ms is None else format_duration(row.lag_ms)
+    oldest = None if row.lag_ms is None else format_seconds(row.lag_ms / 1000)
     return row.segment, names.get(row.member or ""), row.id, row.lag_events, size, oldest
 
 

@@ -6,6 +6,7 @@ Requests that come while something is being written share the next write.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ from eventlog.consume.membership.positions import Committed
 from eventlog.consume.membership.record import encode_committed
 from eventlog.consume.work.queue import Known, SegmentQueue, Task, backoff_ms
 from eventlog.consume.work.record import encode_known
-from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, StaleMember
+from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember
 from eventlog.limits import DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
 from eventlog.node.dead_letters import DeadLetter, bury
 from eventlog.node.work_reading import Row, read_rows
@@ -26,6 +27,7 @@ T = TypeVar("T")
 log = logging.getLogger("eventlog.node")
 DONE, AGAIN, REJECTED, GIVEN_BACK = range(4)
 TAKE_MAX = 1_000
+READ_AGAIN_S_MAX = 3.0
 _READ_AGAIN_S = 0.2
 
 
@@ -116,8 +118,22 @@ class Work:
 
         Raises:
             StaleMember: it has one of them no more; the others are settled.
+            NotPrimary: they have not been read again yet since the group came here.
         """
-        await self._ask(partial(self._settle_now, member, list(rows)))
+        settled = list(rows)
+        await self._read_again({(row.segment, row.id) for row in settled})
+        await self._ask(partial(self._settle_now, member, settled))
+
+    async def _read_again(self, wanted: set[tuple[int, int]]) -> None:
+        """Wait for events that members were handed by whoever coordinated the group before."""
+        self._read_on()
+        deadline = asyncio.get_running_loop().time() + READ_AGAIN_S_MAX
+        while any(segment in self.queues and id_ in self.queues[segment].known for segment, id_ in wanted):
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0 or self._running.is_over:
+                raise NotPrimary(segment=self._running.node.inner.segment(self._running.route))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left_s)
 
     def release(self, is_gone: Callable[[str], bool]) -> None:
         """Take events from members whose sessions are over."""

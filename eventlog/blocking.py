@@ -23,7 +23,10 @@ from eventlog.client.client import connect as connect_async
 from eventlog.client.cluster import ClusterAdmin as AsyncClusterAdmin
 from eventlog.client.consumer import Consumer as AsyncConsumer
 from eventlog.client.continuous import QueryChange
+from eventlog.client.entries import Entries as AsyncEntries
+from eventlog.client.entries import EntryRows as AsyncEntryRows
 from eventlog.client.groups import GroupAdmin as AsyncGroupAdmin
+from eventlog.client.iterating import EntryBatch, Key
 from eventlog.client.listeners import ListenerAdmin as AsyncListenerAdmin
 from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
 from eventlog.client.near import NearCache as AsyncNearCache
@@ -123,8 +126,11 @@ class Cache(_Facade[AsyncCache]):
     register = _call(AsyncCache.register)
     get_many = _rows(AsyncCache.get_many)
     keys = _rows(AsyncCache.keys)
-    entries = _rows(AsyncCache.entries)
     event_batches = _pulled(AsyncCache.event_batches)
+
+    def entries(self, prefix: str | bytes | None = None, **options: Any) -> "Entries":
+        """Return the entries, to be iterated, or used in a `with` statement; `options` are those of `CacheEntries.entries`."""
+        return Entries(self._thread, self._async.entries(prefix, **options))
 
     def events(self, from_id: int | str | None = None, **options: Any) -> Iterator[Event]:
         """Yield events as objects; `options` are those of `eventlog.client.reads.CacheReads.events`."""
@@ -177,6 +183,30 @@ class QueryChanges:
 
     def __exit__(self, *_: object) -> None:
         self._lists.close()
+
+
+class Entries(_Facade[AsyncEntries]):
+    """Iterate it for keys with entries; in a `with` statement it gives keys with values, or columns, as `eventlog.client.entries`."""
+
+    def __iter__(self) -> Iterator[tuple[Key, Entry]]:
+        return chain.from_iterable(Pulled(self._thread, in_lists(self._async.generator, size=ROWS_PER_HOP)))
+
+    def __enter__(self) -> "EntryRows":
+        return EntryRows(self._thread, self._thread.run(self._async.__aenter__()))
+
+    def __exit__(self, *error: object) -> None:
+        self._thread.run(self._async.__aexit__(*error))
+
+
+class EntryRows(_Facade[AsyncEntryRows]):
+    """Iterate it for keys with their values (with `metadata`, their entries), or its `batches()` for columns."""
+
+    def __iter__(self) -> Iterator[tuple[Key, Any]]:
+        return chain.from_iterable(Pulled(self._thread, in_lists(self._async.rows, size=ROWS_PER_HOP)))
+
+    def batches(self) -> Iterator[EntryBatch]:
+        """Yield the entries as columns."""
+        return Pulled(self._thread, self._async.batches())
 
 
 class NearCache(_Facade[AsyncNearCache]):

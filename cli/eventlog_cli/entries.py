@@ -30,7 +30,7 @@ def command(cache_name: str, *, prefix: str, entries_max: int | None, params: tu
         cache = client.cache(cache_name)
         info = cache.info()
         start = prefix if info.key_format == "utf8" else prefix.encode(errors="surrogateescape")
-        rows = cache.entries(start, limit=entries_max, params=dict(params) or None, **options)
+        rows = iter(cache.entries(start, limit=entries_max, params=dict(params) or None, **options))
         out, is_json = stdout(), info.format == "json"
         while some := list(islice(rows, _AT_ONCE)):
             out.write(b"".join([_line(key, entry.value_bytes, entry.version, is_json=is_json) for key, entry in some]))

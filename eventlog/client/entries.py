@@ -43,10 +43,10 @@ class EntryRows:
 
     def __init__(self, batches: AsyncGenerator[EntryBatch, None], *, limit: int, metadata: bool) -> None:
         self._batches = batches
-        self._rows = _entries_of(batches, limit) if metadata else _pairs_of(batches, limit)
+        self.rows = _entries_of(batches, limit) if metadata else _pairs_of(batches, limit)
 
     def __aiter__(self) -> AsyncIterator[tuple[Key, Any]]:
-        return self._rows
+        return self.rows
 
     def batches(self) -> AsyncGenerator[EntryBatch, None]:
         """Yield the entries as columns. `limit` does not cut them."""
@@ -54,7 +54,7 @@ class EntryRows:
 
     async def aclose(self) -> None:
         """End the reading."""
-        await self._rows.aclose()
+        await self.rows.aclose()
         await self._batches.aclose()
 
     async def __aenter__(self) -> Self:

@@ -29,6 +29,8 @@ def bounded(node: Node, server: HasFigures) -> Iterator[Row]:
     yield "key_index_bytes", tables, limits.KEY_INDEX_BYTES_MAX, tables
     for name, row in node.reads.figures().items():
         yield (name, *row)
+    for name, row in (node.state_reads.figures() | node.iterations.figures()).items():
+        yield (name, *row)
     for name, row in node.near.figures().items():
         yield (name, *row)
     for name, row in server.figures().items():

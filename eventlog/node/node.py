@@ -115,14 +115,7 @@ class Node:
         )
         self.leaders = Leaders(self.segments)
         self.freshness = Freshness(self)
-        self.near = NearReaders(self)
-        self.mending = Mending(self)
-        self.reads = Reads(self)
-        self.state_reads = StateReads(self)
-        self.iterations = Iterations(self)
-        self.inner = Inner(self)
-        self.listeners = Listeners(self)
-        self.coordinators = Coordinators(self)
+        self._make_readers()
         self.followed = self._new_followed(opened)
         self.replicas.open(Incoming(self.replicas), TakeOver(self.replicas))
         self.checkpoints = Checkpoints(
@@ -135,6 +128,17 @@ class Node:
         self.is_stopping = False
         self._on_fatal = on_fatal
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    def _make_readers(self) -> None:
+        """Make what serves those who read."""
+        self.near = NearReaders(self)
+        self.mending = Mending(self)
+        self.reads = Reads(self)
+        self.state_reads = StateReads(self)
+        self.iterations = Iterations(self)
+        self.inner = Inner(self)
+        self.listeners = Listeners(self)
+        self.coordinators = Coordinators(self)
 
     def _new_writer(self, opened: Opened) -> Writer:
         return Writer(

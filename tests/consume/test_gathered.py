@@ -16,6 +16,8 @@ from tests.batch.test_join import Log
 from tests.consume.filters import HandFilter
 from tests.consume.test_filtered import SEGMENTS, rows_in, values_of, wanted_of
 
+NO_LIMITS = Limits()
+
 
 def found_at(log, matches, segments, *, top, limits):
     """Return what a node with some segments finds, as it arrives at another one."""
@@ -67,7 +69,7 @@ def test_what_is_no_joined_part_is_refused(body, runs, has_changes):
 def test_a_part_that_was_cut_off_is_refused():
     log = Log(5, groups=6, segments=SEGMENTS)
     answer = filter_answer(
-        values_of(log), cursor=Cursor(SEGMENTS, 0), top=1 << 60, limits=Limits(), matches=HandFilter(wanted=lambda *_: True)
+        values_of(log), cursor=Cursor(SEGMENTS, 0), top=1 << 60, limits=NO_LIMITS, matches=HandFilter(wanted=lambda *_: True)
     )
     body = b"".join(answer.body)
     for size in range(0, len(body), 8):

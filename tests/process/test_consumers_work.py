@@ -1,6 +1,7 @@
 """A work group while things go wrong: every event is done, none is handed out again that was acknowledged, keys stay in order."""
 
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -82,6 +83,11 @@ def settled(client: eventlog.blocking.Client) -> bool:
     return sum(row.lag_events or 0 for row in client.groups.describe("g")[0].segments) == 0
 
 
+def acknowledge_all(tasks: Iterable[eventlog.blocking.Task]) -> None:
+    for task in tasks:
+        task.ack()
+
+
 def test_retention_that_passes_what_is_not_done_is_said(tmp_path: Path) -> None:
     with NodeProcess(tmp_path, "--segments", "1") as node, eventlog.blocking.connect(node.address) as client:
         cache = client.create_cache(CACHE)
@@ -93,8 +99,7 @@ def test_retention_that_passes_what_is_not_done_is_said(tmp_path: Path) -> None:
         client.alter_cache(CACHE, retain_events=100)
         assert client.run_retention(CACHE).removed > 0
         with cache.consumer("w", mode="work") as workers, pytest.raises(EventsTrimmed) as trimmed:
-            for task in workers:  # what was read before it was removed
-                task.ack()
+            acknowledge_all(workers)  # what was read before it was removed
         assert trimmed.value.lost > 0
         with cache.consumer("w", mode="work", on_trimmed="earliest") as workers:
             assert next(iter(workers)).event.id >= trimmed.value.first_id

@@ -30,6 +30,7 @@ class Gathered:
     ends: SegmentEnds
     joined: Joined | None
     changes: Changes | None
+    scanned_bytes: int = 0
 
 
 def read_matched(body: bytes | memoryview, *, runs: int, has_changes: bool) -> tuple[Joined | None, Changes | None]:
@@ -56,17 +57,17 @@ def read_matched(body: bytes | memoryview, *, runs: int, has_changes: bool) -> t
 
 def merge_gathered(parts: Sequence[Gathered], *, limits: Limits) -> Answer:
     """Return one answer to a reader that stood at places in all the segments of `parts`."""
-    top = min(part.upto for part in parts)
+    top, scanned = min(part.upto for part in parts), sum(part.scanned_bytes for part in parts)
     found = [part for part in parts if part.joined is not None]
     if not found:
-        return passed(top, ends=_ends(parts, top))
+        return replace(passed(top, ends=_ends(parts, top)), scanned_bytes=scanned)
     events = columns_of_joined([part.joined for part in found if part.joined is not None])
     noted = [part.changes for part in found if part.changes is not None]
     changes = np.concatenate(noted) if noted else None
     rows = np.flatnonzero(events.ids <= top)
     rows = rows[np.argsort(events.segments[rows], kind="stable")]
     merged = within(Matched(events=events.take(rows), upto=top, changes=None if changes is None else changes[rows]), limits)
-    return replace(answer_of(merged, None, ends=None), ends=_ends(parts, merged.upto))
+    return replace(answer_of(merged, None, ends=None), ends=_ends(parts, merged.upto), scanned_bytes=scanned)
 
 
 def _ends(parts: Sequence[Gathered], cut: int) -> SegmentEnds:

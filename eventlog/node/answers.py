@@ -434,9 +434,9 @@ class Reads:
     def _take(self, pull: Pull, shared: Shared) -> None:
         """Deliver an answer; one without events only moves the cursor, and the search goes on."""
         answer, cursor, cache = shared.answer, pull.cursor, pull.cache
+        pull.scanned_bytes += answer.scanned_bytes
         if not answer.events:
             cursor.advance(answer.upto, answer.ends)
-            pull.scanned_bytes += answer.scanned_bytes
             if pull.scanned_bytes >= FILTER_SCAN_BYTES_MAX and pull.matches is not None:
                 self._deliver_nothing(pull, self.limit(cursor.asked), stalled=())
             else:

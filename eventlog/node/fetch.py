@@ -179,7 +179,8 @@ class Fetching:
         if pull.matches is not None:
             joined, changes = read_matched(reply.body, runs=answer.runs, has_changes=answer.changes)
             ends = SegmentEnds(list(answer.passed), list(answer.next_offsets), list(answer.epochs))
-            gathered = Gathered(segments=segments, upto=upto, ends=ends, joined=joined, changes=changes)
+            scanned = answer.scanned_bytes
+            gathered = Gathered(segments=segments, upto=upto, ends=ends, joined=joined, changes=changes, scanned_bytes=scanned)
             return Fetched(upto=upto, is_trimmed=is_trimmed, gathered=gathered)
         return Fetched(upto=upto, pairs=pairs_of(reply, cache_id=pull.cache.cache_id), is_trimmed=is_trimmed)
 
@@ -228,7 +229,8 @@ def _fetched_matches(pull: Pull, found: Delivered, segments: Ints) -> Fetched:
     runs, has_changes = (found.parts[0].runs, found.parts[0].has_changes) if found.parts else (0, False)
     joined, changes = read_matched(b"".join(found.body), runs=runs, has_changes=has_changes)
     ends = SegmentEnds(*_places_of(pull.cursor))
-    return Fetched(upto=found.upto, gathered=Gathered(segments=segments, upto=found.upto, ends=ends, joined=joined, changes=changes))
+    gathered = Gathered(segments=segments, upto=found.upto, ends=ends, joined=joined, changes=changes, scanned_bytes=pull.scanned_bytes)
+    return Fetched(upto=found.upto, gathered=gathered)
 
 
 def _places_of(cursor: Cursor) -> tuple[list[int], list[int], list[int]]:
@@ -251,6 +253,7 @@ def _answer(exchange: Exchange, pull: Pull, after: SegmentPositions, found: Deli
     if pull.matches is not None:
         answer.runs = found.parts[0].runs if found.parts else 0
         answer.changes = bool(found.parts and found.parts[0].has_changes)
+        answer.scanned_bytes = pull.scanned_bytes
         for column, numbers in zip((answer.passed, answer.next_offsets, answer.epochs), _places_of(pull.cursor), strict=True):
             column.extend(numbers)
     else:

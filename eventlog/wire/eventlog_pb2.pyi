@@ -892,7 +892,7 @@ class Fetch(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., max_bytes: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ...) -> None: ...
 
 class FetchAnswer(_message.Message):
-    __slots__ = ("upto", "values", "trimmed", "trimmed_ids", "trimmed_offsets", "runs", "changes", "passed", "next_offsets", "epochs")
+    __slots__ = ("upto", "values", "trimmed", "trimmed_ids", "trimmed_offsets", "runs", "changes", "passed", "next_offsets", "epochs", "scanned_bytes")
     UPTO_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
@@ -903,6 +903,7 @@ class FetchAnswer(_message.Message):
     PASSED_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    SCANNED_BYTES_FIELD_NUMBER: _ClassVar[int]
     upto: int
     values: int
     trimmed: _containers.RepeatedScalarFieldContainer[int]
@@ -913,7 +914,8 @@ class FetchAnswer(_message.Message):
     passed: _containers.RepeatedScalarFieldContainer[int]
     next_offsets: _containers.RepeatedScalarFieldContainer[int]
     epochs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, upto: _Optional[int] = ..., values: _Optional[int] = ..., trimmed: _Optional[_Iterable[int]] = ..., trimmed_ids: _Optional[_Iterable[int]] = ..., trimmed_offsets: _Optional[_Iterable[int]] = ..., runs: _Optional[int] = ..., changes: _Optional[bool] = ..., passed: _Optional[_Iterable[int]] = ..., next_offsets: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ...) -> None: ...
+    scanned_bytes: int
+    def __init__(self, upto: _Optional[int] = ..., values: _Optional[int] = ..., trimmed: _Optional[_Iterable[int]] = ..., trimmed_ids: _Optional[_Iterable[int]] = ..., trimmed_offsets: _Optional[_Iterable[int]] = ..., runs: _Optional[int] = ..., changes: _Optional[bool] = ..., passed: _Optional[_Iterable[int]] = ..., next_offsets: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., scanned_bytes: _Optional[int] = ...) -> None: ...
 
 class GetTopology(_message.Message):
     __slots__ = ()

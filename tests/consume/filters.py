@@ -24,6 +24,9 @@ class HandFilter:
     judged: int = 0
     calls: int = 0
 
+    def may_match(self, *, kinds: np.ndarray, segments: np.ndarray, bases: np.ndarray, lasts: np.ndarray) -> np.ndarray:
+        return kinds & self.kinds != 0
+
     def mask(self, events: EventColumns) -> np.ndarray:
         self.judged += len(events)
         self.calls += 1

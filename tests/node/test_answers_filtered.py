@@ -249,3 +249,23 @@ def test_nodes_that_hold_a_part_or_nothing_have_the_rest_judged_where_it_is(copi
                 assert answer.last_id >= rows_by_id(trio)[-1].id
 
     run_trio(scenario, copies=copies, clocks=(0, 0, 0, 0), tail_bytes=6_000)
+
+
+def test_a_poll_at_a_gateway_says_where_it_stands_after_as_much_scanning(monkeypatch):
+    monkeypatch.setattr(answers, "FILTER_SCAN_BYTES_MAX", 4_000)
+    monkeypatch.setattr(finding, "FILTER_SCAN_STEP_BYTES", 1_000)
+    monkeypatch.setattr("eventlog.node.history_plan.FILTER_SCAN_STEP_BYTES", 1_000)
+
+    async def scenario(trio):
+        for node in trio.nodes:
+            node.reads.filters.compiler = compile_by_hand
+        fill_trio(trio, 400)
+        places, at, is_end = [], 0, False
+        while not is_end:
+            answer, _ = await ask(trio.nodes[3], after=at, filter=Filter(where="none"), max_bytes=1)
+            assert answer.last_id > at, "each goes on"
+            at, is_end = answer.last_id, answer.end
+            places.append(at)
+        assert 2 < len(places) < 60
+
+    run_trio(scenario, copies=1, clocks=(0, 0, 0, 0), tail_bytes=2_000, step_bytes=500)

@@ -18,7 +18,7 @@ from eventlog.errors import BadPredicate, EventLogError, FilterNotFound, Unavail
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
 
-WHERE, PARAMETERS = "value.group = :group AND NOT key LIKE 'x%'", {"group": 3}
+WHERE, PARAMETERS = "value.group = :group AND key NOT LIKE 'x%'", {"group": 3}
 GATEWAY = 3
 BUSY_S = 60
 

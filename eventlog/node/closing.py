@@ -183,7 +183,17 @@ class Closing:
     def want(self, id_: int) -> None:
         """Have the others promise up to `id_`, an id that a reader waits for, unless they have."""
         self._wanted = max(self._wanted, id_)
+        self._want(id_)
+
+    def foresee(self, id_: int, *, primary: int) -> None:
+        """Have the others promise up to an id that `primary` is about to commit, so that readers wait for the commit alone."""
+        if self._is_following:
+            self._want(id_, but=primary)
+
+    def _want(self, id_: int, *, but: int = 0) -> None:
         for number, asked in list(self._peers().items()):
+            if number == but:
+                continue
             asked.wanted = max(asked.wanted, id_)
             if asked.promised < asked.wanted and asked.asked_id < asked.wanted:
                 self._ask(number, asked)

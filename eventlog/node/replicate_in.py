@@ -145,6 +145,7 @@ class Incoming:
             nbytes=arrived.nbytes,
         )
         self._node.storage.append_and_tell(append, partial(self._stored, write, arrived, self.begin()))
+        self._node.closing.foresee(int(write.lasts.max()), primary=write.to.node)
 
     def _stored(self, write: asked.Write, arrived: Arrived, name: tuple[Replica, int] | None, error: BaseException | None) -> None:
         if error is not None:

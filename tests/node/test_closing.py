@@ -62,6 +62,25 @@ def test_an_ordered_reader_is_served_after_one_round_trip():
     run(scenario)
 
 
+def test_what_a_primary_is_about_to_commit_is_promised_by_the_others_meanwhile():
+    async def scenario(trio):
+        one, _, three = trio.nodes
+        id_ = (one.now_ms + 1) << 22
+        one.closing.foresee(id_, primary=2)
+        assert one.members.sent == [], "nobody reads"
+        exchange = begin(one)
+        await asyncio.sleep(0.02)
+        one.members.sent.clear()
+        one.closing.foresee(id_, primary=2)
+        assert [(number, message.close_up.id) for number, message in one.members.sent] == [(3, id_)]
+        async with asyncio.timeout(10):
+            while three.low.limits[2] < id_ or one.low.limits[2] < id_:  # noqa: ASYNC110 -- it has no event
+                await asyncio.sleep(0.005)
+        assert not exchange.is_over
+
+    run(scenario)
+
+
 def test_a_reader_at_a_backup_hears_of_a_commit_without_another_write():
     async def scenario(trio):
         exchange = begin(trio.nodes[2])

@@ -1,4 +1,4 @@
-"""Sets of segments and rows of places as they go over the wire; docs/protocol.md, "Groups"."""
+"""Sets of segments and rows of places as they go over the wire: see GroupBeat and CommitGroup in the schema."""
 
 from collections.abc import Collection, Mapping
 

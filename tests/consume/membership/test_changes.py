@@ -1,0 +1,67 @@
+from eventlog.consume.membership.changes import give, join, leave, let_go, take_over
+from eventlog.consume.membership.values import Member, new_group
+
+
+def group(*members, segments=4):
+    state = new_group(segments)
+    for member in members:
+        state = join(state, Member(id=member))
+    return state
+
+
+def settled(state):
+    """The group after every member has let go of what it is to give up."""
+    for member in state.members:
+        state = let_go(state, member.id, state.assigned(member.id), epoch=state.generation)
+    return state
+
+
+def test_the_first_member_gets_everything_at_once():
+    state = group("a")
+    assert state.assigned("a") == {0, 1, 2, 3}
+    assert state.given == (1, 1, 1, 1)
+
+
+def test_a_second_one_gets_its_share_only_when_the_first_has_let_go():
+    state = group("a", "b")
+    assert state.held("a") == {0, 1, 2, 3}
+    assert state.assigned("b") == frozenset()
+    assert len(state.assigned("a")) == 2
+    state = let_go(state, "a", state.assigned("a"), epoch=2)
+    assert len(state.assigned("b")) == 2
+    assert {state.given[segment] for segment in state.assigned("b")} == {2}
+    assert {state.given[segment] for segment in state.assigned("a")} == {1}
+
+
+def test_what_a_member_was_given_after_it_spoke_is_not_let_go():
+    state = settled(group("a", "b"))
+    state = leave(state, {"b"})
+    regained = [segment for segment in range(4) if state.given[segment] == state.generation]
+    state = join(state, Member(id="c"))
+    moving = [segment for segment in regained if state.targets[segment] == "c"]
+    assert moving
+    before = let_go(state, "a", frozenset(range(4)) - set(regained), epoch=2)
+    assert all(before.holders[segment] == "a" for segment in moving), "it spoke before it was told that it had them again"
+    after = let_go(state, "a", frozenset(range(4)) - set(regained), epoch=state.generation)
+    assert all(after.holders[segment] == "c" for segment in moving)
+
+
+def test_who_leaves_gives_everything_on():
+    state = leave(settled(group("a", "b")), {"a"})
+    assert state.assigned("b") == {0, 1, 2, 3}
+    assert leave(state, {"stranger"}) is state
+
+
+def test_a_static_member_that_comes_back_keeps_its_segments_and_fences_what_it_was():
+    state = settled(join(group("a"), Member(id="old", instance="i")))
+    held = state.held("old")
+    again = take_over(state, state.instance("i"), Member(id="new", instance="i"))
+    assert again.held("new") == again.assigned("new") == held
+    assert {again.given[segment] for segment in held} == {again.generation}
+    assert again.held("a") == state.held("a")
+    assert again.member("old") is None
+
+
+def test_nothing_is_given_twice():
+    state = settled(group("a", "b"))
+    assert give(state) == state

@@ -16,6 +16,7 @@ from eventlog.batch.join import indexes_within
 from eventlog.consume.answer import Answer, Part, StoredValues, ends_of
 from eventlog.consume.cursor import Cursor, SegmentEnds
 from eventlog.consume.cut import NO_LIMIT, Limits
+from eventlog.ids import ID_STEP
 from eventlog.predicate.spec import CompiledFilter
 
 Ints = npt.NDArray[np.int64]
@@ -46,7 +47,8 @@ def filter_answer(
     rows = np.flatnonzero(highs > lows if asked is None else (highs > lows) & asked)
     rows = rows[np.argsort(values.segments[rows], kind="stable")]
     scanned = int(values.sizes[rows].sum())
-    candidates = rows[kinds_of(values, rows) & matches.kinds != 0]
+    bases, lasts = values.bases[rows], values.bases[rows] + (values.counts[rows] - 1) * ID_STEP
+    candidates = rows[matches.may_match(kinds=kinds_of(values, rows), segments=values.segments[rows], bases=bases, lasts=lasts)]
     if only is not None:
         candidates = candidates[np.isin(values.segments[candidates], only)]
     if not len(candidates):

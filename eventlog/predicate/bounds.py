@@ -8,6 +8,7 @@ import numpy as np
 
 from eventlog.events import KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, ID_MAX, TIME_SHIFT
+from eventlog.limits import SEGMENTS_MAX
 from eventlog.predicate.convert import to_text
 from eventlog.predicate.frame import bare_frame
 from eventlog.predicate.like import like
@@ -142,7 +143,7 @@ def _octets(value: object) -> bytes:
 
 def _numbers(name: str, low: int, high: int) -> Bounds:
     if name == "segment":
-        return Bounds(segments=frozenset(range(low, high + 1))) if high - low < 1 << 16 else ANYTHING
+        return Bounds(segments=frozenset(range(max(low, 0), min(high, SEGMENTS_MAX) + 1)))
     if name == "time":
         low, high = (low - EPOCH_MS) << TIME_SHIFT, ((high - EPOCH_MS + 1) << TIME_SHIFT) - 1
     return Bounds(id_low=max(low, 0), id_high=min(high, ID_MAX))

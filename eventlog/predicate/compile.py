@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from eventlog.batch.columns import EventColumns
 from eventlog.errors import BadPredicate
+from eventlog.ids import ID_MAX
 from eventlog.limits import SELECT_FIELDS_MAX
 from eventlog.predicate.avro import AvroFields
 from eventlog.predicate.avro_values import AvroValues
@@ -29,6 +30,7 @@ from eventlog.predicate.tree import And, Column, Constant, Node, Path, Root, Ste
 from eventlog.predicate.truths import truth_of
 from eventlog.predicate.values import Truths
 
+Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Steps = tuple[Step, ...]
 Wanted = frozenset[bytes] | re.Pattern[bytes]
@@ -72,6 +74,16 @@ class Compiled:
         return self.named is not None or any(
             conjunct.cost >= VALUE and (conjunct.paths is None or not conjunct.paths <= beside) for conjunct in self.conjuncts
         )
+
+    def may_match(self, *, kinds: npt.NDArray[np.uint8], segments: Ints, bases: Ints, lasts: Ints) -> Mask:
+        """Return which stored values can hold an event that matches, by what their headers say: bits of kinds, first and last id."""
+        bounds = self.bounds
+        found = kinds & bounds.kinds != 0
+        if bounds.id_low > 0 or bounds.id_high < ID_MAX:
+            found &= (lasts >= bounds.id_low) & (bases <= bounds.id_high)
+        if bounds.segments is not None:
+            found &= np.isin(segments, list(bounds.segments))
+        return np.asarray(found)
 
     def mask(self, events: EventColumns, *, image: Image = "value") -> Mask:
         """Return which events match; with `image="before"`, of which the entry matched before the change."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from eventlog.predicate.bounds import Bounds
 
 Image = Literal["value", "before"]
+Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 EVERY_KIND = 0xFF
 
@@ -75,6 +76,10 @@ class CompiledFilter(Protocol):
     @property
     def keeps_before(self) -> bool:
         """Whether before-images are answered at all: a selection that names none of their fields leaves them out."""
+        ...
+
+    def may_match(self, *, kinds: npt.NDArray[np.uint8], segments: Ints, bases: Ints, lasts: Ints) -> Mask:
+        """Return which stored values can hold an event that matches, by what their headers say: bits of kinds, first and last id."""
         ...
 
     def mask(self, events: EventColumns, *, image: Image = "value") -> Mask:

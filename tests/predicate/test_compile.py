@@ -313,6 +313,24 @@ def test_ids_segments_and_keys_that_cannot_match_are_known_beforehand():
     assert bounds_of is not None
 
 
+def test_stored_values_that_cannot_match_are_told_by_their_headers():
+    heads = {
+        "kinds": np.array([0b001, 0b110, 0b111, 0b100], np.uint8),
+        "segments": np.array([0, 1, 2, 1]),
+        "bases": np.array([0, 10, 20, 30]) << 10,
+        "lasts": np.array([9, 19, 29, 39]) << 10,
+    }
+
+    def chosen(where: str, **spec) -> list[bool]:
+        return compiled(where, **spec).may_match(**heads).tolist()
+
+    assert chosen("kind = 'REMOVED'") == [False, True, True, True]
+    assert chosen(f"id > {19 << 10} AND id <= {30 << 10}") == [False, False, True, True]
+    assert chosen("segment IN (1, 7)") == [False, True, False, True]
+    assert chosen("value.n = 1 AND segment < 2") == [True, True, False, False]
+    assert chosen("") == chosen("value.n IS NULL") == chosen("value.n = 1", continuous=True) == [True] * 4
+
+
 # ---------------------------------------------------------------- select
 
 

@@ -3,6 +3,8 @@
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from eventlog.client.filtering import Parameters, Select, filter_of
@@ -124,32 +126,32 @@ class CacheEntries(CacheHandle):
             NoState: the cache keeps no entries.
             BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or no node has it.
         """
-        options = {"limit": limit, "batch_size": batch_size, "batch_bytes": batch_bytes, "parallel": parallel, "prefetch": prefetch}
-        for name, value in options.items():
-            if value is not None and value <= 0:
-                raise InvalidArgument(why=f"{name} is {value}: give a number above 0")
-        chosen = filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params)
+        _check_positive(limit=limit, batch_size=batch_size, batch_bytes=batch_bytes, parallel=parallel, prefetch=prefetch)
+        wanted = IterationOptions(
+            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
+            batch_entries=min(batch_size, limit or batch_size, ITERATION_BATCH_ENTRIES_MAX),
+            batch_bytes=min(batch_bytes, ANSWER_BYTES_MAX),
+            scope="" if scope in {"global", "segments"} else scope,
+            scope_parameters=json.dumps(dict(scope_parameters)).encode() if scope_parameters else b"",
+            parallel=min(parallel, _PARALLEL_MAX),
+            prefetch=min(prefetch, _PREFETCH_MAX),
+        )
+        return Entries(partial(self._entry_batches, wanted, prefix, segments), limit=limit or 0, metadata=metadata)
 
-        async def batches(*, metadata: bool) -> AsyncGenerator[EntryBatch, None]:
-            info, form = await self._found()
-            wanted = IterationOptions(
-                segments=segments_of(segments, of=self._core.routes.segments) if segments is not None else None,
-                filter=chosen,
-                prefix=b"" if prefix is None else form.key(prefix),
-                batch_entries=min(batch_size, limit or batch_size, ITERATION_BATCH_ENTRIES_MAX),
-                batch_bytes=min(batch_bytes, ANSWER_BYTES_MAX),
-                scope="" if scope in {"global", "segments"} else scope,
-                scope_parameters=json.dumps(dict(scope_parameters)).encode() if scope_parameters else b"",
-                parallel=min(parallel, _PARALLEL_MAX),
-                prefetch=min(prefetch, _PREFETCH_MAX),
-                metadata=metadata,
-            )
-            reader = EntryReader(self._core.nodes, self._core.options, info=info, form=form)
-            async with aclosing(reader.batches(wanted)) as found:
-                async for batch in found:
-                    yield batch
-
-        return Entries(batches, limit=limit or 0, metadata=metadata)
+    async def _entry_batches(
+        self, wanted: IterationOptions, prefix: str | bytes | None, segments: Collection[int] | None, *, metadata: bool
+    ) -> AsyncGenerator[EntryBatch, None]:
+        info, form = await self._found()
+        wanted = replace(
+            wanted,
+            segments=None if segments is None else segments_of(segments, of=self._core.routes.segments),
+            prefix=b"" if prefix is None else form.key(prefix),
+            metadata=metadata,
+        )
+        reader = EntryReader(self._core.nodes, self._core.options, info=info, form=form)
+        async with aclosing(reader.batches(wanted)) as found:
+            async for batch in found:
+                yield batch
 
     async def for_each(
         self,
@@ -188,3 +190,9 @@ class CacheEntries(CacheHandle):
         runner = TaskRunner(self._core.nodes, self._core.options, wanted)
         await runner.run(range(of) if segments is None else segments_of(segments, of=of), parallel=parallel)
         return runner.result
+
+
+def _check_positive(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and number <= 0:
+            raise InvalidArgument(why=f"{name} is {number}: give a number above 0")

@@ -38,6 +38,7 @@ from eventlog.segment.port import Pair, Store
 
 Ints = npt.NDArray[np.int64]
 _WAIT_MS = 20
+_GROUPS_A_TURN_MAX = 8  # the rest waits for these to be on disk; a turn must not hold the loop for long
 _EVENTS_WORTH_OVERLAP = 256  # fewer are settled after the sync: the storage thread would wait for the GIL before it could begin
 
 
@@ -170,8 +171,9 @@ class Writer:
         self._is_turn_due = False
         if self._unwritten:
             return
-        while self.queue and self._may_begin():
-            frames = self.queue.take(self._core.fates)
+        fates = self._core.fates
+        while self.queue and self._may_begin() and self._unwritten < (1 if fates is None else _GROUPS_A_TURN_MAX):
+            frames = self.queue.take(fates)
             if not frames:
                 return  # all of them wait for groups in flight
             try:

@@ -21,6 +21,7 @@ from eventlog.errors import (
 )
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
+from eventlog.limits import GROUP_BYTES_MAX, VALUE_BYTES_MAX
 from eventlog.node import operations
 from eventlog.node.config import NodeConfig
 from eventlog.node.groups import Pending, WriteResult
@@ -268,3 +269,20 @@ def test_there_is_no_previous_value_of_what_was_removed_or_past_its_lifespan(tmp
     expired, removed, put = with_node(tmp_path, act)
     assert kinds_of(expired) == kinds_of(put) == [Kind.CREATED]
     assert (expired.previous, removed.previous, put.previous) == (None, b"1", None)
+
+
+def test_what_is_too_much_for_one_group_waits_until_that_is_on_disk(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        large = bytes(VALUE_BYTES_MAX)
+        keys = [next(key for number in range(1_000) if segment_of(hash_key(key := b"k%d" % number), SEGMENTS) == at) for at in (0, 1, 2)]
+        frames = [submit(node, cache, [(key, large)] * (GROUP_BYTES_MAX // VALUE_BYTES_MAX)) for key in keys]
+        most = 0
+        while not all(frame.done() for frame in frames):
+            most = max(most, node.writer.groups_in_flight)
+            await asyncio.sleep(0)
+        return most, node.writer.groups, [frame.result() for frame in frames]
+
+    most, groups, results = with_node(tmp_path, act)
+    assert (most, groups) == (1, 3)
+    assert all(isinstance(result, WriteResult) for result in results)

@@ -22,6 +22,7 @@ SMALL_BUFFER_BYTES_MAX: Final = 16 * KIB
 FRAMES_PER_TURN_MAX: Final = 512  # then other connections get their turn
 WRITE_HIGH_BYTES: Final = 256 * KIB  # in the socket's queue; above, answers wait here and count
 WRITE_LOW_BYTES: Final = 64 * KIB
+KERNEL_UNSENT_BYTES: Final = 512 * KIB  # of a connection that was accepted: half an answer of the usual size
 LINGER_MS_MAX: Final = 2_000  # for a peer to read what was sent before the end
 UNSENT_LIMITS_MAX: Final = 4  # times the budget: a peer with that much unread is cut off
 
@@ -102,6 +103,13 @@ class Link(asyncio.BufferedProtocol):
         """Return the error for whoever still wants something of a connection that is closed."""
         error = self._ended_by
         return ConnectionLost(address=self.peer, why=error.why if isinstance(error, ConnectionLost) else str(error or "it is not open"))
+
+    def bound_unsent(self) -> None:
+        """Have the kernel queue little of what the peer does not read: by itself it keeps megabytes for each connection."""
+        found: socket.socket | None = self._transport.get_extra_info("socket") if self._transport is not None else None
+        option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+        if found is not None and option is not None and found.family in (socket.AF_INET, socket.AF_INET6):
+            found.setsockopt(socket.IPPROTO_TCP, option, KERNEL_UNSENT_BYTES)
 
     # ------------------------------------------------------------ asyncio's calls: receiving
 

@@ -125,6 +125,7 @@ class Server:
         else:
             self._connections[connection] = _Watch(asyncio.get_running_loop().time())
             self._connections_peak = max(self._connections_peak, len(self._connections))
+            connection.bound_unsent()
 
     def _on_close(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

@@ -1,18 +1,16 @@
-"""Batches of 1,000 events of 100 B written while 1,000 followers read 1 kB a second or stop; the same writer without them."""
+"""Batches of 1,000 events of 100 B written while 1,000 followers read 1 kB a second or nothing; the same writer without them."""
 
 import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.figures import Row, Scale, bounded, many, note
 from benchmarks.processes import Address, Node, PeakMemory, cpu_seconds, in_child, scratch
-from eventlog.errors import EventLogError
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.transport.options import ConnectOptions
-from eventlog.transport.reply import Reply
-from eventlog.transport.stream import Stream
 from eventlog.wire.eventlog_pb2 import Message, Poll, Watch
 
 FOLLOWERS = 1_000
@@ -21,7 +19,7 @@ ROUNDS = 3
 SHARE_MIN = 0.9
 GROWTH_MIB_MAX = 150.0
 BYTES_A_SECOND = 1_000
-POLLS_UNREAD = 4
+SOCKET_BYTES = 4_096
 BATCH = 1_000
 
 
@@ -56,38 +54,25 @@ def _middle(rates: list[float]) -> float:
     return sorted(rates)[len(rates) // 2]
 
 
-class Unread:
-    """Takes answers that come before it stopped reading."""
+class Follower:
+    """Watches as any follower does; its socket is read from a little now and then, or never."""
 
-    def answered(self, reply: Reply) -> None:
-        """Take it."""
-
-    def failed(self, error: EventLogError) -> None:
-        """Let it go."""
-
-
-async def _trickle(stream: Stream) -> None:
-    """Take about BYTES_A_SECOND from a stream."""
-    try:
-        async for item in stream:
-            await asyncio.sleep(max(len(item.body), 1) / BYTES_A_SECOND)
-    except EventLogError:
-        return
-
-
-def _start(connection: Connection, number: int, cache_id: int) -> "asyncio.Task[None] | None":
-    """Begin to follow: slowly, with a stream that is not taken from, or with polls whose answers nobody reads."""
-    if number % 3 == 2:
-        for _ in range(POLLS_UNREAD):
-            connection.post(Unread(), Message(poll=Poll(cache_id=cache_id, after=1, max_bytes=1 << 20, earliest=True)))
-        connection.flush()
+    def __init__(self, connection: Connection, cache_id: int) -> None:
         transport = connection._transport
         assert transport is not None
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BYTES)
+        self._transport = transport
+        self._stream = connection.stream(Message(watch=Watch(poll=Poll(cache_id=cache_id, latest=True), follow=True)))
+        connection.flush()
         transport.pause_reading()
-        return None
-    watch = Watch(poll=Poll(cache_id=cache_id, max_bytes=BYTES_A_SECOND if number % 3 == 0 else 1 << 20, latest=True), follow=True)
-    stream = connection.stream(Message(watch=watch), credit_bytes=4 * BYTES_A_SECOND)
-    return asyncio.ensure_future(_trickle(stream)) if number % 3 == 0 else None
+
+    async def trickle(self) -> None:
+        """Read what the socket holds, and wait as long as that may take."""
+        while not self._transport.is_closing():
+            self._transport.resume_reading()
+            await asyncio.sleep(0)
+            self._transport.pause_reading()
+            await asyncio.sleep(SOCKET_BYTES / BYTES_A_SECOND)
 
 
 def _measure(address: Address, followers: int, seconds: int, rounds: int) -> Found:
@@ -114,16 +99,21 @@ def _measure(address: Address, followers: int, seconds: int, rounds: int) -> Fou
             await write(cache)
             for _ in range(rounds):
                 with PeakMemory(address.pid) as peak_alone:
+                    await write(cache)
                     alone.append(await write(cache))
                 options = ConnectOptions(client="slow follower")
                 connections = [await connect(address.host, address.port, options=options) for _ in range(followers)]
-                tasks = [_start(connection, number, cache_id) for number, connection in enumerate(connections)]
+                readers = [Follower(connection, cache_id) for connection in connections]
+                tasks = [asyncio.ensure_future(reader.trickle()) for reader in readers[::2]]
                 with PeakMemory(address.pid) as peak:
+                    await write(cache)  # fills what lies between the node and a reader who does not read
                     beside.append(await write(cache))
                 grown = max(grown, peak.bytes - peak_alone.bytes)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
                 for connection in connections:
                     connection.abort()
-                await asyncio.gather(*[task for task in tasks if task is not None])
                 await asyncio.sleep(1)
         return Found(
             alone=[rate for rate, _ in alone],

@@ -70,13 +70,16 @@ def test_nothing_changed_is_the_same_pin_and_a_change_is_another(tmp_path):
     async def act(node):
         cache = await cache_of(node)
         pins = node.state_reads.pins
-        first = await pins.take()
-        assert await pins.take() is first
+        async with asyncio.timeout(20):
+            while (first := await pins.take()) is not await pins.take():
+                pass  # the node's own first steps are changes, too
         assert await pins.take(at_least=(0, first.id_of(0) + (1 << 40))) is not first
         await submit(node, cache, [(b"a", b"1")])
         second = await pins.take()
         assert second is not first
-        assert pins.find(0, first.id_of(0)) in (first, second)
+        found = pins.find(0, first.id_of(0))
+        assert found is not None
+        assert found.id_of(0) == first.id_of(0)
         assert pins.find(0, 12345) is None
 
     with_node(tmp_path, act)

@@ -89,13 +89,12 @@ def test_kills_stops_moves_and_retention(tmp_path: Path):
             reader.serves()
             cluster.start()
             cluster.settle()
-            for index in (1, 2):
-                cluster.pause(index)
-                time.sleep(2 * STALENESS_S)  # the fault itself
-                cluster.resume(index)
-                writer.more()
-                reader.serves()
-                cluster.settle()
+            cluster.pause(1)
+            time.sleep(2 * STALENESS_S)  # the fault itself
+            cluster.resume(1)
+            writer.more()
+            reader.serves()
+            cluster.settle()
             reader.pause()
             time.sleep(2 * STALENESS_S)  # the fault itself
             writer.more()

@@ -7,6 +7,8 @@ writer, lane             idempotent writes: a lane for each primary; `undecided`
 backlog, changes         calls that wait; `contents`: from calls to frames, from answers to calls
 bulk, formats            pairs, Arrow columns and objects to stored bytes
 following, reading       events from a position on; `pieces`, `batches`, `arrow`: from answers to columns and objects
+continuous               which entries match a query, and every change of that
+near, near_tail          entries kept here, told of writes by the log; what may be served decides `near_table`
 rows                     keys and entries, streamed from all primaries
 cluster                  what operators ask of a cluster
 values, wording          what calls return, and how messages say it

@@ -8,6 +8,7 @@
     steps      a cache's log indexed by id, coarsely: how many events and bytes lie between two ids
     cut        at which id one answer ends
     answer     the answer, out of stored values
+    near       which events concern a near cache, and whose word is enough for it
 
 The node around it must:
 

@@ -82,6 +82,7 @@ class Reads:
         self._lost: Mapping[int, Sequence[Lost]] = {}
         self._lost_changes = 0
         self._is_stopping = False
+        self.watches = 0  # how many go on for now
 
     def start(self) -> None:
         """Begin to serve."""

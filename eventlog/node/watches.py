@@ -5,15 +5,20 @@ told now and then where they stand, so that retention does not overtake the plac
 """
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
+from eventlog.consume.cut import Limits
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
 from eventlog.ids import ID_MAX
-from eventlog.limits import POSITION_TOLD_FIRST_MS, POSITION_TOLD_MS
+from eventlog.limits import KIB, MIB, POSITION_TOLD_FIRST_MS, POSITION_TOLD_MS
 from eventlog.node.answers import Reads
 from eventlog.node.pulls import Delivered, Pull
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Watch
+
+ITEM_BYTES_MIN = 16 * KIB
+UNREAD_BYTES_MAX = 32 * MIB  # the last item of every watch together: who does not read leaves it here
 
 
 async def serve_watch(reads: Reads, exchange: Exchange) -> None:
@@ -38,6 +43,7 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
         pull.until = min(pull.until, pull.ends_at)
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     exchange.on_end = partial(_end, ended)
+    reads.watches += 1
     try:
         await _send_all(reads, exchange, pull, ended, wait_ms=wait_ms)
         exchange.stream_end()
@@ -46,7 +52,16 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
     except ConnectionLost:
         return
     finally:
+        reads.watches -= 1
         reads.cancel(pull)
+
+
+def shared_out(limits: Limits, *, watches: int) -> Limits:
+    """Return what one item may hold: where many watch, a part of what all of them may leave unread. Halves, so that many ask the same."""
+    nbytes = limits.nbytes
+    while nbytes > ITEM_BYTES_MIN and nbytes * watches > UNREAD_BYTES_MAX:
+        nbytes //= 2
+    return limits if nbytes == limits.nbytes else replace(limits, nbytes=nbytes)
 
 
 async def _send_all(reads: Reads, exchange: Exchange, pull: Pull, ended: "asyncio.Future[None]", *, wait_ms: int | None) -> None:
@@ -54,8 +69,10 @@ async def _send_all(reads: Reads, exchange: Exchange, pull: Pull, ended: "asynci
     is_told = pull.matches is not None and wait_ms is None and pull.until == ID_MAX
     if is_told:
         wait_ms = POSITION_TOLD_FIRST_MS
+    limits = pull.limits
     while True:
         await exchange.credit()
+        pull.limits = shared_out(limits, watches=reads.watches)
         pull.wait_ms, pull.ends_at, pull.scanned_bytes = wait_ms, ends_at, 0
         if is_told:
             pull.told, wait_ms = pull.cursor.key, POSITION_TOLD_MS

@@ -105,7 +105,9 @@ class Link(asyncio.BufferedProtocol):
         return ConnectionLost(address=self.peer, why=error.why if isinstance(error, ConnectionLost) else str(error or "it is not open"))
 
     def bound_unsent(self) -> None:
-        """Have the kernel queue little of what the peer does not read: by itself it keeps megabytes for each connection."""
+        """Queue little of what the peer does not read, here and in the kernel, which by itself keeps megabytes for each connection."""
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=WRITE_LOW_BYTES, low=WRITE_LOW_BYTES // 4)
         found: socket.socket | None = self._transport.get_extra_info("socket") if self._transport is not None else None
         option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
         if found is not None and option is not None and found.family in (socket.AF_INET, socket.AF_INET6):

@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from eventlog.consume.cut import Limits
 from eventlog.errors import CacheDropped, EventLogError, EventsTrimmed
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
+from eventlog.node.watches import ITEM_BYTES_MIN, UNREAD_BYTES_MAX, shared_out
 from tests.node.reading import FakeNode, rows_of_answer, watch_exchange
 from tests.node.test_answers import by_id, fill, run
 
@@ -211,3 +213,14 @@ def test_a_reader_who_leaves_while_nothing_is_sent_costs_nothing_more():
         await node.reads.stop()
 
     asyncio.run(main())
+
+
+def test_many_watches_share_what_they_may_leave_unread() -> None:
+    wanted = Limits(nbytes=1 << 20)
+    assert shared_out(wanted, watches=10) is wanted
+    for watches in (100, 1_000, 2_000):
+        found = shared_out(wanted, watches=watches)
+        assert found.nbytes * watches <= UNREAD_BYTES_MAX < 2 * found.nbytes * watches
+        assert found == shared_out(wanted, watches=watches + 1)
+    assert shared_out(wanted, watches=1_000_000).nbytes == ITEM_BYTES_MIN
+    assert shared_out(Limits(nbytes=100), watches=1_000_000).nbytes == 100

@@ -67,7 +67,9 @@ async def _cache(node: "Node", source: CacheState, name: str) -> CacheState:
     try:
         return node.caches.named(name)
     except CacheNotFound:
-        options = {"format": source.options.format, "bytes_keys": source.options.bytes_keys, "before": False}
+        options: dict[str, object] = {"format": source.options.format, "bytes_keys": source.options.bytes_keys, "before": False}
+        if source.options.schema:
+            options["schema"] = source.options.schema
         cache, _ = await create_cache(node, name, options, use_existing=True)
         return cache
 

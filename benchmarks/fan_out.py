@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+import eventlog
 from benchmarks.figures import MILLION, Row, Scale, bounded, note
 from benchmarks.processes import Address, Node, cpu_seconds, in_child, resident_bytes, scratch
 from eventlog.errors import EventLogError
@@ -91,27 +92,33 @@ class Follower:
             raise error
 
 
-def _measure(address: Address, followers: int, seconds: int) -> Found:
-    import eventlog
+@dataclass(frozen=True, slots=True)
+class Puts:
+    """When each put was called, and when it was acknowledged, by the id of its event."""
 
-    began: dict[int, float] = {}
-    acknowledged: dict[int, float] = {}
+    began: dict[int, float]
+    acknowledged: dict[int, float]
 
-    async def pace(cache: eventlog.Cache, count: int) -> None:
+    async def pace(self, cache: "eventlog.Cache", count: int) -> None:
+        """Put PER_SECOND a second."""
         tasks, start = set(), time.perf_counter()
-
-        async def put(number: int) -> None:
-            called = time.perf_counter()
-            stored = await cache.put(f"key-{number % 500}", {"number": number, "more": "x" * 80})
-            assert stored.id is not None
-            began[stored.id], acknowledged[stored.id] = called, time.perf_counter()
-
         for number in range(count):
             await asyncio.sleep(max(start + number / PER_SECOND - time.perf_counter(), 0))
-            task = asyncio.ensure_future(put(number))
+            task = asyncio.ensure_future(self._put(cache, number))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         await asyncio.gather(*tasks)
+
+    async def _put(self, cache: "eventlog.Cache", number: int) -> None:
+        called = time.perf_counter()
+        stored = await cache.put(f"key-{number % 500}", {"number": number, "more": "x" * 80})
+        assert stored.id is not None
+        self.began[stored.id], self.acknowledged[stored.id] = called, time.perf_counter()
+
+
+def _measure(address: Address, followers: int, seconds: int) -> Found:
+    puts = Puts({}, {})
+    began, acknowledged, pace = puts.began, puts.acknowledged, puts.pace
 
     async def story() -> Found:
         async with eventlog.connect(address.text) as client:

@@ -152,7 +152,8 @@ class Lane:
             ledger.previous = answer.previous
         if answer.events == len(contents.items) == 1 and not answer.refusals and answer.kind != REFUSED:
             window.answered(frame)
-            self._shared.undecided.decided(frame)
+            if not self._shared.undecided.decided(frame):
+                return
             if len(ledger.calls) == 1 and len(ledger.calls[0].changes) == 1:
                 ledger.accept_one(answer.id, answer.kind)
             else:
@@ -165,8 +166,8 @@ class Lane:
             return
         if not answer.refusals and not (kinds == REFUSED).any():
             window.answered(frame)
-            self._shared.undecided.decided(frame)
-            ledger.accept(contents.items, ids, kinds)
+            if self._shared.undecided.decided(frame):
+                ledger.accept(contents.items, ids, kinds)
             return
         refusals = {refusal.block: read_error(refusal.error) for refusal in answer.refusals}
         refusals |= contents.forgotten_refusals(kinds, known=refusals)
@@ -181,14 +182,14 @@ class Lane:
         none = np.zeros(len(contents.counts), np.int64)
         answered = self.window.answered_before(frame) if is_numbered else none
         verdict = judge(refusals, sequences=frame.sequences if is_numbered else none, answered=answered, doubtful=frame.doubtful)
-        self._shared.undecided.decided(frame)
+        is_open = self._shared.undecided.decided(frame)
         again = np.array(verdict.again, np.int64)
         rest = rest_of(frame, again)
-        rest.wanted = bool(len(again)) and contents.is_live
+        rest.wanted = bool(len(again)) and contents.is_live and is_open
         if rest.wanted:
             self._shared.undecided.add(rest)
             self._wait_after(rest, refusals[verdict.again[0]])
-        elif len(again):
+        elif len(again) and is_open:
             rest.content.fail(too_late(self._shared.options.timeout_ms, outcome="none"))
         if is_numbered:
             self.window.refused_in_part(frame, rest, free=np.array(verdict.unnumbered, np.int64), again=again, told=verdict.told)
@@ -196,6 +197,8 @@ class Lane:
             self.window.answered(frame)
             if rest.wanted:
                 self.window.add(rest)
+        if not is_open:
+            return
         for block, error in verdict.failed.items():
             contents.fail(error, np.array([block]))
         written = np.setdiff1d(np.arange(len(contents.counts)), np.array(list(refusals), np.int64))
@@ -233,7 +236,7 @@ class Lane:
         elif is_unknown:
             window.answered(frame)  # appended, as far as numbers are concerned
             self._fail(frame, error)
-        elif len(contents.calls) > 1 and is_numbered and not frame.doubtful:
+        elif len(contents.calls) > 1 and is_numbered and frame.wanted and not frame.doubtful:
             self._split(frame)
         else:
             frame.wanted = False

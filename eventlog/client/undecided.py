@@ -28,9 +28,9 @@ class Undecided:
         """Take note of a frame."""
         self._frames[id(frame)] = frame
 
-    def decided(self, frame: WriteFrame) -> None:
-        """Forget a frame: its calls are told otherwise, or others stand for it."""
-        self._frames.pop(id(frame), None)
+    def decided(self, frame: WriteFrame) -> bool:
+        """Forget a frame: its calls are to be told by the caller. False where they were told before: there was no hope of an answer."""
+        return self._frames.pop(id(frame), None) is not None
 
     def replaced(self, frame: WriteFrame, parts: list[WriteFrame]) -> None:
         """Take note that others stand for a frame."""

@@ -227,6 +227,27 @@ def test_without_idempotence_a_lost_answer_is_an_unknown_outcome_and_nothing_is_
     run(main())
 
 
+def test_an_answer_that_comes_after_all_writes_were_given_up_is_none_the_worse() -> None:
+    async def main() -> None:
+        node, broken = FakeNode(), []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
+        async with client_of(node) as client:
+            cache = await client.create_cache("c")
+            for writing in (cache.put("k", 1), cache.put_many([("a", 1), ("b", 2)])):
+                seen = len(node.log)
+                node.hold = []
+                waiting = asyncio.create_task(writing)
+                await until(lambda seen=seen: len(node.log) > seen)
+                client._core.writer._fail_all(DiskFull(free_bytes=1, reserve_bytes=2))  # as when no node can be reached for good
+                with pytest.raises(DiskFull, match="unknown"):
+                    await waiting
+                node.release()
+                assert (await cache.put("later", 2)).id
+        assert broken == []
+
+    run(main())
+
+
 def test_a_second_try_that_is_refused_does_not_say_that_the_first_was() -> None:
     async def main() -> None:
         node = FakeNode()

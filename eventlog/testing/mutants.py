@@ -143,15 +143,6 @@ def _hear_without_match(self: Any, segments: Any, watermarks: Any) -> Any:
     return self.learn(segments)
 
 
-def _cut_to_own_watermark(original: Any) -> Any:
-    """Cut to what is known here to be committed, as Kafka did before KIP-101, and not to what the histories have in common."""
-
-    def cut(self: Any, segment: int, *, previous: int, upto: int) -> None:
-        original(self, segment, previous=previous, upto=min(upto, self._columns.watermark.item(segment)))
-
-    return cut
-
-
 def _any_cut_is_meant(_self: Any, _segment: int, _previous: int) -> bool:
     """Take a cut that comes late or again.
 
@@ -269,7 +260,6 @@ def _look_at_what_is_there_now(self: Any, store: Any, state: Any) -> None:
 
 _CORE: Final = "eventlog.replication.replica:Replication"
 _BACKUP: Final = "eventlog.replication.backup:BackupCore"
-_TAKING: Final = "eventlog.replication.backup:_Taking"
 _SETS: Final = "eventlog.replication.in_sync:InSync"
 _RULES: Final = "eventlog.control.rules:SegmentRules"
 _CLOCK: Final = "eventlog.ids:FlakeClock"
@@ -286,7 +276,6 @@ MUTANTS: Final = (
     Mutant(name="join below the epoch's start", target=f"{_CORE}.tick", make=_join_before_catching_up, seed=6),
     Mutant(name="two proposals in flight", target=f"{_SETS}._propose", make=_propose_and_forget, seed=114),
     Mutant(name="watermark taken without a match", target=f"{_BACKUP}.hear", make=_instead(_hear_without_match), seed=24),
-    Mutant(name="truncation to the own watermark", target=f"{_TAKING}._cut", make=_cut_to_own_watermark, seed=0),
     Mutant(
         name="stale truncation answer accepted",
         target=f"{_BACKUP}.is_cut_meant",

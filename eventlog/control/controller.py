@@ -187,10 +187,11 @@ class Controller:
         """Take the dead out of in-sync sets, once for each death: a primary that reaches one of them may put it back."""
         led = [found.record for found in situation.view.segments.values() if situation.is_led(found.record)]
         self._swept = {number: kept for number, kept in self._swept.items() if number in situation.dead}
+        staying = {number for number, node in situation.view.members.items() if node.holds_data}
         changed = []
         for segment in led:
             gone = [replica for replica in segment.in_sync if not situation.is_here(replica) and self._is_unswept(segment, replica)]
-            after = settle(without(segment, gone, nonce=nonce), situation.view.replicas, nonce=nonce)
+            after = settle(without(segment, gone, nonce=nonce), situation.view.replicas, staying=staying, nonce=nonce)
             if after != segment:
                 changed.append(after)
         if not changed:

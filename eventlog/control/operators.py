@@ -226,11 +226,15 @@ def _is_leaving(segment: SegmentRecord, holders: set[int]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forced:
-    """A replica that shall take over although it may lack committed events; its log ends with `end`."""
+    """A replica that shall take over although it may lack committed events.
+
+    Its log ends with `end`, and is known to be committed up to `committed`.
+    """
 
     segment: int
     node: int
     end: int
+    committed: int
 
 
 def why_not_needed(situation: Situation, segment: SegmentRecord) -> str:
@@ -256,7 +260,9 @@ def why_not_forced(situation: Situation, segment: SegmentRecord, node: NodeRecor
 def force(situation: Situation, forced: Sequence[Forced], *, nonce: str) -> tuple[CommitPlan, Mapping[int, LostRange]]:
     """Return the commit that makes these replicas primaries, at most `FORCED_PER_COMMIT_MAX`, and the ranges of ids that it gives up.
 
-    Lost is what is above the end of the forced log, up to whatever the old primary may have issued; its successor issues above that.
+    Lost is what is above the committed part of the forced log, up to whatever the old primary may have issued; its successor issues above
+    that. A tail that is not known to be committed stays in the log, but it may have been cut elsewhere while readers went on: who has
+    passed it never saw it, and is told.
 
     Raises:
         OperationRefused: one of them need not or cannot be forced.
@@ -272,7 +278,7 @@ def force(situation: Situation, forced: Sequence[Forced], *, nonce: str) -> tupl
             raise OperationRefused(what="forcing a primary", why=why)
         assert node is not None, "refused above"
         record = _forced(view, segment, node, nonce)
-        lost[one.segment] = LostRange(epoch=record.epoch, after=one.end, upto=max(record.floor, one.end))
+        lost[one.segment] = LostRange(epoch=record.epoch, after=min(one.committed, one.end), upto=max(record.floor, one.end))
         found = view.lost.get(one.segment)
         ranges = LostRanges(segment=one.segment, ranges=(*view.lost_ranges(one.segment), lost[one.segment]))
         expect[lost_key(one.segment)] = found.revision if found else 0

@@ -19,7 +19,7 @@ def repaired(view: ClusterView, segments: Mapping[int, SegmentRecord], *, dead: 
     removed = {number for number, found in view.nodes.items() if not found.record.is_member}
     holders = {number for number, node in view.members.items() if node.holds_data}
     after = {
-        number: settle(disown(segment, removed, replicas=view.replicas, nonce=nonce), view.replicas, nonce=nonce)
+        number: settle(disown(segment, removed, replicas=view.replicas, nonce=nonce), view.replicas, staying=holders, nonce=nonce)
         for number, segment in segments.items()
     }
     if all(_is_complete(segment, holders, view.replicas) for segment in after.values()):

@@ -127,9 +127,14 @@ def own(segment: SegmentRecord, owners: Sequence[int], *, nonce: str) -> Segment
     return msgspec.structs.replace(segment, owners=tuple(owners), in_sync=left, nonce=nonce)
 
 
-def settle(segment: SegmentRecord, replicas: int, *, nonce: str) -> SegmentRecord:
-    """Return the record with the least size that `replicas` effective ones ask for, as far as the set has grown to it."""
+def settle(segment: SegmentRecord, replicas: int, *, staying: Collection[int], nonce: str) -> SegmentRecord:
+    """Return the record with the least size that `replicas` effective ones ask for, as far as the set has grown to it.
+
+    It falls only when as many of the set are `staying`: while those that are being emptied are all there is, no fewer of them will do.
+    """
     wanted = SegmentRules.majority(replicas)
+    if wanted < segment.min_in_sync and sum(replica.node in staying for replica in segment.in_sync) < wanted:
+        return segment
     # Below the majority it only rises: a set that lost members to faults must not be taken for one that needs fewer.
     minimum = max(min(segment.min_in_sync, wanted), min(len(segment.in_sync), wanted))
     return segment if minimum == segment.min_in_sync else msgspec.structs.replace(segment, min_in_sync=minimum, nonce=nonce)

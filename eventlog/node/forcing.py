@@ -16,7 +16,7 @@ from eventlog.wire import eventlog_pb2 as pb
 if TYPE_CHECKING:
     from eventlog.node.node import Node
 
-Ends = Mapping[int, Mapping[int, int]]  # segment -> node number -> the last id of its log
+Ends = Mapping[int, Mapping[int, tuple[int, int]]]  # segment -> node number -> the last id of its log, and the last known as committed
 
 
 async def force_primary(node: "Node", asked: pb.ForcePrimary) -> list[pb.ForcedReplica]:
@@ -50,7 +50,7 @@ async def _commit(node: "Node", situation: Situation, chosen: Mapping[int, pb.Fo
 
     def next_plan(now: Situation, nonce: str) -> CommitPlan | None:
         left = [
-            Forced(segment=segment, node=numbers[replica.node], end=replica.last_id)
+            Forced(segment=segment, node=numbers[replica.node], end=replica.last_id, committed=replica.committed)
             for segment, replica in chosen.items()
             if now.view.segments[segment].record.epoch == epochs[segment]
         ]
@@ -73,10 +73,10 @@ def _lost(situation: Situation) -> list[int]:
 
 
 async def _ends(node: "Node", situation: Situation) -> Ends:
-    ends: dict[int, dict[int, int]] = {}
+    ends: dict[int, dict[int, tuple[int, int]]] = {}
     for number in sorted({node.number, *node.peers.incarnations} & set(situation.view.members)):
         for segment in await segments_at(node, number):
-            ends.setdefault(segment.segment, {})[number] = segment.last_id
+            ends.setdefault(segment.segment, {})[number] = segment.last_id, segment.high_watermark
     return ends
 
 
@@ -87,10 +87,10 @@ def _candidates(situation: Situation, segment: int, ends: Ends, only: int) -> li
     found = []
     for owner in sorted({*record.owners, only} - {0}):
         member = view.members.get(owner)
-        end = ends.get(segment, {}).get(owner)
-        why = operators.why_not_forced(situation, record, member) or ("the node does not answer" if end is None else "")
-        name = member.name if member else str(owner)
-        found.append(pb.ForcedReplica(segment=segment, node=name, last_id=end or 0, upto=max(floor, end or 0), why_not=why))
+        answered = ends.get(segment, {}).get(owner)
+        why = operators.why_not_forced(situation, record, member) or ("the node does not answer" if answered is None else "")
+        name, (end, committed) = member.name if member else str(owner), answered or (0, 0)
+        found.append(pb.ForcedReplica(segment=segment, node=name, last_id=end, committed=committed, upto=max(floor, end), why_not=why))
     able = [candidate for candidate in found if not candidate.why_not]
     if only:
         able = [candidate for candidate in able if candidate.node == view.members[only].name]

@@ -1466,20 +1466,22 @@ class ForcePrimary(_message.Message):
     def __init__(self, segments: _Optional[_Iterable[int]] = ..., all_lost: _Optional[bool] = ..., node: _Optional[str] = ..., dry_run: _Optional[bool] = ..., accept_data_loss: _Optional[bool] = ...) -> None: ...
 
 class ForcedReplica(_message.Message):
-    __slots__ = ("segment", "node", "last_id", "upto", "chosen", "why_not")
+    __slots__ = ("segment", "node", "last_id", "upto", "chosen", "why_not", "committed")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     LAST_ID_FIELD_NUMBER: _ClassVar[int]
     UPTO_FIELD_NUMBER: _ClassVar[int]
     CHOSEN_FIELD_NUMBER: _ClassVar[int]
     WHY_NOT_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
     segment: int
     node: str
     last_id: int
     upto: int
     chosen: bool
     why_not: str
-    def __init__(self, segment: _Optional[int] = ..., node: _Optional[str] = ..., last_id: _Optional[int] = ..., upto: _Optional[int] = ..., chosen: _Optional[bool] = ..., why_not: _Optional[str] = ...) -> None: ...
+    committed: int
+    def __init__(self, segment: _Optional[int] = ..., node: _Optional[str] = ..., last_id: _Optional[int] = ..., upto: _Optional[int] = ..., chosen: _Optional[bool] = ..., why_not: _Optional[str] = ..., committed: _Optional[int] = ...) -> None: ...
 
 class ForcePrimaryAnswer(_message.Message):
     __slots__ = ("replicas",)

@@ -261,9 +261,9 @@ def lost_cluster():
 
 def test_a_forced_replica_leads_alone_and_what_it_lacks_is_recorded_as_lost():
     play = lost_cluster()
-    plan, lost = force(play.situation, [Forced(segment=0, node=3, end=250)], nonce="f")
+    plan, lost = force(play.situation, [Forced(segment=0, node=3, end=250, committed=240)], nonce="f")
     play.commit(plan)
-    assert lost == {0: LostRange(epoch=5, after=250, upto=900)}
+    assert lost == {0: LostRange(epoch=5, after=240, upto=900)}
     assert play.view.lost_ranges(0) == (lost[0],)
     record = play.records[0]
     assert (record.owners, record.in_sync, record.min_in_sync, record.epoch, record.floor) == ((3, 1, 2), replicas(3), 1, 5, 900)
@@ -275,16 +275,16 @@ def test_a_forced_replica_leads_alone_and_what_it_lacks_is_recorded_as_lost():
 
 def test_lost_ranges_of_a_segment_are_kept_all():
     play = lost_cluster()
-    play.commit(force(play.situation, [Forced(segment=0, node=3, end=250)], nonce="f")[0])
+    play.commit(force(play.situation, [Forced(segment=0, node=3, end=250, committed=240)], nonce="f")[0])
     play.dead = {3}
-    play.commit(force(play.situation, [Forced(segment=0, node=2, end=200)], nonce="g")[0])
-    assert [item.after for item in play.view.lost_ranges(0)] == [250, 200]
+    play.commit(force(play.situation, [Forced(segment=0, node=2, end=200, committed=200)], nonce="g")[0])
+    assert [item.after for item in play.view.lost_ranges(0)] == [240, 200]
 
 
 def test_nothing_is_forced_while_an_in_sync_replica_is_up():
     play = cluster(3)
     with pytest.raises(OperationRefused, match="has a primary"):
-        force(play.situation, [Forced(segment=0, node=2, end=1)], nonce="f")
+        force(play.situation, [Forced(segment=0, node=2, end=1, committed=1)], nonce="f")
     play.dead.add(play.records[0].primary)
     assert "takes over by itself" in why_not_forced(play.situation, play.records[0], member(play, 2))
 

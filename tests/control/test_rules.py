@@ -88,7 +88,13 @@ def test_who_owns_it_no_more_is_not_in_sync_either():
 )
 def test_the_minimum_follows_the_majority_as_far_as_the_set_has_grown(in_sync, minimum, replicas_wanted, settled):
     record = msgspec.structs.replace(THREE, in_sync=replicas(*in_sync), min_in_sync=minimum)
-    assert settle(record, replicas_wanted, nonce="n").min_in_sync == settled
+    assert settle(record, replicas_wanted, staying={1, 2, 3}, nonce="n").min_in_sync == settled
+
+
+@pytest.mark.parametrize(("staying", "settled"), [({3}, 2), ({2, 3}, 1), ({1, 2}, 1), (set(), 2)])
+def test_the_minimum_falls_only_when_enough_of_the_set_stay(staying, settled):
+    record = msgspec.structs.replace(THREE, in_sync=replicas(1, 2), min_in_sync=2)
+    assert settle(record, 1, staying=staying, nonce="n").min_in_sync == settled
 
 
 def test_a_removed_member_leaves_even_where_a_dead_one_has_to_stay():

@@ -100,12 +100,13 @@ def _check_readers(history: History, events: Mapping[int, Mapping[int, int]], lo
         for id_, token in reader.seen.items():
             if everything.get(id_) != token and not any(one.after < id_ <= one.upto for one in gone):
                 history.violate(f"reader {number} saw event {token} at {id_}; there is now {everything.get(id_)}")
-        # A replica that was forced may bring back what later primaries had cut; who has passed its place is told that it diverged.
         missed = [
             id_
             for segment, found in events.items()
             for id_ in found
-            if id_ <= reader.position and id_ not in reader.seen and not any(id_ <= one.upto for one in logs.lost.get(segment, ()))
+            if id_ <= reader.position
+            and id_ not in reader.seen
+            and not any(one.after < id_ <= one.upto for one in logs.lost.get(segment, ()))
         ]
         if missed:
             history.violate(f"reader {number} is at {reader.position} and never saw {len(missed)} events, the first {min(missed)}")

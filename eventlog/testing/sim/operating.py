@@ -180,16 +180,18 @@ class Operators:
                 self._force_one(situation, found.record)
 
     def _force_one(self, situation: Situation, record: SegmentRecord) -> None:
-        ends: dict[int, int] = {}
+        logs: dict[int, tuple[int, int]] = {}  # the end of each, and what it knows as committed
         for owner in record.owners:
             node = self._hosts[self._host_of(owner)].node
             member = situation.view.members.get(owner)
             if node is None or node.state is None or operators.why_not_forced(situation, record, member):
                 continue
-            ends[owner] = int(node.state.core.durable[record.segment])
-        if ends:
-            chosen = max(ends, key=ends.__getitem__)
-            forced = Forced(segment=record.segment, node=chosen, end=ends[chosen])
+            core = node.state.core
+            logs[owner] = int(core.durable[record.segment]), int(core.watermark[record.segment])
+        if logs:
+            chosen = max(logs, key=lambda owner: logs[owner][0])
+            end, committed = logs[chosen]
+            forced = Forced(segment=record.segment, node=chosen, end=end, committed=committed)
             if self._try(lambda now: operators.force(now, [forced], nonce=self._nonce())[0], tries=1):
                 self._world.reached["forced"] += 1
 

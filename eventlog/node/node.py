@@ -18,7 +18,7 @@ from eventlog.control.cache_records import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastores.location import Location
 from eventlog.control.view import ClusterView
-from eventlog.errors import BadMessage, EventLogError, Stopping
+from eventlog.errors import BadMessage, CacheNotFound, EventLogError, Stopping
 from eventlog.ids import EPOCH_MS, ID_STEP
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
 from eventlog.node.answers import Reads
@@ -331,7 +331,10 @@ def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
     def dispatch(exchange: Exchange) -> None:
         function = plain.get(exchange.kind)
         if function is not None:
-            function(node, exchange)
+            try:
+                function(node, exchange)
+            except CacheNotFound:
+                node.own(loop.create_task(_run(node, function, exchange), name=exchange.kind))
             return
         handler = table.get(exchange.kind)
         if handler is None:
@@ -341,11 +344,28 @@ def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
     return dispatch
 
 
-async def _run(node: Node, function: Callable[..., Any], exchange: Exchange) -> None:
+async def _run(node: Node, function: Callable[..., Any], exchange: Exchange, *, is_informed: bool = False) -> None:
+    """Run a handler to its end; once more, after a look at the metadata, if it did not know a cache: another node may just have made it."""
     try:
-        await function(node, exchange)
+        done = function(node, exchange)
+        if done is not None:
+            await done
+    except CacheNotFound as error:
+        if not is_informed and await _is_informed(node):
+            await _run(node, function, exchange, is_informed=True)
+        else:
+            exchange.fail(error)
     except EventLogError as error:
         exchange.fail(error)
     except Exception as error:
         log.exception("handler_failed kind=%s", exchange.kind)
         exchange.fail(EventLogError(why=repr(error)))
+
+
+async def _is_informed(node: Node) -> bool:
+    """Bring the caches up to date; return whether that could be done."""
+    try:
+        await node.refresh_caches()
+    except EventLogError:
+        return False
+    return True

@@ -9,8 +9,9 @@ import pytest
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.layout import REFUSED
 from eventlog.client.rows import read_rows
-from eventlog.errors import EventLogError, NotPrimary
+from eventlog.errors import CacheNotFound, EventLogError, NotPrimary
 from eventlog.hashing import hash_key, segment_of
+from eventlog.node import operations
 from eventlog.node.node import Node
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
@@ -176,3 +177,22 @@ def test_clients_are_told_the_topology_and_of_its_changes(tmp_path: Path) -> Non
         await listening.wait_closed()
 
     on_spread_cluster(tmp_path, act)
+
+
+def test_a_cache_that_another_node_has_just_made_is_known_everywhere(tmp_path):
+    async def act(cluster):
+        node = cluster.nodes[2].node
+        await operations.create_cache(cluster.nodes[0].node, "fresh", {}, use_existing=False)
+        await cluster.until(lambda: "fresh" in [cache.name for cache in node.caches])
+        node.caches.drop(node.caches.named("fresh"))  # as if it had not heard of it yet
+        connection = await connect("127.0.0.1", cluster.nodes[2].port)
+        try:
+            found = (await connection.request(Message(describe_cache=pb.DescribeCache(name="fresh")))).message.cache_answer
+            assert found.cache.name == "fresh"
+            with pytest.raises(CacheNotFound):
+                await connection.request(Message(describe_cache=pb.DescribeCache(name="never")))
+        finally:
+            connection.close()
+            await connection.wait_closed()
+
+    with_cluster(tmp_path, act)

@@ -16,6 +16,7 @@ from eventlog.node.caches import CacheState
 from eventlog.node.forward_write import Part, WholeWrite, write_parts
 from eventlog.node.groups import Pending, WriteResult
 from eventlog.node.operations import create_cache
+from eventlog.node.own_writes import awaited
 from eventlog.node.work_reading import Row
 from eventlog.wire import eventlog_pb2 as pb
 
@@ -97,15 +98,7 @@ def _headers(source: CacheState, group: str, letter: DeadLetter) -> bytes:
 
 
 async def _write(node: "Node", cache: CacheState, frame: WriteFrame) -> WriteResult:
-    done: asyncio.Future[WriteResult] = asyncio.get_running_loop().create_future()
-
-    def finish(result: WriteResult | EventLogError) -> None:
-        if done.done():
-            return
-        if isinstance(result, EventLogError):
-            done.set_exception(result)
-        else:
-            done.set_result(result)
+    done, finish = awaited()
 
     def local(part: Part, told: Callable[[WriteResult | EventLogError], None]) -> None:
         node.check_writable()

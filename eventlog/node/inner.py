@@ -27,6 +27,7 @@ from eventlog.node.entries import Pace, Page, visible
 from eventlog.node.forward import connection_to, forwarded, leads, translated
 from eventlog.node.forward_write import Part, WholeWrite, write_parts
 from eventlog.node.groups import Pending, WriteResult
+from eventlog.node.own_writes import awaited
 from eventlog.segment.keys import entry_key
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
@@ -267,16 +268,8 @@ class Inner:
     async def _submit(self, trying: "_Trying") -> WriteResult:
         """Have the primary of the route write a frame, here or elsewhere."""
         node, cache = self._node, trying.cache
-        done: asyncio.Future[WriteResult] = asyncio.get_running_loop().create_future()
+        done, finish = awaited()
         conditions = tuple(Condition(block=0, key=key, version=version or 0) for key, version in trying.expect.items())
-
-        def finish(result: WriteResult | EventLogError) -> None:
-            if done.done():
-                return
-            if isinstance(result, EventLogError):
-                done.set_exception(result)
-            else:
-                done.set_result(result)
 
         def local(part: Part, told: Callable[[WriteResult | EventLogError], None]) -> None:
             node.check_writable()

@@ -43,6 +43,7 @@ from eventlog.node.metadata import Metadata
 from eventlog.node.near import NearReaders
 from eventlog.node.operations import create_internal, follow_caches
 from eventlog.node.overlay import Overlay
+from eventlog.node.own_writes import awaited
 from eventlog.node.peers import PeerIdentity, Peers
 from eventlog.node.replicate import Replicas
 from eventlog.node.replicate_in import Incoming
@@ -243,16 +244,7 @@ class Node:
 
     async def write(self, cache: CacheState, frame: WriteFrame) -> WriteResult:
         """Write a frame of the node's own making; raises what refused it whole."""
-        done: asyncio.Future[WriteResult] = asyncio.get_running_loop().create_future()
-
-        def finish(result: WriteResult | EventLogError) -> None:
-            if done.done():
-                return
-            if isinstance(result, EventLogError):
-                done.set_exception(result)
-            else:
-                done.set_result(result)
-
+        done, finish = awaited()
         table, blocks = read_table(memoryview(b"".join(frame.buffers)), len(frame.table))
         self.writer.submit(
             Pending(cache=cache, table=table, blocks=blocks, producer=0, conditions=(), previous=False, internal=False, done=finish)

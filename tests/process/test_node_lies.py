@@ -9,7 +9,7 @@ import pytest
 
 import eventlog
 from eventlog.batch.build import Columns, build_one, build_write
-from eventlog.errors import BadBlock, BadMessage, BadName, CacheNotFound, EventLogError, InvalidArgument, NoState
+from eventlog.errors import BadBlock, BadMessage, BadName, EventLogError, InvalidArgument, NoState
 from eventlog.hashing import hash_key, segment_of
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
@@ -227,13 +227,12 @@ def test_names_that_are_none_are_refused(tmp_path, name):
         with pytest.raises((BadName, EventLogError)) as caught:
             await ask(connection, message)
         assert "BAD_NAME" in (caught.value.code, str(caught.value)[:8])
-        for kind in ("describe_cache", "alter_cache", "drop_cache"):
+        for kind, code in (("describe_cache", "CACHE_NOT_FOUND"), ("alter_cache", "BAD_NAME"), ("drop_cache", "BAD_NAME")):
             message = Message()
             getattr(message, kind).name = name
-            with pytest.raises((CacheNotFound, EventLogError)) as caught:
+            with pytest.raises(EventLogError) as caught:
                 await ask(connection, message)
-            told = f"{caught.value.code} {caught.value}"
-            assert "CACHE_NOT_FOUND" in told or "BAD_NAME" in told
+            assert code in (caught.value.code, str(caught.value)[: len(code)])
 
     lie_to(tmp_path, act)
 

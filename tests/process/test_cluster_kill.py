@@ -6,7 +6,7 @@ import time
 import pytest
 
 import eventlog
-from eventlog.errors import Unavailable
+from eventlog.errors import TimedOut
 from tests.process.clusters import ClusterProcesses
 
 
@@ -32,7 +32,7 @@ class Writers:
             key, begun = f"{writer}-{number}", time.monotonic()
             try:
                 event = await cache.put(key, number)
-            except Unavailable:
+            except TimedOut:
                 if not self.patient:
                     raise
                 continue  # of this one nobody knows; the next put of the key decides

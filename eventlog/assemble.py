@@ -23,15 +23,15 @@ from eventlog.http.metrics import render
 from eventlog.http.server import HttpServer, Probes
 from eventlog.ids import id_before
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, CONNECTION_BYTES_IN_FLIGHT_MAX, FRAME_BYTES_MAX, LEASE_MS, MIB
+from eventlog.node.cluster.leaving import hand_over
+from eventlog.node.cluster.peers import is_of_member
+from eventlog.node.cluster.supervisor import Supervisor, check
 from eventlog.node.config import NodeConfig, load_config, split_address
 from eventlog.node.figures import metrics_page
 from eventlog.node.handlers import TABLE
 from eventlog.node.home import RECORDS, Home
-from eventlog.node.leaving import hand_over
 from eventlog.node.node import dispatcher
-from eventlog.node.peers import is_of_member
 from eventlog.node.start import Started, open_node
-from eventlog.node.supervisor import Supervisor, check
 from eventlog.transport.loops import run
 from eventlog.transport.options import ServerOptions
 from eventlog.transport.server import Server, bind

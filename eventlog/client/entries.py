@@ -169,7 +169,7 @@ class CacheEntries(CacheHandle):
     ) -> ForEachResult:
         """Run a task, which is installed on the nodes under this name, over the entries that match, at the nodes that lead them.
 
-        `count` and `remove` are always there; others are entry points of the group `eventlog.tasks` (`eventlog.node.tasks`). No entry
+        `count` and `remove` are always there; others are entry points of the group `eventlog.tasks` (`eventlog.node.state.tasks`). No entry
         leaves its node. Each batch is acknowledged after it was worked on: when segments move or a node leaves, nothing is worked on
         twice; when one dies, at most the batch it was working on, for each of the streams.
 

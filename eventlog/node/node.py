@@ -21,38 +21,38 @@ from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, CacheNotFound, EventLogError, Stopping
 from eventlog.ids import EPOCH_MS, ID_STEP
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
-from eventlog.node.answers import Reads
-from eventlog.node.caches import Caches, CacheState
-from eventlog.node.checkpoint import Checkpoints
-from eventlog.node.closing import Closing
+from eventlog.node.cluster.controller import ControllerLoop
+from eventlog.node.cluster.leaders import Leaders
+from eventlog.node.cluster.managed import Managed
+from eventlog.node.cluster.metadata import Metadata
+from eventlog.node.cluster.peers import PeerIdentity, Peers
 from eventlog.node.config import NodeConfig
-from eventlog.node.controller import ControllerLoop
-from eventlog.node.coordinator import Coordinators
+from eventlog.node.consumers.coordinator import Coordinators
+from eventlog.node.consumers.inner import Inner
+from eventlog.node.consumers.listeners import Listeners
+from eventlog.node.consumers.near import NearReaders
+from eventlog.node.copying.mending import Mending
+from eventlog.node.copying.replicate import Replicas
+from eventlog.node.copying.replicate_in import Incoming
+from eventlog.node.copying.retention import Retention
+from eventlog.node.copying.takeover import TakeOver
 from eventlog.node.disk import DiskWatch
-from eventlog.node.entries import EntryReader
-from eventlog.node.following import Followed
-from eventlog.node.freshness import Freshness
-from eventlog.node.groups import Pending, WriteResult
-from eventlog.node.inner import Inner
-from eventlog.node.iterations import Iterations
-from eventlog.node.leaders import Leaders
-from eventlog.node.listeners import Listeners
-from eventlog.node.managed import Managed
-from eventlog.node.mending import Mending
-from eventlog.node.metadata import Metadata
-from eventlog.node.near import NearReaders
 from eventlog.node.operations import create_internal, follow_caches
-from eventlog.node.overlay import Overlay
-from eventlog.node.own_writes import awaited
-from eventlog.node.peers import PeerIdentity, Peers
-from eventlog.node.replicate import Replicas
-from eventlog.node.replicate_in import Incoming
-from eventlog.node.retention import Retention
-from eventlog.node.state_reads import StateReads
-from eventlog.node.storage import StorageThread
-from eventlog.node.tail import Tail
-from eventlog.node.takeover import TakeOver
-from eventlog.node.writer import Ints, Writer, WriterHooks
+from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.closing import Closing
+from eventlog.node.reading.tail import Tail
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.state.checkpoint import Checkpoints
+from eventlog.node.state.entries import EntryReader
+from eventlog.node.state.following import Followed
+from eventlog.node.state.freshness import Freshness
+from eventlog.node.state.iterations import Iterations
+from eventlog.node.state.state_reads import StateReads
+from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.node.writing.overlay import Overlay
+from eventlog.node.writing.own_writes import awaited
+from eventlog.node.writing.storage import StorageThread
+from eventlog.node.writing.writer import Ints, Writer, WriterHooks
 from eventlog.replication import Replication
 from eventlog.segment.port import LogEnds, Store
 from eventlog.transport.exchange import Exchange

@@ -11,8 +11,8 @@ from eventlog.batch.views import decode_value
 from eventlog.control.records import CacheRecord
 from eventlog.errors import EventLogError, Stopping
 from eventlog.node.aside import aside
-from eventlog.node.caches import CacheState, new_cache
-from eventlog.node.checkpoint import counts_range
+from eventlog.node.state.caches import CacheState, new_cache
+from eventlog.node.state.checkpoint import counts_range
 from eventlog.segment.keys import cache_range, encode_end, parse_log_key, step_range, trim_range
 from eventlog.segment.port import LogEnds, Store
 from eventlog.wire import eventlog_pb2 as pb

@@ -4,26 +4,23 @@ WRITING (`await cache.put(...)`)
 
     transport       bytes -> frames -> an Exchange; one call a request, no task     transport/server.py, wire/session.py
     node.handlers   TABLE: request kind -> handler; `write` makes a Pending         node/handlers/__init__.py, write.py
-    node.writer     what waits becomes one group                                    node/writer.py, node/groups.py, node/drafts.py
+    node.writing    what waits becomes one group                                    node/writing/: writer.py, groups.py, drafts.py
     batch           every block of the group checked in one pass                    batch/check.py
     interceptor     sequences, conditions, existence -> kind, before-images         interceptor/__init__.py
     ids             one run of ids over the whole group                             ids.py
     batch           one stored value a segment                                      batch/stored.py
-    segment         append, sync: the log of RocksDB, in the storage thread         node/storage.py, segment/rocks/store.py
-    replication     sent to the backups, held by the in-sync set -> high watermark  node/replicate.py, replication/replica.py
-    node.writer     commit, one step: watermark, overlay, tail, answers             node/writer.py `_commit`
-    node.apply      the state follows, without a journal                            node/apply.py, node/checkpoint.py
+    segment         append, sync: the log of RocksDB, in the storage thread         node/writing/storage.py, segment/rocks/store.py
+    replication     sent to the backups, held by the in-sync set -> high watermark  node/copying/replicate.py, replication/
+    node.writing    commit, one step: watermark, overlay, tail, answers             node/writing/writer.py `_commit`
+    node.state      the state follows, without a journal                            node/state/apply.py, node/state/checkpoint.py
 
 READING (`async for event in cache.events(from_id=...)`)
 
     transport       as above; a stream has credits                                  transport/stream.py
     node.handlers   `poll` and `watch`                                              node/handlers/events.py
-    node.answers    position -> limits: low watermark, retention, until             node/answers.py, consume/
-    node.tail       the latest groups, in memory                                    node/tail.py
-    node.history    everything older, from the store, in the reader thread          node/history.py
+    node.reading    position -> limits: low watermark, retention, until             node/reading/answers.py, consume/
+    node.reading    the latest groups, in memory                                    node/reading/tail.py
+    node.reading    everything older, from the store, in the reader thread          node/reading/history.py
     batch           tiny blocks joined into one, cut at one id                      batch/join.py
     client          columns or events, interleaved by id                            client/
 """
-
-WRITING = ("transport", "node.handlers", "node.writer", "batch", "interceptor", "ids", "segment", "replication", "node.apply")
-READING = ("transport", "node.handlers", "node.answers", "node.tail", "node.history", "batch", "client")

@@ -8,10 +8,10 @@ from functools import partial
 
 from eventlog.errors import CorruptData, EventLogError
 from eventlog.limits import EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
-from eventlog.node.checkpoint import Puts
-from eventlog.node.expiry import Expirer
-from eventlog.node.keys_build import give_up_tables
 from eventlog.node.node import Node
+from eventlog.node.state.checkpoint import Puts
+from eventlog.node.state.expiry import Expirer
+from eventlog.node.state.keys_build import give_up_tables
 
 log = logging.getLogger("eventlog.node")
 _CHECKPOINT_MS = 1_000

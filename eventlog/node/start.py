@@ -31,20 +31,20 @@ from eventlog.control.records import CacheRecord
 from eventlog.errors import BadConfig, EventLogError, MemberReplaced, MetadataUnavailable, WrongCluster
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
-from eventlog.node.caches import Caches, CacheState, new_cache
-from eventlog.node.checkpoint import load_counts
+from eventlog.node.cluster.controller import start_controller
+from eventlog.node.cluster.joining import find_cluster
+from eventlog.node.cluster.keeping import keep_records
+from eventlog.node.cluster.managed import Managed, open_managed, seat_of
+from eventlog.node.cluster.metadata import Metadata, Sources, ViewChange
 from eventlog.node.config import NodeConfig, split_address
-from eventlog.node.controller import start_controller
+from eventlog.node.copying.segment_data import drop_partial
 from eventlog.node.home import Home
-from eventlog.node.joining import find_cluster
-from eventlog.node.keeping import keep_records
-from eventlog.node.managed import Managed, open_managed, seat_of
-from eventlog.node.metadata import Metadata, Sources, ViewChange
 from eventlog.node.node import Node, Opened
 from eventlog.node.operations import drop_cache_data, follow_caches
 from eventlog.node.periodic import Periodic
-from eventlog.node.replay import MARKER_CACHE, rewind_offsets, trim_markers
-from eventlog.node.segment_data import drop_partial
+from eventlog.node.state.caches import Caches, CacheState, new_cache
+from eventlog.node.state.checkpoint import load_counts
+from eventlog.node.state.replay import MARKER_CACHE, rewind_offsets, trim_markers
 from eventlog.replication import EpochStart, Replica, Replication
 from eventlog.segment.keys import decode_step, log_range, step_range
 from eventlog.segment.port import Identity, Store, StoreOptions

@@ -299,7 +299,11 @@ MUTANTS: Final = (
     ),
     Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=_instead(_lead_with_an_empty_disk), seed=64),
     Mutant(
-        name="commit not fenced", target="eventlog.node.coordinator:check_commit", make=_instead(_any_commit_counts), seed=2, world="group"
+        name="commit not fenced",
+        target="eventlog.node.consumers.coordinator:check_commit",
+        make=_instead(_any_commit_counts),
+        seed=2,
+        world="group",
     ),
     Mutant(
         name="segment given to two members",
@@ -310,7 +314,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="coordinator goes by an earlier term",
-        target="eventlog.node.coordinator:Running.is_current",
+        target="eventlog.node.consumers.coordinator:Running.is_current",
         make=_known_for_ever,
         seed=213,
         world="group",

@@ -1,4 +1,4 @@
-"""One answer out of stored values. That it holds the right events is checked against a model in tests/node/test_answers.py."""
+"""One answer out of stored values. That it holds the right events is checked against a model in tests/node/reading/test_answers.py."""
 
 import numpy as np
 

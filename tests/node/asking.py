@@ -4,7 +4,7 @@ import asyncio
 import random
 
 from eventlog.node.handlers import events
-from tests.node.reading import FakeNode, poll_exchange, rows_of_answer
+from tests.node.polling import FakeNode, poll_exchange, rows_of_answer
 
 
 def run(scenario, **options):

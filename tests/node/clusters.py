@@ -12,10 +12,10 @@ from eventlog.errors import EventLogError, NotPrimary, OutcomeUnknown
 from eventlog.hashing import hash_key
 from eventlog.node import operations
 from eventlog.node.config import NodeConfig
-from eventlog.node.groups import WriteResult
 from eventlog.node.handlers import TABLE
 from eventlog.node.node import Node, dispatcher
 from eventlog.node.start import Started, open_node, reach_members
+from eventlog.node.writing.groups import WriteResult
 from eventlog.segment.keys import parse_log_key, segment_range
 from eventlog.transport.options import ServerOptions
 from eventlog.transport.server import Server, bind

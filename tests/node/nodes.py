@@ -12,11 +12,11 @@ from eventlog.batch.check import read_table
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition
 from eventlog.node import operations
-from eventlog.node.caches import CacheState
 from eventlog.node.config import NodeConfig
-from eventlog.node.groups import Pending, WriteResult
 from eventlog.node.node import Node
 from eventlog.node.start import open_node
+from eventlog.node.state.caches import CacheState
+from eventlog.node.writing.groups import Pending, WriteResult
 
 T = TypeVar("T")
 SEGMENTS = 8

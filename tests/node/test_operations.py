@@ -9,7 +9,7 @@ import pytest
 from eventlog.errors import CacheExists, CacheNotFound, EventLogError, Stopping
 from eventlog.node import operations
 from eventlog.node.aside import aside
-from eventlog.node.checkpoint import counts_range
+from eventlog.node.state.checkpoint import counts_range
 from eventlog.segment.keys import cache_range
 from tests.node.nodes import cache_of, submit, with_node
 

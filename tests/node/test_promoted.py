@@ -12,7 +12,7 @@ from eventlog.batch.join import pack
 from eventlog.errors import InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.node import operations
-from eventlog.node.filters import context_of
+from eventlog.node.reading.filters import context_of
 from eventlog.predicate.compile import compile_filter
 from eventlog.predicate.spec import FilterSpec
 from eventlog.segment.keys import log_range

@@ -14,7 +14,7 @@ from eventlog.errors import ConnectionLost
 from eventlog.node.handlers import events
 from eventlog.segment.keys import encode_step, log_keys
 from eventlog.wire.eventlog_pb2 import Message
-from tests.node.reading import FakeNode
+from tests.node.polling import FakeNode
 
 
 class PeerExchange:

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from eventlog.errors import BadMessage, ConnectionLost, Overloaded, WrongCluster
-from eventlog.node.peers import PeerIdentity, PeerOptions, Peers, peer_of
+from eventlog.node.cluster.peers import PeerIdentity, PeerOptions, Peers, peer_of
 from eventlog.transport.options import ServerOptions
 from eventlog.transport.server import Server
 from eventlog.wire import eventlog_pb2 as pb

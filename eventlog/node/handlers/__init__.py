@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventlog.node import coordinator_lag, freshness, near
+from eventlog.node.consumers import coordinator_lag, near
 from eventlog.node.handlers import (
     admin,
     cluster_admin,
@@ -27,6 +27,7 @@ from eventlog.node.handlers import (
     work,
     write,
 )
+from eventlog.node.state import freshness
 
 Right = Literal["none", "read", "write", "admin", "peer"]
 

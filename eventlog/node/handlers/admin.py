@@ -7,8 +7,9 @@ from eventlog.control.caches import check_name
 from eventlog.control.records import CacheOptions
 from eventlog.errors import BadMessage, EventLogError, MetadataUnavailable
 from eventlog.limits import FRAME_BYTES_MAX
-from eventlog.node import health, operations
-from eventlog.node.caches import CacheState
+from eventlog.node import operations
+from eventlog.node.cluster import health
+from eventlog.node.state.caches import CacheState
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

@@ -9,10 +9,10 @@ from eventlog.control.controller import Situation
 from eventlog.control.operators import RebalanceStart
 from eventlog.control.records import CommitPlan
 from eventlog.errors import BadMessage
-from eventlog.node.digests import compare_all, own_digests
-from eventlog.node.forcing import force_primary as force
-from eventlog.node.health import member_state
-from eventlog.node.rebalance import merged_segments, own_segments, planned_moves, progress
+from eventlog.node.cluster.forcing import force_primary as force
+from eventlog.node.cluster.health import member_state
+from eventlog.node.cluster.rebalance import merged_segments, own_segments, planned_moves, progress
+from eventlog.node.copying.digests import compare_all, own_digests
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

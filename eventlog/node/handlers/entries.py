@@ -13,10 +13,10 @@ from eventlog.events import Kind
 from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
-from eventlog.node.caches import CacheState
-from eventlog.node.entries import Pace, Page, visible
-from eventlog.node.forward import has_state, leads, pass_on, vouched_id
-from eventlog.node.forward_entries import entries_elsewhere, relay_keys, size_elsewhere
+from eventlog.node.cluster.forward import has_state, leads, pass_on, vouched_id
+from eventlog.node.state.caches import CacheState
+from eventlog.node.state.entries import Pace, Page, visible
+from eventlog.node.state.forward_entries import entries_elsewhere, relay_keys, size_elsewhere
 from eventlog.segment.keys import entry_key
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Consistency, Message

@@ -9,13 +9,13 @@ from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
 from eventlog.errors import BadMessage, EventLogError, NoEvents
 from eventlog.limits import CLOSE_UP_MS_MAX
-from eventlog.node.answers import Reads
-from eventlog.node.filters import is_filtered, spec_of
-from eventlog.node.listeners import Listeners
-from eventlog.node.peers import peer_of
-from eventlog.node.pulls import Delivered, Pull
-from eventlog.node.state_first import StateNode, answer_state, is_state_read, send_state
-from eventlog.node.watches import serve_watch
+from eventlog.node.cluster.peers import peer_of
+from eventlog.node.consumers.listeners import Listeners
+from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.filters import is_filtered, spec_of
+from eventlog.node.reading.pulls import Delivered, Pull
+from eventlog.node.reading.state_first import StateNode, answer_state, is_state_read, send_state
+from eventlog.node.reading.watches import serve_watch
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import LogEndsAnswer, Message

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from eventlog.node.installed import filters_everywhere, filters_here
+from eventlog.node.reading.installed import filters_everywhere, filters_here
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 

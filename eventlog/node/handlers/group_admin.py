@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from eventlog.consume.membership.positions import Place
 from eventlog.errors import GroupNotFound, InvalidArgument
 from eventlog.ids import ID_MAX, id_before
-from eventlog.node import coordinator_admin as admin
-from eventlog.node.coordinator import Running
+from eventlog.node.consumers import coordinator_admin as admin
+from eventlog.node.consumers.coordinator import Running
 from eventlog.node.handlers.groups import is_elsewhere
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb

@@ -10,9 +10,9 @@ from eventlog.consume.membership.rows import decode_places, decode_set
 from eventlog.consume.membership.values import AssignorName, GroupState, Member, Mode, checked_name, checked_timeout, new_group
 from eventlog.errors import InvalidArgument, NoEvents, TooLarge
 from eventlog.limits import GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT
-from eventlog.node import coordinator_via
-from eventlog.node.coordinator import via_of
-from eventlog.node.forward import pass_on
+from eventlog.node.cluster.forward import pass_on
+from eventlog.node.consumers import coordinator_via
+from eventlog.node.consumers.coordinator import via_of
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost
 from eventlog.limits import ITERATION_BATCH_ENTRIES_MAX
-from eventlog.node.iterations import Iteration, cache_of, compiled, json_object, progress_of, sizes
-from eventlog.node.peers import peer_of
-from eventlog.node.state_reads import StateAsk, message_of_cursor
-from eventlog.node.tasks import batch_of, make_task, run_task
+from eventlog.node.cluster.peers import peer_of
+from eventlog.node.state.iterations import Iteration, cache_of, compiled, json_object, progress_of, sizes
+from eventlog.node.state.state_reads import StateAsk, message_of_cursor
+from eventlog.node.state.tasks import batch_of, make_task, run_task
 from eventlog.query.iterate.bitset import decode_segments, encode_segments
 from eventlog.query.iterate.progress import ID_MAX
 from eventlog.transport.exchange import Exchange

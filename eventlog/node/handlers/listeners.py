@@ -10,14 +10,14 @@ from eventlog.consume.cut import Limits
 from eventlog.consume.listeners.records import FilterFrom, ListenerRecord, altered, checked_listener, listener_name
 from eventlog.errors import EventLogError, InvalidArgument, ListenerNotFound, NoEvents, NotPrimary, Unavailable
 from eventlog.limits import CLOSE_UP_MS_MAX, LISTENER_EXPIRE_MS_DEFAULT, LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX
-from eventlog.node.caches import CacheState
-from eventlog.node.forward import ask, others
-from eventlog.node.installed import check_installed
-from eventlog.node.listener_lag import count_after as counted_after
-from eventlog.node.listener_lag import fill_in
-from eventlog.node.listener_words import described, spec_in
-from eventlog.node.peers import peer_of
-from eventlog.node.pulls import Pull
+from eventlog.node.cluster.forward import ask, others
+from eventlog.node.cluster.peers import peer_of
+from eventlog.node.consumers.listener_lag import count_after as counted_after
+from eventlog.node.consumers.listener_lag import fill_in
+from eventlog.node.consumers.listener_words import described, spec_in
+from eventlog.node.reading.installed import check_installed
+from eventlog.node.reading.pulls import Pull
+from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import FilterSpec
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from eventlog.errors import Unavailable
-from eventlog.node.joining import tell
-from eventlog.node.peers import peer_of
+from eventlog.node.cluster.joining import tell
+from eventlog.node.cluster.peers import peer_of
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 

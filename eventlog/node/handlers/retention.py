@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from eventlog.node.forward import leads, pass_on
-from eventlog.node.peers import peer_of
+from eventlog.node.cluster.forward import leads, pass_on
+from eventlog.node.cluster.peers import peer_of
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 

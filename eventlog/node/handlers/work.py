@@ -9,9 +9,9 @@ from eventlog.batch.build import Columns, build_blocks
 from eventlog.consume.work.queue import Task
 from eventlog.consume.work.record import TASK_ROW
 from eventlog.errors import BadMessage, InvalidArgument
+from eventlog.node.consumers.work import Settled, Wanted, Work
+from eventlog.node.consumers.work_reading import Row
 from eventlog.node.handlers.groups import is_elsewhere
-from eventlog.node.work import Settled, Wanted, Work
-from eventlog.node.work_reading import Row
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message

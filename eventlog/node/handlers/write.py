@@ -15,10 +15,10 @@ from eventlog.errors import BadMessage, EventLogError, NoState, OperationRefused
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
 from eventlog.limits import BATCH_EVENTS_MAX, CLEAR_PER_GROUP_MAX
-from eventlog.node.forward import ask, others
-from eventlog.node.forward_write import Part, WholeWrite, write_parts
-from eventlog.node.groups import Pending, WriteResult
-from eventlog.node.peers import is_peer
+from eventlog.node.cluster.forward import ask, others
+from eventlog.node.cluster.peers import is_peer
+from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
+from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
 from eventlog.wire.eventlog_pb2 import Message

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eventlog.errors import EventLogError, NotPrimary
-from eventlog.node.coordinator import Coordinators
+from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.handlers.groups import commit_group, group_beat, leave_group
 from eventlog.testing.consumers.shelf import HostInner, Shelf
 from eventlog.testing.sim.loop import virtual_loop

@@ -19,7 +19,7 @@ from eventlog.consume.state import Overlap, StateProgress, tail_of, with_steps
 from eventlog.consume.token import decode, encode
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
-from eventlog.node.state_scan import Scan, scan
+from eventlog.node.state.state_scan import Scan, scan
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.port import Snapshot
 from eventlog.testing.consumers.log import CACHE, Copy, Log, Written

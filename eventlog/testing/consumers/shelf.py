@@ -78,7 +78,7 @@ class Shelf:
 
 
 class HostInner:
-    """The shelf as one node reaches it: takes the place of `eventlog.node.inner.Inner`."""
+    """The shelf as one node reaches it: takes the place of `eventlog.node.consumers.inner.Inner`."""
 
     def __init__(self, shelf: Shelf, host: int) -> None:
         self._shelf = shelf

@@ -1,0 +1,1 @@
+"""Being one of several: members, leaders, the controller, operators, and the processes of one host."""

@@ -1,0 +1,99 @@
+"""Forcing a replica that was not in sync to take over: which could, what each lacks, and the commit that is asked for with open eyes."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from eventlog.control import operators
+from eventlog.control.appointment import old_primary
+from eventlog.control.controller import Situation
+from eventlog.control.operators import Forced
+from eventlog.control.records import CommitPlan
+from eventlog.control.rules import SegmentRules
+from eventlog.errors import InvalidArgument, OperationRefused
+from eventlog.node.cluster.rebalance import segments_at
+from eventlog.wire import eventlog_pb2 as pb
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+Ends = Mapping[int, Mapping[int, tuple[int, int]]]  # segment -> node number -> the last id of its log, and the last known as committed
+
+
+async def force_primary(node: "Node", asked: pb.ForcePrimary) -> list[pb.ForcedReplica]:
+    """Return the replicas of the segments asked for, the chosen ones marked, which lead when this returns, unless it is a dry run.
+
+    Raises:
+        OperationRefused: a segment needs no force or has nobody to be forced, or the loss was not accepted.
+        InvalidArgument: a node or a segment is not there.
+    """
+    situation = node.controller.situation()
+    segments = _lost(situation) if asked.all_lost else _named(situation, asked.segments)
+    ends = await _ends(node, situation)
+    only = operators.member_named(situation.view, asked.node).number if asked.node else 0
+    candidates = [candidate for segment in segments for candidate in _candidates(situation, segment, ends, only)]
+    if asked.dry_run:
+        return candidates
+    if not asked.accept_data_loss:
+        raise OperationRefused(what="forcing a primary", why="it gives committed events up: look with --dry-run, then --accept-data-loss")
+    chosen = {candidate.segment: candidate for candidate in candidates if candidate.chosen}
+    for segment in segments:
+        if segment not in chosen:
+            whys = "; ".join(candidate.why_not for candidate in candidates if candidate.segment == segment and candidate.why_not)
+            raise OperationRefused(what=f"forcing a primary of segment {segment}", why=whys or "nobody that answers holds it")
+    await _commit(node, situation, chosen)
+    return candidates
+
+
+async def _commit(node: "Node", situation: Situation, chosen: Mapping[int, pb.ForcedReplica]) -> None:
+    numbers = {member.name: number for number, member in situation.view.members.items()}
+    epochs = {segment: situation.view.segments[segment].record.epoch for segment in chosen}
+
+    def next_plan(now: Situation, nonce: str) -> CommitPlan | None:
+        left = [
+            Forced(segment=segment, node=numbers[replica.node], end=replica.last_id, committed=replica.committed)
+            for segment, replica in chosen.items()
+            if now.view.segments[segment].record.epoch == epochs[segment]
+        ]
+        return operators.force(now, left, nonce=nonce)[0] if left else None
+
+    await node.controller.operate(next_plan)
+
+
+def _named(situation: Situation, segments: Iterable[int]) -> list[int]:
+    for segment in segments:
+        if segment not in situation.view.segments:
+            raise InvalidArgument(why=f"there is no segment {segment}")
+    return sorted(set(segments))
+
+
+def _lost(situation: Situation) -> list[int]:
+    """Return the segments that nobody leads and nobody in sync can take over."""
+    view = situation.view
+    return [number for number, found in sorted(view.segments.items()) if not operators.why_not_needed(situation, found.record)]
+
+
+async def _ends(node: "Node", situation: Situation) -> Ends:
+    ends: dict[int, dict[int, tuple[int, int]]] = {}
+    for number in sorted({node.number, *node.peers.incarnations} & set(situation.view.members)):
+        for segment in await segments_at(node, number):
+            ends.setdefault(segment.segment, {})[number] = segment.last_id, segment.high_watermark
+    return ends
+
+
+def _candidates(situation: Situation, segment: int, ends: Ends, only: int) -> list[pb.ForcedReplica]:
+    view = situation.view
+    record = view.segments[segment].record
+    floor = SegmentRules.next_floor(record, old_primary(view, record).record)
+    found = []
+    for owner in sorted({*record.owners, only} - {0}):
+        member = view.members.get(owner)
+        answered = ends.get(segment, {}).get(owner)
+        why = operators.why_not_forced(situation, record, member) or ("the node does not answer" if answered is None else "")
+        name, (end, committed) = member.name if member else str(owner), answered or (0, 0)
+        found.append(pb.ForcedReplica(segment=segment, node=name, last_id=end, committed=committed, upto=max(floor, end), why_not=why))
+    able = [candidate for candidate in found if not candidate.why_not]
+    if only:
+        able = [candidate for candidate in able if candidate.node == view.members[only].name]
+    if able:
+        max(able, key=lambda candidate: candidate.last_id).chosen = True
+    return found

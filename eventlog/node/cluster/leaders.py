@@ -1,0 +1,75 @@
+"""Which node takes the requests of each segment, as far as this one knows; and word to clients when that changes."""
+
+import asyncio
+from weakref import WeakSet
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.errors import EventLogError
+from eventlog.node.cluster.metadata import Metadata, ViewChange
+from eventlog.node.cluster.peers import is_peer
+from eventlog.topology import Topology
+from eventlog.transport.connection import Connection
+from eventlog.transport.reply import Reply
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+TELL_AFTER_MS = 10  # changes of one moment are told once: a dead node's segments come in several commits
+
+
+class Leaders:
+    """The topology of the newest view."""
+
+    def __init__(self, segments: int) -> None:
+        self.topology = Topology(epoch=0, primaries=(0,) * segments, addresses={})
+        self.numbers: npt.NDArray[np.int64] = np.zeros(segments, np.int64)
+        self._clients: WeakSet[Connection] = WeakSet()
+        self._segments = segments
+        self._is_telling = False
+        self._told = 0
+
+    def join(self, metadata: Metadata) -> None:
+        """Follow the metadata from now on."""
+        self._learn(metadata.view.topology(self._segments))
+        metadata.hooks.append(self._changed)
+
+    def greeted(self, connection: Connection) -> None:
+        """Tell whoever is at the other end of changes from now on."""
+        self._clients.add(connection)
+
+    def _changed(self, change: ViewChange) -> None:
+        if change.segments or change.members:
+            self._learn(change.view.topology(self._segments))
+
+    def _learn(self, topology: Topology) -> None:
+        self.topology = topology
+        self.numbers = np.array(topology.primaries, np.int64)
+        if topology.epoch > self._told and not self._is_telling:
+            self._is_telling = True
+            asyncio.get_running_loop().call_later(TELL_AFTER_MS / 1000, self._tell)
+
+    def _tell(self) -> None:
+        self._is_telling = False
+        self._told = self.topology.epoch
+        message = Message(topology_changed=pb.TopologyChanged(epoch=self._told))
+        for connection in list(self._clients):
+            if connection.is_closed:
+                self._clients.discard(connection)
+            elif not connection.session.outgoing and not is_peer(
+                connection
+            ):  # else it has not answered what it was told before, and will ask anyway
+                try:
+                    connection.post(_Nobody(), message)
+                except EventLogError:
+                    self._clients.discard(connection)  # it reads nothing any more
+
+
+class _Nobody:
+    """Takes answers that nobody needs."""
+
+    def answered(self, reply: Reply) -> None:
+        """Take the answer."""
+
+    def failed(self, error: EventLogError) -> None:
+        """Take note that there is none."""

@@ -1,0 +1,155 @@
+"""`--meta managed-etcd`: a node that runs a member of the etcd that holds its cluster's metadata.
+
+The first node begins with one member. The second node's is a learner, which has no vote; when the third comes, both get one, so
+that there never are two voters for longer than that takes. With `managed-etcd:5` the fourth and the fifth go the same way. Later
+nodes only use what is there. A member lies in the node's
+directory and listens beside the node: at its port + 100 for clients, + 200 for other members; these must stay the same.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eventlog.control.metastores.etcd_members import EtcdMember, EtcdMembers
+from eventlog.control.metastores.location import EtcdLocation, Location, open_metastore
+from eventlog.errors import BadConfig, MetadataUnavailable
+from eventlog.node.cluster.etcd_child import EtcdChild, EtcdSeat, command_line, find_etcd
+from eventlog.node.cluster.joining import Found, find_cluster
+from eventlog.node.config import PORT_MAX, NodeConfig, split_address
+from eventlog.node.home import Home
+
+log = logging.getLogger("eventlog.etcd")
+CLIENT_PORT_ADDED = 100
+PEER_PORT_ADDED = 200
+_TOKEN = "eventlog"  # noqa: S105 -- a name, to tell clusters apart
+_QUORUM_S_MAX = 120  # how long a start waits for the members of other nodes
+
+
+@dataclass(kw_only=True)
+class Managed:
+    """What this node does for the metadata: where they are, and the member that it runs, None where there are enough."""
+
+    found: Found
+    child: EtcdChild | None
+
+    async def location(self) -> Location:
+        """Return where the metadata are now: members come and go."""
+        location = self.found.location
+        assert isinstance(location, EtcdLocation), "it is managed"
+        members = EtcdMembers(location.endpoints)
+        try:
+            return _with(location, await members.read())
+        except MetadataUnavailable:
+            return location
+        finally:
+            await members.close()
+
+    async def stop(self) -> None:
+        """End the member."""
+        if self.child is not None:
+            await self.child.stop()
+
+
+def seat_of(config: NodeConfig, *, name: str, address: str) -> EtcdSeat:
+    """Return where this node's member lies and listens.
+
+    Raises:
+        BadConfig: there is no room for its ports, or its host has no address.
+    """
+    host, port = split_address(address, option="listen")
+    if port + PEER_PORT_ADDED > PORT_MAX:
+        raise BadConfig(option="meta", why=f"managed-etcd needs ports {CLIENT_PORT_ADDED} and {PEER_PORT_ADDED} above {address}")
+    try:
+        found = socket.gethostbyname(host)  # etcd listens at addresses, not at names
+    except OSError as error:
+        raise BadConfig(option="advertise", why=f"{host!r} has no address: {error}") from error
+    client, peer = f"{found}:{port + CLIENT_PORT_ADDED}", f"{found}:{port + PEER_PORT_ADDED}"
+    return EtcdSeat(name=name, directory=config.data.absolute() / "etcd", client=client, peer=peer)
+
+
+async def open_managed(config: NodeConfig, home: Home, *, seat: EtcdSeat) -> Managed:
+    """Start this node's member if it is to have one, and return where the metadata are.
+
+    Raises:
+        BadConfig: there is no etcd program, or the cluster has its metadata elsewhere.
+        MetadataUnavailable: the members of other nodes do not answer, or did not take this one in.
+    """
+    if seat.has_run:
+        child = await _start(seat, {seat.name: seat.peer}, joins=False)
+        known = home.metastore
+        location = known if isinstance(known, EtcdLocation) else EtcdLocation((seat.client,))
+        managed = Managed(found=Found(location=location, create=False), child=child)
+    elif home.remembered is None and not config.join:
+        child = await _start(seat, {seat.name: seat.peer}, joins=False)
+        return Managed(found=Found(location=EtcdLocation((seat.client,)), create=True), child=child)
+    else:
+        found = await find_cluster(config, home)
+        if not isinstance(found.location, EtcdLocation):
+            raise BadConfig(option="meta", why=f"this cluster has its metadata in {found.location}, not in an etcd of its own")
+        managed = await _join(seat, found, found.location, members_max=config.etcd_members_max)
+    try:
+        await _wait_for_quorum(managed)
+        now = await managed.location()
+    except BaseException:
+        await managed.stop()
+        raise
+    if managed.child is not None and isinstance(now, EtcdLocation) and seat.client not in now.endpoints:
+        now = EtcdLocation((*now.endpoints, seat.client), now.prefix)  # a moment ago it was no member yet
+    managed.found = Found(location=now, create=False, cluster=managed.found.cluster)
+    return managed
+
+
+async def _start(seat: EtcdSeat, cluster: dict[str, str], *, joins: bool) -> EtcdChild:
+    command = command_line(find_etcd(), seat, cluster=cluster, token=_TOKEN, joins=joins)
+    child = EtcdChild(command, log_path=seat.directory.with_suffix(".log"))
+    await child.start()
+    log.info("etcd_started client=%s peer=%s", seat.client, seat.peer)
+    return child
+
+
+async def _join(seat: EtcdSeat, found: Found, location: EtcdLocation, *, members_max: int) -> Managed:
+    """Become a member while there are fewer than `members_max`; whoever makes it an odd number gives everybody a vote."""
+    members = EtcdMembers(location.endpoints)
+    try:
+        there = await members.read()
+        if all(member.peer != seat.peer for member in there) and len(there) >= members_max:
+            return Managed(found=found, child=None)
+        for learner in [member for member in there if member.is_learner and member.peer != seat.peer]:
+            await members.promote(learner.peer)
+        there = await members.add(seat.peer)
+        child = await _start(seat, {member.name or seat.name: member.peer for member in there}, joins=True)
+        try:
+            if len(there) % 2:
+                await members.promote(seat.peer)
+        except BaseException:
+            await child.stop()
+            raise
+        return Managed(found=found, child=child)
+    finally:
+        await members.close()
+
+
+async def _wait_for_quorum(managed: Managed) -> None:
+    """Wait until the metadata can be read: the members of nodes that were stopped together come back one by one."""
+    deadline = asyncio.get_running_loop().time() + _QUORUM_S_MAX
+    while True:
+        try:
+            store = await open_metastore(managed.found.location, create=False)
+            try:
+                await store.get("identity")
+                return
+            finally:
+                await store.close()
+        except MetadataUnavailable as error:
+            if asyncio.get_running_loop().time() >= deadline:
+                raise
+            log.info("etcd_waits error=%s", error)
+
+
+def _with(location: EtcdLocation, members: Sequence[EtcdMember]) -> EtcdLocation:
+    """Return the location with the clients' addresses of all members; those that vote first."""
+    ordered = sorted(members, key=lambda member: (member.is_learner, member.name))
+    clients = [client for member in ordered for client in member.clients]
+    return EtcdLocation(tuple(dict.fromkeys(clients)) or location.endpoints, location.prefix)

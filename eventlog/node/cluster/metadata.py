@@ -1,0 +1,152 @@
+"""What this node knows of the cluster: the metadata store watched, one view a revision, and word of it to the other members.
+
+A revision is applied in one step: caches first, then members and segments with everybody who asked to be told. Whoever commits tells
+its peers which revision that was, so that they look at once and not when their store's watch gets to it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import msgspec
+
+from eventlog.control.metastore import MetaStore
+from eventlog.control.records import CACHES_SCOPE, NODE_PREFIX, NodeRecord
+from eventlog.control.view import ClusterView
+from eventlog.errors import ConnectionLost, MetadataUnavailable, Overloaded
+from eventlog.node.cluster.peers import Peers
+from eventlog.transport.reply import Reply
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+log = logging.getLogger("eventlog.node")
+_AGAIN_MS = 200
+SPREAD_MS_MAX = 1_000  # how long whoever changed something waits for the others to have seen it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewChange:
+    """A new view and what is different in it: the segments whose records changed, and whether any member's did, its lease left out."""
+
+    view: ClusterView
+    segments: tuple[int, ...]
+    members: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where a view comes from: `read` lists it, `follow_caches` brings this node's caches up to date, `look` hurries the watch on."""
+
+    read: Callable[[], Awaitable[ClusterView]]
+    follow_caches: Callable[[], Awaitable[None]]
+    look: Callable[[], None]
+
+
+class Metadata:
+    """The view of one node. `hooks` are called in their order with every change, and must not wait."""
+
+    def __init__(self, store: MetaStore, *, view: ClusterView, sources: Sources, peers: Peers) -> None:
+        self.view = view
+        self.hooks: list[Callable[[ViewChange], None]] = []
+        self._store = store
+        self._sources = sources
+        self._peers = peers
+        self._revision = 0  # applied, whatever it was about
+        self._moved = asyncio.Event()
+        self.changed = asyncio.Event()  # set by whatever is more than the renewal of a lease; cleared by who keeps a copy of the records
+        self._answers: set[asyncio.Future[Reply]] = set()
+        peers.hooks.beaten.append(self._heard)
+
+    @property
+    def revision(self) -> int:
+        """Return the last revision that was applied."""
+        return self._revision
+
+    async def run(self) -> None:
+        """Follow the store until cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except LookupError:
+                log.info("metadata_watch_behind revision=%d", self._revision)
+            except MetadataUnavailable as error:
+                log.warning("metadata_unavailable error=%s", error)
+                await asyncio.sleep(_AGAIN_MS / 1000)
+
+    async def _follow(self) -> None:
+        view = await self._sources.read()
+        await self._sources.follow_caches()
+        self._apply(view, view.revision)
+        self.changed.set()
+        async with aclosing(self._store.watch("", view.revision + 1)) as revisions:
+            async for changes in revisions:
+                if any(change.key.startswith(CACHES_SCOPE) for change in changes.changes):
+                    await self._sources.follow_caches()
+                self._apply(view := view.applied(changes), changes.revision)
+                if not all(change.key.startswith(NODE_PREFIX) for change in changes.changes):
+                    self.changed.set()
+
+    def _apply(self, view: ClusterView, revision: int) -> None:
+        before, self.view = self.view, view
+        self._revision = max(self._revision, revision)
+        self._peers.revision = max(self._peers.revision, revision)
+        if view is not before:
+            change = difference(before, view)
+            for hook in self.hooks:
+                hook(change)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    # ------------------------------------------------------------ between members
+
+    async def reached(self, revision: int, *, wait_ms: int = SPREAD_MS_MAX) -> bool:
+        """Return whether a revision has been applied here; wait for it, but not longer than `wait_ms`."""
+        if self._revision < revision:
+            self._sources.look()
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                while self._revision < revision:
+                    await self._moved.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def committed(self, revision: int, keys: Collection[str]) -> None:
+        """Tell the others of a commit of this process, unless it was but the renewal of its lease."""
+        self._peers.revision = max(self._peers.revision, revision)
+        if all(key.startswith(NODE_PREFIX) for key in keys):
+            return
+        for number in self._peers.incarnations:
+            try:
+                answer = self._peers.send(number, Message(see_revision=pb.SeeRevision(revision=revision)), timeout_ms=SPREAD_MS_MAX)
+            except (ConnectionLost, Overloaded):
+                continue  # it will see by itself
+            self._answers.add(answer)
+            answer.add_done_callback(self._answers.discard)
+
+    async def spread(self) -> None:
+        """Wait until the connected members have seen what this process committed so far, or time is up."""
+        if self._answers:
+            await asyncio.wait(set(self._answers), timeout=SPREAD_MS_MAX / 1000)
+
+    def _heard(self, number: int, revision: int) -> None:
+        if revision > self._revision:
+            log.debug("metadata_behind number=%d revision=%d", number, revision)
+            self._sources.look()
+
+
+def difference(before: ClusterView, after: ClusterView) -> ViewChange:
+    """Return what is different between two views."""
+    segments: tuple[int, ...] = ()
+    if after.segments is not before.segments:
+        old = before.segments
+        changed = [number for number, found in after.segments.items() if number not in old or old[number].revision != found.revision]
+        segments = (*sorted(changed), *sorted(set(old) - set(after.segments)))
+    members = after.nodes is not before.nodes and _without_leases(before) != _without_leases(after)
+    return ViewChange(view=after, segments=segments, members=members)
+
+
+def _without_leases(view: ClusterView) -> dict[int, NodeRecord]:
+    return {number: msgspec.structs.replace(found.record, ceiling=0, acknowledged=0) for number, found in view.nodes.items()}

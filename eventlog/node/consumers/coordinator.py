@@ -1,0 +1,350 @@
+"""The groups that this node coordinates: those whose route in the internal cache of groups it leads.
+
+A group is loaded by the first request about it, and forgotten when a write of it fails or its route is led elsewhere: its members'
+next requests load it at whoever coordinates it then. One lock a group: a step is decided, written on condition that nothing was
+written since, and then gone by.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eventlog.consume.membership.coordinator import Beat, Coordinator
+from eventlog.consume.membership.positions import Commit, Committed, Place, advance, check_commit
+from eventlog.consume.membership.record import (
+    GROUPS_CACHE,
+    RecordKey,
+    Tag,
+    decode_committed,
+    decode_group,
+    decode_key,
+    encode_committed,
+    encode_group,
+    encode_key,
+    route_of,
+)
+from eventlog.consume.membership.rows import encode_places, encode_set
+from eventlog.consume.membership.sessions import Via
+from eventlog.consume.membership.values import GroupState
+from eventlog.consume.work.record import decode_known
+from eventlog.errors import EventLogError, Fenced, GroupNotFound, NotPrimary, StaleMember, Stopping, VersionMismatch
+from eventlog.node.consumers.work import Work
+from eventlog.transport.exchange import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+log = logging.getLogger("eventlog.node")
+
+BEAT_WAIT_MS_MAX = 3_000
+WRITE_MS_MAX = 5_000
+GroupId = tuple[str, int]  # name, cache
+Entries = dict[bytes, bytes]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Held:
+    """A member that waits to be told something new."""
+
+    exchange: Exchange
+    beat: Beat
+    timer: asyncio.TimerHandle
+
+
+class Running:
+    """One group over one cache, as its coordinator runs it. `version` is that of its record, None before there is one.
+
+    What it knows holds for the epoch `term` alone: between two of this node another may have coordinated the group.
+    """
+
+    def __init__(self, node: "Node", id_: GroupId, core: Coordinator, version: int | None) -> None:
+        self.node = node
+        self.id = id_
+        self.core = core
+        self.version = version
+        self.term = node.inner.term(route_of(id_[0]))
+        self.positions: dict[int, Committed] = {}
+        self.lock = asyncio.Lock()
+        self.is_over = False
+        self.work: Work | None = None
+        self._held: dict[str, Held] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def state(self) -> GroupState:
+        """The group as it is kept."""
+        return self.core.state
+
+    @property
+    def route(self) -> bytes:
+        """By what its entries are routed."""
+        return route_of(self.id[0])
+
+    @property
+    def leaders(self) -> list[int]:
+        """Return the node that leads each segment."""
+        found: list[int] = self.node.leaders.numbers.tolist()
+        return found
+
+    def key(self, tag: Tag, segment: int = 0) -> bytes:
+        """Return the key of one of the group's entries."""
+        return encode_key(RecordKey(group=self.id[0], cache_id=self.id[1], tag=tag, segment=segment))
+
+    def place(self, segment: int) -> Place:
+        """Return where the group goes on in a segment."""
+        committed = self.positions.get(segment)
+        return Place(id=self.state.start_id) if committed is None else committed.place
+
+    # ------------------------------------------------------------ keeping
+
+    async def keep(self, state: GroupState) -> None:
+        """Write a state and go by it; nothing is done where it is the one already kept. Call with the lock held."""
+        if state is not self.state or self.version is None:
+            await self.write({}, state=state)
+        self.adopt(state)
+
+    async def write(self, puts: Entries, *, state: GroupState | None = None, removes: tuple[bytes, ...] = ()) -> None:
+        """Write entries of the group, on condition that its record is as known here; with `state`, the record too.
+
+        Raises:
+            NotPrimary: somebody else has changed the group, or nobody knows; it is forgotten here.
+        """
+        record = self.key("g")
+        entries = puts if state is None else {**puts, record: encode_group(state)}
+        try:
+            versions = await self.node.inner.commit(
+                GROUPS_CACHE, self.route, puts=entries, removes=removes, expect={record: self.version}, deadline_ms=WRITE_MS_MAX
+            )
+        except EventLogError as error:
+            self.forget(NotPrimary(segment=self.node.inner.segment(self.route)))
+            if isinstance(error, VersionMismatch):
+                raise NotPrimary(segment=self.node.inner.segment(self.route)) from error
+            raise
+        if state is not None:
+            self.version = versions[record]
+
+    def adopt(self, state: GroupState) -> None:
+        """Go by a state that is kept, and tell whoever has to know."""
+        self.core.adopt(state, now_ms())
+        for member, held in list(self._held.items()):
+            if state.member(member) is None or self.core.is_news(held.beat):
+                self._tell(member)
+        if self.work is not None:
+            alive = {member.id for member in state.members}
+            self.work.release(lambda member: member not in alive)
+        self._set_timer()
+
+    # ------------------------------------------------------------ members
+
+    async def beat(self, exchange: Exchange, beat: Beat, *, wait_ms: int) -> None:
+        """Take what a member says, and answer when there is something to tell, at the latest after `wait_ms`."""
+        async with self.lock:
+            self.check()
+            await self.keep(self.core.beat(beat, now_ms(), leaders=self.leaders))
+            self._tell(beat.member.id)  # an earlier request of it: it has a later one now
+            loop = asyncio.get_running_loop()
+            wait_ms = 0 if self.core.is_news(beat) else min(wait_ms, BEAT_WAIT_MS_MAX)
+            timer = loop.call_later(wait_ms / 1000, self._tell, beat.member.id)
+            self._held[beat.member.id] = Held(exchange=exchange, beat=beat, timer=timer)
+            if not wait_ms:
+                self._tell(beat.member.id)
+
+    def _tell(self, member: str) -> None:
+        held = self._held.pop(member, None)
+        if held is None:
+            return
+        held.timer.cancel()
+        if held.exchange.is_over:
+            return
+        try:
+            self.core.check_live(held.beat.member)
+        except (StaleMember, Fenced) as error:
+            held.exchange.fail(error)
+            return
+        told = self.core.told(member)
+        places = {segment: self.place(segment) for segment in told.assigned - held.beat.owned}
+        assigned = encode_set(told.assigned, self.state.segments)
+        answer = pb.GroupBeatAnswer(epoch=told.epoch, assigned=assigned, places=len(places))
+        held.exchange.answer(Message(group_beat_answer=answer), encode_places(places))
+
+    async def leave(self, member: str) -> None:
+        """Let a member go; what it held is given on."""
+        async with self.lock:
+            self.check()
+            await self.keep(self.core.leave(member, leaders=self.leaders))
+
+    async def commit(self, commit: Commit) -> None:
+        """Write places that a member has done. Raises StaleMember."""
+        async with self.lock:
+            self.check()
+            check_commit(self.id[0], self.state, commit)
+            await self.put_places(advance(self.positions, commit, generation=self.state.generation, time_ms=wall_ms()))
+
+    async def put_places(self, changed: Mapping[int, Committed]) -> None:
+        """Write positions under the generation known here."""
+        if changed:
+            await self.write({self.key("p", segment): encode_committed(one) for segment, one in changed.items()})
+            self.positions.update(changed)
+
+    # ------------------------------------------------------------ time and end
+
+    async def tick(self) -> None:
+        """End the sessions that are over."""
+        async with self.lock:
+            self.check()
+            await self.keep(self.core.tick(now_ms(), leaders=self.leaders))
+
+    def closed(self, request: "pb.MemberClosed") -> None:
+        """Note that a member's connection has closed."""
+        self.core.closed(request.member, via_of(request), now_ms())
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        next_ms = self.core.sessions.next_ms
+        if next_ms is not None and not self.is_over:
+            wait_s = max(1, next_ms - now_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._begin_tick)
+
+    def _begin_tick(self) -> None:
+        self.node.own(asyncio.get_running_loop().create_task(self._tick_or_forget(), name="group sessions"))
+
+    async def _tick_or_forget(self) -> None:
+        try:
+            await self.tick()
+        except EventLogError as error:
+            self.forget(error)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this node has led the group's route ever since it was loaded."""
+        return self.term > 0 and self.node.inner.term(self.route) == self.term
+
+    def check(self) -> None:
+        """Raise NotPrimary where the group is another node's to coordinate."""
+        if self.is_over or not self.is_current:
+            error = NotPrimary(segment=self.node.inner.segment(self.route))
+            self.forget(error)
+            raise error
+
+    def forget(self, error: EventLogError) -> None:
+        """Coordinate it no more: whoever waits asks again, and is answered by who coordinates it then."""
+        self.is_over = True
+        self._set_timer()
+        held, self._held = self._held, {}
+        for one in held.values():
+            one.timer.cancel()
+            if not one.exchange.is_over:
+                one.exchange.fail(error if isinstance(error, NotPrimary | Stopping) else NotPrimary(segment=0))
+        if self.work is not None:
+            self.work.close()
+        self.node.coordinators.forgotten(self)
+
+
+class Coordinators:
+    """The groups that a node coordinates, by name and cache."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._running: dict[GroupId, Running] = {}
+        self._loading: dict[str, asyncio.Lock] = {}
+
+    async def find(self, group: str, cache_id: int, *, create: GroupState | None = None) -> Running:
+        """Return a group, loaded if need be; `create` is what there is from now on where there is none. It is led here, and freshly so.
+
+        Raises:
+            NotPrimary: it is not.
+            GroupNotFound: there is none.
+        """
+        await self._check_fresh(group)
+        self._drop_old(group)
+        running = self._running.get((group, cache_id))
+        if running is None:
+            await self._load(group)
+            running = self._running.get((group, cache_id))
+        if running is None and create is not None:
+            running = self._begin((group, cache_id), create, version=None)
+            running.work = Work(running, {}) if create.mode == "work" else None
+        if running is None:
+            raise GroupNotFound(group=group)
+        return running
+
+    async def find_all(self, group: str) -> list[Running]:
+        """Return a group over each of its caches. Raises as `find`."""
+        await self._check_fresh(group)
+        self._drop_old(group)
+        await self._load(group)
+        found = [running for (name, _), running in sorted(self._running.items()) if name == group and running.version is not None]
+        if not found:
+            raise GroupNotFound(group=group)
+        return found
+
+    def _drop_old(self, group: str) -> None:
+        """Forget what is known of a group from an earlier term."""
+        for running in [one for (name, _), one in self._running.items() if name == group and not one.is_current]:
+            running.forget(NotPrimary(segment=self._node.inner.segment(running.route)))
+
+    async def _check_fresh(self, group: str) -> None:
+        segment = self._node.inner.segment(route_of(group))
+        if not self._node.inner.leads(route_of(group)):
+            raise NotPrimary(segment=segment)
+        if not self._node.freshness.is_fresh(segment):
+            await self._node.freshness.refresh(segment)
+
+    async def _load(self, group: str) -> None:
+        lock = self._loading.setdefault(group, asyncio.Lock())
+        async with lock:
+            term = self._node.inner.term(route_of(group))
+            rows = await self._node.inner.scan(GROUPS_CACHE, route_of(group))
+            if not term or self._node.inner.term(route_of(group)) != term:
+                raise NotPrimary(segment=self._node.inner.segment(route_of(group)))
+            known = [(decode_key(key), entry) for key, entry in rows]
+            begun = []
+            for key, entry in known:
+                if key.tag == "g" and (group, key.cache_id) not in self._running:
+                    begun.append(self._begin((group, key.cache_id), decode_group(entry.value), version=entry.version))
+            for running in begun:
+                own = [(key, entry.value) for key, entry in known if key.cache_id == running.id[1]]
+                running.positions.update((key.segment, decode_committed(value)) for key, value in own if key.tag == "p")
+                if running.state.mode == "work":
+                    running.work = Work(running, {key.segment: decode_known(value) for key, value in own if key.tag == "w"})
+                running.adopt(running.state)
+        if not lock.locked():
+            self._loading.pop(group, None)
+
+    def _begin(self, id_: GroupId, state: GroupState, *, version: int | None) -> Running:
+        running = self._running[id_] = Running(self._node, id_, Coordinator(id_[0], state, now_ms()), version)
+        return running
+
+    def forgotten(self, running: Running) -> None:
+        """Take note that a group is coordinated here no more."""
+        if self._running.get(running.id) is running:
+            del self._running[running.id]
+
+    def closed(self, request: "pb.MemberClosed") -> None:
+        """Note that a member's connection has closed, if the group is known here: else its timers begin anew when it is loaded."""
+        running = self._running.get((request.group, request.cache_id))
+        if running is not None:
+            running.closed(request)
+
+
+def now_ms() -> int:
+    """Return the loop's time."""
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+def wall_ms() -> int:
+    """Return the wall clock's time, milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def via_of(request: "pb.GroupBeat | pb.MemberClosed") -> Via:
+    """Return over which connection a member speaks, or spoke."""
+    return Via(node=request.via_node, connection=request.via_connection)

@@ -1,0 +1,128 @@
+"""What operators ask of groups: which there are, how far each is, moving one to another place, removing one."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eventlog.consume.membership.positions import Committed, Place
+from eventlog.consume.membership.record import GROUPS_CACHE, decode_group, decode_key, encode_committed, route_of
+from eventlog.errors import CacheDropped, CacheNotFound, GroupNotEmpty, GroupNotFound, NotPrimary
+from eventlog.node.consumers.coordinator import Running, wall_ms
+from eventlog.node.consumers.coordinator_lag import lag_of
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+Row = dict[str, Any]
+
+
+async def list_groups(node: "Node") -> list[Row]:
+    """Return every group over each of its caches, as kept; whichever node coordinates it."""
+    rows = []
+    for key, entry in await node.inner.scan_all(GROUPS_CACHE):
+        where = decode_key(key)
+        if where.tag == "g":
+            state = decode_group(entry.value)
+            rows.append(
+                {
+                    "group": where.group,
+                    "cache": cache_name(node, where.cache_id),
+                    "mode": state.mode,
+                    "members": len(state.members),
+                    "generation": state.generation,
+                }
+            )
+    return sorted(rows, key=lambda row: (row["group"], row["cache"]))
+
+
+def cache_name(node: "Node", cache_id: int) -> str:
+    """Return the name of a cache, or of what it was."""
+    try:
+        return node.caches.find(cache_id).name
+    except CacheDropped as error:
+        return error.cache
+    except CacheNotFound as error:
+        return error.cache
+
+
+async def describe(node: "Node", running: Running, *, lag: bool) -> Row:
+    """Return a group over one of its caches: members, and every segment with its position and lag, None where it is not known."""
+    state = running.state
+    places = {segment: running.place(segment) for segment in range(state.segments)}
+    lags = await lag_of(node, running.id[1], places) if lag and node.caches.has(running.id[1]) else {}
+    return {
+        "group": running.id[0],
+        "cache": cache_name(node, running.id[1]),
+        "mode": state.mode,
+        "assignor": state.assignor,
+        "generation": state.generation,
+        "members": [
+            {"member": one.id, "instance": one.instance, "client": one.client, "node": one.node, "segments": len(state.held(one.id))}
+            for one in state.members
+        ],
+        "segments": [_segment_row(running, segment, lags.get(segment)) for segment in range(state.segments)],
+    }
+
+
+def _segment_row(running: Running, segment: int, lag: Any) -> Row:
+    committed = running.positions.get(segment)
+    holders = running.state.holders
+    return {
+        "segment": segment,
+        "member": (holders[segment] if holders else "") or None,
+        "id": running.place(segment).id,
+        "next_offset": running.place(segment).next_offset,
+        "metadata": committed.metadata if committed is not None else "",
+        "committed_ms": committed.time_ms if committed is not None else 0,
+        "lag_events": None if lag is None else lag.events,
+        "lag_bytes": None if lag is None else lag.nbytes,
+        "lag_ms": None if lag is None else lag.ms,
+    }
+
+
+async def check_empty(running: Running) -> None:
+    """Raise GroupNotEmpty while members live."""
+    await running.tick()
+    if running.state.members:
+        raise GroupNotEmpty(group=running.id[0], members=len(running.state.members))
+
+
+async def reset(running: Running, places: Mapping[int, Place], *, dry_run: bool) -> list[Row]:
+    """Have a group without members go on at other places; return what changes, or would."""
+    await check_empty(running)
+    rows = [{"segment": segment, "from_id": running.place(segment).id, "to_id": place.id} for segment, place in sorted(places.items())]
+    if dry_run:
+        return rows
+    async with running.lock:
+        running.check()
+        state = replace(running.state, generation=running.state.generation + 1)
+        if state.members:
+            raise GroupNotEmpty(group=running.id[0], members=len(state.members))
+        kept = {
+            segment: Committed(place=place, generation=state.generation, time_ms=wall_ms(), metadata="reset")
+            for segment, place in places.items()
+        }
+        puts = {running.key("p", segment): encode_committed(one) for segment, one in kept.items()}
+        await running.write(puts, state=state, removes=tuple(running.key("w", segment) for segment in sorted(places)))
+        running.forget(NotPrimary(segment=0))  # whoever asks next finds it as it is kept now
+    return rows
+
+
+async def delete(node: "Node", running: Running) -> None:
+    """Remove a group without members over one cache, with its positions."""
+    await check_empty(running)
+    async with running.lock:
+        running.check()
+        if running.state.members:
+            raise GroupNotEmpty(group=running.id[0], members=len(running.state.members))
+        found = await node.inner.scan(GROUPS_CACHE, route_of(running.id[0]))
+        keys = tuple(key for key, _ in found if decode_key(key).cache_id == running.id[1])
+        await running.write({}, removes=keys)
+        running.forget(GroupNotFound(group=running.id[0]))
+
+
+def packed(rows: list[Row]) -> bytes:
+    """Return rows as the body of an answer."""
+    return msgspec.msgpack.encode(rows)

@@ -1,0 +1,121 @@
+"""Events that a work group gave up, written into an ordinary cache with the reason in their headers."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eventlog.batch.build import Columns, WriteFrame, build_write
+from eventlog.batch.check import read_table
+from eventlog.errors import CacheNotFound, EventLogError, Unavailable
+from eventlog.events import KIND_NAMES, Kind, decode_headers, encode_headers
+from eventlog.limits import HEADERS_BYTES_MAX
+from eventlog.node.consumers.work_reading import Row
+from eventlog.node.operations import create_cache
+from eventlog.node.state.caches import CacheState
+from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
+from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.node.writing.own_writes import awaited
+from eventlog.wire import eventlog_pb2 as pb
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+REASON_CHARACTERS_MAX = 1_000
+WRITE_MS_MAX = 5_000
+_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """An event that is not tried again."""
+
+    row: Row
+    reason: str
+    deliveries: int
+
+
+async def bury(node: "Node", letters: Sequence[DeadLetter], *, source: CacheState, name: str, group: str) -> None:
+    """Return when the letters are committed in the cache `name`, which is made like `source` if there is none.
+
+    One whose write was not known to have happened may be there twice.
+    """
+    cache = await _cache(node, source, name)
+    columns = Columns(
+        kinds=np.full(len(letters), Kind.CREATED, np.uint8),
+        keys=[letter.row.key for letter in letters],
+        values=[_value(source, letter.row) for letter in letters],
+        headers=[_headers(source, group, letter) for letter in letters],
+    )
+    frame = build_write(columns, segments=node.segments, by_prefix=cache.options.route_by_prefix)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WRITE_MS_MAX / 1000
+    while True:
+        try:
+            result = await _write(node, cache, frame)
+            if not result.refusals:
+                return
+            raise next(iter(result.refusals.values()))
+        except Unavailable:
+            if loop.time() >= deadline:
+                raise
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def _cache(node: "Node", source: CacheState, name: str) -> CacheState:
+    try:
+        return node.caches.named(name)
+    except CacheNotFound:
+        options: dict[str, object] = {"format": source.options.format, "bytes_keys": source.options.bytes_keys, "before": False}
+        if source.options.schema:
+            options["schema"] = source.options.schema
+        cache, _ = await create_cache(node, name, options, use_existing=True)
+        return cache
+
+
+def _value(source: CacheState, row: Row) -> bytes:
+    is_gone = row.kind in {Kind.REMOVED, Kind.EXPIRED}
+    return b"null" if is_gone and source.options.format == "json" else row.value
+
+
+def _headers(source: CacheState, group: str, letter: DeadLetter) -> bytes:
+    row = letter.row
+    own = {
+        "dead.reason": letter.reason[:REASON_CHARACTERS_MAX],
+        "dead.group": group,
+        "dead.cache": source.name,
+        "dead.id": str(row.place.id),
+        "dead.segment": str(row.segment),
+        "dead.offset": str(row.place.next_offset - 1),
+        "dead.kind": KIND_NAMES[row.kind],
+        "dead.deliveries": str(letter.deliveries),
+    }
+    ours = {name: text.encode() for name, text in own.items()}
+    found = encode_headers(decode_headers(row.headers or b"") | ours)
+    return found if len(found) <= HEADERS_BYTES_MAX else encode_headers(ours)
+
+
+async def _write(node: "Node", cache: CacheState, frame: WriteFrame) -> WriteResult:
+    done, finish = awaited()
+
+    def local(part: Part, told: Callable[[WriteResult | EventLogError], None]) -> None:
+        node.check_writable()
+        node.writer.submit(
+            Pending(
+                cache=cache,
+                table=part.table,
+                blocks=part.data,
+                producer=0,
+                conditions=(),
+                previous=False,
+                internal=False,
+                done=told,
+            )
+        )
+
+    table, blocks = read_table(memoryview(b"".join(frame.buffers)), len(frame.table))
+    request = pb.Write(cache_id=cache.cache_id, blocks=len(table))
+    write_parts(node, WholeWrite(request=request, part=Part(table=table, data=blocks), local=local, timeout_ms=WRITE_MS_MAX), finish)
+    return await done

@@ -1,0 +1,312 @@
+"""The listeners whose routes this node leads: their records, how far they have acknowledged, and who waits for that.
+
+A node that begins to lead a segment of `__listeners` reads what is in it. Positions are moved in memory, and written down once in a
+while and when the node stops: after a failover a durable listener is held to where it was a moment before, never to later. An
+ephemeral one that nobody has used for its time is removed; a new home counts that time anew.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eventlog.consume import token
+from eventlog.consume.listeners.progress import Progress
+from eventlog.consume.listeners.records import (
+    ListenerRecord,
+    decode_record,
+    encode_record,
+    listener_of,
+    position_key,
+    record_key,
+)
+from eventlog.errors import (
+    BadMessage,
+    EventLogError,
+    ListenerExists,
+    ListenerNotFound,
+    NotPrimary,
+    Overloaded,
+    PositionMismatch,
+    Unavailable,
+)
+from eventlog.limits import LISTENER_POSITION_WRITE_MS, LISTENER_POSITIONS_PER_WRITE_MAX, LISTENERS_PER_NODE_MAX
+from eventlog.node.consumers.inner import LISTENERS
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+log = logging.getLogger("eventlog.node")
+WARN_PERCENTS = (50, 80, 95)
+
+
+class Kept:
+    """One listener at its home."""
+
+    __slots__ = ("held_percent", "is_dirty", "progress", "record", "used_at", "version", "waiting", "written_at")
+
+    def __init__(self, record: ListenerRecord, *, version: int, progress: Progress, now: float) -> None:
+        self.record = record
+        self.version = version
+        self.progress = progress
+        self.used_at = now
+        self.written_at = now
+        self.is_dirty = False
+        self.held_percent = 0
+        self.waiting: dict[asyncio.Future[None], tuple[Sequence[int], Sequence[int]]] = {}
+
+    def answer_waiting(self) -> None:
+        """Tell whoever waits for what is acknowledged by now."""
+        for future, (segments, ids) in list(self.waiting.items()):
+            if self.progress.covers(segments, ids):
+                del self.waiting[future]
+                if not future.done():
+                    future.set_result(None)
+
+
+class ListenerHome:
+    """The listeners kept at this node."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._kept: dict[str, Kept] = {}
+        self._epochs: dict[int, int] = {}  # segments that were read, and the epoch in which they were
+        self._reading = asyncio.Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def figures(self) -> dict[str, int]:
+        """Return how many are kept, and the most that any of them has used up of what it may hold back."""
+        return {"kept": len(self._kept), "held_percent_max": max((kept.held_percent for kept in self._kept.values()), default=0)}
+
+    # ------------------------------------------------------------ what there is
+
+    async def find(self, listener: str) -> Kept:
+        """Return a listener that is kept here.
+
+        Raises:
+            NotPrimary: it is kept elsewhere.
+            ListenerNotFound: there is none.
+        """
+        segment = self._node.inner.segment(listener.encode())
+        await self._read([segment])
+        kept = self._kept.get(listener)
+        if kept is None:
+            raise ListenerNotFound(listener=listener)
+        return kept
+
+    async def all(self) -> list[Kept]:
+        """Return all listeners kept here."""
+        await self._read(self._led())
+        return list(self._kept.values())
+
+    def _led(self) -> list[int]:
+        found: list[int] = np.flatnonzero(self._node.replicas.serving).tolist()
+        return found
+
+    async def _read(self, segments: Iterable[int]) -> None:
+        """Take in segments that this node has begun to lead. Raises NotPrimary."""
+        new = [segment for segment in segments if not self._is_read(segment)]
+        if not new:
+            return
+        async with self._reading:
+            for segment in new:
+                if self._is_read(segment):
+                    continue
+                epoch = int(self._node.core.epochs[segment])
+                if not self._node.replicas.serving[segment]:
+                    raise NotPrimary(segment=segment)
+                rows = await self._node.inner.scan_all(LISTENERS, segments=[segment])
+                self._forget(segment)
+                self._take_in({key: (entry.value, entry.version) for key, entry in rows})
+                self._epochs[segment] = epoch
+
+    def _is_read(self, segment: int) -> bool:
+        serving = bool(self._node.replicas.serving[segment])
+        return serving and self._epochs.get(segment) == int(self._node.core.epochs[segment])
+
+    def _forget(self, segment: int) -> None:
+        self._epochs.pop(segment, None)
+        for listener in [one for one in self._kept if self._node.inner.segment(one.encode()) == segment]:
+            self._drop(listener)
+
+    def _take_in(self, rows: dict[bytes, tuple[bytes, int]]) -> None:
+        now = asyncio.get_running_loop().time()
+        for key, (value, version) in rows.items():
+            listener, is_record = listener_of(key)
+            if not is_record:
+                continue
+            record = decode_record(value)
+            kept = Kept(record, version=version, progress=self._progress_of(record), now=now)
+            stored = rows.get(position_key(listener))
+            if stored is not None:
+                kept.progress.move(token.decode(stored[0]))
+            self._kept[listener] = kept
+
+    def _progress_of(self, record: ListenerRecord) -> Progress:
+        return Progress(self._node.cluster, record.cache_id, self._node.segments, all_id=record.last_id)
+
+    def _drop(self, listener: str) -> None:
+        """Forget a listener; whoever waits for it asks again, its new home if it has one."""
+        kept = self._kept.pop(listener, None)
+        for future in kept.waiting if kept is not None else ():
+            if not future.done():
+                future.set_exception(NotPrimary(segment=self._node.inner.segment(listener.encode())))
+
+    # ------------------------------------------------------------ changes
+
+    async def register(self, record: ListenerRecord) -> Kept:
+        """Keep a new listener; one of this name that was asked for in the same words will do.
+
+        Raises:
+            ListenerExists: the name is another's.
+            NotPrimary: it is to be kept elsewhere.
+        """
+        try:
+            kept = await self.find(record.id)
+        except ListenerNotFound:
+            if len(self._kept) >= LISTENERS_PER_NODE_MAX:
+                raise Overloaded(what="the number of listeners kept at one node", limit=LISTENERS_PER_NODE_MAX) from None
+            key = record_key(record.id)
+            version = await self._node.inner.write(
+                LISTENERS, record.id.encode(), puts={key: encode_record(record)}, removes=[position_key(record.id)], expect={key: None}
+            )
+            now = asyncio.get_running_loop().time()
+            kept = self._kept[record.id] = Kept(record, version=version, progress=self._progress_of(record), now=now)
+        if kept.record.asked_for != record.asked_for:
+            raise ListenerExists(listener=record.id)
+        return kept
+
+    async def alter(self, kept: Kept, record: ListenerRecord) -> None:
+        """Keep a listener as `record` from now on.
+
+        Raises:
+            VersionMismatch: it was altered by somebody else in between.
+        """
+        key = record_key(record.id)
+        puts = {key: encode_record(record)}
+        kept.version = await self._node.inner.write(LISTENERS, record.id.encode(), puts=puts, expect={key: kept.version})
+        kept.record = record
+
+    async def remove(self, listener: str) -> None:
+        """Keep a listener no longer.
+
+        Raises:
+            ListenerNotFound: there is none.
+        """
+        await self.find(listener)
+        await self._node.inner.write(LISTENERS, listener.encode(), puts={}, removes=[record_key(listener), position_key(listener)])
+        self._drop(listener)
+
+    # ------------------------------------------------------------ use
+
+    async def used(self, listener: str, position: bytes) -> tuple[int, int]:
+        """Note that a listener was polled, at `position` unless that is empty; return its version, 0: there is none, and what it holds.
+
+        Raises:
+            NotPrimary: it is kept elsewhere.
+        """
+        try:
+            kept = await self.find(listener)
+        except ListenerNotFound:
+            return 0, 0
+        kept.used_at = asyncio.get_running_loop().time()
+        if position:
+            try:
+                moved = kept.progress.move(token.decode(position))
+            except (PositionMismatch, BadMessage):
+                moved = False  # the reader hears of it with its answer
+            if moved:
+                kept.is_dirty = kept.record.durable
+                kept.answer_waiting()
+        return kept.version, kept.held_percent
+
+    async def acknowledged(self, listener: str, *, segments: Sequence[int], ids: Sequence[int], wait_ms: int) -> bool:
+        """Return whether a listener acknowledges an id in each of some segments within a time.
+
+        Raises:
+            NotPrimary: it is kept elsewhere, maybe by now.
+            ListenerNotFound: there is none.
+        """
+        kept = await self.find(listener)
+        if kept.progress.covers(segments, ids):
+            return True
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        kept.waiting[future] = (segments, ids)
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await future
+        except TimeoutError:
+            return False
+        finally:
+            kept.waiting.pop(future, None)
+        return True
+
+    # ------------------------------------------------------------ by the clock
+
+    async def tick(self) -> None:
+        """Look for what is led anew, remove what nobody uses, and write positions down."""
+        for segment in [segment for segment in self._epochs if not self._node.replicas.serving[segment]]:
+            self._forget(segment)
+        try:
+            await self._read(self._led())
+            await self._remove_unused()
+            await self.write_positions()
+        except Unavailable as error:
+            log.info("listeners_wait why=%s", error)
+
+    async def _remove_unused(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for listener, kept in list(self._kept.items()):
+            record = kept.record
+            is_orphan = not self._node.caches.has(record.cache_id) and self._node.caches.was_dropped(record.cache_id)
+            is_unused = not record.durable and not kept.waiting and (now - kept.used_at) * 1000 > record.expire_ms
+            if is_orphan or is_unused:
+                log.info("listener_removed listener=%s why=%s", listener, "cache dropped" if is_orphan else "unused")
+                try:
+                    await self.remove(listener)
+                except ListenerNotFound:
+                    continue
+
+    async def write_positions(self, *, is_last: bool = False) -> None:
+        """Write positions down that have moved, those first that have waited longest; all of them when the node stops."""
+        now = asyncio.get_running_loop().time()
+        due = [
+            (kept.written_at, listener)
+            for listener, kept in self._kept.items()
+            if kept.is_dirty and (is_last or (now - kept.written_at) * 1000 >= LISTENER_POSITION_WRITE_MS)
+        ]
+        due.sort()
+        chosen = due if is_last else due[:LISTENER_POSITIONS_PER_WRITE_MAX]
+        await asyncio.gather(*(self._write_position(listener, now) for _, listener in chosen))
+
+    async def _write_position(self, listener: str, now: float) -> None:
+        kept = self._kept.get(listener)
+        if kept is None:
+            return
+        kept.is_dirty, kept.written_at = False, now
+        data = token.encode(kept.progress.position())
+        key = record_key(listener)
+        try:
+            await self._node.inner.write(
+                LISTENERS, listener.encode(), puts={position_key(listener): data}, expect={key: kept.version}, deadline_ms=1_000
+            )
+        except EventLogError as error:
+            kept.is_dirty = True
+            log.info("listener_position_not_written listener=%s why=%s", listener, error)
+        else:
+            log.debug("listener_position_written listener=%s", listener)
+
+    def note_held(self, held: dict[str, int]) -> None:
+        """Take in how much each listener of a cache has used up of what it may hold back; say so where it is much."""
+        for listener, percent in held.items():
+            kept = self._kept.get(listener)
+            if kept is None:
+                continue
+            for limit in WARN_PERCENTS:
+                if kept.held_percent < limit <= percent:
+                    log.warning("listener_falls_behind listener=%s cache=%s percent=%d", listener, kept.record.cache, percent)
+            kept.held_percent = percent

@@ -1,0 +1,83 @@
+"""How far behind: what is kept of a cache above some ids, counted by the primaries of its segments."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eventlog.batch.layout import read_head
+from eventlog.ids import ID_STEP, time_of
+from eventlog.node.aside import aside
+from eventlog.node.cluster.forward import ask, others
+from eventlog.node.state.caches import CacheState
+from eventlog.segment import keys
+from eventlog.segment.port import Store
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+IDS_MAX = 1_000  # places counted in one answer; of more listeners the rest is shown without
+
+
+async def fill_in(node: "Node", listeners: Sequence[pb.Listener]) -> None:
+    """Say of each listener how far it lags. What stands at one place is counted once."""
+    places: dict[int, set[int]] = {}
+    for listener in listeners:
+        if listener.durable and len(places.setdefault(listener.cache_id, set())) < IDS_MAX:
+            places[listener.cache_id].add(listener.position_id)
+    counted = {cache_id: await _count(node, cache_id, sorted(ids)) for cache_id, ids in places.items()}
+    now_ms = node.clock.physical_ms()
+    for listener in listeners:
+        found = counted.get(listener.cache_id, {}).get(listener.position_id)
+        if found is not None and found[0]:
+            listener.lag_events, listener.lag_bytes = found
+            listener.lag_ms = max(now_ms - time_of(listener.position_id), 0)
+
+
+async def _count(node: "Node", cache_id: int, ids: list[int]) -> dict[int, tuple[int, int]]:
+    cache = node.caches.get(cache_id)
+    if cache is None:
+        return {}
+    message = Message(count_after=pb.CountAfter(cache_id=cache_id, ids=ids))
+    asked = [asyncio.ensure_future(ask(connection, message)) for connection in others(node).values()]
+    answers = [await count_after(node, cache, ids)]
+    answers += [found.count_after_answer for found in await asyncio.gather(*asked)]
+    events = np.sum([list(answer.events) for answer in answers], axis=0).tolist()
+    nbytes = np.sum([list(answer.bytes) for answer in answers], axis=0).tolist()
+    return {id_: (count, size) for id_, count, size in zip(ids, events, nbytes, strict=True)}
+
+
+async def count_after(node: "Node", cache: CacheState, ids: Iterable[int]) -> pb.CountAfterAnswer:
+    """Return how many events of the segments led here are kept above each id; their bytes are an estimate."""
+    led: list[int] = np.flatnonzero(node.replicas.serving).tolist()
+    last_id = node.tail.last_id(cache.cache_id)
+    all_events, all_bytes = node.steps.now(cache.cache_id)
+    ends, trimmed = cache.next_offsets.copy(), cache.trimmed_offsets.copy()
+    answer = pb.CountAfterAnswer()
+    for id_ in ids:
+        events = 0
+        if id_ < last_id:
+            first_offsets = await aside(partial(offsets_after, node.store, cache.cache_id, led, id_))
+            events = sum(max(int(ends[segment]) - max(offset, int(trimmed[segment]) + 1), 0) for segment, offset in first_offsets)
+        answer.events.append(events)
+        answer.bytes.append(events * all_bytes // all_events if all_events else 0)
+    return answer
+
+
+def offsets_after(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> list[tuple[int, int]]:
+    """Return (segment, offset of the first event above `id_`)."""
+    found = []
+    for segment in segments:
+        lower, _ = keys.cache_range(segment, cache_id)
+        _, upper = keys.log_range(segment, cache_id, after=0, upto=id_)
+        pair = store.last_log(lower, upper)
+        offset = 0
+        if pair is not None:
+            head = read_head(pair[1], where=f"log, key {pair[0].hex()}")
+            offset = head.first_offset + min((id_ - head.base) // ID_STEP + 1, head.count)
+        found.append((segment, offset))
+    return found

@@ -1,0 +1,292 @@
+"""Polling by the id of a listener, at any node: what it wants is fetched from its home once, and its positions go there.
+
+What a node knows of listeners is a copy, dropped when the home says that it changed: to everybody at once when it was altered or
+removed, and with every answer to a position. A position goes out with the poll that carries it, one message a home under way, those
+of all listeners in it; a listener that waits for what matches is moved on past what does not in the same way.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from eventlog.consume import token
+from eventlog.consume.listeners.records import ListenerRecord, filter_after
+from eventlog.consume.position import Position
+from eventlog.errors import EventLogError, InvalidArgument, NotPrimary, Unavailable
+from eventlog.ids import ID_MAX
+from eventlog.limits import LISTENERS_PER_NODE_MAX
+from eventlog.node.consumers.listener_home import WARN_PERCENTS, ListenerHome
+from eventlog.node.consumers.listener_words import described, record_of
+from eventlog.node.reading.filters import message_of
+from eventlog.node.reading.pulls import Pull
+from eventlog.transport.exchange import Exchange
+from eventlog.transport.reply import Reply
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message, Poll
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+log = logging.getLogger("eventlog.node")
+_REPORT_PAUSE_S = 15.0  # an ephemeral listener says so often that it is used
+_AGAIN_S = 0.1
+_MOVED_ON_S = 0.1
+_TICK_S = 1.0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Known:
+    """What this node knows of a listener that is polled here."""
+
+    record: ListenerRecord
+    version: int
+    held_percent: int
+    reported_at: float = 0.0
+
+
+class Listeners:
+    """The listeners as one node serves them; those that are kept here are in `home`."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self.home = ListenerHome(node)
+        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._due: dict[str, bytes] = {}
+        self._under_way: set[int] = set()
+        self._waiting: dict[Pull, tuple[str, tuple[bytes, int]]] = {}
+        self._is_scheduled = False
+
+    def start(self) -> None:
+        """Begin to do what is due."""
+        self._node.own(asyncio.create_task(self._every(_TICK_S, self.home.tick), name="listeners"))
+        self._node.own(asyncio.create_task(self._every(_MOVED_ON_S, self._move_on), name="listeners_moved_on"))
+
+    async def _every(self, pause_s: float, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                await act()
+            except EventLogError as error:
+                log.warning("listeners_failed error=%s", error)
+
+    def figures(self) -> dict[str, int]:
+        """Return how many listeners are served and kept here."""
+        return {"served": len(self._known), "waiting": len(self._waiting), **self.home.figures()}
+
+    # ------------------------------------------------------------ what a listener wants
+
+    def forget(self, listener: str) -> None:
+        """Ask anew for a listener with its next poll: it was altered or removed."""
+        self._known.pop(listener, None)
+
+    async def known(self, listener: str) -> Known:
+        """Return a listener, asked of its home if need be.
+
+        Raises:
+            ListenerNotFound: there is none.
+        """
+        found = self._known.get(listener)
+        if found is not None:
+            self._known.move_to_end(listener)
+            return found
+        described_ = await self.describe(listener)
+        found = Known(record=record_of(described_), version=described_.version, held_percent=described_.held_percent)
+        self._known[listener] = found
+        if len(self._known) > LISTENERS_PER_NODE_MAX:
+            self._known.popitem(last=False)
+        return found
+
+    async def describe(self, listener: str) -> pb.Listener:
+        """Return a listener with its position, as its home has it.
+
+        Raises:
+            ListenerNotFound: there is none.
+        """
+        route = listener.encode()
+        message = Message(list_listeners=pb.ListListeners(id=listener))
+        for _ in range(3):  # its route may come here, or leave, meanwhile
+            try:
+                if self._node.inner.leads(route):
+                    return described(await self.home.find(listener))
+                answer = (await self._node.inner.ask(route, message)).message.list_listeners_answer
+                return answer.listeners[0]
+            except NotPrimary:
+                await asyncio.sleep(_AGAIN_S)
+        raise NotPrimary(segment=self._node.inner.segment(route))
+
+    # ------------------------------------------------------------ polls
+
+    async def prepare(self, poll: Poll) -> None:
+        """Fill in what the listener that a poll names wants, and where it goes on unless the poll says so itself.
+
+        Raises:
+            ListenerNotFound: there is no such listener.
+            InvalidArgument: it is of another cache, or the poll has a filter of its own.
+        """
+        listener = poll.listener
+        found = await self.known(listener)
+        record = found.record
+        if poll.HasField("filter"):
+            raise InvalidArgument(why="a poll names a listener or a filter, not both")
+        if poll.cache_id != record.cache_id:
+            raise InvalidArgument(why=f"listener {listener} is one of cache {record.cache}")
+        if poll.WhichOneof("from") is None and not (poll.earliest or poll.latest or poll.state_first):
+            await self._go_on(poll)
+        after = _place(poll)
+        reach = filter_after(record, after)
+        poll.filter.CopyFrom(message_of(reach.spec))
+        if reach.until_id:
+            poll.until_id = min(poll.until_id or ID_MAX, reach.until_id)
+        self._report(listener, found, _token_of(poll, self._node))
+        poll.listener = ""
+
+    async def _go_on(self, poll: Poll) -> None:
+        found = await self.describe(poll.listener)
+        if found.position:
+            poll.position = found.position
+        else:
+            poll.after = found.last_id
+
+    def waits(self, listener: str, pull: Pull) -> None:
+        """Move a durable listener on past what does not match, as long as its pull waits."""
+        found = self._known.get(listener)
+        if found is not None and found.record.durable and not pull.is_over:
+            self._waiting[pull] = (listener, pull.cursor.key)
+
+    def warning(self, listener: str) -> bytes:
+        """Return what an answer to a listener's poll ends with: that it falls behind, or nothing."""
+        found = self._known.get(listener)
+        if found is None or found.held_percent < WARN_PERCENTS[0]:
+            return b""
+        return Message(poll_answer=pb.PollAnswer(held_percent=found.held_percent)).SerializeToString()
+
+    async def _move_on(self) -> None:
+        for pull, (listener, key) in list(self._waiting.items()):
+            if pull.is_over:
+                del self._waiting[pull]
+            elif pull.cursor.key != key:
+                self._waiting[pull] = (listener, pull.cursor.key)
+                place = pull.cursor.position(cluster=self._node.cluster, cache_id=pull.cache.cache_id)
+                self._due[listener] = token.encode(place)
+                self._schedule()
+
+    # ------------------------------------------------------------ positions on their way home
+
+    def _report(self, listener: str, found: Known, position: bytes) -> None:
+        now = asyncio.get_running_loop().time()
+        pause_s = 0.0 if found.record.durable else min(_REPORT_PAUSE_S, found.record.expire_ms / 4000)
+        if now - found.reported_at >= pause_s:
+            found.reported_at = now
+            self._due[listener] = position if found.record.durable else b""
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def _send(self) -> None:
+        """Send every home what is due to it, unless it has not answered the last time yet."""
+        self._is_scheduled = False
+        due, self._due = self._due, {}
+        by_home: dict[int, dict[str, bytes]] = {}
+        for listener, position in due.items():
+            leader = self._node.leader_of(self._node.inner.segment(listener.encode()))
+            if leader == 0 or leader in self._under_way:
+                self._due.setdefault(listener, position)
+            else:
+                by_home.setdefault(leader, {})[listener] = position
+        for number, own in by_home.items():
+            self._under_way.add(number)
+            if number == self._node.number:
+                self._node.own(asyncio.create_task(self._use_here(own), name="use_listeners"))
+            else:
+                self._use_there(number, own)
+        if self._due and not self._under_way:
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._schedule)
+
+    async def _use_here(self, own: dict[str, bytes]) -> None:
+        for listener, position in own.items():
+            try:
+                version, percent = await self.home.used(listener, position)
+            except Unavailable:
+                self._due.setdefault(listener, position)
+            else:
+                self._told(listener, version, percent)
+        self._answered(self._node.number)
+
+    def _use_there(self, number: int, own: dict[str, bytes]) -> None:
+        uses = pb.UseListeners(uses=[pb.ListenerUse(id=listener, position=position) for listener, position in own.items()])
+        try:
+            answer = self._node.peers.send(number, Message(use_listeners=uses), timeout_ms=1_000)
+        except EventLogError:
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._failed, number, own)
+            return
+        answer.add_done_callback(partial(self._used_there, number, own))
+
+    def _used_there(self, number: int, own: dict[str, bytes], answer: "asyncio.Future[Reply]") -> None:
+        if answer.cancelled():
+            return
+        if answer.exception() is not None:
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._failed, number, own)
+            return
+        for listener, used in zip(own, answer.result().message.use_listeners_answer.used, strict=False):
+            self._told(listener, used.version, used.held_percent)
+        self._answered(number)
+
+    def _failed(self, number: int, own: dict[str, bytes]) -> None:
+        if self._node.is_stopping:
+            return
+        for listener, position in own.items():
+            if listener in self._known:
+                self._due.setdefault(listener, position)
+        self._answered(number)
+
+    def _answered(self, number: int) -> None:
+        self._under_way.discard(number)
+        if self._due:
+            self._schedule()
+
+    def _told(self, listener: str, version: int, percent: int) -> None:
+        found = self._known.get(listener)
+        if found is None:
+            return
+        if version != found.version:
+            self.forget(listener)
+        found.held_percent = percent
+
+    async def used(self, exchange: Exchange) -> None:
+        """Answer a node that serves listeners which are kept here."""
+        answer = pb.UseListenersAnswer()
+        for use in exchange.message.use_listeners.uses:
+            version, percent = await self.home.used(use.id, use.position)
+            answer.used.add(version=version, held_percent=percent)
+        exchange.answer(Message(use_listeners_answer=answer))
+
+
+def _place(poll: Poll) -> int:
+    """Return the id that a poll goes on after, as far as the choice of the filter goes."""
+    start = poll.WhichOneof("from")
+    if poll.latest:
+        return ID_MAX
+    if start == "after":
+        return poll.after
+    if start == "position":
+        at = token.decode(poll.position).at
+        return at if isinstance(at, int) else int(at.ids.min())
+    return 0
+
+
+def _token_of(poll: Poll, node: "Node") -> bytes:
+    """Return the place of a poll as a token, empty where it says none."""
+    start = poll.WhichOneof("from")
+    if start == "position":
+        return poll.position
+    if start != "after" or not poll.after:
+        return b""
+    after = min(poll.after, ID_MAX)
+    return token.encode(Position(cluster=node.cluster, cache_id=poll.cache_id, segments=node.segments, at=after))

@@ -1,0 +1,388 @@
+"""A work group as its coordinator runs it: events read ahead, handed out, settled; what changes is kept before anybody is told.
+
+Requests that come while something is being written share the next write.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from eventlog.consume.membership.positions import Committed
+from eventlog.consume.membership.record import encode_committed
+from eventlog.consume.work.queue import Known, SegmentQueue, Task, backoff_ms
+from eventlog.consume.work.record import encode_known
+from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember
+from eventlog.limits import DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
+from eventlog.node.consumers.dead_letters import DeadLetter, bury
+from eventlog.node.consumers.work_reading import Row, read_rows
+
+if TYPE_CHECKING:
+    from eventlog.node.consumers.coordinator import Running
+
+T = TypeVar("T")
+log = logging.getLogger("eventlog.node")
+DONE, AGAIN, REJECTED, GIVEN_BACK = range(4)
+TAKE_MAX = 1_000
+READ_AGAIN_S_MAX = 3.0
+_READ_AGAIN_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What became of an event that a member had. `after_ms` -1: as long as the back-off says."""
+
+    segment: int
+    id: int
+    verdict: int
+    after_ms: int = -1
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a member asks for. `holding` is what it has: anything else that was handed to it has got lost on the way.
+
+    Of two requests of a member the one with the higher `sequence` was sent later; the other one gets nothing any more.
+    """
+
+    sequence: int
+    limit: int
+    holding: frozenset[int] = frozenset()
+    earliest: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Changes:
+    """What the requests of one turn change: segments to be kept, and events to be buried before."""
+
+    touched: set[int] = field(default_factory=set)
+    dead: list[DeadLetter] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Request:
+    apply: Callable[[Changes], Any]
+    done: "asyncio.Future[Any]"
+
+
+class Work:
+    """The queues of one work group."""
+
+    def __init__(self, running: "Running", known: dict[int, list[Known]]) -> None:
+        self._running = running
+        places = {segment: running.place(segment) for segment in range(running.state.segments)}
+        self.queues = {segment: SegmentQueue.load(place, known.get(segment, ())) for segment, place in places.items()}
+        self._kept = {segment for segment, rows in known.items() if rows}
+        self._rows: dict[int, Row] = {}  # by id: those of `tasks`
+        self._latest: dict[str, int] = {}  # the sequence of each member's last request
+        self._leased: dict[str, dict[int, int]] = {}  # what each member has: id -> segment
+        self._quiet: set[int] = set()  # nothing to hand out, whatever the time is, until something changes
+        self._requests: list[_Request] = []
+        self._turn: asyncio.Task[None] | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._error: EventLogError | None = None
+        self._earliest = False
+        self._next = 0
+
+    # ------------------------------------------------------------ what members ask
+
+    async def take(self, member: str, wanted: Wanted, *, wait_ms: int) -> list[tuple[Task, Row]]:
+        """Return up to `wanted.limit` events that are that member's from now on; waits for one to be there. Raises StaleMember."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_ms / 1000
+        if wanted.earliest and not self._earliest:
+            self._earliest, self._error = True, None
+        self._read_on()
+        while True:
+            changed = self._changed
+            found: list[tuple[Task, Row]] = await self._ask(partial(self._take_now, member, wanted))
+            if found or loop.time() >= deadline:
+                return found
+            if self._error is not None:
+                raise self._error
+            waits_s = [deadline - loop.time()]
+            if (next_ms := self._next_ms()) is not None:
+                waits_s.append(max(0.0, (next_ms - self._wall_ms()) / 1000))
+            try:
+                await asyncio.wait_for(changed.wait(), min(waits_s))
+            except TimeoutError:
+                continue
+
+    async def settle(self, member: str, rows: Iterable[Settled]) -> None:
+        """Keep what became of events that a member had.
+
+        Raises:
+            StaleMember: it has one of them no more; the others are settled.
+            NotPrimary: they have not been read again yet since the group came here.
+        """
+        settled = list(rows)
+        await self._read_again({(row.segment, row.id) for row in settled})
+        await self._ask(partial(self._settle_now, member, settled))
+
+    async def _read_again(self, wanted: set[tuple[int, int]]) -> None:
+        """Wait for events that members were handed by whoever coordinated the group before."""
+        self._read_on()
+        deadline = asyncio.get_running_loop().time() + READ_AGAIN_S_MAX
+        while any(segment in self.queues and id_ in self.queues[segment].known for segment, id_ in wanted):
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0 or self._running.is_over:
+                raise NotPrimary(segment=self._running.node.inner.segment(self._running.route))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left_s)
+
+    def release(self, is_gone: Callable[[str], bool]) -> None:
+        """Take events from members whose sessions are over."""
+        if any(task.member and is_gone(task.member) for queue in self.queues.values() for task in queue.tasks.values()):
+            self._request(partial(self._release_now, is_gone))
+
+    def close(self) -> None:
+        """End the reading."""
+        for task in (self._reader, self._turn):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        for request in self._requests:
+            request.done.cancel()
+
+    # ------------------------------------------------------------ turns
+
+    async def _ask(self, apply: Callable[[Changes], T]) -> T:
+        result: T = await self._request(apply)
+        return result
+
+    def _request(self, apply: Callable[[Changes], Any]) -> "asyncio.Future[Any]":
+        loop = asyncio.get_running_loop()
+        request = _Request(apply=apply, done=loop.create_future())
+        self._requests.append(request)
+        if self._turn is None or self._turn.done():
+            self._turn = loop.create_task(self._take_turns(), name="work")
+            self._running.node.own(self._turn)
+        return request.done
+
+    async def _take_turns(self) -> None:
+        while self._requests:
+            async with self._running.lock:
+                requests, self._requests = self._requests, []
+                try:
+                    self._running.check()
+                    results = await self._turn_of(requests)
+                except EventLogError as error:
+                    self._running.forget(error)  # what is here may be ahead of what is kept
+                    results = [error] * len(requests)
+            for request, result in zip(requests, results, strict=True):
+                _answer(request.done, result)
+            self._wake()
+
+    async def _turn_of(self, requests: list[_Request]) -> list[Any]:
+        changes, results = Changes(), []
+        for request in requests:
+            try:
+                results.append(request.apply(changes))
+            except (StaleMember, InvalidArgument) as error:
+                results.append(error)
+        running = self._running
+        if changes.dead:
+            source = running.node.caches.find(running.id[1])
+            name = running.state.dead_letters or f"{source.name}.dead"
+            await bury(running.node, changes.dead, source=source, name=name, group=running.id[0])
+        if changes.touched:
+            await self._keep(changes.touched)
+        return results
+
+    async def _keep(self, touched: set[int]) -> None:
+        running = self._running
+        puts: dict[bytes, bytes] = {}
+        removes: list[bytes] = []
+        moved: dict[int, Committed] = {}
+        for segment in touched:
+            queue = self.queues[segment]
+            if queue.place != running.place(segment):
+                moved[segment] = Committed(place=queue.place, generation=running.state.generation, time_ms=self._wall_ms())
+                puts[running.key("p", segment)] = encode_committed(moved[segment])
+            kept = queue.kept()
+            if kept:
+                puts[running.key("w", segment)] = encode_known(kept)
+                self._kept.add(segment)
+            elif segment in self._kept:
+                removes.append(running.key("w", segment))
+                self._kept.discard(segment)
+        if puts or removes:
+            await running.write(puts, removes=tuple(removes))
+        running.positions.update(moved)
+
+    # ------------------------------------------------------------ steps: nothing waits in them
+
+    def _take_now(self, member: str, wanted: Wanted, changes: Changes) -> list[tuple[Task, Row]]:
+        running, limit = self._running, min(wanted.limit, TAKE_MAX)
+        if running.state.member(member) is None:
+            raise StaleMember(group=running.id[0], member=member, why="its session has ended")
+        if wanted.sequence < self._latest.get(member, 0):
+            return []
+        self._latest[member] = wanted.sequence
+        self._take_back(member, wanted.holding, changes)
+        found: list[tuple[Task, Row]] = []
+        now, count = self._wall_ms(), len(self.queues)
+        for step in range(count):
+            segment = (self._next + step) % count
+            if segment in self._quiet:
+                continue
+            queue = self.queues[segment]
+            ready = queue.ready(now, limit - len(found))
+            for task in ready:
+                queue.hand(task, member)
+                self._leased.setdefault(member, {})[task.id] = segment
+                found.append((task, self._rows[task.id]))
+            if ready:
+                changes.touched.add(segment)
+            elif queue.next_ms() is None:
+                self._quiet.add(segment)
+            if len(found) >= limit:
+                self._next = segment + 1
+                break
+        return found
+
+    def _take_back(self, member: str, holding: frozenset[int], changes: Changes) -> None:
+        """Give to others what was handed to a member in an answer that it never got."""
+        leased = self._leased.get(member, {})
+        for id_ in [id_ for id_ in leased if id_ not in holding]:
+            segment = leased.pop(id_)
+            task = self.queues[segment].held(id_, member)
+            if task is not None:
+                self.queues[segment].give_back(task)
+                self._touch(segment, changes)
+
+    def _settle_now(self, member: str, rows: list[Settled], changes: Changes) -> None:
+        stale = 0
+        for row in rows:
+            queue = self.queues.get(row.segment)
+            if queue is None:
+                raise InvalidArgument(why=f"segment {row.segment} of {len(self.queues)}")
+            task = queue.held(row.id, member)
+            if task is None:
+                stale += not (row.id in queue.done or row.id <= queue.place.id)
+                continue
+            self._settle_one(queue, task, row, changes)
+        if stale:
+            why = f"{stale} of {len(rows)} events are not its own any more"
+            raise StaleMember(group=self._running.id[0], member=member, why=why)
+
+    def _settle_one(self, queue: SegmentQueue, task: Task, row: Settled, changes: Changes) -> None:
+        self._touch(row.segment, changes)
+        self._leased.get(task.member, {}).pop(task.id, None)
+        if row.verdict == DONE:
+            self._finish(queue, task)
+        elif row.verdict == GIVEN_BACK:
+            queue.give_back(task)
+        elif row.verdict == REJECTED:
+            self._bury(queue, task, row.reason or "rejected", changes)
+        elif row.verdict == AGAIN:
+            if task.deliveries >= self._deliveries_max:
+                self._bury(queue, task, row.reason or f"delivered {task.deliveries} times, and to be tried again", changes)
+            else:
+                queue.again(task, self._wall_ms() + (backoff_ms(task.deliveries) if row.after_ms < 0 else row.after_ms))
+        else:
+            raise InvalidArgument(why=f"verdict {row.verdict} is not known")
+
+    def _release_now(self, is_gone: Callable[[str], bool], changes: Changes) -> None:
+        for member in [member for member in {*self._leased, *self._latest} if is_gone(member)]:
+            self._leased.pop(member, None)
+            self._latest.pop(member, None)
+        for segment, queue in self.queues.items():
+            for task in queue.release(is_gone):
+                self._touch(segment, changes)
+                if task.deliveries >= self._deliveries_max:
+                    self._bury(queue, task, f"delivered {task.deliveries} times, the last time to a consumer that was lost", changes)
+
+    def _bury(self, queue: SegmentQueue, task: Task, reason: str, changes: Changes) -> None:
+        changes.dead.append(DeadLetter(row=self._rows[task.id], reason=reason, deliveries=task.deliveries))
+        self._finish(queue, task)
+
+    def _finish(self, queue: SegmentQueue, task: Task) -> None:
+        queue.finish(task)
+        del self._rows[task.id]
+
+    def _touch(self, segment: int, changes: Changes) -> None:
+        changes.touched.add(segment)
+        self._quiet.discard(segment)
+
+    # ------------------------------------------------------------ reading ahead
+
+    def _read_on(self) -> None:
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.get_running_loop().create_task(self._read(), name="work reader")
+            self._running.node.own(self._reader)
+
+    async def _read(self) -> None:
+        running = self._running
+        while not running.is_over and running.state.members:
+            places = {segment: queue.read for segment, queue in self.queues.items() if queue.room > WORK_WINDOW_MAX // 2}
+            fresh = {segment: place for segment, place in places.items() if place.id == 0}
+            changed = self._changed
+            if not places or sum(queue.nbytes for queue in self.queues.values()) >= WORK_BYTES_MAX:
+                await changed.wait()
+                continue
+            try:
+                rows, after = await read_rows(running.node, running.id[1], fresh or places, earliest=self._earliest)
+            except EventLogError as error:
+                self._error = error if isinstance(error, EventsTrimmed) or not error.retry else None
+                self._wake()
+                await asyncio.sleep(_READ_AGAIN_S)
+                continue
+            self._error = None
+            self._arrived(rows, after)
+
+    def _arrived(self, rows: list[Row], after: "dict[int, Any]") -> None:
+        by_segment: dict[int, list[Task]] = {}
+        for row in rows:
+            if row.place.id > self.queues[row.segment].read.id:
+                self._rows[row.place.id] = row
+                task = Task(id=row.place.id, key=row.key, place=row.place, nbytes=row.nbytes)
+                by_segment.setdefault(row.segment, []).append(task)
+        for segment, place in after.items():
+            queue = self.queues[segment]
+            own = by_segment.get(segment, [])
+            queue.take_in(own, place)
+            for task in own:
+                if task.id not in queue.tasks:
+                    del self._rows[task.id]  # it was done before
+                elif task.member:
+                    self._leased.setdefault(task.member, {})[task.id] = segment
+            if own:
+                self._quiet.discard(segment)
+        is_gone = self._is_gone()
+        self.release(is_gone)
+        if rows:
+            self._wake()
+
+    def _is_gone(self) -> Callable[[str], bool]:
+        alive = {member.id for member in self._running.state.members}
+        return lambda member: member not in alive
+
+    def _next_ms(self) -> int | None:
+        times = [queue.next_ms() for segment, queue in self.queues.items() if segment not in self._quiet]
+        return min((time for time in times if time is not None), default=None)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    @property
+    def _deliveries_max(self) -> int:
+        return self._running.state.deliveries_max or DELIVERIES_MAX_DEFAULT
+
+    def _wall_ms(self) -> int:
+        return self._running.node.clock.wall_ms()
+
+
+def _answer(done: "asyncio.Future[Any]", result: Any) -> None:
+    if done.done():
+        return
+    if isinstance(result, EventLogError):
+        done.set_exception(result)
+        done.exception()  # of a release nobody waits for the end
+    else:
+        done.set_result(result)

@@ -1,0 +1,1 @@
+"""Copies of segments: sent, received, compared, mended, trimmed, taken over."""

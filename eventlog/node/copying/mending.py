@@ -1,0 +1,171 @@
+"""Stored values that turn out damaged are asked of another node with a copy, checked, and written again under the same keys.
+
+Whoever meets damage in a cache calls `mend`. The copies here are read through once; every run of ids between two sound values in
+which something is wrong or missing is fetched. What no other node has stays as it is, and refused.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from eventlog.batch.layout import ValueHead
+from eventlog.batch.views import decode_value
+from eventlog.errors import CorruptData, EventLogError, Stopping, UnsupportedFormat
+from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
+from eventlog.node.aside import aside
+from eventlog.node.reading.fetch import pairs_of
+from eventlog.node.reading.history import checked
+from eventlog.node.state.caches import CacheState
+from eventlog.node.writing.storage import Append
+from eventlog.segment.keys import cache_range, parse_log_key
+from eventlog.segment.port import Pair, Store
+from eventlog.wire.eventlog_pb2 import Fetch, Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+Result = TypeVar("Result")
+
+log = logging.getLogger("eventlog.node")
+_READ_BYTES = 4 << 20
+_FETCHES_MAX = 10_000  # of one damaged run
+_NO_SEGMENTS = np.zeros(0, np.int64)
+_NO_EPOCHS = np.zeros(0, np.uint32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """Something is wrong with what a log holds of a cache between two ids: those in `(after, upto]`."""
+
+    segment: int
+    after: int
+    upto: int
+
+
+class Mending:
+    """Mends the logs of a node. `repaired` counts stored values."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._running: dict[int, asyncio.Task[bool]] = {}
+        self.repaired = 0
+
+    def mend(self, cache: CacheState) -> "asyncio.Future[bool]":
+        """Begin, or go on; the result is whether everything that is wrong with the copies here could be repaired."""
+        task = self._running.get(cache.cache_id)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._mend(cache), name="mend")
+            self._running[cache.cache_id] = task
+            task.add_done_callback(lambda _: self._running.pop(cache.cache_id, None))
+            self._node.own(task)
+        return task
+
+    async def read(self, work: Callable[[], Result]) -> Result:
+        """Return what `work` reads of the log in a thread; where it meets damage, once more after everything was mended."""
+        try:
+            return await aside(work)
+        except CorruptData as error:
+            log.warning("log_damaged error=%s", error)
+        for cache in list(self._node.caches):
+            await self.mend(cache)
+        return await aside(work)
+
+    async def _mend(self, cache: CacheState) -> bool:
+        node = self._node
+        segments = np.flatnonzero(node.low.here).tolist()
+        uptos = [node.low.limit(np.array([segment])) for segment in segments]
+        found = await aside(partial(_find, node, cache, list(zip(segments, uptos, strict=True))))
+        is_whole = True
+        for damage in found:
+            try:
+                await self._repair(cache, damage)
+            except EventLogError as error:
+                is_whole = False
+                log.error("log_damaged cache=%s segment=%d error=%s", cache.name, damage.segment, error)  # noqa: TRY400
+        return is_whole
+
+    async def _repair(self, cache: CacheState, damage: Damage) -> None:
+        number, pairs = await self._fetch(cache, damage)
+        checked(pairs, cache_id=cache.cache_id)
+        nbytes = sum(len(value) for _, value in pairs)
+        await self._node.storage.append(
+            Append(log=pairs, meta=[], segments=_NO_SEGMENTS, ends=_NO_SEGMENTS, epochs=_NO_EPOCHS, nbytes=nbytes)
+        )
+        self.repaired += len(pairs)
+        text = "log_repaired cache=%s segment=%d values=%d after=%d upto=%d from=%d"
+        log.warning(text, cache.name, damage.segment, len(pairs), damage.after, damage.upto, number)
+
+    async def _fetch(self, cache: CacheState, damage: Damage) -> tuple[int, list[Pair]]:
+        """Return who has the values of a damaged run, and the values.
+
+        Raises:
+            CorruptData: nobody has them.
+            ConnectionLost, ...: whoever has them cannot be asked now.
+        """
+        node, after = self._node, damage.after
+        number = next((one for one in node.copies_elsewhere(damage.segment) if one in node.peers.incarnations), 0)
+        found: list[Pair] = []
+        for _ in range(_FETCHES_MAX):
+            if not number or after >= damage.upto:
+                break
+            request = Fetch(cache_id=cache.cache_id, segments=[damage.segment], after=[after], upto=damage.upto, max_bytes=ANSWER_BYTES_MAX)
+            reply = await node.peers.send(number, Message(fetch=request), timeout_ms=2 * CLOSE_UP_MS_MAX)
+            found += pairs_of(reply, cache_id=cache.cache_id)
+            upto = reply.message.fetch_answer.upto
+            if upto <= after:
+                break
+            after = upto
+        if after < damage.upto or not found:
+            why = f"what belongs between the ids {damage.after} and {damage.upto} is damaged, and no other node has it"
+            raise CorruptData(where=f"log of segment {damage.segment}, cache {cache.name}", why=why)
+        return number, found
+
+
+def _find(node: "Node", cache: CacheState, places: Sequence[tuple[int, int]]) -> list[Damage]:
+    found: list[Damage] = []
+    for segment, upto in places:
+        if node.is_stopping:
+            raise Stopping
+        if not cache.dropped:
+            found += find_damage(node.store, cache, segment, upto=upto)
+    return found
+
+
+def find_damage(store: Store, cache: CacheState, segment: int, *, upto: int) -> Iterator[Damage]:
+    """Yield what is wrong in the log of a cache, in the order of ids; what should be there above `upto` is not looked for.
+
+    Raises:
+        CorruptData: the engine cannot read a file; nothing can be written in its place.
+    """
+    lower, upper = cache_range(segment, cache.cache_id)
+    end = int(cache.next_offsets[segment])
+    last_id, next_offset, begun = int(cache.trimmed_ids[segment]), 0, -1
+    while pairs := store.read_log(lower, upper, bytes_max=_READ_BYTES):
+        first_kept = int(cache.trimmed_offsets[segment]) + 1  # again and again: retention may pass by
+        for key, data in pairs:
+            head = _sound_head(segment, cache.cache_id, key, data)
+            if head is None or not (head.first_offset == next_offset or next_offset < head.first_offset <= first_kept):
+                begun = last_id if begun < 0 else begun
+            if head is None:
+                continue
+            if begun >= 0:
+                yield Damage(segment=segment, after=begun, upto=head.base - 1)
+            last_id, next_offset, begun = head.last_id, head.first_offset + head.count, -1
+        lower = pairs[-1][0] + b"\0"
+    if begun < 0 and max(next_offset, int(cache.trimmed_offsets[segment]) + 1) < end:
+        begun = last_id
+    if 0 <= begun < upto:
+        yield Damage(segment=segment, after=begun, upto=upto)
+
+
+def _sound_head(segment: int, cache_id: int, key: bytes, data: bytes) -> ValueHead | None:
+    try:
+        head = decode_value(segment, cache_id, data).head
+    except (CorruptData, UnsupportedFormat):  # a version that nobody has written yet may be a flipped bit
+        return None
+    return head if head.base == parse_log_key(key)[2] else None

@@ -1,0 +1,377 @@
+"""The shell of replication: carries out what `Replication` asks, and tells it what happens. Everything here is on the loop.
+
+What arrives goes through `replicate_in.py`, what primaries take over and give up through `takeover.py`, the state through
+`following.py`. The duties that `eventlog/replication/__init__.py` lists are kept here and there.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.control.proposals import InSyncChange, Outcome
+from eventlog.control.records import Replica as ReplicaRecord
+from eventlog.control.records import SegmentRecord, Versioned
+from eventlog.control.view import ClusterView
+from eventlog.errors import BadMessage, ConnectionLost, CorruptData, NotPrimary, Overloaded, TooLarge
+from eventlog.ids import ID_MAX
+from eventlog.limits import MIB
+from eventlog.node.cluster.metadata import ViewChange
+from eventlog.node.copying.replicate_body import NOTHING, Arrived, Carried, GroupValues, values_from
+from eventlog.node.copying.replicate_copy import Copies
+from eventlog.node.copying.throttle import CopyThrottle
+from eventlog.replication import Commands, LostRange, Message, Replica, Replication, Term
+from eventlog.replication import commands as asked
+from eventlog.replication.messages import APPEND
+from eventlog.segment.walking import LogPart, read_sound
+from eventlog.transport.reply import Reply
+from eventlog.wire import eventlog_pb2 as pb
+
+if TYPE_CHECKING:
+    from eventlog.node.copying.replicate_in import Incoming
+    from eventlog.node.copying.takeover import TakeOver
+    from eventlog.node.node import Node
+
+log = logging.getLogger("eventlog.node")
+Ints = npt.NDArray[np.int64]
+_TICK_MS = 50
+_AGAIN_MS = 200
+_RECENT_BYTES = 8 * MIB
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Flight:
+    """A group between its stamp and its commit. `previous` is where the logs of its segments ended before it.
+
+    `settled` is called when it is on disk here and each of its segments is committed, or not led by this node any more (`lost`).
+    """
+
+    segments: Ints
+    last_ids: Ints
+    previous: Ints
+    carried: Carried
+    settled: "Callable[[Flight], None] | None" = None  # set in the step in which the group is appended
+    is_written: bool = False
+    lost: frozenset[int] = frozenset()
+
+    def values(self, where: npt.NDArray[np.bool_]) -> Arrived:
+        """Return the values at some places of the group."""
+        places = np.flatnonzero(where)
+        own = self.carried.chosen(places)
+        counts = [self.carried.bounds[place + 1] - self.carried.bounds[place] for place in places.tolist()]
+        return values_from(np.repeat(self.segments[places], counts), own.caches, own.data)
+
+
+class Replicas:
+    """The replicas of this node. `core` may be read by anyone; only what stands here calls it."""
+
+    def __init__(self, node: "Node", core: Replication) -> None:
+        self.core = core
+        self.node = node
+        self.throttle = CopyThrottle(lambda: node.view)
+        self.serving = np.zeros(core.segments, bool)  # led, adopted, and the state is up to the log: writes and promises may begin
+        self.incoming: Incoming
+        self.takeover: TakeOver
+        self._flights: list[Flight] = []
+        self._recent: deque[Flight] = deque()
+        self._recent_bytes = 0
+        self._known: dict[int, Replica] = {}
+        self._proposing: list[asked.Propose] = []
+        self._records: dict[int, Versioned[SegmentRecord]] = {}  # the latest seen, be it ahead of the view
+        self._proposer: asyncio.Task[None] | None = None
+        self.unsent = 0  # messages that found no way; asked for again by the protocol
+        self._do: dict[type, Callable[..., None]] = {
+            asked.Committed: self._committed,
+            asked.Propose: self._proposing.append,
+            asked.ReadLog: self._read_log,
+            asked.Diverged: _diverged,
+        }
+
+    def open(self, incoming: "Incoming", takeover: "TakeOver") -> None:
+        """Join the parts."""
+        self.incoming, self.takeover = incoming, takeover
+        self._do.update(incoming.commands())
+        self._do.update(takeover.commands())
+        self.copies = Copies(self)
+        self._do.update(self.copies.commands())
+
+    def start(self) -> None:
+        """Begin to listen to peers, records and time."""
+        node = self.node
+        node.peers.hooks.connected.append(self._connected)
+        node.peers.hooks.lost.append(self._lost)
+        node.metadata.hooks.append(self._changed)
+        node.own(asyncio.create_task(self._tick_forever(), name="replication"))
+        self.learn(node.view, range(self.core.segments))
+
+    @property
+    def now_ms(self) -> int:
+        """Return monotonic time."""
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    # ------------------------------------------------------------ commands
+
+    def carry_out(self, commands: Commands, carried: Carried = NOTHING, *, given: Any = None) -> None:
+        """Do what the core asks, in its order. `carried` goes with the `Send`s; `given` is what came with the message received."""
+        bodies: dict[int, Sequence[bytes]] = {}
+        for command in commands:
+            kind = type(command)
+            if isinstance(command, asked.Send):
+                self._send(command, carried, bodies)
+            elif kind in self.incoming.GIVEN:
+                self._do[kind](command, given)
+            else:
+                self._do[kind](command)
+        if self._proposing and (self._proposer is None or self._proposer.done()):
+            self._proposer = asyncio.create_task(self._propose(), name="propose")
+            self.node.own(self._proposer)
+        self.incoming.finish()
+
+    def _send(self, send: asked.Send, carried: Carried, bodies: dict[int, Sequence[bytes]]) -> None:
+        body = bodies.get(id(send.rows))
+        if body is None:
+            body = bodies[id(send.rows)] = carried.chosen(send.chosen).buffers(send.rows)
+        if self._known.get(send.to.node) != send.to:
+            self.unsent += 1
+            return
+        count = len(send.rows) // APPEND.itemsize
+        request = pb.Message(replicate=pb.Replicate(correlation=send.correlation, rows=count, recipient=send.to.incarnation))
+        try:
+            answer = self.node.peers.send(send.to.node, request, *body)
+        except (ConnectionLost, Overloaded) as error:
+            self.unsent += 1
+            log.debug("replicate_unsent node=%d error=%s", send.to.node, error)
+            return
+        except TooLarge as error:
+            self.unsent += 1
+            log.warning("replicate_too_large node=%d error=%s", send.to.node, error)
+            return
+        answer.add_done_callback(partial(self._answered, send.to))
+
+    def _answered(self, sender: Replica, answer: "asyncio.Future[Reply]") -> None:
+        if answer.cancelled():
+            return
+        if (error := answer.exception()) is not None:
+            if not isinstance(error, ConnectionLost):
+                log.warning("replicate_refused node=%d error=%s", sender.node, error)
+            return
+        reply = answer.result()
+        if len(reply.body):
+            self.acknowledged(sender, reply.message.replicate_answer.correlation, reply.body)
+
+    def acknowledged(self, sender: Replica, correlation: int, rows: memoryview) -> None:
+        """Take a backup's answer."""
+        message = Message(sender=sender, recipient=self.core.own, correlation=correlation, rows=rows)
+        try:
+            self.carry_out(self.core.acknowledged(message, now_ms=self.now_ms))
+        except BadMessage as error:
+            log.warning("acknowledgement_refused node=%d error=%s", sender.node, error)
+
+    # ------------------------------------------------------------ own groups
+
+    def append(self, group: GroupValues) -> Flight:
+        """Register a group as in flight, in the step in which it was stamped, and send it.
+
+        Raises:
+            NotPrimary, NotEnoughReplicas: nothing was registered.
+        """
+        ready = self.serving[group.segments]
+        if not ready.all():
+            raise NotPrimary(segment=int(group.segments[~ready][0]))
+        previous = self.core.ends[group.segments]
+        commands = self.core.append(group.segments, group.last_ids, counts=group.counts, now_ms=self.now_ms)
+        flight = Flight(segments=group.segments, last_ids=group.last_ids, previous=previous, carried=group.carried)
+        self._flights.append(flight)
+        if commands:
+            self.carry_out(commands, group.carried)
+        return flight
+
+    def written(self, flight: Flight) -> None:
+        """Note that a group is on disk here."""
+        flight.is_written = True
+        if self._known:
+            self._recent.append(flight)
+            self._recent_bytes += sum(map(len, flight.carried.data))
+            while self._recent_bytes > _RECENT_BYTES:
+                self._recent_bytes -= sum(map(len, self._recent.popleft().carried.data))
+        self.carry_out(self.core.written(flight.segments, flight.last_ids))
+        if flight.lost:
+            self.settle()  # nothing of it may be left for the core to say
+
+    def _committed(self, command: asked.Committed) -> None:
+        del command  # the watermarks say the same
+        self.settle()
+
+    def settle(self, lost: frozenset[int] = frozenset()) -> None:
+        """Settle the groups in flight that are committed, or that touch segments which are led no more."""
+        waiting, done = [], []
+        for flight in self._flights:
+            if lost and (hit := lost.intersection(flight.segments.tolist())):
+                self._lose(flight, hit)
+            if flight.is_written and self._is_settled(flight):
+                done.append(flight)
+            else:
+                waiting.append(flight)
+        self._flights = waiting
+        for flight in done:
+            assert flight.settled is not None, "whoever appended it waits for it"
+            flight.settled(flight)
+
+    def _is_settled(self, flight: Flight) -> bool:
+        if len(flight.segments) == 1 and not flight.lost:
+            return bool(self.core.watermark.item(flight.segments.item(0)) >= flight.last_ids.item(0))
+        passed = self.core.watermark[flight.segments] >= flight.last_ids
+        return bool(passed.all()) or (bool(flight.lost) and bool((passed | np.isin(flight.segments, list(flight.lost))).all()))
+
+    def abandon(self, flight: Flight) -> None:
+        """Bring what is committed of a group that was lost in part into the state, as a backup does."""
+        rest = ~np.isin(flight.segments, list(flight.lost))
+        if rest.any():
+            segments, ids = flight.segments[rest], flight.last_ids[rest]
+            self.node.followed.take_up(segments)
+            self.node.followed.keep(flight.values(rest))
+            self.incoming.follow(segments, ids)
+            self.node.promises.commit(segments, ids)
+            self.node.promises.settle(segments, upto=int(ids.max()))
+            self.takeover.rebuild_keys(segments)
+
+    def _lose(self, flight: Flight, segments: frozenset[int]) -> None:
+        """What is in flight in segments that are led no more is in the own log like values of others: it counts if it is committed."""
+        flight.lost |= segments
+        self.node.followed.keep(flight.values(np.isin(flight.segments, list(segments))))
+
+    # ------------------------------------------------------------ records
+
+    def _changed(self, change: ViewChange) -> None:
+        if change.segments:
+            self.learn(change.view, change.segments)
+
+    def learn(self, view: ClusterView, segments: Sequence[int]) -> None:
+        """Tell the core what the records of `segments` say."""
+        terms = [self._term(view.segments[segment]) for segment in segments if segment in view.segments]
+        if terms:
+            self.carry_out(self.core.learn(terms, now_ms=self.now_ms))
+
+    def _term(self, found: Versioned[SegmentRecord]) -> Term:
+        known = self._records.get(found.record.segment)
+        if known is None or known.revision < found.revision:
+            self._records[found.record.segment] = found
+        return term_of(found, self.node.view)
+
+    async def _propose(self) -> None:
+        """Commit what is proposed; what is proposed meanwhile goes together into the next commit."""
+        unsure: set[int] = set()
+        while self._proposing:
+            newest = {proposal.segment: proposal for proposal in sorted(self._proposing, key=lambda proposal: proposal.revision)}
+            proposals = list(newest.values())  # one of an older record is void: nobody waits for it any more
+            self._proposing.clear()
+            outcomes = await self.node.records.propose([_change_of(proposal) for proposal in proposals], seen=self._records)
+            log.info("in_sync_proposed %s", dict(Counter(outcome.kind for outcome in outcomes)))
+            for proposal, outcome in zip(proposals, outcomes, strict=True):
+                if outcome.kind == "unknown" or (outcome.kind == "none" and proposal.segment in unsure):
+                    self._proposing.append(proposal)  # the same compare-and-set again, until one is sure: it cannot be done twice
+                    unsure.add(proposal.segment)
+                else:
+                    unsure.discard(proposal.segment)
+                    self._outcome(proposal, outcome)
+            if unsure:
+                await asyncio.sleep(_AGAIN_MS / 1000)
+
+    def _outcome(self, proposal: asked.Propose, outcome: Outcome) -> None:
+        record = outcome.record
+        if record is not None and record.revision != proposal.revision:
+            self.carry_out(self.core.learn([self._term(record)], now_ms=self.now_ms))
+        else:
+            self.carry_out(self.core.withdrawn(proposal.segment, revision=proposal.revision, now_ms=self.now_ms))
+
+    # ------------------------------------------------------------ catching up others
+
+    def _read_log(self, read: asked.ReadLog) -> None:
+        self.node.own(asyncio.create_task(self._read(read), name="read_log"))
+
+    async def _read(self, read: asked.ReadLog) -> None:
+        upto = min(int(self.core.durable[read.segment]), ID_MAX - 1)
+        part = LogPart(after=read.after, upto=read.after, caches=[], data=[])
+        if upto > read.after:
+            job = partial(read_sound, self.node.store, read.segment, after=read.after, upto=upto, bytes_max=read.bytes_max)
+            try:
+                part = await self.node.mending.read(job)
+            except CorruptData as error:
+                log.warning("log_damaged segment=%d error=%s", read.segment, error)
+                return
+        await self.throttle.take(read.segment, part.nbytes)
+        part = self._with_recent(read.segment, part)
+        carried = Carried(caches=part.caches, data=part.data)
+        done = self.core.log_read(read, upto=part.upto, count=len(part.data), nbytes=part.nbytes, now_ms=self.now_ms)
+        self.carry_out(done, carried)
+
+    def _with_recent(self, segment: int, part: LogPart) -> LogPart:
+        """Add what is in flight, or was a moment ago, where it follows what was read."""
+        caches, data, upto = list(part.caches), list(part.data), part.upto
+        for flight in [*self._recent, *(flight for flight in self._flights if not flight.is_written)]:
+            place = int(np.searchsorted(flight.segments, segment))
+            if place == len(flight.segments) or flight.segments[place] != segment or flight.previous[place] != upto:
+                continue
+            own = flight.carried.chosen(np.array([place]))
+            caches += own.caches
+            data += own.data
+            upto = int(flight.last_ids[place])
+        return LogPart(after=part.after, upto=upto, caches=caches, data=data)
+
+    # ------------------------------------------------------------ peers and time
+
+    def _connected(self, number: int, incarnation: str) -> None:
+        peer = self._known[number] = Replica(number, incarnation)
+        self.carry_out(self.core.connected(peer, now_ms=self.now_ms))
+
+    def _lost(self, number: int, refused: bool) -> None:  # noqa: FBT001 -- as the hook is called
+        del refused
+        peer = self._known.pop(number, None)
+        if peer is not None:
+            self.carry_out(self.core.lost(peer, now_ms=self.now_ms))
+
+    async def _tick_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_MS / 1000)
+            commands = self.core.tick(now_ms=self.now_ms)
+            if commands:
+                self.carry_out(commands)
+
+
+def term_of(found: Versioned[SegmentRecord], view: ClusterView) -> Term:
+    """Return what a record says to replication."""
+    record = found.record
+    return Term(
+        segment=record.segment,
+        revision=found.revision,
+        epoch=record.epoch,
+        primary=record.primary,
+        owners=record.owners,
+        in_sync=tuple(Replica(replica.node, replica.incarnation) for replica in record.in_sync),
+        min_in_sync=record.min_in_sync,
+        session=record.session,
+        lost=tuple(LostRange(lost.after, lost.upto) for lost in view.lost_ranges(record.segment)),
+    )
+
+
+def _change_of(proposal: asked.Propose) -> InSyncChange:
+    joined = proposal.joined
+    return InSyncChange(
+        segment=proposal.segment,
+        epoch=proposal.epoch,
+        revision=proposal.revision,
+        gone=tuple(ReplicaRecord(node=gone.node, incarnation=gone.incarnation) for gone in proposal.gone),
+        joined=ReplicaRecord(node=joined.node, incarnation=joined.incarnation) if joined else None,
+    )
+
+
+def _diverged(command: asked.Diverged) -> None:
+    log.error(
+        "replica_diverged segment=%d node=%d end=%d watermark=%d", command.segment, command.replica.node, command.end, command.watermark
+    )

@@ -1,0 +1,201 @@
+"""Copies of segments for nodes that the log alone does not bring up: read at the primary, installed at the other node.
+
+An install begins by dropping what was there and leaves a mark until its end: a node that starts and finds the mark drops it again.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from eventlog.errors import BadMessage, EventLogError
+from eventlog.node.aside import aside
+from eventlog.node.copying.copies import COUNTERS, LOG, CacheCounters, Counters, SegmentCopy, seal, unpack, unseal
+from eventlog.node.copying.replicate_body import Carried
+from eventlog.node.writing.storage import Append
+from eventlog.replication import commands as asked
+from eventlog.segment.keys import cache_range, encode_end, encode_epoch, encode_trim, log_range, partial_range
+from eventlog.segment.port import LogEnds, Pair
+
+if TYPE_CHECKING:
+    from eventlog.node.copying.replicate import Replicas
+
+log = logging.getLogger("eventlog.node")
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Open:
+    """A copy being read here. Of it the log from the pin on is still to follow."""
+
+    copy: SegmentCopy
+    counters: list[CacheCounters]
+    is_read: bool = False
+
+
+class Copies:
+    """Both ends of copies."""
+
+    def __init__(self, replicas: "Replicas") -> None:
+        self._replicas = replicas
+        self._node = replicas.node
+        self._open: dict[int, _Open] = {}
+        self._counters: dict[int, Counters] = {}
+        self._turns: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.installed = 0
+
+    def commands(self) -> dict[type, Callable[..., None]]:
+        """Return what is carried out here."""
+        return {
+            asked.OpenSnapshot: lambda command: self._run(self._begin(command)),
+            asked.ReadSnapshot: lambda command: self._run(self._read(command)),
+            asked.CloseSnapshot: self._close,
+            asked.BeginInstall: lambda command: self._install(command, self._drop),
+            asked.InstallPart: self._take_part,
+            asked.EndInstall: lambda command: self._install(command, self._finish),
+        }
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._node.own(asyncio.create_task(work, name="copy"))
+
+    # ------------------------------------------------------------ reading
+
+    async def _begin(self, command: asked.OpenSnapshot) -> None:
+        """Pin the segment at what the state holds, and wait until the store holds it too."""
+        node, segment = self._node, command.segment
+        pin = int(node.followed.applied[segment])
+        counters = [
+            CacheCounters(
+                cache_id=cache.cache_id,
+                next_offset=int(cache.next_offsets[segment]),
+                trimmed_id=0,
+                trimmed_offset=-1,
+                live=int(cache.live[segment]),
+                may_expire=cache.may_expire,
+                producers=cache.producers.export(segment),
+            )
+            for cache in node.caches
+        ]
+        self._open[command.transfer] = _Open(copy=SegmentCopy(node.store, segment, pin=pin), counters=counters)
+        await node.storage.run(_nothing)
+        log.info("copy_begun segment=%d node=%d pin=%d", segment, command.to.node, pin)
+        self._replicas.carry_out(self._replicas.core.snapshot_opened(command, pin=pin, now_ms=self._replicas.now_ms))
+
+    async def _read(self, command: asked.ReadSnapshot) -> None:
+        opened = self._open.get(command.transfer)
+        if opened is None:
+            return
+        try:
+            piece = await self._node.mending.read(partial(opened.copy.read, bytes_max=command.bytes_max))
+        except EventLogError as error:
+            log.warning("copy_failed segment=%d error=%s", command.segment, error)
+            return
+        kind, content = piece if piece is not None else (COUNTERS, self._counted(command.segment, opened))
+        await self._replicas.throttle.take(command.segment, len(content))
+        core = self._replicas.core
+        commands = core.snapshot_read(command, count=1, nbytes=len(content), is_last=piece is None, now_ms=self._replicas.now_ms)
+        self._replicas.carry_out(commands, Carried(caches=[kind], data=[content]))
+
+    def _counted(self, segment: int, opened: _Open) -> bytes:
+        """Return the last piece: what was trimmed meanwhile is missing in the log that was sent."""
+        caches = []
+        for found in opened.counters:
+            cache = self._node.caches.get(found.cache_id)
+            if cache is not None:
+                trimmed = int(cache.trimmed_ids[segment]), int(cache.trimmed_offsets[segment])
+                caches.append(msgspec.structs.replace(found, trimmed_id=trimmed[0], trimmed_offset=trimmed[1]))
+        return seal(msgspec.msgpack.encode(Counters(caches=caches)))
+
+    def _close(self, command: asked.CloseSnapshot) -> None:
+        self._open.pop(command.transfer, None)
+
+    # ------------------------------------------------------------ installing
+
+    def _take_part(self, command: asked.InstallPart, pieces: list[tuple[int, bytes]]) -> None:
+        self._install(command, partial(self._store_part, pieces))
+
+    def _install(self, command: Any, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        self._run(self._in_turn(command, act, self._replicas.incoming.begin()))
+
+    async def _in_turn(self, command: Any, act: Callable[[Any], Coroutine[Any, Any, None]], name: Any) -> None:
+        """Do the steps of one segment one after the other; a step that cannot be done ends the process, as a write would."""
+        async with self._turns[command.segment]:
+            try:
+                await act(command)
+            except BadMessage as error:
+                log.warning("copy_damaged segment=%d error=%s", command.segment, error)
+                return
+            except EventLogError as error:
+                self._node.fatal(error)
+                return
+            self._replicas.carry_out(self._replicas.core.installed(command))
+        self._replicas.incoming.done(name)
+
+    async def _drop(self, command: asked.BeginInstall) -> None:
+        self._counters.pop(command.segment, None)
+        await self._replicas.takeover.discard([command.segment], is_copied=True)
+
+    async def _store_part(self, pieces: list[tuple[int, bytes]], command: asked.InstallPart) -> None:
+        node, segment = self._node, command.segment
+        for kind, piece in pieces:
+            if kind == COUNTERS:
+                self._counters[segment] = msgspec.msgpack.decode(unseal(piece), type=Counters)
+                continue
+            pairs = unpack(piece, segment=segment)
+            if kind == LOG:
+                nothing = np.zeros(0, np.uint32)
+                await node.storage.append(Append(log=pairs, meta=[], segments=_NONE, ends=_NONE, epochs=nothing, nbytes=len(piece)))
+            else:
+                puts: list[tuple[bytes, bytes | None]] = list(pairs)
+                await node.storage.run(partial(node.store.apply, puts), is_vital=True)
+
+    async def _finish(self, command: asked.EndInstall) -> None:
+        """Make the copy a replica: its state is durable before the mark of the install goes."""
+        node, segment = self._node, command.segment
+        counters = self._counters.pop(segment, None)
+        if counters is None:
+            raise BadMessage(why=f"a copy of segment {segment} without counters")
+        await node.refresh_caches()
+        for found in counters.caches:
+            cache = node.caches.get(found.cache_id)
+            if cache is not None:
+                cache.next_offsets[segment], cache.live[segment] = found.next_offset, found.live
+                cache.trimmed_ids[segment], cache.trimmed_offsets[segment] = found.trimmed_id, found.trimmed_offset
+                cache.may_expire = cache.may_expire or found.may_expire
+                cache.producers.load((segment, number, data) for number, data in found.producers)
+                cache.producers.touch(segment)
+        node.followed.restart(segment, command.pin)
+        await node.checkpoints.write()
+        await aside(node.store.flush_state)
+        await node.storage.run(partial(self._write_end, command, counters), is_vital=True, is_barrier=True)
+        trimmed = max((found.trimmed_id for found in counters.caches), default=0)
+        self._replicas.core.trimmed(np.array([segment]), np.array([trimmed]))
+        node.reads.learned(np.array([segment]), np.array([command.pin]), groups=(), skipped=command.pin)
+        self.installed += 1
+        log.info("copy_installed segment=%d pin=%d", segment, command.pin)
+
+    def _write_end(self, command: asked.EndInstall, counters: Counters) -> None:
+        """In the storage thread: what says that the segment is whole, in one write."""
+        node, segment = self._node, command.segment
+        ends: LogEnds = node.storage.ends
+        rows: list[Pair] = [encode_epoch(segment, start.epoch, start.first, previous=start.previous) for start in command.history]
+        rows.append(encode_end(segment, command.pin, command.end_epoch))
+        ranges = []
+        for found in counters.caches:
+            if found.trimmed_id:
+                rows.append(encode_trim(found.cache_id, segment, found.trimmed_id, found.trimmed_offset))
+                lower, _ = cache_range(segment, found.cache_id)
+                ranges.append((lower, log_range(segment, found.cache_id, after=0, upto=found.trimmed_id)[1]))
+        node.store.trim(ranges, rows, meta_ranges=[partial_range(segment)])
+        ends.ids[segment], ends.epochs[segment] = command.pin, command.end_epoch
+        node.store.sync(ends)
+
+
+def _nothing() -> None:
+    """Be a job, to wait for the ones before it."""

@@ -1,0 +1,227 @@
+"""What other primaries send: checked, compared by the core, written by the storage thread, acknowledged when it is on disk."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.errors import BadMessage, ConnectionLost, DiskFull, Overloaded, StoreFenced
+from eventlog.node.cluster.peers import peer_of
+from eventlog.node.copying.replicate_body import Arrived, read_arrived, read_pieces
+from eventlog.node.writing.storage import Append
+from eventlog.replication import Message, Replica
+from eventlog.replication import commands as asked
+from eventlog.replication.messages import APPEND, CHUNK
+from eventlog.segment.keys import encode_end, encode_epoch, log_key
+from eventlog.segment.port import Pair
+from eventlog.transport.exchange import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+
+if TYPE_CHECKING:
+    from eventlog.node.copying.replicate import Replicas
+
+log = logging.getLogger("eventlog.node")
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Asked:
+    """A message that is not answered yet; `due` counts what is done for it. Nothing due and no answer: there is nothing to say."""
+
+    exchange: Exchange
+    due: int = 0
+
+
+class Incoming:
+    """The backup's side of the shell."""
+
+    GIVEN: ClassVar[frozenset[type]] = frozenset({asked.Write, asked.InstallPart})
+
+    def __init__(self, replicas: "Replicas") -> None:
+        self._replicas = replicas
+        self._node = replicas.node
+        self._asked: dict[tuple[Replica, int], _Asked] = {}
+        self._now: tuple[Replica, int] | None = None
+        self._cuts: list[asked.Cut] = []
+        self._is_writing = False  # the message being taken brings values
+        self._late: list[asked.Learned] = []
+        self.damaged = 0
+
+    def commands(self) -> dict[type, Callable[..., None]]:
+        """Return what is carried out here."""
+        return {asked.Answer: self._answer, asked.Write: self._write, asked.Cut: self._cuts.append, asked.Learned: self._learned}
+
+    # ------------------------------------------------------------ messages
+
+    def received(self, exchange: Exchange) -> None:
+        """Take a primary's rows and values.
+
+        Raises:
+            BadMessage: it is damaged, or meant for another directory; nothing of it counts.
+            DiskFull: there is no room for values.
+        """
+        sender = _sender(exchange)
+        request = exchange.message.replicate
+        self._check_recipient(request.recipient)
+        try:
+            rows, arrived = read_arrived(exchange.body, rows=request.rows)
+        except BadMessage:
+            self.damaged += 1
+            raise
+        if arrived.data:
+            self._node.disk.check()
+        given: Arrived | list[tuple[int, bytes]] = arrived
+        if not arrived.data and (np.frombuffer(rows, APPEND)["flags"] == CHUNK).any():
+            given = read_pieces(exchange.body, rows=request.rows)
+        core = self._replicas.core
+        message = Message(sender=sender, recipient=core.own, correlation=request.correlation, rows=rows)
+        commands = core.receive(message, now_ms=self._replicas.now_ms)
+        name = sender, request.correlation
+        self._asked[name] = _Asked(exchange=exchange, due=1)
+        self._now, self._is_writing = name, any(type(command) is asked.Write for command in commands)
+        self._replicas.carry_out(commands, given=given)
+        self._now, self._is_writing = None, False
+        self.done(name)
+
+    def acknowledged(self, exchange: Exchange) -> None:
+        """Take a backup's rows that came on their own."""
+        sender = _sender(exchange)
+        request = exchange.message.acknowledge
+        self._check_recipient(request.recipient)
+        exchange.answer(pb.Message(done=pb.Done()))
+        self._replicas.acknowledged(sender, request.correlation, exchange.body)
+
+    def _check_recipient(self, incarnation: str) -> None:
+        if incarnation != self._replicas.core.own.incarnation:
+            raise BadMessage(why=f"replicate: it is meant for incarnation {incarnation}")
+
+    def _answer(self, answer: asked.Answer) -> None:
+        found = self._asked.pop((answer.to, answer.correlation), None)
+        if found is not None:
+            found.exchange.answer(pb.Message(replicate_answer=pb.ReplicateAnswer(correlation=answer.correlation)), answer.rows)
+            found.exchange.connection.flush()  # before the state follows: a write waits for it
+            return
+        message = pb.Message(acknowledge=pb.Acknowledge(correlation=answer.correlation, recipient=answer.to.incarnation))
+        try:
+            self._node.peers.send(answer.to.node, message, answer.rows)
+        except (ConnectionLost, Overloaded):
+            self._replicas.unsent += 1
+
+    def begin(self) -> tuple[Replica, int] | None:
+        """Note that something is done for the message being taken."""
+        if self._now is not None and self._now in self._asked:
+            self._asked[self._now].due += 1
+        return self._now
+
+    def done(self, name: tuple[Replica, int] | None) -> None:
+        found = self._asked.get(name) if name is not None else None
+        if name is None or found is None:
+            return
+        found.due -= 1
+        if not found.due:
+            del self._asked[name]
+            found.exchange.answer(pb.Message(replicate_answer=pb.ReplicateAnswer(correlation=name[1])))
+
+    # ------------------------------------------------------------ writes
+
+    def _write(self, write: asked.Write, arrived: Arrived) -> None:
+        arrived = arrived.of_rows(write.rows)
+        log_pairs: list[Pair] = list(
+            zip(map(log_key, arrived.segments.tolist(), arrived.caches.tolist(), arrived.bases.tolist()), arrived.data, strict=True)
+        )
+        meta = [encode_epoch(segment, start.epoch, start.first, previous=start.previous) for segment, start in write.history]
+        meta += _missing_ends(write, arrived)
+        append = Append(
+            log=log_pairs,
+            meta=meta,
+            segments=write.segments,
+            ends=write.lasts,
+            epochs=write.end_epochs.astype(np.uint32),
+            nbytes=arrived.nbytes,
+        )
+        self._node.storage.append_and_tell(append, partial(self._stored, write, arrived, self.begin()))
+        self._node.closing.foresee(int(write.lasts.max()), primary=write.to.node)
+
+    def _stored(self, write: asked.Write, arrived: Arrived, name: tuple[Replica, int] | None, error: BaseException | None) -> None:
+        if error is not None:
+            self._failed(error)
+            return
+        self._node.followed.keep(arrived)
+        self._replicas.carry_out(self._replicas.core.stored(write))
+        self.done(name)
+        self.follow_late()
+
+    def _failed(self, error: BaseException) -> None:
+        """What was taken and is not on disk cannot be gone on with: the next message would leave a hole."""
+        log.error("backup_write_failed error=%s", error)
+        self._node.fatal(error if isinstance(error, StoreFenced | DiskFull) else StoreFenced(why=str(error)))
+
+    def _learned(self, command: asked.Learned) -> None:
+        """Follow at once, or when the values that came with it are on disk and acknowledged: those are waited for, the state is not."""
+        if self._is_writing:
+            self._late.append(command)
+        else:
+            self.follow(command.segments, command.watermarks)
+
+    def follow_late(self) -> None:
+        """Follow what had to wait; before anything that makes a log shorter, too."""
+        late, self._late = self._late, []
+        for command in late:
+            self.follow(command.segments, command.watermarks)
+
+    def follow(self, segments: Ints, watermarks: Ints) -> None:
+        """Bring the state of `segments` up to their watermarks; at once where what it takes is at hand."""
+        followed = self._node.followed
+        behind = followed.unattended(followed.learned(segments, watermarks))
+        if len(behind):
+            self._node.own(asyncio.create_task(followed.catch_up(behind), name="follow"))
+
+    # ------------------------------------------------------------ cuts
+
+    def finish(self) -> None:
+        """Carry out the cuts that were asked for, as one."""
+        if self._cuts:
+            self.follow_late()
+            cuts = list(self._cuts)
+            self._cuts.clear()
+            self._node.own(asyncio.create_task(self._cut(cuts, self.begin()), name="cut"))
+
+    async def _cut(self, cuts: list[asked.Cut], name: tuple[Replica, int] | None) -> None:
+        discarded = [cut.segment for cut in cuts if cut.discard]
+        if discarded:
+            await self._replicas.takeover.discard(discarded)
+        kept = [cut for cut in cuts if not cut.discard]
+        ends = await self._node.storage.cut([(cut.segment, cut.upto) for cut in kept]) if kept else []
+        if kept:
+            log.info("logs_cut segments=%d first=%d upto=%d", len(kept), kept[0].segment, kept[0].upto)
+        for cut, (end, _) in zip(kept, ends, strict=True):
+            self._node.followed.cut(cut.segment, end)
+            self._replicas.carry_out(self._replicas.core.cut_done(cut, end=end))
+        for cut in cuts:
+            if cut.discard:
+                self._replicas.carry_out(self._replicas.core.cut_done(cut, end=0))
+        self.done(name)
+
+
+def _sender(exchange: Exchange) -> Replica:
+    identity = peer_of(exchange)
+    return Replica(identity.number, identity.incarnation)
+
+
+def _missing_ends(write: asked.Write, arrived: Arrived) -> list[Pair]:
+    """Return rows for the ends of logs whose last value is not there: it was of a cache that was dropped, or is trimmed."""
+    if len(write.lasts) == len(arrived.lasts) == 1:
+        is_complete = arrived.lasts.item(0) == write.lasts.item(0)
+    else:
+        is_complete = np.array_equal(arrived.lasts, write.lasts)
+    if is_complete:
+        return []
+    lasts = np.zeros(int(write.segments.max(initial=0)) + 1, np.int64)
+    np.maximum.at(lasts, arrived.segments, arrived.lasts)
+    missing = np.flatnonzero(lasts[write.segments] < write.lasts).tolist()
+    return [encode_end(int(write.segments[row]), int(write.lasts[row]), int(write.end_epochs[row])) for row in missing]

@@ -1,0 +1,261 @@
+"""Retention at work: one cut per cache over all nodes, and what each node removes for it; one cache at a time.
+
+The primary of segment 0 asks all primaries what they have, chooses the highest cut that keeps the cache's limits and what durable
+listeners hold back, has every primary flush its state, and sends the cut. A primary removes whole stored values at or below it and
+tells the backups where it trimmed (`trimmed_copies.py`). The trimmed marks move before anything is deleted, so a reader who finds a
+hole finds the mark that explains it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eventlog.errors import EventLogError, NotPrimary
+from eventlog.ids import ID_MAX
+from eventlog.node.aside import aside
+from eventlog.node.cluster.forward import others
+from eventlog.node.consumers.inner import LISTENERS
+from eventlog.node.copying.retention_steps import (
+    Exact,
+    answer_of,
+    exact_in,
+    holds_in,
+    led_segments,
+    log_in,
+    own_holds,
+    own_log,
+    own_window,
+)
+from eventlog.node.copying.trimmed_copies import TrimmedCopies
+from eventlog.node.state.caches import CacheState
+from eventlog.segment.holds import STEPS_MAX, Hold, held_percent, hold_ceiling, merged
+from eventlog.segment.keys import log_range, parse_log_key, step_range
+from eventlog.segment.port import Store
+from eventlog.segment.retention import CacheLog, Limits, Mark, Plan, flushed_ceiling, is_compaction_due, plan_retention, refine
+from eventlog.segment.trimming import Ints, Trim, flush_marks, trim_ranges, trim_write, trims_to
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+log = logging.getLogger("eventlog.node")
+_ASK_MS = 60_000  # flushing a state may take seconds
+
+
+class Retention:
+    """Removes what the caches' limits let go. `checkpoint` writes how far the state has come, so that its mark may be flushed."""
+
+    def __init__(self, node: "Node", *, checkpoint: Callable[[], Awaitable[None]]) -> None:
+        self._node = node
+        self._checkpoint = checkpoint
+        self._one_at_a_time = asyncio.Lock()
+        self._trimming = asyncio.Lock()
+        self._marks: Ints = np.zeros(node.segments, np.int64)  # durable for sure
+        self._debts: dict[int, int] = {}  # bytes trimmed since the last compaction, by cache
+        self.copies = TrimmedCopies(node, flush=self.flush, remove=self.remove)
+
+    # ------------------------------------------------------------ for all nodes
+
+    async def run_all(self) -> None:
+        """Apply the limits of every cache that has any, if this node is the one to do so; trim the copies like the originals."""
+        await self.copies.spread()
+        if not self._node.replicas.serving[0]:
+            return
+        for cache in list(self._node.caches):
+            if cache.dropped or (limits_of(cache).are_none and not self._has_listeners()):
+                continue
+            try:
+                await self.run(cache, dry_run=False, is_forced=False)
+            except NotPrimary as error:
+                log.info("retention_waits cache=%s why=%s", cache.name, error)
+
+    def _has_listeners(self) -> bool:
+        return any(cache.name == LISTENERS for cache in self._node.caches)
+
+    async def run(self, cache: CacheState, *, dry_run: bool, is_forced: bool = True) -> pb.RunRetentionAnswer:
+        """Apply a cache's limits now, or return what that would remove. Nothing is flushed where nothing would go.
+
+        Raises:
+            NotPrimary: a segment has no primary that can be asked.
+        """
+        async with self._one_at_a_time:
+            logs, holds, _ = await self._ask_all(cache, flush=False)
+            plan = self._plan(cache, merged(logs), holds, ceiling=ID_MAX)
+            if plan.removes or (is_forced and not limits_of(cache).are_none):
+                logs, holds, ceiling = await self._ask_all(cache, flush=True)
+                plan = self._plan(cache, merged(logs), holds, ceiling=ceiling)
+                if plan.window:
+                    plan = await self._refined(cache, plan)
+            held = self._held(cache, merged(logs), holds)
+            if not plan.removes and not held and not is_forced:
+                return pb.RunRetentionAnswer()
+            return await self._cut_all(cache, plan, held=held, dry_run=dry_run)
+
+    def _plan(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold], *, ceiling: int) -> Plan:
+        now_ms = self._node.clock.physical_ms()
+        ceiling = min(ceiling, hold_ceiling(whole, holds, physical_ms=now_ms))
+        return plan_retention(cache.cache_id, whole, limits_of(cache), physical_ms=now_ms, ceiling=ceiling)
+
+    def _held(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold]) -> dict[str, int]:
+        now_ms = self._node.clock.physical_ms()
+        return {hold.listener: held_percent(whole, hold, limits_of(cache), physical_ms=now_ms) for hold in holds}
+
+    async def _ask_all(self, cache: CacheState, *, flush: bool) -> tuple[list[CacheLog], list[Hold], int]:
+        """Return the logs of all primaries, what is held back, and the lowest of their ceilings."""
+        message = Message(retention_steps=pb.RetentionSteps(cache_id=cache.cache_id, steps_max=STEPS_MAX, flush=flush))
+        asked = self._send(message)
+        own = await self.told(cache, message.retention_steps)
+        answers = [own, *[(await answer).retention_steps_answer for answer in asked]]
+        holds = [hold for answer in answers for hold in holds_in(answer)]
+        logs = [log_in(answer) for answer in answers[1:]]
+        return [own_log(self._node, cache), *logs], holds, min(answer.ceiling for answer in answers)
+
+    async def _refined(self, cache: CacheState, plan: Plan) -> Plan:
+        """Return the plan with the best cut in its window: the stored values in it are asked for."""
+        assert plan.window is not None
+        after, upto = plan.window[0], plan.top.id
+        asked = self._send(Message(retention_steps=pb.RetentionSteps(cache_id=cache.cache_id, after=after, upto=upto)))
+        found = [await own_window(self._node, cache, after=after, upto=upto)]
+        found += [exact_in((await answer).retention_steps_answer) for answer in asked]
+        events = sum(exact.top.events for exact in found)
+        top = Mark(upto, events, plan.top.nbytes)
+        return refine(replace(plan, top=top), [head for exact in found for head in exact.heads])
+
+    async def _cut_all(self, cache: CacheState, plan: Plan, *, held: dict[str, int], dry_run: bool) -> pb.RunRetentionAnswer:
+        """Have all primaries remove what the plan says, or say what that would be."""
+        cut = pb.RetentionCut(cache_id=cache.cache_id, id=plan.cut.id if plan.removes else 0, dry_run=dry_run)
+        cut.held.extend(pb.RetentionHeld(listener=listener, percent=percent) for listener, percent in held.items())
+        asked = self._send(Message(retention_cut=cut))
+        answer = await self.cut(cache, cut)
+        for other in asked:
+            found = (await other).run_retention_answer
+            answer.rows.extend(found.rows)
+        rows = sorted(answer.rows, key=lambda row: row.segment)
+        removed = sum(row.removed for row in rows)
+        if removed and not dry_run:
+            log.info("retained cache=%s removed=%d upto=%d", cache.name, removed, plan.cut.id)
+        return pb.RunRetentionAnswer(rows=rows, removed=removed, cut_id=cut.id)
+
+    def _send(self, message: Message) -> list["asyncio.Task[Message]"]:
+        """Ask the other primaries, all at once. Raises NotPrimary."""
+        message.forwarded = True
+
+        async def ask(number: int) -> Message:
+            return (await self._node.peers.connection(number).request(message, timeout_ms=_ASK_MS)).message
+
+        tasks = [asyncio.get_running_loop().create_task(ask(number), name="retention") for number in others(self._node)]
+        for task in tasks:
+            task.add_done_callback(_seen)
+        return tasks
+
+    # ------------------------------------------------------------ at every primary
+
+    async def told(self, cache: CacheState, request: pb.RetentionSteps) -> pb.RetentionStepsAnswer:
+        """Return what this node knows of the segments that it leads."""
+        node = self._node
+        exact: Exact | None = None
+        ceiling = ID_MAX
+        if request.flush:
+            led = np.array(led_segments(node), np.int64)
+            await self.flush()
+            marks, ends = self._marks[led], node.core.ends[led]
+            ceiling = flushed_ceiling(marks, ends) if (marks < ends).any() else ID_MAX
+        if request.upto:
+            exact = await own_window(node, cache, after=request.after, upto=request.upto)
+        return answer_of(own_log(node, cache), holds=await own_holds(node, cache), ceiling=ceiling, exact=exact)
+
+    async def flush(self) -> Ints:
+        """Return up to where the state of each segment is on disk, after it was flushed."""
+        async with self._trimming:
+            await self._checkpoint()
+            self._marks = np.maximum(self._marks, await aside(partial(flush_marks, self._node.store)))
+        return self._marks
+
+    async def cut(self, cache: CacheState, cut: pb.RetentionCut) -> pb.RunRetentionAnswer:
+        """Remove whole stored values at or below a cut from the segments led here, or return what that would remove."""
+        node = self._node
+        node.listeners.home.note_held({held.listener: held.percent for held in cut.held})
+        if not cut.id:
+            return pb.RunRetentionAnswer()
+        ends, marks = node.core.ends, self._marks
+        led = [segment for segment in led_segments(node) if marks[segment] >= min(cut.id, int(ends[segment]))]
+        find = partial(trims_to, node.store, cache.cache_id, led, cut=cut.id, trimmed_ids=cache.trimmed_ids.copy())
+        trims = await aside(find)
+        answer = _describe(cache, trims, await aside(partial(_first_ids, node.store, trims)))
+        if trims and not cut.dry_run:
+            await self.remove(cache, trims)
+            await self.copies.spread()
+        return answer
+
+    async def remove(self, cache: CacheState, trims: list[Trim]) -> None:
+        """Carry trims out, at the primary of their segments or at a backup."""
+        node = self._node
+        async with self._trimming:
+            trims = [trim for trim in trims if trim.last_id > cache.trimmed_ids[trim.segment]]
+            if cache.dropped or not trims:
+                return
+            events_before = cache.events_kept
+            for trim in trims:
+                cache.trimmed_ids[trim.segment] = trim.last_id
+                cache.trimmed_offsets[trim.segment] = max(cache.trimmed_offsets[trim.segment], trim.offset)
+            segments = np.array([trim.segment for trim in trims], np.int64)
+            node.core.trimmed(segments, cache.trimmed_ids[segments])  # who needs what goes gets a copy of the segment
+            gone = node.steps.trim(cache.cache_id, max(trim.last_id for trim in trims))
+            ranges, rows = trim_write(trims)
+            meta_ranges = [step_range(cache.cache_id, upto=gone)] if gone else []
+            await node.storage.run(partial(node.store.trim, ranges, rows, meta_ranges=meta_ranges))
+        node.reads.trimmed(cache)
+        await self._compact(cache, trims, removed=events_before - cache.events_kept)
+
+    async def _compact(self, cache: CacheState, trims: list[Trim], *, removed: int) -> None:
+        """Give space back when enough was trimmed to be worth the rewrite, a segment at a time, so that a stop waits for one alone."""
+        node = self._node
+        events, nbytes = node.steps.now(cache.cache_id)
+        each = nbytes / events if events else 0.0
+        self._debts[cache.cache_id] = self._debts.get(cache.cache_id, 0) + int(removed * each)
+        kept_bytes = int(cache.events_kept * each)
+        if not is_compaction_due(self._debts[cache.cache_id], kept_bytes=kept_bytes, disk_is_short=node.disk.is_full):
+            return
+        try:
+            for span in trim_ranges(trims):
+                if cache.dropped or node.is_stopping:
+                    return
+                await aside(partial(node.store.compact, [span]))
+            self._debts[cache.cache_id] = 0
+        except EventLogError as error:  # the space comes back with a later compaction
+            log.warning("compaction_failed cache=%s error=%s", cache.name, error)
+
+
+def limits_of(cache: CacheState) -> Limits:
+    """Return what a cache's options keep."""
+    options = cache.options
+    return Limits(time_ms=options.retain_time_ms, nbytes=options.retain_bytes, events=options.retain_events, nothing=not options.events)
+
+
+def _describe(cache: CacheState, trims: list[Trim], first_ids: list[int]) -> pb.RunRetentionAnswer:
+    rows = []
+    for trim, first_id in zip(trims, first_ids, strict=True):
+        removed = trim.offset - int(cache.trimmed_offsets[trim.segment])
+        rows.append(pb.RetentionRow(cache=cache.name, segment=trim.segment, removed=max(removed, 0), first_id=first_id))
+    return pb.RunRetentionAnswer(rows=rows, removed=sum(row.removed for row in rows))
+
+
+def _first_ids(store: Store, trims: list[Trim]) -> list[int]:
+    """Return the first id that each trim leaves in its segment, 0 where it leaves nothing."""
+    found = []
+    for trim in trims:
+        pairs = store.read_log(*log_range(trim.segment, trim.cache, after=trim.last_id, upto=ID_MAX - 1), bytes_max=1)
+        found.append(parse_log_key(pairs[0][0])[2] if pairs else 0)
+    return found
+
+
+def _seen(task: "asyncio.Task[Message]") -> None:
+    """Take note of an error that nobody waits for any more: another primary's came first."""
+    if not task.cancelled():
+        task.exception()

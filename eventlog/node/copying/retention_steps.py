@@ -1,0 +1,112 @@
+"""What one primary knows of a cache for the cut over all nodes: of the segments that it leads, and of the listeners that it keeps.
+
+Events are exact: they are counted by offsets. Bytes are an estimate where a node holds more than it leads: its index of the log is
+about all that it holds, and a share of it is taken.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from eventlog.ids import ID_MAX
+from eventlog.node.aside import aside
+from eventlog.node.consumers.listener_lag import offsets_after
+from eventlog.node.state.caches import CacheState
+from eventlog.segment.holds import Hold, fewer, fewer_heads
+from eventlog.segment.retention import CacheLog, Head, Mark, Step
+from eventlog.segment.trimming import heads_between
+from eventlog.wire import eventlog_pb2 as pb
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+
+class Exact(NamedTuple):
+    """The stored values in a window, and what there was up to its end."""
+
+    heads: list[Head]
+    top: Mark
+
+
+def led_segments(node: "Node") -> list[int]:
+    """Return the segments that this node leads."""
+    found: list[int] = np.flatnonzero(node.replicas.serving).tolist()
+    return found
+
+
+def own_log(node: "Node", cache: CacheState) -> CacheLog:
+    """Return the log of a cache over the segments led here. Its numbers count from the first event ever written."""
+    led = led_segments(node)
+    total = int(cache.next_offsets[led].sum())
+    trimmed_events = int((cache.trimmed_offsets[led] + 1).sum())
+    counted, counted_bytes = node.steps.now(cache.cache_id)
+    share = total / counted if counted else 0.0
+    steps = node.steps.between(cache.cache_id, after=0, upto=ID_MAX)
+    marks = [
+        Mark(step.id, total - int((counted - step.events) * share), int(step.nbytes * share)) for step in steps if step.events <= counted
+    ]
+    trimmed_id = int(cache.trimmed_ids[led].max(initial=0))
+    below = node.steps.at_or_below(cache.cache_id, trimmed_id).nbytes
+    last_id = max(int(node.core.watermark[led].max(initial=0)), steps[-1].id if steps else 0)
+    return CacheLog(
+        trimmed=Mark(trimmed_id, trimmed_events, int(below * share)), steps=marks, now=Mark(last_id, total, int(counted_bytes * share))
+    )
+
+
+async def own_window(node: "Node", cache: CacheState, *, after: int, upto: int) -> Exact:
+    """Return the values of the segments led here in `(after, upto]`, and what there was up to and including `upto`."""
+    led = led_segments(node)
+    heads = await aside(partial(heads_between, node.store, cache.cache_id, led, after=after, upto=upto))
+    offsets = await aside(partial(offsets_after, node.store, cache.cache_id, led, upto))
+    log = own_log(node, cache)
+    nbytes = next((step.nbytes for step in log.steps if step.id >= upto), log.now.nbytes)
+    events = sum(max(offset, int(cache.trimmed_offsets[segment]) + 1) for segment, offset in offsets)
+    return Exact(fewer_heads(heads), Mark(upto, events, nbytes))
+
+
+async def own_holds(node: "Node", cache: CacheState) -> list[Hold]:
+    """Return what the durable listeners of a cache that are kept here have acknowledged and hold back."""
+    return [
+        Hold(kept.record.id, kept.progress.lowest, kept.record.hold_bytes, kept.record.hold_ms)
+        for kept in await node.listeners.home.all()
+        if kept.record.durable and kept.record.cache_id == cache.cache_id
+    ]
+
+
+def answer_of(log: CacheLog, *, holds: Sequence[Hold], ceiling: int, exact: Exact | None = None) -> pb.RetentionStepsAnswer:
+    """Return what a primary knows as a message."""
+    answer = pb.RetentionStepsAnswer(trimmed=_step(log.trimmed), now=_step(log.now), ceiling=ceiling)
+    answer.steps.extend(_step(step) for step in (fewer(log.steps) if exact is None else map(_mark, exact.heads)))
+    answer.holds.extend(pb.RetentionHold(listener=one.listener, id=one.id, hold_bytes=one.nbytes, hold_ms=one.time_ms) for one in holds)
+    if exact is not None:
+        answer.top.CopyFrom(_step(exact.top))
+    return answer
+
+
+def log_in(answer: pb.RetentionStepsAnswer) -> CacheLog:
+    """Return the log that a primary told of."""
+    return CacheLog(trimmed=_read(answer.trimmed), steps=[_read(step) for step in answer.steps], now=_read(answer.now))
+
+
+def holds_in(answer: pb.RetentionStepsAnswer) -> list[Hold]:
+    """Return the holds that a primary told of."""
+    return [Hold(one.listener, one.id, one.hold_bytes, one.hold_ms) for one in answer.holds]
+
+
+def exact_in(answer: pb.RetentionStepsAnswer) -> Exact:
+    """Return the values in a window that a primary told of."""
+    return Exact([Head(step.id, step.events, step.bytes) for step in answer.steps], _read(answer.top))
+
+
+def _mark(head: Head) -> Mark:
+    return Mark(head.last_id, head.events, head.nbytes)
+
+
+def _step(step: Step) -> pb.RetentionStep:
+    return pb.RetentionStep(id=step.id, events=step.events, bytes=step.nbytes)
+
+
+def _read(step: pb.RetentionStep) -> Mark:
+    return Mark(step.id, step.events, step.bytes)

@@ -1,0 +1,226 @@
+"""Segments that this node begins to lead, or leads no more, while it runs.
+
+A term begins with a marker, the first id of its epoch, above the segment's floor. When the whole in-sync set has it the tail is
+adopted; the state is brought up to there, and then the segment is served. A term ends at once: nothing is stamped or promised any
+more, and what is in flight has an unknown outcome.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import ValueHead, encode_value
+from eventlog.errors import ClockAhead, EventLogError, MetadataUnavailable
+from eventlog.ids import ID_STEP
+from eventlog.limits import KEY_INDEX_BYTES_MAX
+from eventlog.node.aside import aside
+from eventlog.node.copying.replicate_body import Carried, values_from
+from eventlog.node.copying.segment_data import delete_segments
+from eventlog.node.state.caches import CacheState
+from eventlog.node.state.keys_build import build_key_table
+from eventlog.node.state.replay import MARKER_CACHE
+from eventlog.node.writing.storage import Append
+from eventlog.replication import commands as asked
+from eventlog.segment.keys import encode_epoch, log_key, partial_range
+
+if TYPE_CHECKING:
+    from eventlog.node.copying.replicate import Replicas
+
+log = logging.getLogger("eventlog.node")
+Ints = npt.NDArray[np.int64]
+_AGAIN_MS = 20
+_NONE = np.zeros(0, np.int64)
+_TABLE_BYTES_A_KEY = 32
+
+
+class TakeOver:
+    """The primary's terms: their begin and their end."""
+
+    def __init__(self, replicas: "Replicas") -> None:
+        self._replicas = replicas
+        self._node = replicas.node
+        self._core = replicas.core
+        self.serving = replicas.serving
+        self._changed = asyncio.Event()
+
+    def commands(self) -> dict[type, Callable[..., None]]:
+        """Return what is carried out here."""
+        return {asked.Mark: self._mark, asked.Lead: self._lead, asked.Resign: self._resign, asked.Release: self._release}
+
+    async def served(self, segments: Ints, *, wait_ms: int) -> bool:
+        """Return whether all of `segments` are served; wait for it, but not longer than `wait_ms`."""
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                while not self.serving[segments].all():
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    # ------------------------------------------------------------ a term begins
+
+    def _mark(self, mark: asked.Mark) -> None:
+        self._node.own(asyncio.create_task(self._stamp_markers(mark), name="mark"))
+
+    async def _stamp_markers(self, mark: asked.Mark) -> None:
+        """Stamp one id a segment, and write and send the markers of those that are still this node's to lead."""
+        segments = np.array(sorted(mark.segments), np.int64)
+        self._node.records.lead(dict(zip(mark.segments, mark.epochs, strict=True)))
+        base = await self._ids(segments)
+        ids = base + np.arange(len(segments)) * ID_STEP
+        epochs = self._core.epochs[segments]
+        values = [_marker(*row) for row in zip(segments.tolist(), ids.tolist(), epochs.tolist(), strict=True)]
+        commands = self._core.mark(segments, ids, now_ms=self._replicas.now_ms)
+        carried = Carried(caches=[MARKER_CACHE] * len(values), data=values, bounds=range(len(values) + 1))
+        at = np.flatnonzero(np.isin(segments, self._core.marked))
+        starts = [(int(segments[row]), self._core.history(int(segments[row]))[-1]) for row in at.tolist()]
+        append = Append(
+            log=[(log_key(int(segments[row]), MARKER_CACHE, int(ids[row])), values[row]) for row in at.tolist()],
+            meta=[encode_epoch(segment, start.epoch, start.first, previous=start.previous) for segment, start in starts],
+            segments=segments[at],
+            ends=ids[at],
+            epochs=epochs[at],
+            nbytes=sum(len(values[row]) for row in at.tolist()),
+        )
+        log.info("taking_over segments=%d first=%d", len(at), int(ids[0]))
+        written = self._node.storage.append(append)
+        self._replicas.carry_out(commands, carried)
+        try:
+            await written
+        except EventLogError as error:
+            self._node.fatal(error)
+            return
+        self._node.followed.keep(values_from(segments[at], [MARKER_CACHE] * len(at), [values[row] for row in at.tolist()]))
+        self._replicas.carry_out(self._core.written(segments[at], ids[at]))
+
+    async def _ids(self, segments: Ints) -> int:
+        """Return the base of a run of ids above the floors of `segments`; the lease is raised above them first where it has to be."""
+        node = self._node
+        while True:
+            records = node.view.segments
+            floor = max((records[segment].record.floor for segment in segments.tolist() if segment in records), default=0)
+            node.clock.raise_above(max(floor, int(self._core.ends[segments].max(initial=0))))
+            try:
+                return node.clock.next(len(segments))
+            except (ClockAhead, MetadataUnavailable):
+                await node.renew_lease()
+                await asyncio.sleep(_AGAIN_MS / 1000)
+
+    def _lead(self, lead: asked.Lead) -> None:
+        segments, followed = lead.segments, self._node.followed
+        behind = followed.learned(segments, self._core.watermark[segments])
+        if len(behind):
+            self._node.own(asyncio.create_task(self._lead_later(segments, behind), name="take_over"))
+        else:
+            self._serve(segments)
+
+    async def _lead_later(self, segments: Ints, behind: Ints) -> None:
+        await self._node.followed.catch_up(behind)
+        self._serve(segments)
+
+    def _serve(self, segments: Ints) -> None:
+        """Begin to serve those of `segments` that are still led and whose state is where their log is."""
+        node, core = self._node, self._core
+        ready = segments[core.adopted[segments] & (node.followed.applied[segments] >= core.watermark[segments])]
+        if not len(ready):
+            return
+        node.promises.lead(ready, epochs=core.epochs[ready].astype(np.int64), last_ids=core.watermark[ready])
+        node.low.hold(ready, core.watermark[ready])
+        self.rebuild_keys(ready)
+        self.serving[ready] = True
+        log.info("leading segments=%d of=%d", len(ready), int(self.serving.sum()))
+        self._tell()
+        node.writer.wake()
+
+    def rebuild_keys(self, segments: Ints) -> None:
+        """Build key tables anew, beside the first writes: what they knew of these segments may be of an earlier term."""
+        node = self._node
+        for cache in node.caches:
+            if not cache.options.state or not cache.live[segments].any():
+                continue
+            cache.keys = None
+            cache.building = []  # from this step on: what is committed before the scan begins
+            node.own(asyncio.create_task(self._build_keys(cache), name="key_table"))
+
+    async def _build_keys(self, cache: CacheState) -> None:
+        node = self._node
+        changes = cache.building
+        await node.storage.run(_nothing)  # the scan must find what was handed to the storage thread so far
+        if cache.building is changes and not cache.dropped:
+            keys_max = KEY_INDEX_BYTES_MAX // _TABLE_BYTES_A_KEY
+            await build_key_table(
+                node.store, cache, keys_max=keys_max, is_stopping=lambda: node.is_stopping or cache.building is not changes
+            )  # begun anew: segments come one by one, and a scan for each of them would keep all processors busy
+
+    # ------------------------------------------------------------ a term ends
+
+    def _resign(self, resign: asked.Resign) -> None:
+        self.stop(resign.segments.tolist())
+
+    def stop(self, segments: Iterable[int]) -> None:
+        """Stamp and promise nothing for `segments` any more, from this step on."""
+        lost = frozenset(segments)
+        at = np.array(sorted(lost), np.int64)
+        self.serving[at] = False
+        self._node.promises.resign(at)
+        self._node.followed.take_up(at)
+        for cache in self._node.caches:
+            cache.producers.rewind(at)
+        self._node.records.resign(lost)
+        self._replicas.settle(lost)
+        log.info("resigned segments=%d of=%d", len(at), int(self.serving.sum()))
+        self._tell()
+        self._node.writer.wake()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    # ------------------------------------------------------------ a replica ends
+
+    def _release(self, release: asked.Release) -> None:
+        self._node.own(asyncio.create_task(self._give_back(list(release.segments)), name="release"))
+
+    async def _give_back(self, segments: list[int]) -> None:
+        await self.discard(segments)
+        log.info("released segments=%d", len(segments))
+        self._core.discarded(np.array(segments))
+
+    async def discard(self, segments: list[int], *, is_copied: bool = False) -> None:
+        """Delete everything stored of `segments`, and forget what is known of it.
+
+        A mark says that they are not whole until the state, too, is gone for good; if they are to be copied next, until that has ended.
+        """
+        node = self._node
+        self._replicas.incoming.follow_late()
+        for cache in node.caches:
+            cache.forget(segments)
+        at = np.array(segments)
+        node.low.drop(at)
+        passed = int(max(self._core.ends[at].max(), node.followed.applied[at].max()))
+        node.reads.learned(_NONE, _NONE, groups=(), skipped=passed)  # what comes again does not come through the tail
+        for segment in segments:
+            node.followed.restart(segment, 0)
+        caches = [cache.cache_id for cache in node.caches]
+        reached = int(self._core.ends[at].max(initial=0))
+        delete = partial(delete_segments, node.store, segments, caches, reached=reached)
+        await node.storage.forget(segments, delete=delete)
+        if not is_copied:
+            await node.checkpoints.write()
+            await aside(node.store.flush_state)
+            gone = [partial_range(segment) for segment in segments]
+            await node.storage.run(partial(node.store.trim, [], [], meta_ranges=gone))
+
+
+def _nothing() -> None:
+    """Be a job, to wait for the ones before it."""
+
+
+def _marker(segment: int, id_: int, epoch: int) -> bytes:
+    head = ValueHead(flags=0, sections=0, epoch=epoch, count=0, bitmap=0, kinds=0, producers=0, base=id_, first_offset=0)
+    return encode_value(head, segment=segment, cache=MARKER_CACHE, sections=[])

@@ -1,0 +1,480 @@
+"""Answering readers: position -> how far they may see -> the tail or the store -> one encoded answer for all who ask the same.
+
+Everything here runs on the loop; what needs the store or more than a moment is made in the reader thread. A pull is in one of
+three places: being answered, being made in the thread, or waiting in `Rounds` for news of its cache.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.consume.answer import Answer
+from eventlog.consume.cursor import Cursor
+from eventlog.consume.cut import Limits
+from eventlog.consume.groups import CommittedGroup
+from eventlog.consume.lost import Lost, diverged
+from eventlog.errors import (
+    CacheDropped,
+    CorruptData,
+    EventLogError,
+    EventsTrimmed,
+    Stopping,
+    Unavailable,
+)
+from eventlog.ids import ID_MAX
+from eventlog.limits import (
+    CLOSE_UP_MS_MAX,
+    CONNECTIONS_MAX,
+    FILTER_SCAN_BYTES_MAX,
+    HISTORY_CACHE_BYTES_MAX,
+    POSITION_TOLD_MS,
+    REQUESTS_PER_CONNECTION_MAX,
+)
+from eventlog.node.reading.fetch import Fetching, far_of, named_of
+from eventlog.node.reading.filters import Filters, segments_of
+from eventlog.node.reading.finding import Finding, Road
+from eventlog.node.reading.poll_messages import Shared, bare_message
+from eventlog.node.reading.pulls import Delivered, Pull, ReadContext, begin
+from eventlog.node.reading.reader import ReaderThread
+from eventlog.node.reading.rounds import Rounds
+from eventlog.node.reading.stalls import Stalls
+from eventlog.node.state.caches import CacheState
+from eventlog.predicate.spec import CompiledFilter
+from eventlog.wire.eventlog_pb2 import Poll, Stalled
+
+Ints = npt.NDArray[np.int64]
+_LIMIT_AGE_S = 0.02
+Sameness = tuple[int, tuple[bytes, int], Limits, int, bool, bool, int]
+_FETCH_AGAIN_S = 0.05
+
+log = logging.getLogger("eventlog.node")
+
+
+class Reads:
+    """All readers of a node. Start it on the running loop; whoever commits tells it with `appended`."""
+
+    def __init__(self, context: ReadContext, *, history_bytes_max: int = HISTORY_CACHE_BYTES_MAX) -> None:
+        self._context = context
+        self._thread = ReaderThread()
+        self._rounds = Rounds(self._look_in_round, begin=self._begin_round)
+        self._round_limit = ID_MAX  # how far readers might see when the last round began
+        self._is_noting = False
+        self._told: tuple[Pull, Delivered, Answer] | None = None  # the last answer that was delivered, if that is noted
+        self._same: dict[Sameness, tuple[Delivered, Answer]] = {}  # of this round: who is like another gets what that one got
+        self.fetching = Fetching(context, pull=self.pull)
+        self.mend: Callable[[CacheState], asyncio.Future[bool]] | None = None  # repairs what is damaged from other nodes' copies
+        self._finding = Finding(
+            context,
+            road=Road(look=self._look, take=self._take, take_late=self._take_late, not_made=self._not_made, not_fetched=self._not_fetched),
+            thread=self._thread,
+            fetching=self.fetching,
+            history_bytes_max=history_bytes_max,
+        )
+        self.filters = Filters(self._thread)
+        self._limit = 0
+        self._limit_until = 0.0
+        self._held_caches: set[int] = set()  # those with events that readers may not see yet
+        self._stalls = Stalls(context, self._rounds, refresh=self._refresh, say=self._say_stalled)
+        self._lost: Mapping[int, Sequence[Lost]] = {}
+        self._lost_changes = 0
+        self._is_stopping = False
+        self.watches = 0  # how many go on for now
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Fail whoever waits with `Stopping`, end the thread."""
+        self._is_stopping = True
+        self._stalls.stop()
+        for pull in self._rounds.waiting():
+            self.fail(pull, Stopping())
+        self._rounds.stop()
+        await self._thread.stop()
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of everything bounded in reading."""
+        waiting = {"readers_waiting": (len(self._rounds), CONNECTIONS_MAX * REQUESTS_PER_CONNECTION_MAX, self._rounds.peak)}
+        return self._context.tail.figures() | self._finding.figures() | self._thread.figures() | self.filters.figures() | waiting
+
+    # ------------------------------------------------------------ what the node tells
+
+    def appended(self, group: CommittedGroup) -> None:
+        """Take a committed group into the tail; its readers are woken in the next round."""
+        self._context.tail.append(group)
+        self._held_caches.update(values.cache_id for values in group.caches)
+        self.watermark_rose()
+
+    def learned(self, segments: Ints, watermarks: Ints, groups: Iterable[CommittedGroup], *, skipped: int = 0) -> None:
+        """Note what is committed of segments that others lead and this node holds: up to `watermarks`, with the values in `groups`.
+
+        Groups may be part of what was written together. Whatever else came to be held up to the id `skipped` is in the store only.
+        """
+        self._context.steps.share()
+        if skipped:
+            self._context.tail.skip(skipped)
+        for group in groups:
+            self._context.tail.append(group)
+            self._held_caches.update(values.cache_id for values in group.caches)
+        self._context.low.hold(segments, watermarks)
+        self.watermark_rose()
+
+    def place(self, is_placed: npt.NDArray[np.bool_]) -> None:
+        """Note which segments have a copy here that is kept up; the others are read at other nodes."""
+        low = self._context.low
+        is_less = bool((low.here & ~is_placed).any())
+        low.place(is_placed)
+        if is_less:
+            self._finding.moved()
+
+    def lose(self, lost: Mapping[int, Sequence[Lost]]) -> None:
+        """Note which ids of segments forced takeovers gave up; whoever stands there hears of it."""
+        if lost != self._lost:
+            self._lost, self._lost_changes = lost, self._lost_changes + 1
+            for pull in self._rounds.waiting():
+                if self._rounds.remove(pull):
+                    self._look(pull)
+
+    def watermark_rose(self) -> None:
+        """Look again at readers who wait for what is committed and could not be seen."""
+        self._limit_until = 0.0
+        held, self._held_caches = self._held_caches, set()
+        for cache_id in held:
+            self._rounds.mark(cache_id)
+
+    def dropped(self, cache: CacheState) -> None:
+        """Fail whoever waits for a cache that is gone."""
+        self._context.tail.drop(cache.cache_id)
+        for pull in self._rounds.waiting(cache.cache_id):
+            self.fail(pull, CacheDropped(cache=cache.name))
+
+    def trimmed(self, cache: CacheState) -> None:
+        """Tell whoever waits at a place that retention has passed."""
+        for pull in self._rounds.waiting(cache.cache_id):
+            if pull.cursor.lost(cache.trimmed_ids, cache.trimmed_offsets) and self._rounds.remove(pull):
+                self._look(pull)
+
+    # ------------------------------------------------------------ how far
+
+    def limit(self, asked: Ints | None = None) -> int:
+        """Return the id up to which a reader of `asked` may see; covers everything that was acknowledged before the call."""
+        if asyncio.get_running_loop().time() >= self._limit_until:
+            self._refresh()
+        return self._limit if asked is None else self._context.low.limit(asked)
+
+    def end(self, done: Callable[[int], None], asked: Ints | None = None) -> None:
+        """Pass an id to `done` at or above everything of `asked` that was committed anywhere before, as far as nodes are reached."""
+        if self._context.closing.is_alone:
+            done(self.limit(asked))
+        else:
+            self._context.closing.end(done)
+
+    def _refresh(self) -> None:
+        self._context.closing.close_up()
+        self._limit = self._context.low.limit()
+        self._limit_until = asyncio.get_running_loop().time() + _LIMIT_AGE_S
+
+    # ------------------------------------------------------------ pulls
+
+    def cache(self, cache_id: int) -> CacheState:
+        """Return a cache to be read."""
+        return self._context.caches.find(cache_id)
+
+    def begin(self, poll: Poll, *, matches: CompiledFilter | None = None) -> Pull:
+        """Return the pull of a request, of which only what `matches` is answered: see `pulls.begin`."""
+        pull = begin(self._context, poll, limit=self.limit)
+        pull.matches = matches
+        if matches is not None and pull.cursor.asked is None and self._context.low.here.all():
+            pull.only = segments_of(matches, pull.cache)
+        return pull
+
+    def pull(self, pull: Pull) -> None:
+        """Answer a pull now, or when there is something."""
+        if self._is_stopping:
+            self.fail(pull, Stopping())
+            return
+        if pull.wait_ms:
+            pull.deadline = asyncio.get_running_loop().call_later(pull.wait_ms / 1000, self._expire, pull)
+        if pull.wait_ms != 0 and pull.cursor.lowest >= self._round_limit and not (self._lost or pull.cache.dropped):
+            self._wait(pull)  # it has had what there was in the last round; what came since is for the next one
+            if self._last_id(pull) > pull.cursor.lowest or pull.until < ID_MAX or pull.says_stalled:
+                self._rounds.mark(pull.cache.cache_id)
+        else:
+            self._look(pull)
+
+    def _begin_round(self) -> None:
+        self._same.clear()
+        self._refresh()
+        self._round_limit = self._limit
+
+    def _look_in_round(self, pull: Pull) -> None:
+        """Go on with a pull that waits; readers at one place who want the same are answered for the price of one."""
+        if pull.matches is not None or pull.is_notify or pull.limits.is_raw or pull.is_over:
+            self._look(pull)
+            return
+        same = (pull.cache.cache_id, pull.cursor.key, pull.limits, pull.until, pull.is_stream, pull.skips_trimmed, pull.lost_known)
+        found = self._same.get(same)
+        if found is not None:
+            delivered, answer = found
+            pull.cursor.advance(delivered.upto, answer.ends)
+            self._finish(pull, delivered)
+            return
+        self._is_noting = True
+        self._look(pull)
+        self._is_noting = False
+        told, self._told = self._told, None
+        if told is not None and told[0] is pull:
+            self._same[same] = told[1:]
+
+    def cancel(self, pull: Pull) -> None:
+        """Forget a pull; `done` is not called any more."""
+        pull.is_over = True
+        self._rounds.remove(pull)
+        if pull.deadline is not None:
+            pull.deadline.cancel()
+            pull.deadline = None
+        if not len(self._rounds):
+            self._context.closing.follow(on=False)
+
+    def fail(self, pull: Pull, error: EventLogError) -> None:
+        """End a pull with an error."""
+        if not pull.is_over:
+            self.cancel(pull)
+            pull.done(error)
+
+    def first_id(self, cache: CacheState, done: Callable[[int | EventLogError], None], *, owner: object) -> None:
+        """Pass the first id kept of a cache to `done`, 0 when nothing is kept."""
+        cursor = Cursor(self._context.segments, 0)
+        self._probe(cache, cursor, lambda found: done(found if isinstance(found, EventLogError) else found.first_id), owner=owner)
+
+    def _probe(self, cache: CacheState, cursor: Cursor, done: Callable[[Delivered | EventLogError], None], *, owner: object) -> None:
+        """Find the first event kept behind `cursor`."""
+        limits = Limits(events=1, nbytes=1)
+        self.pull(Pull(cache=cache, cursor=cursor, until=ID_MAX, limits=limits, owner=owner, done=done, skips_trimmed=True))
+
+    def _expire(self, pull: Pull) -> None:
+        """End the waiting: what there is now, or nothing, is the answer. Who was told where it stands is not told so again."""
+        if pull.told == pull.cursor.key:
+            pull.deadline = asyncio.get_running_loop().call_later(POSITION_TOLD_MS / 1000, self._expire, pull)
+            return
+        pull.wait_ms = pull.ends_at = 0
+        self._limit_until = 0.0
+        if self._rounds.remove(pull):
+            self._look(pull)
+
+    def _look(self, pull: Pull, step: Callable[[Pull], None] | None = None) -> None:
+        """Go on with a pull: from its cursor, or with `step`. Whatever goes wrong ends this pull and no other."""
+        if pull.is_over:
+            return
+        try:
+            (step or self._advance)(pull)
+        except EventLogError as error:
+            self.fail(pull, error)
+        except Exception as error:  # the edge of a reader: one that meets a bug of ours hears of it, the others go on
+            log.exception("read_failed cache=%s", pull.cache.name)
+            self.fail(pull, EventLogError(why=repr(error)))
+
+    def _advance(self, pull: Pull) -> None:
+        """Take a pull as far as it comes: to its answer, into the thread, or to waiting."""
+        cache, cursor, tail = pull.cache, pull.cursor, self._context.tail
+        if cache.dropped:
+            raise CacheDropped(cache=cache.name)
+        if self._is_trimmed(pull):
+            return
+        self._check_diverged(pull)
+        limit = self.limit(cursor.asked)
+        top = min(limit, pull.until)
+        lowest = cursor.lowest
+        floor = tail.floor(cache.cache_id)
+        far = far_of(self._context.low, cursor)
+        if lowest >= floor or len(far) == self._context.segments:
+            is_behind_all = tail.last_id(cache.cache_id) <= lowest
+        else:
+            is_behind_all = self._context.closing.is_alone and not cache.events_kept
+        if is_behind_all and named_of(self._context.low, far) <= lowest:
+            cursor.advance(top)
+        elif lowest < top:
+            self._finding.find(pull, top=top, floor=min(floor, limit), far=far)
+            return
+        self._idle(pull, limit)
+
+    def _check_diverged(self, pull: Pull) -> None:
+        """Refuse a pull, once, that stands where events were lost."""
+        if pull.lost_known < self._lost_changes:
+            pull.lost_known = self._lost_changes
+            error = None if pull.accepts_diverged else diverged(pull.cursor, self._lost)
+            if error is not None:
+                raise error
+
+    def _last_id(self, pull: Pull) -> int:
+        """Return the id above which no event of a pull is known of."""
+        return max(self._context.tail.last_id(pull.cache.cache_id), named_of(self._context.low, far_of(self._context.low, pull.cursor)))
+
+    def _is_trimmed(self, pull: Pull) -> bool:
+        """Return whether retention has passed the cursor, and begin to say so; who asked for it is moved on instead."""
+        cache, cursor = pull.cache, pull.cursor
+        if pull.skips_trimmed:
+            cursor.skip_trimmed(cache.trimmed_ids, cache.trimmed_offsets)
+            return False
+        lost = cursor.lost(cache.trimmed_ids, cache.trimmed_offsets)
+        if not lost:
+            return False
+
+        def say(found: Delivered | EventLogError) -> None:
+            error = found if isinstance(found, EventLogError) else EventsTrimmed(first_id=found.first_id, lost=lost)
+            self.fail(pull, error)
+
+        self._probe(cache, cursor.copy(), say, owner=pull.owner)
+        return True
+
+    def _idle(self, pull: Pull, limit: int) -> None:
+        """Nothing to read: end here, or wait."""
+        if limit >= pull.until or (pull.wait_ms == 0 and self._is_at_end(pull, limit)):
+            self._deliver_nothing(pull, limit, stalled=self._stalls.holding(pull))
+            return
+        self._wait(pull)
+        last_id = self._last_id(pull)
+        if last_id > limit:
+            self._hasten(pull, last_id)
+        elif pull.ends_at and pull.ends_at != ID_MAX:
+            self._hasten(pull, min(pull.ends_at, pull.until))
+        if pull.says_stalled:
+            self._stalls.watch()
+
+    def _wait(self, pull: Pull) -> None:
+        self._rounds.add(pull)
+        if len(far_of(self._context.low, pull.cursor)):
+            self._held_caches.add(pull.cache.cache_id)  # nothing but a promise tells of news there
+        if not self._context.closing.is_alone:
+            self._context.closing.follow(on=True)
+
+    def _is_at_end(self, pull: Pull, limit: int) -> bool:
+        """Return whether a pull that waits for nothing new has seen all there was when it began, here or anywhere else."""
+        if pull.ends_at is not None or self._context.closing.is_alone:
+            return self._is_end(pull, limit)
+        pull.ends_at = ID_MAX
+        if pull.deadline is None:
+            pull.deadline = asyncio.get_running_loop().call_later(CLOSE_UP_MS_MAX / 1000, self._expire, pull)
+        self._context.closing.end(partial(self._end_known, pull))
+        return pull.is_over or limit >= pull.ends_at
+
+    def _is_end(self, pull: Pull, limit: int) -> bool:
+        """Return whether there is nothing above `limit` that was committed before a pull began, as far as that is known."""
+        return self._context.closing.is_alone if pull.ends_at is None else limit >= pull.ends_at
+
+    def _end_known(self, pull: Pull, id_: int) -> None:
+        if pull.ends_at == ID_MAX:
+            pull.ends_at = id_
+            if self._rounds.remove(pull):
+                self._look(pull)
+
+    def _hasten(self, pull: Pull, id_: int) -> None:
+        """Have an id promised that a pull waits for."""
+        closing = self._context.closing
+        closing.close_up(id_)
+        self._limit_until = 0.0
+        if closing.is_alone:
+            self._rounds.mark_again(pull.cache.cache_id)
+        elif self.limit(pull.cursor.asked) >= id_:
+            self._rounds.mark(pull.cache.cache_id)
+        else:
+            self._held_caches.add(pull.cache.cache_id)
+            closing.want(id_)
+
+    # ------------------------------------------------------------ what was not found
+
+    def _not_fetched(self, pull: Pull, error: BaseException | None) -> None:
+        """Try again later what could not be read at other nodes now, or soon with what was learned of retention there."""
+        if error is not None and not isinstance(error, Unavailable):
+            raise error
+        if pull.wait_ms == 0 and pull.ends_at == 0:
+            self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=self._stalls.holding(pull))
+            return
+        if pull.wait_ms == 0 and pull.deadline is None:
+            pull.deadline = asyncio.get_running_loop().call_later(CLOSE_UP_MS_MAX / 1000, self._expire, pull)
+        self._wait(pull)
+        asyncio.get_running_loop().call_later(_FETCH_AGAIN_S, self._rounds.mark, pull.cache.cache_id)
+
+    def _not_made(self, pull: Pull, error: BaseException) -> None:
+        """Say why there is no answer; where retention or a drop explains what was found missing, say that instead."""
+        cache = pull.cache
+        if isinstance(error, Unavailable) and not self._is_stopping:
+            self._advance(pull)
+            return
+        if isinstance(error, CorruptData) and (cache.dropped or cache.last_trimmed_id > pull.trimmed_before):
+            pull.trimmed_before = cache.last_trimmed_id
+            self._advance(pull)
+            return
+        if isinstance(error, CorruptData) and self.mend is not None and not pull.was_mended:
+            pull.was_mended = True
+            self.mend(cache).add_done_callback(partial(self._mended, pull, error))
+            return
+        raise error
+
+    def _mended(self, pull: Pull, error: CorruptData, done: "asyncio.Future[bool]") -> None:
+        """Look again at what was damaged, or say that it is."""
+        if not done.cancelled() and done.exception() is None and done.result():
+            self._look(pull)
+        else:
+            self.fail(pull, error)
+
+    # ------------------------------------------------------------ delivering
+
+    def _take_late(self, pull: Pull, shared: Shared) -> None:
+        """Deliver what was made in the thread, unless the cache went or retention passed in the meantime."""
+        if pull.cache.dropped:
+            raise CacheDropped(cache=pull.cache.name)
+        if not self._is_trimmed(pull):
+            self._take(pull, shared)
+
+    def _take(self, pull: Pull, shared: Shared) -> None:
+        """Deliver an answer; one without events only moves the cursor, and the search goes on."""
+        answer, cursor, cache = shared.answer, pull.cursor, pull.cache
+        pull.scanned_bytes += answer.scanned_bytes
+        if not answer.events:
+            cursor.advance(answer.upto, answer.ends)
+            if pull.scanned_bytes >= FILTER_SCAN_BYTES_MAX and pull.matches is not None:
+                self._deliver_nothing(pull, self.limit(cursor.asked), stalled=())
+            else:
+                asyncio.get_running_loop().call_soon(self._look, pull)  # not at once: a narrow reader may meet many such answers
+            return
+        limit = self.limit(cursor.asked)
+        if pull.is_notify:
+            self._deliver_nothing(pull, limit, stalled=())
+            return
+        top = min(limit, pull.until)
+        is_all = self._last_id(pull) <= answer.upto
+        upto = max(answer.upto, top) if is_all else answer.upto
+        cursor.advance(upto, answer.ends)
+        place = (self._context.cluster, cache.cache_id)
+        is_end = upto >= top and (pull.is_stream or limit >= pull.until or self._is_end(pull, limit))
+        says = (upto, is_end, limit)
+        message = b"" if pull.limits.is_raw else shared.message(cursor=cursor, place=place, is_stream=pull.is_stream, says=says)
+        body = tuple(filter(None, answer.body))
+        delivered = Delivered(
+            message=message, body=body, events=answer.events, first_id=answer.first_id, upto=upto, is_end=is_end, parts=answer.parts
+        )
+        if self._is_noting:
+            self._told = (pull, delivered, answer)
+        self._finish(pull, delivered)
+
+    def _deliver_nothing(self, pull: Pull, limit: int, *, stalled: Sequence[Stalled]) -> None:
+        """Deliver an answer without events: the bare notification, or that there is nothing."""
+        cursor = pull.cursor
+        upto = limit if pull.is_notify else cursor.lowest
+        is_end = cursor.lowest >= min(limit, pull.until)
+        place = (self._context.cluster, pull.cache.cache_id)
+        message = bare_message(cursor=cursor, place=place, is_stream=pull.is_stream, says=(upto, is_end, limit), stalled=stalled)
+        self._finish(pull, Delivered(message=message, body=(), events=0, first_id=0, upto=upto, is_end=is_end))
+
+    def _finish(self, pull: Pull, delivered: Delivered) -> None:
+        self.cancel(pull)
+        pull.done(delivered)
+
+    def _say_stalled(self, pull: Pull, stalled: Sequence[Stalled]) -> None:
+        self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=stalled)

@@ -1,0 +1,163 @@
+"""Making a reader's answer from where it is cheapest to get: the tail, the store, other nodes. One for all who ask the same.
+
+What takes a moment is made in the reader thread. With a filter the answer is made of what matches, and scans far more than it holds.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch import arrow_pieces  # noqa: F401 -- loaded while the node starts
+from eventlog.consume.answer import Answer, StoredValues, build_answer, values_of
+from eventlog.consume.cursor import Cursor
+from eventlog.consume.cut import NO_LIMIT
+from eventlog.consume.filtered import filter_answer
+from eventlog.errors import Stopping, Unavailable
+from eventlog.limits import FILTER_SCAN_STEP_BYTES, HISTORY_READ_BYTES_MAX
+from eventlog.node.reading.answer_cache import AnswerCache, Key
+from eventlog.node.reading.fetch import Fetched, Fetching, join_fetched
+from eventlog.node.reading.history import History, HistoryRead
+from eventlog.node.reading.history_plan import plan_read
+from eventlog.node.reading.poll_messages import Shared
+from eventlog.node.reading.pulls import Pull, ReadContext
+from eventlog.node.reading.reader import ReaderThread
+
+Given = TypeVar("Given")
+Ints = npt.NDArray[np.int64]
+_INLINE_BYTES = 512 << 10  # joining more than this takes the loop longer than a millisecond
+_JUDGED_INLINE_MAX = 8_000  # judging the columns of more events than this does, too ...
+_DECODED_INLINE_MAX = 400  # ... and decoding the values of more than this
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Road:
+    """Where a pull goes on: `look` calls the step that follows, and ends the pull on its error."""
+
+    look: Callable[[Pull, Callable[[Pull], None]], None]
+    take: Callable[[Pull, Shared], None]
+    take_late: Callable[[Pull, Shared], None]
+    not_made: Callable[[Pull, BaseException], None]
+    not_fetched: Callable[[Pull, BaseException | None], None]
+
+
+class Finding:
+    """Finds what lies between a pull's cursor and an id."""
+
+    def __init__(self, context: ReadContext, *, road: Road, thread: ReaderThread, fetching: Fetching, history_bytes_max: int) -> None:
+        self._context = context
+        self._road = road
+        self._thread = thread
+        self._fetching = fetching
+        self._history_bytes_max = history_bytes_max
+        self._history = History(context.store, bytes_max=history_bytes_max)
+        self._answers = AnswerCache()
+        self._making: dict[Key, list[Pull]] = {}
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of what is bounded here."""
+        return self._history.figures() | self._answers.figures()
+
+    def moved(self) -> None:
+        """Note that copies of segments are going from here."""
+        self._history.moved()
+
+    def find(self, pull: Pull, *, top: int, floor: int, far: Ints) -> None:
+        """Deliver what lies between cursor and `top`: above `floor` it is in the tail, below in the store, `far` segments elsewhere."""
+        cursor, limits, matches = pull.cursor, pull.limits, pull.matches
+        read: HistoryRead | None = None
+        if cursor.lowest < floor and not len(far):
+            read = self._plan(pull, top=top, floor=floor)
+            top = read.top
+        key = (pull.cache.cache_id, cursor.key, top, limits, None if matches is None else matches.spec.digest)
+        shared = self._answers.get(key)
+        if shared is not None:
+            self._road.take(pull, shared)
+        elif key in self._making:
+            self._making[key].append(pull)
+        elif len(far):
+            self._find_far(key, pull, top=top, far=far)
+        elif read is not None:
+            self._make(key, pull, partial(self._history.read, read))
+        else:
+            self._find_in_tail(key, pull, top=top)
+
+    def _find_in_tail(self, key: Key, pull: Pull, *, top: int) -> None:
+        cursor, limits, matches = pull.cursor, pull.limits, pull.matches
+        is_counted = cursor.asked is None and matches is None
+        found = self._context.tail.read(
+            pull.cache.cache_id,
+            after=cursor.lowest,
+            upto=top,
+            nbytes_max=max(limits.nbytes, FILTER_SCAN_STEP_BYTES if matches is not None else 0) * cursor.share,
+            events_max=limits.events if is_counted else NO_LIMIT,
+        )
+        is_heavy = found.nbytes > _INLINE_BYTES
+        if matches is not None and not is_heavy:
+            events = sum(sum(group.counts) for group in found.groups)
+            is_heavy = events > (_DECODED_INLINE_MAX if matches.is_costly else _JUDGED_INLINE_MAX)
+        own = cursor.copy()
+
+        def build() -> Answer:
+            return _answer(values_of(found.groups), pull, cursor=own, top=found.upto)
+
+        if is_heavy:
+            self._make(key, pull, build)
+        else:
+            self._road.take(pull, self._answers.put(key, build()))
+
+    def _find_far(self, key: Key, pull: Pull, *, top: int, far: Ints) -> None:
+        """Have values fetched of what is not here, and an answer made of them and of what is."""
+        try:
+            fetched = self._fetching.gather(pull, far, top=top)
+        except Unavailable as error:  # nobody with a copy is connected
+            self._road.not_fetched(pull, error)
+            return
+        self._making[key] = [pull]
+        fetched.add_done_callback(partial(self._fetched, key, pull, pull.cursor.copy()))
+
+    def _fetched(self, key: Key, pull: Pull, cursor: Cursor, done: "asyncio.Future[list[Fetched]]") -> None:
+        error = Stopping() if done.cancelled() else done.exception()
+        found = [] if error is not None else done.result()
+        if error is not None or any(part.is_trimmed for part in found) or min(part.upto for part in found) <= cursor.lowest:
+            for waiting in self._making.pop(key):
+                self._road.look(waiting, _with(self._road.not_fetched, error))
+            return
+        job = partial(join_fetched, found, pull, cursor=cursor)
+        self._thread.run(pull.owner, job).add_done_callback(partial(self._made, key))
+
+    def _plan(self, pull: Pull, *, top: int, floor: int) -> HistoryRead:
+        """Return what to read for a cursor below the tail; many readers at once share what may be read ahead."""
+        ahead = min(HISTORY_READ_BYTES_MAX, self._history_bytes_max // (2 * self._thread.readers))
+        return plan_read(self._context.steps, pull, between=(floor, top), ahead=ahead)
+
+    def _make(self, key: Key, pull: Pull, job: Callable[[], Answer]) -> None:
+        """Have an answer made in the reader thread, for this pull and all who ask the same until it is there."""
+        self._making[key] = [pull]
+        self._thread.run(pull.owner, job).add_done_callback(partial(self._made, key))
+
+    def _made(self, key: Key, done: "asyncio.Future[Answer]") -> None:
+        pulls = self._making.pop(key)
+        error = Stopping() if done.cancelled() else done.exception()
+        if error is None:
+            shared = self._answers.put(key, done.result())
+            for pull in pulls:
+                self._road.look(pull, _with(self._road.take_late, shared))
+            return
+        for pull in pulls:
+            self._road.look(pull, _with(self._road.not_made, error))
+
+
+def _with(step: Callable[[Pull, Given], None], given: Given) -> Callable[[Pull], None]:
+    return lambda pull: step(pull, given)
+
+
+def _answer(values: StoredValues, pull: Pull, *, cursor: Cursor, top: int) -> Answer:
+    """Return what `values` hold for a pull that stood at `cursor`."""
+    if pull.matches is None:
+        return build_answer(values, cursor=cursor, top=top, limits=pull.limits)
+    return filter_answer(values, cursor=cursor, top=top, limits=pull.limits, matches=pull.matches, only=pull.only)

@@ -1,0 +1,208 @@
+"""What one reader wants next, and how a request says it. A pull is a poll, or one item of a watch."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.consume import token
+from eventlog.consume.answer import Part
+from eventlog.consume.cursor import Cursor
+from eventlog.consume.cut import NO_LIMIT, Limits
+from eventlog.consume.position import Position, SegmentPositions
+from eventlog.consume.steps import StepIndex
+from eventlog.consume.watermark import LowWatermark
+from eventlog.errors import CacheRecreated, EventLogError, InvalidArgument, NoEvents
+from eventlog.ids import ID_MAX, id_before
+from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, POLL_WAIT_MS_MAX
+from eventlog.node.reading.closing import Closing
+from eventlog.node.reading.tail import Tail
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.predicate.spec import CompiledFilter
+from eventlog.segment.port import Store
+from eventlog.wire.eventlog_pb2 import Poll
+
+Ints = npt.NDArray[np.int64]
+
+
+class ReadContext(Protocol):
+    """What reading needs of a node."""
+
+    @property
+    def cluster(self) -> str:
+        """Id of the cluster, as positions carry it."""
+        ...
+
+    @property
+    def segments(self) -> int:
+        """Number of segments of the cluster."""
+        ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def caches(self) -> Caches: ...
+
+    @property
+    def tail(self) -> Tail: ...
+
+    @property
+    def steps(self) -> StepIndex: ...
+
+    @property
+    def low(self) -> LowWatermark: ...
+
+    @property
+    def closing(self) -> Closing: ...
+
+    def now_2020(self) -> int:
+        """Return physical time in milliseconds since 2020."""
+        ...
+
+    def leader_of(self, segment: int) -> int:
+        """Return the number of the node that leads a segment, 0 when nobody does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """What a pull got, encoded: `message` is a Message's serialization, the same object for all who got the same.
+
+    `upto` is the id up to which everything wanted was in it; `is_end` says that there was nothing more at that moment. For another
+    node it is not encoded: `parts` say what the body holds.
+    """
+
+    message: bytes
+    body: tuple[bytes, ...]
+    events: int
+    first_id: int
+    upto: int
+    is_end: bool
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Pull:
+    """One reader that wants what follows its cursor, no further than `until`. `done` is called once.
+
+    `ends_at`, where it does not wait for new events: the id at or above everything that was committed anywhere when it began, ID_MAX
+    as long as that is asked for. `owner` is whose turn it takes in the reader thread. `skips_trimmed`: it begins at the first id
+    kept, whatever its cursor says. `says_stalled`: it wants to hear, with nothing to read, that it stands still. `wait_ms` None waits
+    for ever. `trimmed_before` is how far retention had come when a value was last found missing, `lost_known` how many changes of the
+    lost ranges it has been compared with.
+    `matches` chooses its events, which are all in the segments `only`, if given; `scanned_bytes` were judged since it was last answered.
+    `told` is the place of a follower with a filter, as it knows it.
+    """
+
+    cache: CacheState
+    cursor: Cursor
+    until: int
+    limits: Limits
+    owner: object
+    done: Callable[[Delivered | EventLogError], None]
+    wait_ms: int | None = 0
+    ends_at: int | None = None
+    is_notify: bool = False
+    is_stream: bool = False
+    skips_trimmed: bool = False
+    says_stalled: bool = False
+    is_over: bool = False
+    trimmed_before: int = -1
+    was_mended: bool = False
+    accepts_diverged: bool = True
+    lost_known: int = -1
+    matches: CompiledFilter | None = None
+    only: Ints | None = None
+    scanned_bytes: int = 0
+    told: tuple[bytes, int] | None = None
+    deadline: asyncio.TimerHandle | None = field(default=None)
+
+
+def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], int]) -> Pull:
+    """Return the pull that a request describes; `owner` and `done` are the caller's to set.
+
+    Raises:
+        CacheNotFound, CacheDropped, NoEvents: there is nothing to read.
+        BadMessage, PositionMismatch, CacheRecreated: the position is not one of this cache.
+        InvalidArgument: segments that do not exist, or that the position does not hold.
+    """
+    cache = context.caches.find(poll.cache_id)
+    if not cache.options.events:
+        raise NoEvents(cache=cache.name)
+    asked = segments_of(poll, context.segments)
+    cursor = _cursor_of(context, poll, cache=cache, asked=asked)
+    if poll.latest:
+        cursor = Cursor.at_id(context.segments, limit(cursor.asked), asked=cursor.asked)
+    is_notify = poll.notify and not poll.max_events
+    return Pull(
+        cache=cache,
+        cursor=cursor,
+        until=min(poll.until_id, ID_MAX) or ID_MAX,
+        limits=Limits(
+            events=1 if is_notify else poll.max_events or NO_LIMIT,
+            nbytes=min(poll.max_bytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX),
+        ),
+        owner=None,
+        done=_nobody,
+        wait_ms=min(poll.wait_ms, POLL_WAIT_MS_MAX),
+        is_notify=is_notify,
+        accepts_diverged=poll.accept_diverged,
+        skips_trimmed=poll.earliest or (not poll.latest and poll.WhichOneof("from") in {None, "after"} and not poll.after),
+    )
+
+
+def _nobody(result: Delivered | EventLogError) -> None:
+    raise AssertionError(f"nobody waits for {result}")
+
+
+def segments_of(poll: Poll, segments: int) -> Ints | None:
+    """Return the segments that a request names, rising; None for all. Raises InvalidArgument."""
+    if not poll.segments:
+        return None
+    if len(poll.segments) > segments or max(poll.segments) >= segments:
+        raise InvalidArgument(why=f"segments are below {segments}, each asked for once")
+    asked = np.unique(np.array(poll.segments, np.int64))
+    if len(asked) != len(poll.segments):
+        raise InvalidArgument(why="a segment is asked for twice")
+    return asked
+
+
+def _cursor_of(context: ReadContext, poll: Poll, *, cache: CacheState, asked: Ints | None) -> Cursor:
+    start = poll.WhichOneof("from")
+    if start == "position":
+        return _cursor_at(context, token.decode(poll.position), cache=cache, asked=asked)
+    id_ = id_before(poll.from_time_ms) if start == "from_time_ms" else min(poll.after, ID_MAX)
+    return Cursor.at_id(context.segments, id_, asked=asked)
+
+
+def _cursor_at(context: ReadContext, position: Position, *, cache: CacheState, asked: Ints | None) -> Cursor:
+    if position.cache_id != cache.cache_id:
+        refuse_recreated(context, position, cache)
+    position.check(cluster=context.cluster, cache_id=cache.cache_id, segments=context.segments)
+    if position.steps or position.acknowledged or position.unread:
+        raise InvalidArgument(why="the position stands inside a state read or a work queue; events are read from other positions")
+    at = position.at
+    if not isinstance(at, SegmentPositions):
+        return Cursor.at_id(context.segments, at, asked=asked)
+    if asked is not None:
+        rows = np.searchsorted(at.of, asked)
+        if int(rows[-1]) >= len(at.of) or bool((at.of[rows] != asked).any()):
+            raise InvalidArgument(why="the position does not hold all segments asked for")
+        at = SegmentPositions(of=asked, ids=at.ids[rows], offsets=at.offsets[rows], epochs=at.epochs[rows])
+    return Cursor(context.segments, at)
+
+
+def refuse_recreated(context: ReadContext, position: Position, cache: CacheState) -> None:
+    """Say that the position is one of an earlier cache of the same name, where that is known or nothing speaks against it.
+
+    Ids of caches rise and are never given out again, so a lower one that no cache has is a dropped one's. Its name is known
+    until the node restarts.
+    """
+    if position.cluster != context.cluster or position.cache_id > cache.cache_id or context.caches.has(position.cache_id):
+        return
+    if context.caches.dropped_name(position.cache_id) in {None, cache.name}:
+        raise CacheRecreated(cache=cache.name)

@@ -1,0 +1,123 @@
+"""Wake-ups in rounds: whoever waits for a cache's events is looked at once for all that was committed since the round before.
+
+After a round the node pauses twice as long as it worked, so readers cost a third of a core at most, and nothing when few wait. A
+round that takes longer than a slice lets the loop do other things in between. Readers of caches without news are not touched.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter, thread_time
+
+from eventlog.node.reading.pulls import Pull
+
+SLICE_S = 0.001
+PAUSE_FACTOR = 2
+_AGAIN_S = 0.005
+
+
+class Rounds:
+    """Pulls that wait, by cache. `look` is called with each that may have something, and puts it back with `add` if not."""
+
+    def __init__(self, look: Callable[[Pull], None], *, begin: Callable[[], None]) -> None:
+        self._look = look
+        self._begin = begin
+        self._waiting: dict[int, dict[Pull, None]] = {}
+        self._dirty: set[int] = set()
+        self._work: deque[Pull] = deque()
+        self._timer: asyncio.Handle | None = None
+        self._quiet_until = 0.0
+        self._spent_s = 0.0
+        self._count = 0
+        self.peak = 0
+        self.rounds = 0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the pause after a round is not over."""
+        return self._quiet_until > asyncio.get_running_loop().time()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, pull: Pull) -> None:
+        """Let a pull wait for its cache."""
+        waiting = self._waiting.setdefault(pull.cache.cache_id, {})
+        if pull not in waiting:
+            waiting[pull] = None
+            self._count += 1
+            self.peak = max(self.peak, self._count)
+
+    def remove(self, pull: Pull) -> bool:
+        """Let a pull wait no longer; return whether it did."""
+        waiting = self._waiting.get(pull.cache.cache_id)
+        if waiting is None or pull not in waiting:
+            return False
+        del waiting[pull]
+        self._count -= 1
+        if not waiting:
+            del self._waiting[pull.cache.cache_id]
+        return True
+
+    def waiting(self, cache_id: int | None = None) -> list[Pull]:
+        """Return those that wait, for one cache or all."""
+        if cache_id is not None:
+            return list(self._waiting.get(cache_id, ()))
+        return [pull for pulls in self._waiting.values() for pull in pulls]
+
+    def mark(self, cache_id: int) -> None:
+        """Note that a cache has news; a round follows if anybody waits for it."""
+        if cache_id in self._waiting:
+            self._dirty.add(cache_id)
+            self._schedule()
+
+    def mark_again(self, cache_id: int) -> None:
+        """Note that a cache has news that readers may not see yet; a round looks again a little later."""
+        if cache_id in self._waiting and cache_id not in self._dirty:
+            self._quiet_until = max(self._quiet_until, asyncio.get_running_loop().time() + _AGAIN_S)
+            self._dirty.add(cache_id)
+            self._schedule()
+
+    def stop(self) -> None:
+        """Forget everything."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiting.clear()
+        self._dirty.clear()
+        self._work.clear()
+        self._count = 0
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._quiet_until > loop.time():
+            self._timer = loop.call_at(self._quiet_until, self._round)
+        else:
+            self._timer = loop.call_soon(self._round)
+
+    def _round(self) -> None:
+        self.rounds += 1
+        self._spent_s = 0.0
+        dirty, self._dirty = self._dirty, set()
+        for cache_id in dirty:
+            self._work.extend(self._waiting.get(cache_id, ()))
+        self._begin()
+        self._slice()
+
+    def _slice(self) -> None:
+        started, used = perf_counter(), thread_time()
+        work = self._work
+        while work and perf_counter() - started < SLICE_S:
+            pull = work.popleft()
+            if self.remove(pull):
+                self._look(pull)
+        loop = asyncio.get_running_loop()
+        self._spent_s += thread_time() - used  # of the processor: on a busy machine the clock goes on while nothing is done
+        if work:
+            self._timer = loop.call_soon(self._slice)
+            return
+        self._timer = None
+        self._quiet_until = loop.time() + PAUSE_FACTOR * self._spent_s
+        if self._dirty:
+            self._schedule()

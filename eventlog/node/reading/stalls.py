@@ -1,0 +1,56 @@
+"""Readers who stand still: which segments hold them, and that they hear of it in time. One timer for all, none when nobody waits."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from eventlog.ids import TIME_SHIFT, time_of
+from eventlog.limits import STALLED_MS
+from eventlog.node.reading.pulls import Pull, ReadContext
+from eventlog.node.reading.rounds import Rounds
+from eventlog.wire.eventlog_pb2 import Stalled
+
+_SEGMENTS_MAX = 64
+
+
+class Stalls:
+    """Tells followers who stand still what holds them: `say` ends their pull with it. `refresh` brings the limits up to date."""
+
+    def __init__(
+        self, context: ReadContext, rounds: Rounds, *, refresh: Callable[[], None], say: Callable[[Pull, Sequence[Stalled]], None]
+    ) -> None:
+        self._context = context
+        self._rounds = rounds
+        self._refresh = refresh
+        self._say = say
+        self._timer: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        """Tell nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def holding(self, pull: Pull) -> list[Stalled]:
+        """Return which asked segments have held a reader for a while."""
+        context = self._context
+        below = context.now_2020() - STALLED_MS << TIME_SHIFT
+        held = context.low.holders(pull.cursor.asked, below=below)[:_SEGMENTS_MAX].tolist()
+        limits = context.low.limits
+        return [Stalled(segment=segment, node=context.leader_of(segment), since_ms=time_of(int(limits[segment]))) for segment in held]
+
+    def watch(self) -> None:
+        """Look after whoever waits now, and until nobody does."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(STALLED_MS / 1000, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        waiting = [pull for pull in self._rounds.waiting() if pull.says_stalled]
+        if not waiting:
+            return
+        self._refresh()
+        for pull in waiting:
+            stalled = self.holding(pull)
+            if stalled and self._rounds.remove(pull):
+                self._say(pull, stalled)
+        self.watch()

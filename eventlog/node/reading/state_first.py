@@ -1,0 +1,120 @@
+"""State, then tail: what polls and watches get before the events, entry by entry as of a moment of each segment.
+
+The position in each answer is all that there is of such a read: this node forgets it with the answer, and any other goes on from it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from eventlog.consume import token
+from eventlog.consume.position import Position
+from eventlog.consume.state import StateProgress, tail_of
+from eventlog.errors import ClientClosed, ConnectionLost, InvalidArgument, NoEvents, NoState
+from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, ITERATION_BATCH_ENTRIES_MAX
+from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.pulls import ReadContext, refuse_recreated, segments_of
+from eventlog.node.state.caches import CacheState
+from eventlog.node.state.state_reads import StateAsk, StateFound, StateReads
+from eventlog.predicate.spec import CompiledFilter
+from eventlog.transport.exchange import Exchange
+from eventlog.wire.eventlog_pb2 import Message, Poll, PollAnswer, StreamItem
+
+
+class StateNode(ReadContext, Protocol):
+    """What reading the state before the events needs of a node."""
+
+    @property
+    def reads(self) -> Reads: ...
+
+    @property
+    def state_reads(self) -> StateReads: ...
+
+
+def is_state_read(poll: Poll) -> bool:
+    """Return whether a request asks for entries before events: it says so, or its position stands among entries."""
+    return poll.state_first or (poll.WhichOneof("from") == "position" and token.is_unread(poll.position))
+
+
+async def answer_state(node: StateNode, exchange: Exchange, matches: CompiledFilter | None) -> None:
+    """Answer a poll with the next entries."""
+    reading = _begin(node, exchange.message.poll, matches)
+    answer, found = await reading.step(exchange)
+    exchange.answer(Message(poll_answer=answer), *found.body)
+
+
+async def send_state(node: StateNode, exchange: Exchange) -> bool:
+    """Send all entries that a watch wants, as credits allow, and set it to the place at which the events after them begin.
+
+    Return whether the reader still reads; if not, the stream is ended.
+    """
+    poll = exchange.message.watch.poll
+    matches = await node.reads.filters.of_poll(node.caches.find(poll.cache_id), poll, owner=exchange.connection)
+    reading = _begin(node, poll, matches)
+    try:
+        while not reading.progress.is_finished:
+            await exchange.credit()
+            answer, found = await reading.step(exchange)
+            exchange.stream_send(Message(stream_item=StreamItem(poll_answer=answer)), *found.body)
+    except ClientClosed:
+        exchange.stream_end()
+        return False
+    except ConnectionLost:
+        return False
+    poll.state_first = False
+    poll.position = token.encode(tail_of(reading.position))
+    return True
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Reading:
+    """A state read as long as one request lasts."""
+
+    node: StateNode
+    ask: StateAsk
+    progress: StateProgress
+
+    @property
+    def position(self) -> Position:
+        return self.progress.position(cluster=self.node.cluster, cache_id=self.ask.cache.cache_id, segments=self.node.segments)
+
+    async def step(self, exchange: Exchange) -> tuple[PollAnswer, StateFound]:
+        """Return the next answer."""
+        wanted = self.progress.next
+        ask = replace(self.ask, segments=wanted.segments, after=wanted.after, pin=wanted.pin, owner=exchange.connection)
+        found = await self.node.state_reads.read(ask)
+        self.ask = replace(self.ask, held=found.held)
+        self.progress.took(found.cursors)
+        answer = PollAnswer(parts=found.parts, position=token.encode(self.position), events=found.entries, state=True)
+        return answer, found
+
+
+def _begin(node: StateNode, poll: Poll, matches: CompiledFilter | None) -> _Reading:
+    cache = node.caches.find(poll.cache_id)
+    if not cache.options.events:
+        raise NoEvents(cache=cache.name)
+    if not cache.options.state:
+        raise NoState(cache=cache.name)
+    ask = StateAsk(
+        cache=cache,
+        segments=(),
+        filter=matches,
+        entries_max=min(poll.max_events or ITERATION_BATCH_ENTRIES_MAX, ITERATION_BATCH_ENTRIES_MAX),
+        bytes_max=min(poll.max_bytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX),
+        any_copy=True,
+    )
+    return _Reading(node=node, ask=ask, progress=_progress_of(node, poll, cache))
+
+
+def _progress_of(node: StateNode, poll: Poll, cache: CacheState) -> StateProgress:
+    asked = segments_of(poll, node.segments)
+    if poll.WhichOneof("from") != "position" or not token.is_unread(poll.position):
+        if poll.WhichOneof("from") == "position" or poll.after or poll.from_time_ms or poll.latest:
+            raise InvalidArgument(why="a read that begins with the state begins nowhere else")
+        return StateProgress(range(node.segments) if asked is None else asked.tolist())
+    position = token.decode(poll.position)
+    if position.cache_id != cache.cache_id:
+        refuse_recreated(node, position, cache)
+    position.check(cluster=node.cluster, cache_id=cache.cache_id, segments=node.segments)
+    if asked is not None and asked.tolist() != position.segments_held():
+        raise InvalidArgument(why="a state read goes on with the segments that it began with")
+    return StateProgress.of(position)

@@ -1,0 +1,98 @@
+"""What a committed group changes in the current state: entries, expiries, counters, the key table."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.entries import FORMAT, HAS_EXPIRY, HEAD_EXPIRY
+from eventlog.batch.stored import Values
+from eventlog.events import Kind
+from eventlog.interceptor import Share, Stamped
+from eventlog.interceptor.existence import update_table
+from eventlog.node.state.caches import CacheState
+from eventlog.node.writing.results import Part
+from eventlog.segment.keys import entry_prefix, expiry_key
+
+Ints = npt.NDArray[np.int64]
+_ENTRY_HEAD = np.dtype([("version", "u1"), ("flags", "u1"), ("id", "<i8")])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """`layer` is state key -> stored entry, None for removed; `expiries` are further pairs that no reader looks up."""
+
+    layer: dict[bytes, bytes | None]
+    expiries: list[tuple[bytes, bytes | None]]
+    nbytes: int
+    share: Share
+    stamped: Stamped
+
+    def commit(self, cache: CacheState, values: Values) -> None:
+        """Move the cache's offsets, counters and key table."""
+        cache.next_offsets[values.segments] += values.counts
+        cache.stored_bytes += values.nbytes
+        share = self.share
+        if share.expiry is not None:
+            cache.may_expire = True
+        if not cache.options.state:
+            return
+        self._count(cache)
+        arrival = self.stamped.changed_rows
+        if cache.keys is not None:
+            update_table(cache.keys, hashes=share.hashes, kinds=share.kinds, rows=arrival)
+        elif cache.building is not None:
+            cache.building.append((share.hashes, share.kinds, arrival))
+
+    def _count(self, cache: CacheState) -> None:
+        rows, expired = self.stamped.rows, self.stamped.expired_rows
+        kinds = self.share.kinds[rows]
+        if len(expired) or (kinds != Kind.MODIFIED).any():
+            segments = self.share.submitted.segments[self.share.block_of_row]
+            np.add.at(cache.live, segments[rows], (kinds == Kind.CREATED).astype(np.int64) - (kinds >= Kind.REMOVED))
+            np.subtract.at(cache.live, segments[expired], 1)
+
+
+def changes_of(part: Part) -> Change:
+    """Return what the stamped events of a part do to the state."""
+    share, stamped, values = part.share, part.stamped, part.stored
+    if not share.rules.state:
+        return Change(layer={}, expiries=[], nbytes=0, share=share, stamped=stamped)
+    rows = stamped.rows
+    ids = values.ids(stamped.rank[rows])
+    segments = np.repeat(share.submitted.segments, share.blocks.counts)[rows].tolist()
+    prefixes = {segment: entry_prefix(segment, share.rules.cache_id) for segment in set(segments)}
+    picked = rows.tolist()
+    keys, contents = share.keys, share.values
+    state_keys = [prefixes[segment] + keys[row] for segment, row in zip(segments, picked, strict=True)]
+    kinds = share.kinds[rows]
+    expiries: list[tuple[bytes, bytes | None]] = []
+    if share.expiry is not None and share.expiry.any():
+        deadlines = share.expiry[rows].tolist()
+        entries: list[bytes | None] = [
+            HEAD_EXPIRY.pack(FORMAT, HAS_EXPIRY, id_, deadline) + contents[row] if deadline else head + contents[row]
+            for id_, deadline, row, head in zip(ids.tolist(), deadlines, picked, _heads(ids), strict=True)
+        ]
+        expiries = [
+            (expiry_key(segment, share.rules.cache_id, deadline, keys[row]), b"")
+            for segment, deadline, row in zip(segments, deadlines, picked, strict=True)
+            if deadline
+        ]
+    else:
+        entries = [head + contents[row] for head, row in zip(_heads(ids), picked, strict=True)]
+    for index in np.flatnonzero(kinds > Kind.MODIFIED).tolist():
+        entries[index] = None
+    layer: dict[bytes, bytes | None] = {}
+    for row in stamped.expired_rows.tolist():  # first: each is the first word of the group on its key
+        layer[entry_prefix(int(share.submitted.segments[share.block_of_row[row]]), share.rules.cache_id) + keys[row]] = None
+    layer.update(zip(state_keys, entries, strict=True))
+    nbytes = int((share.blocks.value_end - share.blocks.value_at).sum()) + 100 * len(layer)
+    return Change(layer=layer, expiries=expiries, nbytes=nbytes, share=share, stamped=stamped)
+
+
+def _heads(ids: Ints) -> list[bytes]:
+    heads = np.zeros(len(ids), _ENTRY_HEAD)
+    heads["version"] = FORMAT
+    heads["id"] = ids
+    data = heads.tobytes()
+    return [data[at : at + _ENTRY_HEAD.itemsize] for at in range(0, len(data), _ENTRY_HEAD.itemsize)]

@@ -1,0 +1,97 @@
+"""How far the state has come: marks, counters and producers, written beside the entries about once a second.
+
+A mark says: everything at or below it is in the state. Entries may be ahead of it, never behind, so replaying the log from the mark
+ends in the same state. Counters stand for exactly the mark; replay moves both.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.errors import CorruptData
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.writing.storage import StorageThread
+from eventlog.replication import Replication
+from eventlog.segment.keys import (
+    MARKS_PER_PAGE,
+    TAG_PRODUCER,
+    applied_keys,
+    decode_marks,
+    encode_marks,
+    parse_state_key,
+    producer_key,
+    tag_range,
+)
+from eventlog.segment.port import Store
+
+Ints = npt.NDArray[np.int64]
+Puts = list[tuple[bytes, bytes | None]]
+_COUNTS = b"\xff\xffcounts"
+_PAGE = 5_000
+
+
+class Checkpoints:
+    """Writes checkpoints; what was committed before `write` is called is in the storage thread's queue already."""
+
+    def __init__(self, *, store: Store, storage: StorageThread, core: Replication, applied: Ints, caches: Caches) -> None:
+        self._store = store
+        self._storage = storage
+        self._core = core
+        self._applied = applied
+        self._caches = caches
+        self._written, _ = load_marks(store)
+
+    async def write(self) -> None:
+        """Write how far the state has come, if it moved."""
+        marks = self._applied.copy()
+        rows = checkpoint_rows(self._caches, marks=marks, epochs=self._core.end_epochs, written=self._written)
+        if rows:
+            self._written = marks
+            await self._storage.run(partial(self._store.apply, rows), is_vital=True)  # what it says is not said again
+
+
+def checkpoint_rows(caches: Iterable[CacheState], *, marks: Ints, epochs: npt.NDArray[np.uint32], written: Ints) -> Puts:
+    """Return the rows that bring the stored marks from `written` to `marks`; nothing where nothing moved."""
+    moved = np.unique(np.flatnonzero(marks != written) // MARKS_PER_PAGE).tolist()
+    if not moved:
+        return []
+    rows: Puts = [encode_marks(page, marks, epochs) for page in moved]
+    for cache in caches:
+        rows.append((_counts_key(cache.cache_id), bytes([cache.may_expire]) + cache.live.tobytes()))
+        cache.producers.forget_silent(int(marks.max()))
+        rows += [(producer_key(segment, cache.cache_id, producer), data) for segment, producer, data in cache.producers.take_dirty()]
+    return rows
+
+
+def load_marks(store: Store) -> tuple[Ints, npt.NDArray[np.uint32]]:
+    """Return the stored marks of all segments: ids and their epochs."""
+    return decode_marks(store.get_many(applied_keys(store.segments)), store.segments)
+
+
+def load_counts(store: Store, cache: CacheState) -> None:
+    """Set a cache's counters and producers to what was stored with the marks."""
+    row = store.get_many([_counts_key(cache.cache_id)])[0]
+    if row is not None:
+        if len(row) != 1 + 8 * cache.segments:
+            raise CorruptData(where=f"counters of cache {cache.name}", why=f"{len(row)} bytes instead of {1 + 8 * cache.segments}")
+        cache.may_expire = cache.may_expire or row[0] != 0
+        cache.live[:] = np.frombuffer(row[1:], np.int64)
+    for segment in range(cache.segments):
+        lower, upper = tag_range(segment, cache.cache_id, TAG_PRODUCER)
+        while True:
+            page = store.read_state(lower, upper, limit=_PAGE)
+            cache.producers.load((segment, int.from_bytes(parse_state_key(key)[3]), data) for key, data in page)
+            if len(page) < _PAGE:
+                break
+            lower = page[-1][0] + b"\0"
+
+
+def counts_range(cache_id: int) -> tuple[bytes, bytes]:
+    """Return the state range that holds a cache's counters."""
+    return _counts_key(cache_id), _counts_key(cache_id) + b"\0"
+
+
+def _counts_key(cache_id: int) -> bytes:
+    return _COUNTS + cache_id.to_bytes(4)

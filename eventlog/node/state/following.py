@@ -1,0 +1,305 @@
+"""The state of a replica follows its log, never above the watermark: on backups as the watermark comes, after a takeover at once.
+
+What arrived lately is kept in memory until the watermark passes it; what is not there any more is read from the log. Counters,
+offsets and producers move on the loop together with `applied`, the entries in the storage thread's next turn, where the marks that
+speak of them stand in the queue behind.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import EXPIRY
+from eventlog.batch.unfold import Unfolded, unfold
+from eventlog.batch.views import decode_value
+from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.events import Kind
+from eventlog.ids import ID_STEP
+from eventlog.limits import FOLLOW_BYTES_MAX
+from eventlog.node.aside import aside
+from eventlog.node.copying.replicate_body import Arrived, values_from
+from eventlog.node.state.bulk_apply import puts_of
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.state.learning import learn_values
+from eventlog.node.writing.storage import Append, StorageThread
+from eventlog.segment.keys import encode_step
+from eventlog.segment.port import Pair, Store
+from eventlog.segment.walking import read_segment
+
+Ints = npt.NDArray[np.int64]
+_READ_BYTES = 8 << 20
+_ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
+_NONE = np.zeros(0, np.int64)
+_MODIFIED = 1 << Kind.MODIFIED
+
+
+Show = Callable[[Ints, Ints, Sequence[CommittedGroup], int], None]
+"""Called in the step in which `applied` of segments moves: (segments, applied, the groups that became readable, upto which id others
+are in the store alone)."""
+
+
+Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
+
+
+@dataclass(slots=True)
+class _Late:
+    """What of one primary is not in the index of the log yet, and up to which id it is."""
+
+    last_id: int = 0
+    events: int = 0
+    nbytes: int = 0
+
+
+class Followed:
+    """`applied[segment]`: everything up to there is in the state, or in the storage thread's queue for it."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        storage: StorageThread,
+        caches: Caches,
+        applied: Ints,
+        ends: Ints,
+        number: int,
+        steps: Steps,
+        show: Show,
+        refresh_caches: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.applied = applied.copy()
+        self._store = store
+        self._storage = storage
+        self._caches = caches
+        self._show = show
+        self._refresh_caches = refresh_caches
+        self._gone: set[int] = set()
+        self._number = number
+        self._steps = steps
+        self._counted_at_open = int(ends.max(initial=0))
+        self._late: dict[tuple[int, int], _Late] = {}
+        self._kept: deque[Arrived] = deque()
+        self._covered = ends.copy()  # of each segment everything above is kept here
+        self._goal = applied.copy()
+        self._reading: dict[int, asyncio.Event] = {}  # segments that are being read, and the end of that
+        self.nbytes = 0
+        self.peak = 0
+
+    # ------------------------------------------------------------ what arrives
+
+    def keep(self, arrived: Arrived) -> None:
+        """Keep values that are in the log now, until the watermark passes them."""
+        self._kept.append(arrived)
+        self.nbytes += arrived.nbytes
+        self.peak = max(self.peak, self.nbytes)
+        while self.nbytes > FOLLOW_BYTES_MAX:
+            gone = self._kept.popleft()
+            self.nbytes -= gone.nbytes
+            np.maximum.at(self._covered, gone.segments, gone.lasts)
+
+    def commit(self, segments: Ints, ids: Ints) -> None:
+        """Note that the writer brought own commits up to `ids` into the state."""
+        self.applied[segments] = ids
+
+    def take_up(self, segments: Ints) -> None:
+        """Follow `segments` again, behind own commits: what is in their logs above those is kept from here on."""
+        at = self.applied[segments]
+        self._goal[segments] = at
+        self._covered[segments] = np.maximum(self._covered[segments], at)
+
+    def cut(self, segment: int, end: int) -> None:
+        """Forget what was cut from a log that ends with `end` now."""
+        self._drop_kept(segment, above=end)
+        self._covered[segment] = min(int(self._covered[segment]), end)
+        self._goal[segment] = self.applied[segment] = min(int(self.applied[segment]), end)
+
+    def restart(self, segment: int, at: int) -> None:
+        """Begin anew with a log and a state that both stand at `at`."""
+        self._drop_kept(segment, above=0)
+        self.applied[segment] = self._goal[segment] = self._covered[segment] = at
+
+    def _drop_kept(self, segment: int, *, above: int) -> None:
+        kept: deque[Arrived] = deque()
+        for arrived in self._kept:
+            stays = (arrived.segments != segment) | (arrived.lasts <= above)
+            kept.append(arrived if stays.all() else arrived.picked(np.flatnonzero(stays)))
+        self._kept = deque(arrived for arrived in kept if arrived.data)
+        self.nbytes = sum(arrived.nbytes for arrived in self._kept)
+
+    # ------------------------------------------------------------ following
+
+    def learned(self, segments: Ints, watermarks: Ints) -> Ints:
+        """Apply up to `watermarks` what is kept here; return the segments of which something must be read first (`catch_up`)."""
+        self._goal[segments] = np.maximum(self._goal[segments], watermarks)
+        groups = self._apply_kept()
+        if groups is None:
+            return segments
+        is_here = self.applied[segments] >= np.minimum(self._covered[segments], self._goal[segments])
+        at_hand = segments[is_here]
+        self.applied[at_hand] = np.maximum(self.applied[at_hand], self._goal[at_hand])
+        self._show(at_hand, self.applied[at_hand], groups, 0)
+        return segments[~is_here]
+
+    async def catch_up(self, segments: Ints) -> None:
+        """Read what `learned` did not find here from the log, and apply it, then what is kept, until nothing of `segments` is missing.
+
+        Raises:
+            CorruptData: a value is damaged.
+        """
+        behind = segments
+        while len(behind):
+            await self._meet()
+            for segment in behind.tolist():
+                await self._read_once(segment)
+            behind = self.learned(behind, self._goal[behind])
+
+    def unattended(self, segments: Ints) -> Ints:
+        """Return those of `segments` that nobody reads at the moment; who reads one goes on until it is where it was told to go."""
+        return segments[[segment not in self._reading for segment in segments.tolist()]]
+
+    async def _read_once(self, segment: int) -> None:
+        """Read a segment, or wait until somebody else has: two at once would apply everything twice."""
+        if (other := self._reading.get(segment)) is not None:
+            await other.wait()
+            return
+        ended = self._reading[segment] = asyncio.Event()
+        try:
+            await self._read(segment)
+        finally:
+            del self._reading[segment]
+            ended.set()
+
+    async def _meet(self) -> None:
+        """Ask for caches that values kept here name and nobody knows yet; who is not known then was dropped."""
+        strange = {cache for arrived in self._kept for cache in arrived.cache_ids if not self._knows(cache)}
+        if strange:
+            await self._refresh_caches()
+            self._gone.update(cache for cache in strange if not self._knows(cache))
+
+    def _knows(self, cache_id: int) -> bool:
+        return cache_id == 0 or self._caches.get(cache_id) is not None or self._caches.was_dropped(cache_id) or cache_id in self._gone
+
+    async def _read(self, segment: int) -> None:
+        while (after := int(self.applied[segment])) < (upto := min(int(self._covered[segment]), int(self._goal[segment]))):
+            part = await aside(partial(read_segment, self._store, segment, after=after, upto=upto, bytes_max=_READ_BYTES))
+            if int(self.applied[segment]) != after or int(self._covered[segment]) < part.upto:
+                continue  # cut, or begun anew, while it was read
+            if not all(map(self._knows, part.caches)):
+                await self._refresh_caches()
+                self._gone.update(cache for cache in part.caches if not self._knows(cache))
+                continue
+            self._apply([values_from(np.full(len(part.data), segment), part.caches, part.data)])
+            self.applied[segment] = part.upto
+            at = np.array([segment])
+            self._show(at, self.applied[at], [], part.upto)
+
+    def is_at(self, segments: Ints) -> bool:
+        """Return whether the state of all segments is where it was told to go."""
+        return bool((self.applied[segments] >= self._goal[segments]).all())
+
+    def _apply_kept(self) -> list[CommittedGroup] | None:
+        """Apply what the goals have passed; None where a cache has to be asked for first."""
+        ready: list[Arrived] = []
+        rest: deque[Arrived] = deque()
+        for arrived in self._kept:
+            passed = (arrived.lasts <= self._goal[arrived.segments]) & (self.applied[arrived.segments] >= self._covered[arrived.segments])
+            if passed.all():
+                ready.append(arrived)
+            elif not passed.any():
+                rest.append(arrived)
+            else:
+                ready.append(arrived.picked(np.flatnonzero(passed)))
+                rest.append(arrived.picked(np.flatnonzero(~passed)))
+        if not all(self._knows(cache) for arrived in ready for cache in arrived.cache_ids):
+            return None
+        self._kept = rest
+        self.nbytes -= sum(arrived.nbytes for arrived in ready)
+        for arrived in ready:  # what was applied is not kept, and nothing below is missing
+            self._covered[arrived.segments] = self.applied[arrived.segments] = arrived.lasts  # they rise: the last of a segment counts
+        return self._apply(ready)
+
+    def _apply(self, ready: Sequence[Arrived]) -> list[CommittedGroup]:
+        """Move everything that stands for these values; values of dropped caches mean nothing any more."""
+        keyed: list[tuple[CacheState, Arrived, Unfolded]] = []
+        groups: list[CommittedGroup] = []
+        steps: list[Pair] = []
+        for arrived in ready:
+            for cache_id in sorted(arrived.cache_ids):
+                cache = self._caches.get(cache_id)
+                if cache is None:
+                    continue
+                own = arrived.of_cache(cache_id)
+                unfolded = unfold(own.data, own.heads)
+                _move(cache, own, unfolded)
+                steps += [encode_step(*row) for row in self._count(cache_id, own)]
+                if cache.options.state:
+                    keyed.append((cache, own, unfolded))
+                groups.append(_group_of(cache_id, own))
+        if keyed:
+            self._storage.run(partial(_put_state, self._store, keyed), is_vital=True)
+        if steps:
+            self._storage.append(Append(log=[], meta=steps, segments=_NONE, ends=_NONE, epochs=_NONE.astype(np.uint32), nbytes=0))
+        return groups
+
+    def _count(self, cache_id: int, own: Arrived) -> list[tuple[int, int, int, int]]:
+        """Count what other primaries made in the index of the log by id; return the rows to store.
+
+        The index wants the groups of each primary in the order of their ids: what comes late counts with the next one.
+        """
+        rows: list[tuple[int, int, int, int]] = []
+        origins = own.bases & _ORIGIN
+        for origin in set(origins.tolist()):
+            fresh = np.flatnonzero((origins == origin) & (own.bases > self._counted_at_open))
+            if origin == self._number or not len(fresh):
+                continue  # counted when it was appended, or at the start
+            late = self._late.setdefault((cache_id, origin), _Late())
+            late.events += int(own.counts[fresh].sum())
+            late.nbytes += sum(len(own.data[index]) for index in fresh.tolist())
+            last_id = int(own.lasts[fresh].max())
+            if last_id > late.last_id:
+                rows += self._steps(cache_id, last_id, late.events, late.nbytes)
+                self._late[cache_id, origin] = _Late(last_id=last_id)
+        return rows
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of what is bounded here."""
+        return {"follow_bytes": (self.nbytes, FOLLOW_BYTES_MAX, self.peak)}
+
+
+def _move(cache: CacheState, own: Arrived, unfolded: Unfolded) -> None:
+    """Move offsets, counters and producers of a cache; values of a segment come in the order of their ids."""
+    cache.next_offsets[own.segments] = own.offsets + own.counts
+    cache.stored_bytes += own.nbytes
+    cache.may_expire = cache.may_expire or bool((own.heads["bitmap"] & EXPIRY).any())
+    learn_values(cache.producers, unfolded, segments=own.segments, cache_id=cache.cache_id, data=own.data)
+    if not cache.options.state or (own.heads["kinds"] == _MODIFIED).all():
+        return
+    kinds = unfolded.kinds()
+    segments = np.repeat(own.segments[unfolded.value], unfolded.counts)
+    np.add.at(cache.live, segments, (kinds == Kind.CREATED).astype(np.int64) - (kinds >= Kind.REMOVED))
+    for index in np.flatnonzero(unfolded.is_ragged).tolist():
+        segment = int(own.segments[index])
+        decoded = [block.kinds for block in decode_value(segment, cache.cache_id, own.data[index]).blocks]
+        cache.live[segment] += sum(int((found == Kind.CREATED).sum()) - int((found >= Kind.REMOVED).sum()) for found in decoded)
+
+
+def _group_of(cache_id: int, own: Arrived) -> CommittedGroup:
+    if (own.segments[1:] < own.segments[:-1]).any():
+        own = own.picked(np.lexsort((own.bases, own.segments)))
+    values = CacheValues(
+        cache_id=cache_id, segments=own.segments.tolist(), bases=own.bases.tolist(), counts=own.counts.tolist(), data=own.data
+    )
+    return CommittedGroup(first_id=int(own.bases.min()), last_id=int(own.lasts.max()), caches=(values,))
+
+
+def _put_state(store: Store, keyed: Sequence[tuple[CacheState, Arrived, Unfolded]]) -> None:
+    puts: list[tuple[bytes, bytes | None]] = []
+    for cache, own, unfolded in keyed:
+        if not cache.dropped:
+            puts += puts_of(cache.cache_id, own.segments.tolist(), own.data, unfolded)
+    if puts:
+        store.apply(puts)

@@ -1,0 +1,97 @@
+"""Entries of segments that other nodes lead: fetched from there for whoever asked here."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eventlog.batch.entries import Entry
+from eventlog.batch.views import decode_block
+from eventlog.errors import CorruptData, EventLogError
+from eventlog.node.cluster.forward import ask, connection_to, forwarded, translated
+from eventlog.transport.connection import Connection
+from eventlog.transport.exchange import Exchange
+from eventlog.transport.reply import Reply
+from eventlog.wire.eventlog_pb2 import Message, Size
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+Place = tuple[int, bytes]  # segment, key
+
+
+async def size_elsewhere(node: "Node", message: Message, segments: Sequence[int]) -> int:
+    """Return how many entries a cache has in segments of other primaries. Raises NotPrimary."""
+    total = 0
+    for connection, own in _by_connection(node, segments, forwarded=message.forwarded).items():
+        request = Message(size=Size(cache_id=message.size.cache_id, segments=own), timeout_ms=message.timeout_ms)
+        total += (await ask(connection, request, segment=own[0])).size_answer.size
+    return total
+
+
+def _by_connection(node: "Node", segments: Sequence[int], *, forwarded: bool) -> dict[Connection, list[int]]:
+    found: dict[Connection, list[int]] = {}
+    for segment in segments:
+        found.setdefault(connection_to(node, segment, forwarded=forwarded), []).append(segment)
+    return found
+
+
+async def entries_elsewhere(node: "Node", message: Message, places: Sequence[Place]) -> list[Entry | None]:
+    """Return the entries of keys of other primaries, in their order. Raises NotPrimary."""
+    found: dict[Place, Entry | None] = {}
+    owners = _by_connection(node, sorted({segment for segment, _ in places}), forwarded=message.forwarded)
+    for connection, segments in owners.items():
+        chosen = frozenset(segments)
+        own = [place for place in places if place[0] in chosen]
+        rows = await _fetch(connection, message, own)
+        found.update(zip(own, rows, strict=True))
+    return [found[place] for place in places]
+
+
+async def _fetch(connection: Connection, message: Message, places: Sequence[Place]) -> list[Entry | None]:
+    request = forwarded(message)
+    request.get_many.count = len(places)
+    offsets = np.zeros(len(places) + 1, "<i4")
+    np.cumsum([len(key) for _, key in places], out=offsets[1:])
+    rows: list[Entry | None] = []
+    try:
+        stream = connection.stream(request, offsets.tobytes(), b"".join([key for _, key in places]))
+        async for item in stream:
+            rows += _rows(item)
+    except EventLogError as error:
+        raise translated(error, places[0][0]) from error
+    if len(rows) != len(places):
+        raise CorruptData(where="answer", why=f"{len(rows)} entries to {len(places)} keys")
+    return rows
+
+
+def _rows(item: Reply) -> list[Entry | None]:
+    count = item.message.stream_item.entries.count
+    block = decode_block(item.body[8 * count :], where="answer")
+    versions = np.frombuffer(item.body[: 8 * count], "<i8").tolist()
+    values = zip(block.values.to_list(), versions, strict=True)
+    return [Entry(version=version, expiry=0, schema_id=None, value=value) if version else None for value, version in values]
+
+
+async def relay_keys(node: "Node", exchange: Exchange, segments: Sequence[int], *, after: bytes | None, limit: int) -> int:
+    """Pass on the keys of segments that one other node leads, at most `limit`; return how many there were. Raises NotPrimary."""
+    connection = connection_to(node, segments[0], forwarded=exchange.message.forwarded)
+    request = forwarded(exchange.message)
+    keys = request.keys
+    keys.segments[:] = segments
+    keys.limit = limit
+    keys.ClearField("after")
+    if after is not None:
+        keys.after = after
+    sent = 0
+    try:
+        async with connection.stream(request) as stream:
+            async for item in stream:
+                message = Message()
+                message.stream_item.CopyFrom(item.message.stream_item)
+                await exchange.credit()
+                exchange.stream_send(message, item.body)
+                sent += message.stream_item.entries.count
+    except EventLogError as error:
+        raise translated(error, segments[0]) if connection.is_closed else error from error
+    return sent

@@ -1,0 +1,218 @@
+"""Tasks: work done on entries where they are, by code that is installed on the nodes. What is sent is a name and parameters.
+
+A task is an entry point of the group `eventlog.tasks`, a factory: it gets the parameters and returns an object with
+
+    async def run(self, batch: TaskBatch) -> Mapping[str, int | float] | None
+
+which is called with some entries at a time, of segments that this node leads. What it returns is added up, name by name, for whoever
+asked. `count` and `remove` are there without being installed.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from eventlog.batch.build import Columns, build_blocks
+from eventlog.batch.layout import TABLE
+from eventlog.batch.state import read_state_part
+from eventlog.errors import EventLogError, InvalidArgument, TaskFailed, TaskNotFound, Unavailable, VersionMismatch
+from eventlog.events import Kind
+from eventlog.interceptor.share import Condition
+from eventlog.node.state.caches import CacheState
+from eventlog.node.state.state_reads import StateFound
+from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
+from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.wire.eventlog_pb2 import Write
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+GROUP = "eventlog.tasks"
+_WRITE_MS = 10_000
+_AGAIN_S = 0.02
+
+log = logging.getLogger("eventlog.node")
+Result = Mapping[str, int | float]
+
+
+class Task(Protocol):
+    """What a factory returns."""
+
+    async def run(self, batch: "TaskBatch") -> Result | None:
+        """Work on some entries; an error that escapes ends the call, and what was done stays."""
+        ...
+
+
+Factory = Callable[[Mapping[str, Any]], Task]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TaskBatch:
+    """Some entries of one cache, item i of each list is entry i, as of a moment shortly ago."""
+
+    node: "Node"
+    cache: CacheState
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    versions: Sequence[int]
+    segments: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    async def remove(self, rows: Sequence[int]) -> int:
+        """Remove entries that nobody has changed since; return how many.
+
+        They are written where they are led, also where that is another node by now.
+
+        Raises:
+            Unavailable: a segment had no primary for ten seconds.
+        """
+        left, removed = list(rows), 0
+        deadline = asyncio.get_running_loop().time() + _WRITE_MS / 1000
+        while left:
+            refusals = await self._remove(left)
+            removed += len(left) - len(refusals)
+            again = [row for row, error in refusals.items() if isinstance(error, Unavailable)]
+            for row, error in refusals.items():
+                if not isinstance(error, Unavailable | VersionMismatch):
+                    raise error
+                if row in again and asyncio.get_running_loop().time() > deadline:
+                    raise error
+            left = again
+            if left:
+                await asyncio.sleep(_AGAIN_S)
+        return removed
+
+    async def _remove(self, rows: Sequence[int]) -> dict[int, EventLogError]:
+        """Try once; return why rows were not removed."""
+        count = len(rows)
+        columns = Columns(kinds=np.full(count, Kind.REMOVED, np.uint8), keys=[self.keys[row] for row in rows], values=[b""] * count)
+        blocks, lengths = build_blocks(columns, np.ones(count, np.int64))
+        table = np.zeros(count, TABLE)
+        table["segment"], table["count"], table["length"] = [self.segments[row] for row in rows], 1, lengths
+        done: asyncio.Future[WriteResult | EventLogError] = asyncio.get_running_loop().create_future()
+
+        def told(result: WriteResult | EventLogError) -> None:
+            if not done.done():
+                done.set_result(result)
+
+        def local(part: Part, then: Callable[[WriteResult | EventLogError], None]) -> None:
+            self.node.check_writable()
+            own = range(count) if part.blocks is None else part.blocks.tolist()
+            conditions = tuple(
+                Condition(block=place, key=self.keys[rows[block]], version=self.versions[rows[block]]) for place, block in enumerate(own)
+            )
+            pending = Pending(
+                cache=self.cache,
+                table=part.table,
+                blocks=part.data,
+                producer=0,
+                conditions=conditions,
+                previous=False,
+                internal=False,
+                done=then,
+            )
+            self.node.writer.submit(pending)
+
+        request = Write(cache_id=self.cache.cache_id, blocks=count)
+        for block, row in enumerate(rows):
+            request.conditions.add(block=block, key=self.keys[row], version=self.versions[row])
+        write_parts(
+            self.node, WholeWrite(request=request, part=Part(table=table, data=memoryview(blocks)), local=local, timeout_ms=0), told
+        )
+        result = await done
+        if isinstance(result, EventLogError):
+            return dict.fromkeys(rows, result)
+        return {rows[block]: error for block, error in result.refusals.items()}
+
+
+def batch_of(node: "Node", cache: CacheState, found: StateFound) -> TaskBatch:
+    """Return the entries of an answer as a task gets them."""
+    body, at = memoryview(b"".join(found.body)), 0
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    versions: list[int] = []
+    segments: list[int] = []
+    for part in found.parts:
+        read = read_state_part(body[at : at + part.length], entries=part.events, runs=part.runs)
+        at += part.length
+        keys += read.block.keys.to_list()
+        values += read.block.values.to_list()
+        versions += read.versions.tolist()
+        segments += np.repeat(read.segments, read.counts).tolist()
+    return TaskBatch(node=node, cache=cache, keys=keys, values=values, versions=versions, segments=segments)
+
+
+def make_task(name: str, parameters: Mapping[str, Any]) -> Task:
+    """Return a task.
+
+    Raises:
+        TaskNotFound: none of this name is installed.
+        InvalidArgument: the factory refuses the parameters.
+    """
+    factory: Factory | None = BUILT_IN.get(name)
+    if factory is None:
+        found = entry_points(group=GROUP, name=name)
+        if not found:
+            installed = sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
+            raise TaskNotFound(task=name, installed=", ".join(installed))
+        factory = next(iter(found)).load()
+    try:
+        return factory(parameters)
+    except (TypeError, ValueError, KeyError) as error:
+        raise InvalidArgument(why=f"parameters of task {name!r}: {type(error).__name__} {error}") from error
+
+
+async def run_task(task: Task, name: str, batch: TaskBatch) -> bytes:
+    """Run a task over some entries; return its result as JSON.
+
+    Raises:
+        TaskFailed: it raised something of its own.
+    """
+    try:
+        result = await task.run(batch)
+        return json.dumps(dict(result)).encode() if result else b""
+    except Unavailable:
+        raise
+    except Exception as error:
+        log.exception("task_failed task=%s cache=%s", name, batch.cache.name)
+        raise TaskFailed(task=name, segment=batch.segments[0], why=f"{type(error).__name__}: {error}") from error
+
+
+# ---------------------------------------------------------------- what is there
+
+
+class Count:
+    """`count`: how many entries, and how many bytes their keys and values have."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        if parameters:
+            raise ValueError(f"count takes none, and got {', '.join(parameters)}")
+
+    async def run(self, batch: TaskBatch) -> Result:
+        """Count."""
+        return {"entries": len(batch), "key_bytes": sum(map(len, batch.keys)), "value_bytes": sum(map(len, batch.values))}
+
+
+class Remove:
+    """`remove`: removes entries, those that changed since they were read excepted. With `dry_run` it only counts them."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        unknown = parameters.keys() - {"dry_run"}
+        if unknown:
+            raise ValueError(f"remove takes dry_run, and got {', '.join(sorted(unknown))}")
+        self._is_dry = bool(parameters.get("dry_run", False))
+
+    async def run(self, batch: TaskBatch) -> Result:
+        """Remove."""
+        return {"removed": len(batch) if self._is_dry else await batch.remove(range(len(batch)))}
+
+
+BUILT_IN: Mapping[str, Factory] = {"count": Count, "remove": Remove}

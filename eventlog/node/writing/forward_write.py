@@ -1,0 +1,166 @@
+"""A write whose blocks have several primaries: each gets its own, and the answers become one."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.layout import REFUSED
+from eventlog.errors import BadMessage, EventLogError, NotPrimary, Stopping
+from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
+from eventlog.node.cluster.forward import translated
+from eventlog.node.writing.groups import WriteResult
+from eventlog.transport.reply import Reply
+from eventlog.wire.eventlog_pb2 import Message, Write, WriteAnswer
+from eventlog.wire.kinds import read_error
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+Ints = npt.NDArray[np.int64]
+Done = Callable[[WriteResult | EventLogError], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Blocks of a frame with their table; `blocks` says which they are, None: all."""
+
+    table: npt.NDArray[Any]
+    data: memoryview
+    blocks: Ints | None = None
+
+    def cut(self, blocks: Ints) -> "Part":
+        """Return some of the blocks of a whole frame."""
+        if len(blocks) == len(self.table):
+            return self
+        ends = np.cumsum(self.table["length"], dtype=np.int64)
+        starts = ends - self.table["length"]
+        data = b"".join([self.data[low:high] for low, high in zip(starts[blocks].tolist(), ends[blocks].tolist(), strict=True)])
+        return Part(table=self.table[blocks], data=memoryview(data), blocks=blocks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeWrite:
+    """A frame as it came. `local` writes some blocks here."""
+
+    request: Write
+    part: Part
+    local: Callable[[Part, Done], None]
+    timeout_ms: int
+
+
+def write_parts(node: "Node", whole: WholeWrite, done: Done) -> None:
+    """Have every primary write its blocks; `done` gets one result for all. A part that fails is a refusal of each of its blocks."""
+    table = whole.part.table
+    serving, segments = node.replicas.serving, table["segment"].astype(np.int64)
+    if int(segments.max(initial=0)) >= len(serving):
+        raise BadMessage(why=f"write: a block of segment {segments.max()} of {len(serving)}")
+    owners = np.where(serving[segments], node.number, node.leaders.numbers[segments])
+    owners[(owners == node.number) & ~serving[segments]] = 0
+    numbers = np.unique(owners).tolist()
+    merging = _Merging(table["count"].astype(np.int64), done, parts=len(numbers))
+    for number in numbers:
+        blocks = np.flatnonzero(owners == number)
+        told = partial(merging.told, blocks)
+        if number == 0:
+            told(NotPrimary(segment=int(segments[blocks[0]])))
+        elif number == node.number:
+            try:
+                whole.local(whole.part.cut(blocks), told)
+            except EventLogError as error:
+                told(error)
+        else:
+            _send(node, number, whole, blocks=blocks, told=told)
+
+
+def _send(node: "Node", number: int, whole: WholeWrite, *, blocks: Ints, told: Done) -> None:
+    part = whole.part.cut(blocks)
+    segment, rows = int(part.table["segment"][0]), int(part.table["count"].sum(dtype=np.int64))
+    message = _request(whole.request, blocks)
+    try:
+        answer = node.peers.send(
+            number, message, part.table.tobytes(), part.data, timeout_ms=whole.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT
+        )
+    except EventLogError as error:
+        told(translated(error, segment))
+        return
+    answer.add_done_callback(partial(_answered, told, segment, rows))
+
+
+def _request(request: Write, blocks: Ints) -> Message:
+    message = Message(forwarded=True)
+    write = message.write
+    write.cache_id, write.producer_id, write.blocks, write.previous = request.cache_id, request.producer_id, len(blocks), request.previous
+    places = {block: place for place, block in enumerate(blocks.tolist())} if request.conditions else {}
+    for condition in request.conditions:
+        if condition.block in places:
+            write.conditions.add().CopyFrom(condition)
+            write.conditions[-1].block = places[condition.block]
+    return message
+
+
+def _answered(told: Done, segment: int, rows: int, answer: "asyncio.Future[Reply]") -> None:
+    error = Stopping() if answer.cancelled() else answer.exception()
+    if error is not None:
+        told(translated(error, segment) if isinstance(error, EventLogError) else EventLogError(why=repr(error)))
+        return
+    reply = answer.result()
+    found = reply.message.write_answer
+    try:
+        ids, kinds = _columns(found, reply.body, rows)
+    except BadMessage as bad:
+        told(bad)
+        return
+    told(
+        WriteResult(
+            ids=ids,
+            kinds=kinds,
+            refusals={refusal.block: read_error(refusal.error) for refusal in found.refusals},
+            previous=found.previous if found.has_previous else None,
+        )
+    )
+
+
+def _columns(answer: WriteAnswer, body: memoryview, rows: int) -> tuple[Ints, npt.NDArray[np.uint8]]:
+    if answer.events == rows == 1:
+        return np.array([answer.id], np.int64), np.array([answer.kind], np.uint8)
+    if answer.events != rows or len(body) != 9 * rows:
+        raise BadMessage(outcome="unknown", why=f"a node answered {answer.events} events to a write of {rows}")
+    return np.frombuffer(body[: 8 * rows], "<i8").astype(np.int64), np.frombuffer(body[8 * rows :], np.uint8)
+
+
+class _Merging:
+    """The results of the parts as they come in."""
+
+    def __init__(self, counts: Ints, done: Done, *, parts: int) -> None:
+        self._counts = counts
+        self._done = done
+        self._left = parts
+        self._is_whole = parts == 1
+        rows = int(counts.sum())
+        self._ids = np.zeros(rows, np.int64)
+        self._kinds = np.full(rows, REFUSED, np.uint8)
+        self._refusals: dict[int, EventLogError] = {}
+        self._previous: bytes | None = None
+
+    def told(self, blocks: Ints, result: WriteResult | EventLogError) -> None:
+        """Take in what became of some blocks."""
+        if self._is_whole:
+            self._done(result)
+            return
+        if isinstance(result, EventLogError):
+            self._refusals |= dict.fromkeys(blocks.tolist(), result)
+        else:
+            chosen = np.zeros(len(self._counts), bool)
+            chosen[blocks] = True
+            rows = np.repeat(chosen, self._counts)
+            self._ids[rows], self._kinds[rows] = result.ids, result.kinds
+            self._refusals |= {int(blocks[place]): error for place, error in result.refusals.items()}
+            self._previous = result.previous if self._previous is None else self._previous
+        self._left -= 1
+        if not self._left:
+            self._done(WriteResult(ids=self._ids, kinds=self._kinds, refusals=self._refusals, previous=self._previous))

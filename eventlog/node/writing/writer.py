@@ -1,0 +1,440 @@
+"""The write road's shell: takes waiting frames as a group, calls the cores in order, and lets everyone know of the commit.
+
+A group is in flight from its stamp to its commit, one at a time in each segment: a frame waits while one of its segments has a group
+in flight, and a group has segments that wait for the same replicas (a frame that spans others goes alone). So a backup that is silent
+holds up nothing but what it shares. The next groups begin when the last ones are on disk here, not before: what arrives meanwhile goes
+together, so load makes groups larger, not queues longer. A commit is one step on the loop: the watermark moves, the clients are
+answered, entries enter the overlay, readers see both.
+
+Most groups need nothing but the loop and pass in one step; `run` is the one task for those that have to read first, or wait for ids.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.check import Bounds
+from eventlog.batch.stored import ids_needed, make_values
+from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.errors import ClockAhead, EventLogError, MetadataUnavailable, NotEnoughReplicas, NotPrimary, OutcomeUnknown
+from eventlog.ids import EPOCH_MS, ID_STEP, FlakeClock
+from eventlog.limits import OVERLAY_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
+from eventlog.node.copying.replicate import Flight, Replicas
+from eventlog.node.copying.replicate_body import group_values
+from eventlog.node.state.apply import Change, changes_of
+from eventlog.node.writing.drafts import Draft, Drafter, refuse, refuse_share
+from eventlog.node.writing.groups import Pending, Queue, WriteResult
+from eventlog.node.writing.overlay import Overlay
+from eventlog.node.writing.results import Part, answer_frames, record_producers
+from eventlog.node.writing.storage import Append, StorageThread
+from eventlog.segment.keys import encode_step, log_keys
+from eventlog.segment.port import Pair, Store
+
+Ints = npt.NDArray[np.int64]
+_WAIT_MS = 20
+_GROUPS_A_TURN_MAX = 8  # the rest waits for these to be on disk; a turn must not hold the loop for long
+_EVENTS_WORTH_OVERLAP = 256  # fewer are settled after the sync: the storage thread would wait for the GIL before it could begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterHooks:
+    """Whom the writer tells, each in the same step as what it tells: ids stamped for segments, segments committed, the group.
+
+    `steps` indexes a group by id and returns the rows to keep, (cache, last id, events, bytes).
+    """
+
+    steps: Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
+    stamped: Callable[[Ints, int, int], None]
+    committed: Callable[[Ints, Ints], None]
+    visible: Callable[[CommittedGroup], None]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Group:
+    """A group between its stamp and its end; `changes` are empty until there was time to make them."""
+
+    parts: list[Part]
+    flight: Flight
+    changes: list[Change] = field(default_factory=list)
+
+
+class Writer:
+    """Takes frames in with `submit`. Owns the overlay's layers and the queue."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        storage: StorageThread,
+        replicas: Replicas,
+        clock: FlakeClock,
+        overlay: Overlay,
+        bounds: Bounds,
+        hooks: WriterHooks,
+        wait_ms_max: int = REQUEST_TIMEOUT_MS_DEFAULT,
+    ) -> None:
+        self.queue = Queue()
+        self._store = store
+        self._storage = storage
+        self._replicas = replicas
+        self._core = replicas.core
+        self._clock = clock
+        self._overlay = overlay
+        self._drafter = Drafter(overlay=overlay, bounds=bounds, put_back=self.queue.put_back)
+        self._hooks = hooks
+        self.wait_ms_max = wait_ms_max  # how long a group waits for ids
+        self._is_turn_due = False
+        self._parts_ready: list[Part] | None = None  # ... if it waits for ids alone
+        self._drafts: list[Draft] | None = None  # of the group that `run` makes ready; no other begins meanwhile
+        self._needed = asyncio.Event()
+        self._error: EventLogError | None = None
+        self._unwritten = 0  # groups that are not on disk here
+        self._in_flight: set[_Group] = set()
+        self._holders = 0
+        self._holding = asyncio.Lock()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._applying: asyncio.Future[None] | None = None
+        self._has_ended = False
+        self.groups = 0
+        self.frames = 0
+        self.events = 0
+
+    @property
+    def groups_in_flight(self) -> int:
+        """Return how many groups are stamped and not committed."""
+        return len(self._in_flight)
+
+    def submit(self, pending: Pending) -> None:
+        """Queue a frame for the next group."""
+        self.queue.put(pending)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look again at what waits, at the end of this tick: what else arrives in it belongs to the same group."""
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    async def run(self) -> None:
+        """Make groups ready that cannot be at once. Runs until cancelled.
+
+        Raises:
+            EventLogError: a group could not be written: the node cannot go on.
+        """
+        try:
+            while True:
+                await self._needed.wait()
+                self._needed.clear()
+                if self._error is not None:
+                    raise self._error
+                if self._drafts is not None:
+                    await self._make_ready(self._drafts)
+                    self._drafts = None
+                    self._ended()
+        finally:
+            self._has_ended = True
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Begin no group in here, and enter when none is in flight."""
+        async with self._holding:
+            self._holders += 1
+            try:
+                await self._quiet.wait()
+                yield
+            finally:
+                self._holders -= 1
+                self.wake()
+
+    async def drain(self) -> None:
+        """Wait until nothing is queued or in flight, or `run` has failed, and what was committed is in the store.
+
+        A group that waits for nodes that do not come back is given up after a while: nobody was told that it is written.
+        """
+        deadline = time.monotonic() + self.wait_ms_max / 1000
+        while (self.queue or not self._quiet.is_set()) and not self._has_ended and time.monotonic() < deadline:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
+            await asyncio.sleep(0.001)
+        if self._applying is not None:
+            await self._applying
+
+    # ------------------------------------------------------------ beginning
+
+    def _turn(self) -> None:
+        """Begin what can be begun: a group, or one for each set of replicas that would hold it up."""
+        self._is_turn_due = False
+        if self._unwritten:
+            return
+        fates = self._core.fates
+        while self.queue and self._may_begin() and self._unwritten < (1 if fates is None else _GROUPS_A_TURN_MAX):
+            frames = self.queue.take(fates)
+            if not frames:
+                return  # all of them wait for groups in flight
+            try:
+                self._begin(frames)
+            except Exception as error:  # noqa: BLE001 -- the edge to the loop: nothing may go on from half a group
+                self._fail(error)
+
+    def _may_begin(self) -> bool:
+        is_full = self._overlay.nbytes > OVERLAY_BYTES_MAX and self._applying is not None
+        return not (self._holders or is_full or self._drafts is not None or self._error is not None)
+
+    def _begin(self, frames: list[Pending]) -> None:
+        if not (self._replicas.serving.all() and self._core.primary.ready.all()):
+            frames = self._refuse_elsewhere(frames)
+            if not frames:
+                return
+        drafts = self._drafter.drafts(frames, now=self._clock.physical_ms() - EPOCH_MS)
+        if any(draft.missing for draft in drafts):
+            self._take_time(drafts)
+            return
+        parts = self._parts(drafts)
+        if not parts:
+            return
+        try:
+            base = self._clock.next(_ids_of(parts))
+        except (ClockAhead, MetadataUnavailable):
+            self._take_time([], parts)
+            return
+        self._send(parts, base)
+
+    def _refuse_elsewhere(self, frames: list[Pending]) -> list[Pending]:
+        """Refuse frames with blocks of segments that are not served here, or have too few replicas; return the others."""
+        serving, ready = self._replicas.serving, self._core.primary.ready
+        good = []
+        for pending in frames:
+            if 0 <= pending.only < len(serving) and serving.item(pending.only) and ready.item(pending.only):
+                good.append(pending)
+                continue
+            segments = pending.table["segment"]
+            known = segments[segments < len(serving)]
+            elsewhere = known[~serving[known]]
+            if len(elsewhere):
+                pending.done(NotPrimary(segment=int(elsewhere[0])))
+                continue
+            try:
+                self._core.check_ready(known.astype(np.int64))
+            except (NotPrimary, NotEnoughReplicas) as error:
+                pending.done(error)
+                continue
+            good.append(pending)
+        return good
+
+    def _parts(self, drafts: list[Draft]) -> list[Part]:
+        """Return what goes into the log; answer what leaves nothing there: repeated frames, refused ones, removals of nothing."""
+        parts = []
+        for draft in drafts:
+            part = self._drafter.part(draft)
+            if part is None:
+                continue
+            if len(part.stamped.sections.segments):
+                parts.append(part)
+            else:
+                answer_frames(part)
+        return parts
+
+    # ------------------------------------------------------------ what takes time
+
+    def _take_time(self, drafts: list[Draft], parts: list[Part] | None = None) -> None:
+        self._drafts, self._parts_ready = drafts, parts
+        self._quiet.clear()
+        self._needed.set()
+
+    async def _make_ready(self, drafts: list[Draft]) -> None:
+        """Read what `drafts` need to know, wait for ids, and send the group."""
+        parts, self._parts_ready = self._parts_ready, None
+        if parts is None:
+            parts = await self._read(drafts)
+        if not parts:
+            return
+        try:
+            base = await self._ids(_ids_of(parts))
+        except EventLogError as error:
+            _refuse_parts(parts, error)
+            return
+        self._send(parts, base)
+
+    async def _read(self, drafts: list[Draft]) -> list[Part]:
+        readable = []
+        for draft in drafts:
+            if draft.missing:
+                try:
+                    stored = await self._storage.run(partial(self._store.get_many, draft.missing))
+                except EventLogError as error:  # a damaged entry: nothing can be said about its key, the node serves the others
+                    refuse_share(draft.joined.frames, draft.share, error)
+                    continue
+                draft.found.update(zip(draft.missing, stored, strict=True))
+            readable.append(draft)
+        return self._parts(readable)
+
+    async def _ids(self, count: int) -> int:
+        """Return the base of a run of ids; waits while ids run too far ahead of the clock or the lease is being renewed."""
+        for _ in range(self.wait_ms_max // _WAIT_MS):
+            try:
+                return self._clock.next(count)
+            except (ClockAhead, MetadataUnavailable):
+                await asyncio.sleep(_WAIT_MS / 1000)
+        return self._clock.next(count)
+
+    # ------------------------------------------------------------ in flight
+
+    def _send(self, parts: list[Part], base: int) -> None:
+        """Stamp a group, register it as in flight, send it and have it written, in one step."""
+        for part in parts:
+            cache = part.cache
+            values = make_values(
+                part.stamped.sections, base=base, epochs=self._core.epochs, next_offsets=cache.next_offsets, seeds=cache.seeds
+            )
+            part.values = values
+            base = values.last_id + ID_STEP
+        values_of_all = group_values([(part.cache.cache_id, part.stored) for part in parts])
+        try:
+            flight = self._replicas.append(values_of_all)
+        except EventLogError as error:
+            _refuse_parts(parts, error)
+            return
+        group = _Group(parts=parts, flight=flight)
+        flight.settled = partial(self._settled, group)
+        for part in parts:
+            self._hooks.stamped(part.stored.segments, int(part.stored.bases[0]), part.stored.last_id)
+        self._unwritten += 1
+        self._in_flight.add(group)
+        self.queue.hold(flight.segments)
+        self._quiet.clear()
+        self._write(group)
+
+    def _write(self, group: _Group) -> None:
+        log: list[Pair] = []
+        meta: list[Pair] = []
+        for part in group.parts:
+            values, cache = part.stored, part.cache
+            log += zip(log_keys(values.segments.tolist(), cache.cache_id, values.bases.tolist()), values.data, strict=True)
+            rows = self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)
+            meta += [encode_step(*row) for row in rows]
+        self._storage.append_and_tell(_append_of(group.parts, log, meta, epochs=self._core.epochs), partial(self._written, group))
+        if sum(part.stamped.events for part in group.parts) >= _EVENTS_WORTH_OVERLAP:
+            group.changes = [changes_of(part) for part in group.parts]
+
+    def _written(self, group: _Group, error: BaseException | None) -> None:
+        """The group is on disk here: another one may begin."""
+        self._unwritten -= 1
+        if error is not None:
+            _leave_unknown(group.parts, str(error))
+            self._fail(error)
+            return
+        self._replicas.written(group.flight)
+        if self.queue:
+            self.wake()
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = error if isinstance(error, EventLogError) else EventLogError(why=repr(error))
+        self._needed.set()
+
+    def _settled(self, group: _Group, flight: Flight) -> None:
+        """The group is committed, or some of its segments are led by others now: of those nobody here knows what became."""
+        if flight.lost:
+            lost = min(flight.lost)
+            _leave_unknown(group.parts, f"segment {lost} is led by another node now")
+            self._replicas.abandon(flight)
+        else:
+            self._commit(group.parts)
+            self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
+        self._in_flight.discard(group)
+        self.queue.release(flight.segments)
+        flight.settled = None  # they hold each other, and all values of the group: no collector comes by for long
+        self._ended()
+
+    def _ended(self) -> None:
+        """Something that kept others from beginning is over."""
+        if not self._in_flight and self._drafts is None:
+            self._quiet.set()
+        if self.queue:
+            self.wake()
+
+    # ------------------------------------------------------------ committed
+
+    def _commit(self, parts: list[Part]) -> None:
+        """Answer a committed group; `_settle` follows in the same step, when the answers are on their way."""
+        for part in parts:
+            answer_frames(part)
+        for send in {pending.send for part in parts for pending in part.joined.frames if pending.send is not None}:
+            send()
+
+    def _settle(self, parts: list[Part], changes: list[Change]) -> None:
+        """Make a committed group visible, and remember what repeated frames are answered with."""
+        caches = []
+        for part, change in zip(parts, changes, strict=True):
+            values, cache = part.stored, part.cache
+            self._hooks.committed(values.segments, values.last_ids)
+            change.commit(cache, values)
+            record_producers(part)
+            if change.layer:
+                self._overlay.push(change.layer, change.nbytes)
+            caches.append(
+                CacheValues(
+                    cache_id=cache.cache_id,
+                    segments=values.segments.tolist(),
+                    bases=values.bases.tolist(),
+                    counts=values.counts.tolist(),
+                    data=values.data,
+                )
+            )
+            self.events += part.stamped.events
+        self.groups += 1
+        self.frames += sum(len(part.joined.frames) for part in parts)
+        first_id, last_id = int(parts[0].stored.bases[0]), parts[-1].stored.last_id
+        self._hooks.visible(CommittedGroup(first_id=first_id, last_id=last_id, caches=tuple(caches)))
+        self._apply([change for change in changes if change.layer])
+
+    def _apply(self, changes: list[Change]) -> None:
+        """Hand committed entries to the storage thread; their layers go when the store holds them."""
+        puts: list[tuple[bytes, bytes | None]] = []
+        for change in changes:
+            puts += change.layer.items()
+            puts += change.expiries
+        if not puts:
+            return
+        # vital: a state that misses committed entries must never get a mark that says otherwise
+        self._applying = self._storage.run(partial(self._store.apply, puts), is_vital=True)
+        self._applying.add_done_callback(partial(self._applied, len(changes)))
+
+    def _applied(self, layers: int, done: "asyncio.Future[None]") -> None:
+        if done.cancelled() or done.exception() is not None:
+            return  # the storage thread fenced itself or is gone; the layers stay, so that readers keep seeing them
+        for _ in range(layers):
+            self._overlay.pop_oldest()
+        if self.queue:
+            self.wake()
+
+
+def _ids_of(parts: list[Part]) -> int:
+    return sum(ids_needed(part.stamped.sections) for part in parts)
+
+
+def _refuse_parts(parts: list[Part], error: EventLogError) -> None:
+    for part in parts:
+        refuse_share(part.waiting, part.share, error)
+
+
+def _leave_unknown(parts: list[Part], why: str) -> None:
+    for part in parts:
+        refuse(part.waiting, OutcomeUnknown(why=why, outcome="unknown"))
+
+
+def _append_of(parts: list[Part], log: list[Pair], meta: list[Pair], *, epochs: npt.NDArray[np.uint32]) -> Append:
+    values = [part.stored for part in parts]
+    segments, ends = values[0].segments, values[0].last_ids
+    if len(values) > 1:  # ids rise from part to part: of a segment's ends the last counts
+        segments = np.concatenate([own.segments for own in values])
+        ends = np.concatenate([own.last_ids for own in values])
+    nbytes = sum(own.nbytes for own in values)
+    return Append(log=log, meta=meta, segments=segments, ends=ends, epochs=epochs[segments], nbytes=nbytes)
+
+
+__all__ = ["Pending", "WriteResult", "Writer", "WriterHooks"]

@@ -1,0 +1,155 @@
+"""The view of one node: what is told of each revision, in which order, and what happens when the store has forgotten or is away."""
+
+import asyncio
+import contextlib
+
+import msgspec
+
+from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.records import encode, node_key, segment_key
+from eventlog.control.view import PREFIXES, read_view
+from eventlog.errors import MetadataUnavailable
+from eventlog.node.cluster import metadata as module
+from eventlog.node.cluster.metadata import Metadata, Sources, difference
+from eventlog.node.cluster.peers import PeerIdentity, Peers
+from tests.control.worlds import node, segment, view
+
+WITHIN_S = 10
+
+
+class World:
+    """A node's metadata over a store in memory; what it does stands in `seen`, in order."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.seen: list[object] = []
+        self.fails = 0
+        self.tasks: list[asyncio.Task[None]] = []
+        self.peers = Peers(PeerIdentity(cluster="one", number=1, incarnation="i1"), own=self.tasks.append)
+
+    async def read(self):
+        if self.fails:
+            self.fails -= 1
+            raise MetadataUnavailable(why="away")
+        self.seen.append("read")
+        return read_view({prefix: await self.store.list(prefix) for prefix in PREFIXES})
+
+    async def follow_caches(self):
+        self.seen.append("caches")
+
+    def look(self):
+        self.seen.append("look")
+
+    def changed(self, change):
+        self.seen.append((change.segments, change.members))
+
+
+def with_world(act, store=None):
+    async def run():
+        world = World(store or MemoryStore())
+        sources = Sources(read=world.read, follow_caches=world.follow_caches, look=world.look)
+        world.metadata = Metadata(world.store, view=await world.read(), sources=sources, peers=world.peers)
+        world.metadata.hooks.append(world.changed)
+        world.seen.clear()
+        running = asyncio.create_task(world.metadata.run())
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                await act(world)
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    asyncio.run(run())
+
+
+def test_every_revision_is_told_once_with_what_is_different():
+    async def act(world):
+        revision = await world.store.commit({}, puts={node_key(1): encode(node(1)), segment_key(3): encode(segment(3))})
+        assert await world.metadata.reached(revision)
+        revision = await world.store.commit({}, puts={segment_key(3): encode(segment(3, epoch=2)), segment_key(5): encode(segment(5))})
+        assert await world.metadata.reached(revision)
+        assert [told for told in world.seen if isinstance(told, tuple)] == [((3,), True), ((3, 5), False)]
+        assert world.metadata.view.segments[3].record.epoch == 2
+        assert world.metadata.revision == world.peers.revision == revision
+
+    with_world(act)
+
+
+def test_a_renewed_lease_is_a_new_view_and_no_change_of_members():
+    async def act(world):
+        await world.metadata.reached(await world.store.commit({}, puts={node_key(1): encode(node(1))}))
+        renewed = msgspec.structs.replace(node(1), ceiling=77, acknowledged=5)
+        await world.metadata.reached(await world.store.commit({}, puts={node_key(1): encode(renewed)}))
+        assert world.seen[-1] == ((), False)
+        assert world.metadata.view.nodes[1].record.ceiling == 77
+
+    with_world(act)
+
+
+def test_caches_are_followed_before_the_view_of_the_same_revision():
+    async def act(world):
+        await world.metadata.reached(await world.store.commit({}, puts={"other": b"x"}))
+        world.seen.clear()
+        await world.metadata.reached(await world.store.commit({}, puts={"cache/c": b"{}", segment_key(1): encode(segment(1))}))
+        assert [told for told in world.seen if told != "look"] == ["caches", ((1,), False)]
+
+    with_world(act)
+
+
+def test_a_view_is_listed_again_when_revisions_were_forgotten():
+    async def act(world):
+        for epoch in range(1, 6):
+            revision = await world.store.commit({}, puts={segment_key(1): encode(segment(1, epoch=epoch))})
+        assert await world.metadata.reached(revision)
+        world.seen.clear()
+        for epoch in range(6, 12):  # in one step: the watch finds that what it asks for is gone
+            revision = await world.store.commit({}, puts={segment_key(1): encode(segment(1, epoch=epoch))})
+        assert await world.metadata.reached(revision)
+        assert "read" in world.seen
+        assert world.metadata.view.segments[1].record.epoch == 11
+
+    with_world(act, MemoryStore(revisions_kept=2))
+
+
+def test_a_store_that_is_away_is_asked_again(monkeypatch):
+    monkeypatch.setattr(module, "_AGAIN_MS", 1)
+    store = MemoryStore()
+
+    async def act(world):
+        world.fails = 3
+        revision = await store.commit({}, puts={segment_key(1): encode(segment(1))})
+        assert await world.metadata.reached(revision)
+        assert world.fails == 0
+
+    with_world(act, store)
+
+
+def test_a_revision_that_does_not_come_is_not_waited_for_longer_than_asked():
+    async def act(world):
+        assert not await world.metadata.reached(99, wait_ms=10)
+        assert "look" in world.seen
+
+    with_world(act)
+
+
+def test_a_peer_that_knows_more_makes_the_watch_look():
+    async def act(world):
+        await world.metadata.reached(await world.store.commit({}, puts={"other": b"x"}))
+        world.seen.clear()
+        for hook in world.peers.hooks.beaten:
+            hook(2, world.metadata.revision)
+        assert world.seen == []
+        for hook in world.peers.hooks.beaten:
+            hook(2, world.metadata.revision + 1)
+        assert world.seen == ["look"]
+
+    with_world(act)
+
+
+def test_a_record_that_is_gone_is_a_difference():
+    before, after = view([node(1)], [segment(1), segment(2)]), view([node(1)], [segment(2)])
+    assert difference(before, after).segments == (1,)
+    assert not difference(before, after).members
+    assert not difference(before, before).segments
+    assert difference(before, view([node(1, name="other")], [segment(1), segment(2)])).members

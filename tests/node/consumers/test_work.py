@@ -1,0 +1,137 @@
+"""Work groups over three nodes on one loop, with real clients."""
+
+import asyncio
+
+import pytest
+
+import eventlog
+from eventlog.errors import StaleMember
+from tests.node.consumers.test_coordinator import client_of, cluster_of, run, running_of, until
+
+EVENTS = 60
+
+
+async def tasks_of(consumer, count):
+    found = []
+    async for task in consumer:
+        found.append(task)
+        if len(found) == count:
+            break
+    return found
+
+
+def test_members_share_the_work_and_each_key_is_with_one_at_a_time(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            for n in range(EVENTS):
+                await cache.put(f"k{n % 12}", n)
+            done, at_work, order = [], set(), {}
+
+            async def work():
+                async with cache.consumer("workers", mode="work", prefetch=4) as consumer:
+                    async for task in consumer:
+                        assert task.key not in at_work
+                        at_work.add(task.key)
+                        await asyncio.sleep(0.001)
+                        at_work.discard(task.key)
+                        order.setdefault(task.key, []).append(task.value)
+                        done.append(task.value)
+                        await task.ack()
+
+            workers = [asyncio.create_task(work()) for _ in range(12)]  # more than segments
+            await until(lambda: len(done) == EVENTS)
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            assert sorted(done) == list(range(EVENTS))
+            assert all(values == sorted(values) for values in order.values())
+            (described,) = await client.groups.describe("workers")
+            assert (described.mode, sum(row.lag_events for row in described.segments)) == ("work", 0)
+
+    run(act())
+
+
+def test_what_fails_is_tried_again_and_ends_among_the_dead_letters(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            await cache.put("bad", {"n": 1}, headers={"from": b"me"})
+            await cache.put("worse", {"n": 2})
+            seen = []
+            async with cache.consumer("workers", mode="work", max_deliveries=3) as consumer:
+                for task in await tasks_of(consumer, 2):
+                    if task.key == "worse":
+                        await task.reject("no such customer")
+                    else:
+                        seen.append(task.deliveries)
+                        await task.retry(after_ms=0)
+                for _ in range(2):
+                    (task,) = await tasks_of(consumer, 1)
+                    seen.append(task.deliveries)
+                    await task.retry(after_ms=10)
+                assert seen == [1, 2, 3]
+                dead = {event.key: event async for event in client.cache("jobs.dead").events()}
+                assert dead["worse"].headers["dead.reason"] == b"no such customer"
+                assert dead["worse"].value == {"n": 2}
+                assert dead["bad"].headers["dead.deliveries"] == b"3"
+                assert dead["bad"].headers["from"] == b"me"
+            (described,) = await client.groups.describe("workers")
+            assert sum(row.lag_events for row in described.segments) == 0
+
+    run(act())
+
+
+def test_what_a_lost_member_had_goes_to_another_and_its_late_word_does_not_count(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as one, client_of(cluster) as two:
+            cache = await one.create_cache("jobs")
+            await cache.put("k", 1)
+            async with cache.consumer("workers", mode="work", session_timeout_ms=1_000) as stopped:
+                (task,) = await tasks_of(stopped, 1)
+                stopped._member._expiry.cancel()
+                stopped._running.cancel()
+                async with two.cache("jobs").consumer("workers", mode="work") as other:
+                    (again,) = await tasks_of(other, 1)
+                    assert (again.id, again.deliveries) == (task.id, 2)
+                    with pytest.raises(StaleMember):
+                        await task.ack()
+                    await again.ack()
+
+    run(act())
+
+
+def test_acknowledgements_leases_and_counts_survive_the_coordinator(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            await cache.put_many([(f"k{n}", n) for n in range(EVENTS)])
+            async with cache.consumer("workers", mode="work", prefetch=EVENTS) as consumer:
+                tasks = await tasks_of(consumer, EVENTS)
+                await asyncio.gather(*(task.ack() for task in tasks[::2]))
+                await tasks[1].retry(after_ms=0)
+                (running,) = running_of(cluster, "workers")
+                await cluster.nodes[[node.number for node in cluster.up].index(running.node.number)].kill()
+                (again,) = await tasks_of(consumer, 1)
+                assert (again.id, again.deliveries) == (tasks[1].id, 2)
+                await asyncio.gather(again.ack(), *(task.ack() for task in tasks[3::2]))
+            (described,) = await client.groups.describe("workers")
+            assert sum(row.lag_events for row in described.segments) == 0
+            async with cache.consumer("workers", mode="work") as consumer:
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(tasks_of(consumer, 1), 0.5)
+
+    run(act())
+
+
+def test_a_group_has_one_mode(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            async with cache.consumer("workers", mode="work"):
+                pass
+            with pytest.raises(eventlog.errors.InvalidArgument, match="has mode work"):
+                async with cache.consumer("workers"):
+                    pass
+
+    run(act())

@@ -1,0 +1,133 @@
+"""Damaged stored values are repaired from the copies of other nodes."""
+
+import pytest
+
+from eventlog.errors import CorruptData
+from eventlog.node.copying.mending import Damage, find_damage
+from eventlog.segment.keys import cache_range, parse_log_key
+from tests.node.asking import read_all
+from tests.node.clusters import SEGMENTS, with_cluster
+
+KEYS = [b"key-%d" % number for number in range(60)]
+
+
+async def filled(cluster):
+    """Write everything, and have it read from the stores alone."""
+    await cluster.create_cache()
+    for number, key in enumerate(KEYS):
+        await cluster.put(key, b"value-%d" % number)
+    await cluster.until(cluster.are_equal)
+    for node in cluster.up:
+        node.tail.skip(int(node.core.ends.max()))
+
+
+def stored(node):
+    """Return the log of the cache, segment by segment."""
+    cache_id = node.caches.named("c").cache_id
+    return [node.store.read_log(*cache_range(segment, cache_id), bytes_max=1 << 30) for segment in range(SEGMENTS)]
+
+
+def flip(node, key, *, at=-1):
+    """Flip a bit of a stored value on the disk."""
+    rows = node.store.disk.log.rows
+    data = bytearray(rows[key])
+    data[at] ^= 1
+    rows[key] = bytes(data)
+
+
+async def keys_read(node):
+    _, rows = await read_all(node, cache_id=node.caches.named("c").cache_id, wait_ms=0)
+    return sorted(row.key for row in rows)
+
+
+@pytest.mark.parametrize("at", [0, 8, -1])
+def test_a_reader_gets_what_was_damaged_and_the_log_is_whole_again(tmp_path, at):
+    async def act(cluster):
+        await filled(cluster)
+        node = cluster.up[0]
+        before = stored(node)
+        for pairs in before[:4]:
+            flip(node, pairs[len(pairs) // 2][0], at=at)
+        assert stored(node) != before
+        assert await keys_read(node) == sorted(KEYS)
+        assert stored(node) == before
+        assert node.mending.repaired == 4
+
+    with_cluster(tmp_path, act)
+
+
+def test_values_that_vanished_come_back_wherever_they_stood(tmp_path):
+    async def act(cluster):
+        await filled(cluster)
+        node = cluster.up[1]
+        before = stored(node)
+        first, middle, last, *_ = before
+        for key in (first[0][0], middle[len(middle) // 2][0], last[-1][0]):
+            node.store.disk.log.delete(key)
+        assert await node.mending.mend(node.caches.named("c"))
+        assert stored(node) == before
+
+    with_cluster(tmp_path, act)
+
+
+def test_what_nobody_else_has_stays_refused(tmp_path):
+    async def act(cluster):
+        await filled(cluster)
+        node = cluster.nodes[0].node
+        damaged = stored(node)[0][0][0]
+        flip(node, damaged)
+        cluster.nodes[0].cut_off()
+        await cluster.until(lambda: not node.peers.incarnations)
+        assert not await node.mending.mend(node.caches.named("c"))
+        with pytest.raises(CorruptData):
+            await keys_read(node)
+        cluster.nodes[0].join_again()
+        await cluster.until(lambda: len(node.peers.incarnations) == 2)
+        assert await node.mending.mend(node.caches.named("c"))
+
+    with_cluster(tmp_path, act)
+
+
+def test_damage_is_found_between_the_sound_values_around_it(tmp_path):
+    async def act(cluster):
+        await filled(cluster)
+        node = cluster.up[0]
+        cache, upto = node.caches.named("c"), int(node.core.ends.max())
+        segment, pairs = max(enumerate(stored(node)), key=lambda found: len(found[1]))
+        bases = [parse_log_key(key)[2] for key, _ in pairs]
+        assert len(pairs) > 3
+        assert list(find_damage(node.store, cache, segment, upto=upto)) == []
+        flip(node, pairs[1][0])
+        flip(node, pairs[2][0])
+        assert list(find_damage(node.store, cache, segment, upto=upto)) == [Damage(segment=segment, after=bases[0], upto=bases[3] - 1)]
+        flip(node, pairs[-1][0])
+        assert list(find_damage(node.store, cache, segment, upto=upto))[-1].upto == upto
+
+    with_cluster(tmp_path, act)
+
+
+def test_who_lacks_events_gets_them_from_a_primary_whose_log_was_damaged(tmp_path):
+    async def act(cluster):
+        await filled(cluster)
+        cluster.nodes[2].cut_off()
+        behind = cluster.nodes[2].node
+        await cluster.until(lambda: all(behind.number not in in_sync(node) for node in cluster.up[:2]))
+        before = [len(pairs) for pairs in stored(behind)]
+        for number, key in enumerate(KEYS):
+            await cluster.put(key, b"later-%d" % number)
+        for node in cluster.up[:2]:
+            led = [segment for segment in range(SEGMENTS) if node.replicas.serving[segment]]
+            for segment in led:
+                pairs = stored(node)[segment]
+                if len(pairs) > before[segment] + 1:
+                    flip(node, pairs[before[segment]][0])
+        cluster.nodes[2].join_again()
+        await cluster.until(cluster.are_equal)
+        assert sum(node.mending.repaired for node in cluster.up) > 0
+
+    with_cluster(tmp_path, act)
+
+
+def in_sync(node):
+    """Return the nodes that are in sync with any segment."""
+    return {replica.node for found in node.view.segments.values() for replica in found.record.in_sync}

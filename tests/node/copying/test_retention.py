@@ -1,0 +1,132 @@
+"""One cut per cache over all nodes, what listeners hold back of it, and backups that trim as their primaries did."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eventlog.errors import EventsTrimmed
+from eventlog.hashing import hash_key, segment_of
+from eventlog.node.node import Node
+from eventlog.transport.connection import Connection
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+from tests.node.clusters import SEGMENTS, Cluster
+from tests.node.consumers.test_listeners import on_cluster, poll, register
+from tests.node.nodes import submit
+
+KEPT = 100
+
+
+async def write(cluster: Cluster, names: Iterable[str], *, size: int = 10) -> int:
+    """Write a frame a node at once; return the last id."""
+    waiting = []
+    for node in cluster.up:
+        own = [name.encode() for name in names if node.replicas.serving[segment_of(hash_key(name.encode()), SEGMENTS)]]
+        if own:
+            waiting.append(submit(node, node.caches.named("c"), [(name, bytes(size)) for name in own]))
+    results = await asyncio.gather(*waiting)
+    return max(int(result.ids.max()) for result in results)
+
+
+async def fill(cluster: Cluster, count: int, *, each: int = 10, size: int = 10) -> int:
+    last_id = 0
+    for low in range(0, count, each):
+        last_id = await write(cluster, [f"k{number}" for number in range(low, low + each)], size=size)
+    return last_id
+
+
+async def retain(connection: Connection, *, dry_run: bool = False) -> pb.RunRetentionAnswer:
+    request = Message(run_retention=pb.RunRetention(cache="c", dry_run=dry_run))
+    return (await connection.request(request, timeout_ms=30_000)).message.run_retention_answer
+
+
+def trimmed(node: Node) -> list[tuple[int, int]]:
+    cache = node.caches.named("c")
+    return list(zip(cache.trimmed_ids.tolist(), cache.trimmed_offsets.tolist(), strict=True))
+
+
+def kept(cluster: Cluster) -> int:
+    """Events kept, counted at the primaries."""
+    return sum(
+        int((cache.next_offsets - cache.trimmed_offsets - 1)[node.replicas.serving].sum())
+        for node in cluster.up
+        for cache in [node.caches.named("c")]
+    )
+
+
+def test_one_cut_leaves_what_is_to_be_kept_and_copies_follow_it(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        await fill(cluster, 1_000)
+        planned = await retain(connections[2], dry_run=True)
+        assert kept(cluster) == 1_000
+        done = await retain(connections[1])
+        assert (done.removed, done.cut_id) == (planned.removed, planned.cut_id)
+        assert done.removed == 1_000 - kept(cluster)
+        assert KEPT <= kept(cluster) <= KEPT * 11 // 10 + SEGMENTS * 10
+        assert {row.segment for row in done.rows} == set(range(SEGMENTS))
+        assert max(int(node.caches.named("c").trimmed_ids.max()) for node in cluster.up) <= done.cut_id
+        await cluster.until(lambda: len({tuple(trimmed(node)) for node in cluster.up}) == 1)
+        assert (await retain(connections[0])).removed == 0
+
+    on_cluster(tmp_path, act, retain_events=KEPT)
+
+
+def test_a_copy_that_was_away_trims_when_it_is_back(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        await fill(cluster, 500)
+        away = cluster.nodes[2]
+        await cluster.until(cluster.is_whole)
+        await away.kill()
+        await cluster.until(lambda: all(node.leader_of(s) for node in cluster.up for s in range(SEGMENTS)))
+        await cluster.until(lambda: bool((np.sum([node.replicas.serving for node in cluster.up], axis=0) == 1).all()))
+        assert (await retain(connections[0])).removed
+        await away.start()
+        await cluster.until(cluster.is_whole)
+        for node in cluster.up:
+            await node.retention.copies.spread()
+        await cluster.until(lambda: len({tuple(trimmed(node)) for node in cluster.up}) == 1)
+
+    on_cluster(tmp_path, act, storage="rocksdb", retain_events=KEPT)
+
+
+def test_a_hold_keeps_what_is_not_acknowledged(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        before = await fill(cluster, 300)
+        listener = await register(connections[0], cluster, durable=True, hold_bytes=1 << 30)
+        assert listener.last_id >= before
+        await fill(cluster, 600)
+        done = await retain(connections[1])
+        assert done.cut_id <= listener.last_id
+        assert kept(cluster) >= 600
+        end = await fill(cluster, 10)
+        answer = await poll(connections[2], cluster, listener.id, after=end, wait_ms=0)
+        assert answer.events == 0
+        home = next(node for node in cluster.up if node.inner.leads(listener.id.encode()))
+        await cluster.until(lambda: home.listeners.home._kept[listener.id].progress.lowest >= end)
+        await retain(connections[1])
+        assert KEPT <= kept(cluster) <= KEPT * 11 // 10 + SEGMENTS * 10
+
+    on_cluster(tmp_path, act, retain_events=KEPT)
+
+
+def test_a_listener_beyond_its_cap_is_warned_and_then_hears_what_it_lost(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        listener = await register(connections[0], cluster, durable=True, hold_bytes=8 << 20)
+        warned: set[int] = set()
+        for _ in range(30):
+            await fill(cluster, 60, each=60, size=10_000)
+            await retain(connections[1])
+            try:
+                answer = await poll(connections[2], cluster, listener.id, after=listener.last_id, max_bytes=1)
+            except EventsTrimmed:
+                break
+            warned.add(answer.held_percent)
+        else:
+            pytest.fail("it was never trimmed away")
+        assert any(50 <= percent < 80 for percent in warned)
+        assert any(percent >= 80 for percent in warned)
+
+    on_cluster(tmp_path, act, retain_events=KEPT)

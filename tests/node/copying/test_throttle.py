@@ -1,0 +1,74 @@
+"""Pacing of copies."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from eventlog.control.records import RebalanceRecord, Versioned
+from eventlog.control.view import ClusterView
+from eventlog.node.copying.throttle import CopyThrottle
+from tests.control.worlds import node, segment, view
+
+
+class Story:
+    """A throttle over a view and a clock that moves when something sleeps."""
+
+    def __init__(self, *, throttle_bytes=1_000, state="running", moving=((0, 1),)):
+        records = [msgspec.structs.replace(segment(number, owners=(primary, 2, 3)), target=(2, 3, 4)) for number, primary in moving]
+        found = view([node(number) for number in (1, 2, 3, 4)], [*records, segment(9, owners=(1, 2, 3))])
+        running = RebalanceRecord(state=state, moves_total=1, bytes_total=1, throttle_bytes=throttle_bytes, started_ms=1, nonce="n")
+        self.view = ClusterView(nodes=found.nodes, segments=found.segments, rebalance=Versioned(running, 1))
+        self.now = 100.0
+        self.throttle = CopyThrottle(lambda: self.view, seconds=lambda: self.now, sleep=self.sleep)
+
+    async def sleep(self, seconds):
+        self.now += seconds
+
+    def taken(self, *asked):
+        """Return how long it took to take these (segment, bytes) one after the other."""
+
+        async def take():
+            for number, nbytes in asked:
+                await self.throttle.take(number, nbytes)
+
+        began = self.now
+        asyncio.run(take())
+        return self.now - began
+
+
+def test_a_copy_goes_as_fast_as_was_allowed():
+    assert Story().taken((0, 500), (0, 1_500)) == pytest.approx(2.0)
+
+
+def test_nodes_that_are_read_from_share_what_was_allowed():
+    assert Story(moving=((0, 1), (1, 2))).taken((0, 500)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "story", [Story(throttle_bytes=0), Story(state="cancelled"), Story(state="done")], ids=["no limit", "cancelled", "done"]
+)
+def test_without_a_limit_nothing_waits(story):
+    assert story.taken((0, 1 << 30)) == 0
+
+
+def test_a_segment_that_does_not_move_is_not_slowed_down():
+    assert Story().taken((9, 1 << 30)) == 0
+
+
+def test_time_in_which_nothing_was_sent_is_not_saved_up():
+    story = Story()
+    story.taken((0, 1_000))
+    story.now += 60
+    assert story.taken((0, 1_000)) == pytest.approx(1.0)
+
+
+def test_a_limit_that_is_lifted_lets_go_of_what_waits():
+    story = Story()
+
+    async def cancelled(seconds):
+        story.now += seconds
+        story.view = ClusterView(nodes=story.view.nodes, segments=story.view.segments)
+
+    story.throttle._sleep = cancelled
+    assert story.taken((0, 1 << 30)) == pytest.approx(0.5)

@@ -1,0 +1,162 @@
+"""Wake-ups in rounds."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from eventlog.node.reading import rounds as module
+from eventlog.node.reading.rounds import Rounds
+
+
+@pytest.fixture(autouse=True)
+def _a_round_is_one_slice(monkeypatch):
+    """A slow machine must not cut a round of two."""
+    monkeypatch.setattr(module, "SLICE_S", 60.0)
+
+
+def pull(cache_id=1):
+    """Return something that waits; rounds look at nothing but its cache."""
+    return _Waiting(cache=SimpleNamespace(cache_id=cache_id))
+
+
+class _Waiting(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
+class Watched:
+    """Rounds that note whom they looked at, and how often they began."""
+
+    def __init__(self, look=None):
+        self.seen, self.begun = [], 0
+        self.rounds = Rounds(look or self.seen.append, begin=self._begin)
+        self._again = asyncio.Event()
+
+    def _begin(self):
+        self.begun += 1
+        self._again.set()
+
+    async def until_begun(self, count):
+        async with asyncio.timeout(5):
+            while self.begun < count:
+                self._again.clear()
+                await self._again.wait()
+
+
+def test_a_round_looks_at_all_who_wait_for_what_has_news_and_at_nobody_else():
+    async def main():
+        watched = Watched()
+        one, two, other = pull(), pull(), pull(2)
+        for waiting in (one, two, other):
+            watched.rounds.add(waiting)
+        watched.rounds.mark(1)
+        watched.rounds.mark(3)
+        assert watched.seen == [], "not while whoever committed is still at it"
+        await asyncio.sleep(0)
+        assert watched.seen == [one, two]
+        assert watched.rounds.waiting() == [other]
+        assert len(watched.rounds) == 1
+
+    asyncio.run(main())
+
+
+def test_news_without_anybody_waiting_costs_nothing():
+    async def main():
+        watched = Watched()
+        watched.rounds.mark(1)
+        await asyncio.sleep(0.005)
+        assert watched.begun == 0
+
+    asyncio.run(main())
+
+
+def test_news_during_a_pause_are_one_round_after_it(monkeypatch):
+    monkeypatch.setattr(module, "PAUSE_FACTOR", 1_000)
+
+    async def main():
+        watched = Watched()
+        watched.rounds.add(pull())
+        watched.rounds.mark(1)
+        await asyncio.sleep(0)
+        began = asyncio.get_running_loop().time()
+        late = [pull() for _ in range(5)]
+        for waiting in late:
+            watched.rounds.add(waiting)
+            watched.rounds.mark(1)
+        await asyncio.sleep(0)
+        assert watched.begun == 1
+        await watched.until_begun(2)
+        await asyncio.sleep(0)
+        assert asyncio.get_running_loop().time() > began
+        assert watched.seen[1:] == late
+
+    asyncio.run(main())
+
+
+def test_a_long_round_lets_the_loop_go_on(monkeypatch):
+    clock = iter(range(1_000_000))
+    monkeypatch.setattr(module, "perf_counter", lambda: next(clock) * 1e-9)
+    monkeypatch.setattr(module, "SLICE_S", 2e-9)
+
+    async def main():
+        watched = Watched()
+        for _ in range(10):
+            watched.rounds.add(pull())
+        watched.rounds.mark(1)
+        await asyncio.sleep(0)
+        assert 0 < len(watched.seen) < 10
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(watched.seen) == 10
+        assert watched.begun == 1
+
+    asyncio.run(main())
+
+
+def test_who_leaves_before_the_round_is_not_looked_at():
+    async def main():
+        watched = Watched()
+        one, two = pull(), pull()
+        watched.rounds.add(one)
+        watched.rounds.add(two)
+        watched.rounds.mark(1)
+        assert watched.rounds.remove(one)
+        assert not watched.rounds.remove(one)
+        await asyncio.sleep(0)
+        assert watched.seen == [two]
+
+    asyncio.run(main())
+
+
+def test_who_is_put_back_is_looked_at_again_after_a_moment_only():
+    async def main():
+        seen = []
+
+        def look(waiting):
+            seen.append(waiting)
+            watched.rounds.add(waiting)
+            if len(seen) < 3:
+                watched.rounds.mark_again(1)
+
+        watched = Watched(look)
+        watched.rounds.add(pull())
+        watched.rounds.mark(1)
+        await asyncio.sleep(0)
+        assert len(seen) == 1
+        await watched.until_begun(3)
+        await asyncio.sleep(0.02)
+        assert (len(seen), watched.begun) == (3, 3)
+
+    asyncio.run(main())
+
+
+def test_after_stopping_nothing_happens():
+    async def main():
+        watched = Watched()
+        watched.rounds.add(pull())
+        watched.rounds.mark(1)
+        watched.rounds.stop()
+        await asyncio.sleep(0.005)
+        assert (watched.seen, len(watched.rounds)) == ([], 0)
+
+    asyncio.run(main())

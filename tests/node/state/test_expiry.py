@@ -1,0 +1,112 @@
+"""Lifespans: many end within seconds, in turns; whoever reads never sees one that is over."""
+
+import asyncio
+import time
+
+import numpy as np
+
+from eventlog.batch.build import Columns, build_write
+from eventlog.limits import EXPIRE_PER_TURN_MAX
+from eventlog.node.state.entries import Page
+from eventlog.node.state.expiry import Expirer
+from tests.node.nodes import cache_of, submit, with_node
+
+COUNT = 5_000
+
+
+async def put_mortals(node, cache, *, lifespan_ms: int, count: int = COUNT) -> None:
+    columns = Columns(
+        kinds=np.zeros(count, np.uint8),
+        keys=[b"k%d" % number for number in range(count)],
+        values=[b"v"] * count,
+        expiry=np.full(count, lifespan_ms),
+    )
+    await node.write(cache, build_write(columns, segments=node.segments))
+
+
+async def visible(node, cache) -> int:
+    shown = 0
+    for segment in range(node.segments):
+        after = None
+        while True:
+            now = node.now_2020()
+            rows, after = await node.entries.page(cache, Page(segment=segment, after=after), now=now)
+            assert all(entry.expiry == 0 or entry.expiry > now for _, entry in rows)
+            shown += len(rows)
+            if after is None:
+                break
+    return shown
+
+
+def expirer_of(node) -> Expirer:
+    async def delete(rows: list[bytes]) -> None:
+        await node.storage.run(lambda: node.store.apply([(row, None) for row in rows]))
+
+    return Expirer(store=node.store, entries=node.entries, serving=node.replicas.serving, submit=node.writer.submit, delete_rows=delete)
+
+
+def test_thousands_of_lifespans_end_within_seconds_and_are_never_shown_after(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await submit(node, cache, [(b"ever", b"v")])
+        await put_mortals(node, cache, lifespan_ms=500)
+        deadline = time.monotonic() + 5.5
+        while cache.live.sum() > 1:
+            await visible(node, cache)
+            assert time.monotonic() < deadline
+        return await visible(node, cache), cache.events_kept
+
+    assert with_node(tmp_path, act, storage="rocksdb") == (1, 2 * COUNT + 1)
+
+
+def test_a_turn_takes_no_more_than_its_share(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await put_mortals(node, cache, lifespan_ms=60_000, count=2_500)
+        await node.storage.run(lambda: None)
+        expirer, later = expirer_of(node), node.now_2020() + 60_001
+        looked = []
+        for _ in range(4):
+            before = int(cache.live.sum())
+            looked.append(await expirer.turn(cache, now=later))
+            await node.storage.run(lambda: None)
+            assert before - cache.live.sum() == looked[-1]
+        return looked
+
+    assert with_node(tmp_path, act) == [EXPIRE_PER_TURN_MAX, EXPIRE_PER_TURN_MAX, 500, 0]
+
+
+def test_an_entry_that_was_given_a_longer_life_stays(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await put_mortals(node, cache, lifespan_ms=60_000, count=10)
+        later = node.now_2020() + 60_001
+        await submit(node, cache, [(b"k1", b"again")])
+        await asyncio.gather(expirer_of(node).turn(cache, now=later), submit(node, cache, [(b"k2", b"again")]))
+        await node.storage.run(lambda: None)
+        assert await expirer_of(node).turn(cache, now=later) == 0, "rows that no longer fit are deleted"
+        return int(cache.live.sum())
+
+    assert with_node(tmp_path, act) == 2
+
+
+def test_a_backup_ends_no_lifespan_and_deletes_only_rows_that_fit_no_entry(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await put_mortals(node, cache, lifespan_ms=60_000, count=10)
+        await submit(node, cache, [(b"k%d" % number, b"for ever") for number in range(4)])
+        await node.writer.drain()
+        events, later = cache.events_kept, node.now_2020() + 600_000
+        backup = Expirer(
+            store=node.store,
+            entries=node.entries,
+            serving=np.zeros(node.segments, bool),
+            submit=node.writer.submit,
+            delete_rows=expirer_of(node)._delete_rows,
+        )
+        assert await backup.turn(cache, now=later - 500_000) == 0, "a row may be of a put that is not applied yet"
+        assert await backup.turn(cache, now=later) == 4
+        assert await backup.turn(cache, now=later) == 0
+        assert (cache.events_kept, await visible(node, cache)) == (events, 10)
+
+    with_node(tmp_path, act)

@@ -1,0 +1,82 @@
+"""The state of a replica that follows its log, where what it needs has to be read."""
+
+import asyncio
+
+import numpy as np
+
+from eventlog.batch.layout import ValueHead, encode_value
+from eventlog.ids import ID_STEP
+from eventlog.node.state.caches import Caches
+from eventlog.node.state.following import Followed
+from eventlog.node.writing.storage import StorageThread
+from eventlog.segment.keys import log_key
+from eventlog.segment.memory import MemoryDisk, MemoryStore
+from eventlog.segment.port import LogEnds
+
+SEGMENTS, CACHE = 2, 7
+
+
+class Reading:
+    """What follows logs that hold one value a segment, of a cache that has to be asked for; asking ends when `asked_for` is set."""
+
+    def __init__(self):
+        self.ends = np.arange(1, SEGMENTS + 1) * ID_STEP
+        ends = LogEnds(ids=self.ends, epochs=np.ones(SEGMENTS, np.uint32))
+        store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=ends))
+        store.append([(log_key(segment, CACHE, id_), _value(segment, id_)) for segment, id_ in enumerate(self.ends.tolist())], [])
+        self.asked_for = asyncio.Event()
+        self.asks = asyncio.Event()
+        self.followed = Followed(
+            store=store,
+            storage=StorageThread(store, ends=ends, on_fenced=lambda _: None),
+            caches=Caches(),
+            applied=np.zeros(SEGMENTS, np.int64),
+            ends=self.ends,
+            number=1,
+            steps=lambda *_: [],
+            show=lambda *_: None,
+            refresh_caches=self._ask,
+        )
+
+    async def _ask(self):
+        self.asks.set()
+        await self.asked_for.wait()
+
+
+def _value(segment, id_):
+    head = ValueHead(flags=0, sections=0, epoch=1, count=0, bitmap=0, kinds=0, producers=0, base=id_, first_offset=0)
+    return encode_value(head, segment=segment, cache=CACHE, sections=[])
+
+
+def test_who_wants_a_segment_that_another_reads_gets_it_whole():
+    async def act():
+        reading, both = Reading(), np.arange(SEGMENTS)
+        followed = reading.followed
+        behind = followed.learned(both, reading.ends)
+        follows = asyncio.create_task(followed.catch_up(behind[:1]))
+        await reading.asks.wait()
+        takes_over = asyncio.create_task(followed.catch_up(followed.learned(both, reading.ends)))
+        await asyncio.sleep(0.01)
+        assert not takes_over.done()
+        assert followed.unattended(both).tolist() == [1]
+        reading.asked_for.set()
+        await takes_over
+        assert followed.applied.tolist() == reading.ends.tolist()
+        await follows
+
+    asyncio.run(act())
+
+
+def test_what_a_reader_is_told_meanwhile_is_read_as_well():
+    async def act():
+        reading, both = Reading(), np.arange(SEGMENTS)
+        followed = reading.followed
+        follows = asyncio.create_task(followed.catch_up(followed.learned(both, reading.ends)))
+        await reading.asks.wait()
+        follows_too = asyncio.create_task(followed.catch_up(both[1:]))
+        reading.asked_for.set()
+        await asyncio.gather(follows, follows_too)
+        assert followed.is_at(both)
+        assert not len(followed.learned(both, reading.ends))
+
+    asyncio.run(act())

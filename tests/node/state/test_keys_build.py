@@ -1,0 +1,68 @@
+"""Key tables: built beside writes, given up when they take too much."""
+
+import asyncio
+
+import numpy as np
+
+from eventlog.events import Kind
+from eventlog.hashing import hash_key
+from eventlog.node.state.keys_build import build_key_table, give_up_tables
+from eventlog.node.writing.groups import WriteResult
+from tests.node.nodes import cache_of, submit, with_node
+
+KEYS = [b"k%d" % number for number in range(400)]
+
+
+def held(cache) -> list[bytes]:
+    found = cache.keys.contains(np.array([hash_key(key) for key in KEYS], np.uint64))
+    return [key for key, is_there in zip(KEYS, found.tolist(), strict=True) if is_there]
+
+
+def test_a_table_built_while_keys_come_and_go_holds_what_is_there(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await submit(node, cache, [(key, b"1") for key in KEYS[:300]])
+        for turn in range(20):
+            await node.storage.run(lambda: None)  # as at a start: the store holds all that is committed
+            cache.keys = None
+            building = asyncio.create_task(build_key_table(node.store, cache, keys_max=1_000, is_stopping=lambda: False))
+            while not building.done():
+                put, removed = KEYS[turn * 7 : turn * 7 + 60], KEYS[turn * 11 : turn * 11 + 40]
+                await asyncio.gather(
+                    submit(node, cache, [(key, b"2") for key in put]), submit(node, cache, [(key, None) for key in removed])
+                )
+            await building
+            result = await submit(node, cache, [(key, b"3") for key in KEYS[:10]])
+            assert isinstance(result, WriteResult)
+            there = held(cache)
+            assert cache.keys.size == len(there) == int(cache.live.sum())
+            removal = await submit(node, cache, [(key, None) for key in KEYS[:10]])
+            assert removal.kinds.tolist() == [Kind.REMOVED] * 10
+
+    with_node(tmp_path, act, storage="rocksdb")
+
+
+def test_a_cache_with_too_many_keys_goes_on_without_a_table(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await submit(node, cache, [(key, b"1") for key in KEYS])
+        cache.keys = None
+        await build_key_table(node.store, cache, keys_max=len(KEYS) - 1, is_stopping=lambda: False)
+        assert cache.keys is None
+        assert (await submit(node, cache, [(KEYS[0], b"2")])).kinds.tolist() == [Kind.MODIFIED]
+
+    with_node(tmp_path, act)
+
+
+def test_the_largest_tables_are_given_up_first_and_writes_go_on(tmp_path):
+    async def act(node):
+        small, large = await cache_of(node, "small"), await cache_of(node, "large")
+        await submit(node, large, [(b"%d" % number, b"v") for number in range(5_000)])
+        give_up_tables([small, large], bytes_max=small.keys.nbytes + large.keys.nbytes)
+        assert large.keys is not None
+        give_up_tables([small, large], bytes_max=small.keys.nbytes)
+        assert (small.keys is None, large.keys is None) == (False, True)
+        return (await submit(node, large, [(b"7", b"w"), (b"x", b"w"), (b"y", None)])).kinds.tolist()
+
+    kinds = with_node(tmp_path, act)
+    assert sorted(kinds) == [Kind.CREATED, Kind.MODIFIED, 255]

@@ -1,0 +1,149 @@
+"""Tasks run where the entries are: asked as an application asks, over three nodes on one loop."""
+
+import asyncio
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import eventlog
+from eventlog.errors import BadMessage, InvalidArgument, TaskFailed, TaskNotFound
+from eventlog.node.cluster.leaving import hand_over
+from eventlog.node.state import tasks
+from eventlog.node.state.iterations import json_object
+from eventlog.transport.link import Link
+from tests.node.clusters import Cluster, with_cluster
+from tests.node.reading.test_state_first import address, fill
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Tasks as a deployment would install them: `note` remembers what it was given, `break` fails, `wait` waits to be told."""
+    seen: Counter[bytes] = Counter()
+    at: dict[bytes, int] = {}
+    going = asyncio.Event()
+
+    class Note:
+        def __init__(self, parameters):
+            self._waits_at = parameters.get("waits_at")
+
+        async def run(self, batch):
+            if self._waits_at is not None and sum(seen.values()) >= self._waits_at:
+                await going.wait()
+            for key in batch.keys:
+                seen[key] += 1
+                at[key] = batch.node.number
+            return {"noted": len(batch)}
+
+    class Break:
+        def __init__(self, parameters):
+            self._at = parameters["at"]
+
+        async def run(self, batch):
+            if self._at.encode() in batch.keys:
+                raise RuntimeError("it broke")
+
+    monkeypatch.setattr(tasks, "BUILT_IN", {**tasks.BUILT_IN, "note": Note, "break": Break})
+    return seen, at, going
+
+
+def test_each_entry_is_worked_on_once_where_it_is_led_and_none_leaves(tmp_path, installed, monkeypatch):
+    seen, at, _ = installed
+    sent: list[int] = []
+    written = Link._written
+    monkeypatch.setattr(Link, "_written", lambda self, size: (sent.append(size), written(self, size)))
+
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 300, value=b"v" * 1_000)
+        async with eventlog.connect(address(cluster.nodes[0])) as client:
+            cache = await client.cache("c")
+            await cache.size()
+            sent.clear()
+            result = await cache.for_each("note", batch_size=7)
+            everything_sent = sum(sent)
+        assert (result.entries, result.totals) == (300, {"noted": 300})
+        assert seen == Counter(list(cluster.acknowledged))
+        for key, number in at.items():
+            leader = cluster.leader(key)
+            assert leader is not None
+            assert leader.number == number
+        assert everything_sent < 100_000, "by everybody to anybody; the entries are 300,000 bytes"
+
+    with_cluster(tmp_path, act)
+
+
+def test_filtered_entries_are_counted_and_removed_unless_they_changed(tmp_path):
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 100)
+        await fill(cluster, 40, prefix=b"old")
+        async with eventlog.connect(address(cluster.nodes[1])) as client:
+            cache = await client.cache("c")
+            assert (await cache.for_each("count")).totals == {"entries": 140, "key_bytes": 100 * 6 + 40 * 8, "value_bytes": 140}
+            old = {"where": "key LIKE 'old%'"}
+            assert (await cache.for_each("remove", {"dry_run": True}, **old)).totals == {"removed": 40}
+            assert (await cache.for_each("remove", **old)).totals == {"removed": 40}
+            assert (await cache.for_each("remove", **old)).totals == {}
+            assert await cache.size() == 100
+            assert (await cache.for_each("count", segments=[0], batch_bytes=20)).batches > 1
+
+    with_cluster(tmp_path, act)
+
+
+def test_segments_that_move_meanwhile_are_worked_on_once(tmp_path, installed):
+    seen, _, going = installed
+
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 240)
+        async with eventlog.connect(*map(address, cluster.nodes)) as client:
+            cache = await client.cache("c")
+            running = asyncio.create_task(cache.for_each("note", {"waits_at": 60}, batch_size=5))
+            await cluster.until(lambda: sum(seen.values()) >= 60)
+            before = [node.replicas.serving.copy() for node in cluster.up]
+            await asyncio.gather(hand_over(cluster.nodes[0].node), asyncio.sleep(0))
+            assert not np.array_equal(before[0], cluster.nodes[0].node.replicas.serving)
+            going.set()
+            result = await running
+        assert seen == Counter(list(cluster.acknowledged))
+        assert result.entries == 240
+
+    with_cluster(tmp_path, act)
+
+
+def test_a_crash_repeats_one_batch_of_a_stream_at_most(tmp_path, installed):
+    seen, _, _ = installed
+
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 240)
+        async with eventlog.connect(*map(address, cluster.nodes)) as client:
+            cache = await client.cache("c")
+            running = asyncio.create_task(cache.for_each("note", batch_size=5))
+            await cluster.until(lambda: sum(seen.values()) >= 60)
+            await cluster.nodes[2].kill()
+            await running
+        assert set(seen) == set(cluster.acknowledged)
+        assert sum(seen.values()) - 240 <= 5
+
+    with_cluster(tmp_path, act)
+
+
+def test_tasks_that_are_not_there_or_fail_or_are_called_wrongly_say_so(tmp_path, installed):
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 20)
+        async with eventlog.connect(address(cluster.nodes[0])) as client:
+            cache = await client.cache("c")
+            with pytest.raises(TaskNotFound, match="break, count, note, remove"):
+                await cache.for_each("nothing")
+            with pytest.raises(TaskFailed, match="it broke"):
+                await cache.for_each("break", {"at": "k00007"})
+            for name, parameters in (("break", {}), ("count", {"x": 1}), ("remove", {"y": 1})):
+                with pytest.raises(InvalidArgument):
+                    await cache.for_each(name, parameters)
+            with pytest.raises(BadMessage):
+                json_object(b"[]", what="parameters")
+
+    with_cluster(tmp_path, act)

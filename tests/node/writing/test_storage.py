@@ -1,0 +1,207 @@
+"""The storage thread: results in order, appends that wait as one, and which errors end all writing."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+import numpy as np
+import pytest
+
+from eventlog.batch.layout import ValueHead, encode_value
+from eventlog.errors import DiskFull, StoreFenced
+from eventlog.node.writing.storage import Append, StorageThread
+from eventlog.segment.keys import encode_epoch, log_key
+from eventlog.segment.memory import MemoryStore, open_store
+from eventlog.segment.port import LogEnds
+
+SEGMENTS = 4
+
+
+class Bench:
+    """A storage thread over a store in memory."""
+
+    def __init__(self) -> None:
+        self.store: MemoryStore = open_store("", segments=SEGMENTS)
+        self.fenced: list[StoreFenced] = []
+        self.storage = StorageThread(self.store, ends=LogEnds.empty(SEGMENTS), on_fenced=self.fenced.append)
+
+    def hold(self) -> threading.Event:
+        """Keep the thread busy until the event is set; what is queued meanwhile is its next turn."""
+        begun, free = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            begun.set()
+            free.wait(10)
+
+        self.storage.post(wait)
+        assert begun.wait(10)
+        return free
+
+
+def run(act: Callable[[Bench], Awaitable[None]]) -> Bench:
+    bench = Bench()
+
+    async def main() -> None:
+        bench.storage.start()
+        await act(bench)
+        await bench.storage.stop()
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    return bench
+
+
+def append(segment: int, base: int, *, epoch: int = 1) -> Append:
+    head = ValueHead(flags=0, sections=0, epoch=epoch, count=0, bitmap=0, kinds=0, producers=0, base=base, first_offset=0)
+    data = encode_value(head, segment=segment, cache=1, sections=[])
+    at = np.array([segment])
+    return Append(
+        log=[(log_key(segment, 1, base), data)],
+        meta=[],
+        segments=at,
+        ends=np.array([base]),
+        epochs=np.array([epoch], np.uint32),
+        nbytes=len(data),
+    )
+
+
+def full() -> NoReturn:
+    raise DiskFull(free_bytes=0, reserve_bytes=0)
+
+
+def broken() -> NoReturn:
+    raise ZeroDivisionError
+
+
+def fence() -> NoReturn:
+    raise StoreFenced(why="the disk is gone")
+
+
+def test_jobs_run_in_order_and_all_of_them_before_the_end():
+    done: list[int] = []
+
+    async def act(bench: Bench) -> None:
+        for number in range(100):
+            bench.storage.post(lambda number=number: done.append(number))
+        assert await bench.storage.run(lambda: len(done)) == 100
+        bench.storage.post(lambda: done.append(100))
+
+    assert run(act).fenced == []
+    assert done == list(range(101))
+
+
+def test_appends_that_wait_are_one_write_and_one_sync_and_overtake_other_jobs():
+    async def act(bench: Bench) -> None:
+        free = bench.hold()
+        appends = [bench.storage.append(append(segment, 10 + segment)) for segment in (0, 1)]
+        state = bench.storage.run(lambda: bench.store.ends.ids.tolist() and bench.storage.syncs)
+        appends.append(bench.storage.append(append(2, 12)))
+        free.set()
+        await asyncio.gather(*appends)
+        assert await state == 1
+
+    bench = run(act)
+    assert (bench.storage.syncs, bench.storage.appends) == (1, 3)
+    assert bench.store.disk.ends.ids.tolist() == [10, 11, 12, 0]
+
+
+def test_an_append_does_not_overtake_what_makes_the_log_shorter():
+    async def act(bench: Bench) -> None:
+        await bench.storage.append(append(0, 10))
+        await bench.storage.append(append(0, 20))
+        free = bench.hold()
+        cut = bench.storage.cut([(0, 10)])
+        late = bench.storage.append(append(0, 15, epoch=2))
+        free.set()
+        assert await cut == [(10, 0)]
+        await late
+
+    bench = run(act)
+    assert [key for key, _ in bench.store.read_log(b"", b"\xff", bytes_max=1 << 20)] == [log_key(0, 1, 10), log_key(0, 1, 15)]
+    assert bench.store.disk.ends.ids.tolist() == [15, 0, 0, 0]
+    assert bench.store.disk.ends.epochs.tolist() == [2, 0, 0, 0]
+
+
+def test_a_cut_is_durable_when_it_is_reported():
+    async def act(bench: Bench) -> None:
+        first = append(0, 10)
+        await bench.storage.append(first)
+        second = append(0, 20, epoch=2)
+        row = encode_epoch(0, 2, 20, previous=10)
+        await bench.storage.append(
+            Append(log=second.log, meta=[row], segments=second.segments, ends=second.ends, epochs=second.epochs, nbytes=second.nbytes)
+        )
+        assert await bench.storage.cut([(0, 10), (1, 10)]) == [(10, 0), (0, 0)]
+        bench.store.disk.crash()
+
+    bench = run(act)
+    left = MemoryStore(bench.store.disk)
+    assert [key for key, _ in left.read_log(b"", b"\xff", bytes_max=1 << 20)] == [log_key(0, 1, 10)]
+    assert left.read_meta(b"epoch", b"epocj") == []
+    assert left.ends.ids.tolist() == [10, 0, 0, 0]
+
+
+def test_a_full_disk_fails_the_appends_that_wait_together_and_no_later_ones():
+    async def act(bench: Bench) -> None:
+        bench.store.disk.bytes_free = 10
+        free = bench.hold()
+        appends = [bench.storage.append(append(segment, 10)) for segment in (0, 1)]
+        free.set()
+        found = await asyncio.gather(*appends, return_exceptions=True)
+        assert [type(error) for error in found] == [DiskFull, DiskFull]
+        bench.store.disk.bytes_free = 1 << 30
+        await bench.storage.append(append(0, 10))
+
+    bench = run(act)
+    assert bench.fenced == []
+    assert bench.store.disk.ends.ids.tolist() == [10, 0, 0, 0]
+
+
+def test_after_a_failed_sync_nothing_is_written_any_more():
+    async def act(bench: Bench) -> None:
+        bench.store.disk.next_sync_fails = "the disk is gone"
+        for _ in range(2):
+            with pytest.raises(StoreFenced):
+                await bench.storage.append(append(0, 10))
+
+    assert len(run(act).fenced) == 1
+
+
+@pytest.mark.parametrize(("job", "kind"), [(full, DiskFull), (broken, ZeroDivisionError)])
+def test_an_error_reaches_its_waiter_alone(job, kind):
+    async def act(bench: Bench) -> None:
+        with pytest.raises(kind):
+            await bench.storage.run(job)
+        assert await bench.storage.run(lambda: 1) == 1
+
+    assert run(act).fenced == []
+
+
+@pytest.mark.parametrize("job", [full, broken, fence])
+def test_an_error_of_a_vital_job_fences_the_store(job):
+    async def act(bench: Bench) -> None:
+        with pytest.raises(StoreFenced):
+            await bench.storage.run(job, is_vital=True)
+        with pytest.raises(StoreFenced):
+            await bench.storage.run(lambda: 1)
+
+    assert len(run(act).fenced) == 1
+
+
+@pytest.mark.parametrize("job", [full, broken, fence])
+def test_an_error_that_nobody_waits_for_fences_the_store(job):
+    async def act(bench: Bench) -> None:
+        bench.storage.post(job)
+        with pytest.raises(StoreFenced):
+            await bench.storage.run(lambda: 1)
+
+    assert len(run(act).fenced) == 1
+
+
+def test_a_result_that_nobody_waits_for_any_more_is_dropped():
+    async def act(bench: Bench) -> None:
+        bench.storage.run(lambda: 1).cancel()
+        assert await bench.storage.run(lambda: 2) == 2
+
+    assert run(act).fenced == []

@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from eventlog.control.metastore import VALUE_BYTES_MAX, Listing
 from eventlog.control.records import (
+    CACHE_DROPPED_PREFIX,
     CACHE_NEXT_KEY,
     CACHE_PREFIX,
+    CacheDroppedRecord,
     CacheNext,
     CacheOptions,
     CacheRecord,
@@ -18,6 +20,7 @@ from eventlog.control.records import (
     Versioned,
     cache_key,
     decode,
+    dropped_key,
     encode,
 )
 from eventlog.errors import BadName, CacheExists, CacheNotFound, InvalidArgument, Overloaded, TooLarge, Unalterable
@@ -28,18 +31,21 @@ assert set(UNALTERABLE) <= set(CacheOptions.__struct_fields__)
 SCHEMA_BYTES_MAX = VALUE_BYTES_MAX // 2  # JSON escapes it once more
 FIRST_CACHE_ID = 1
 INTERNAL_PREFIX = "__"  # of the names of the cluster's own caches
+DROPPED_MAX = 1_000  # names of dropped caches that are remembered, the latest ones
 
+_FORGOTTEN_PER_COMMIT_MAX = 10
 _PATH = re.compile(r"value(\.[A-Za-z_][A-Za-z0-9_-]{0,99}){1,8}")
 _NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{CACHE_NAME_BYTES_MAX - 1}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheBook:
-    """All caches by name, and the next id: an id below it that no cache has was dropped."""
+    """All caches by name, and the next id: an id below it that no cache has was dropped. `dropped`: names of the latest such."""
 
     caches: Mapping[str, Versioned[CacheRecord]]
     next_id: int
     next_revision: int
+    dropped: Mapping[int, str] = field(default_factory=dict)
 
     def find(self, name: str) -> Versioned[CacheRecord]:
         """Return the cache of this name.
@@ -59,7 +65,7 @@ def read_book(listing: Listing) -> CacheBook:
     Raises:
         CorruptData: a record is damaged.
     """
-    caches = {}
+    caches, dropped = {}, {}
     counter = Versioned(CacheNext(id=FIRST_CACHE_ID), 0)
     for item in listing.items:
         if item.key.startswith(CACHE_PREFIX):
@@ -67,7 +73,9 @@ def read_book(listing: Listing) -> CacheBook:
             caches[record.name] = Versioned(record, item.revision)
         elif item.key == CACHE_NEXT_KEY:
             counter = Versioned(decode(item.value, CacheNext, where=item.key), item.revision)
-    return CacheBook(caches=caches, next_id=counter.record.id, next_revision=counter.revision)
+        elif (number := item.key.removeprefix(CACHE_DROPPED_PREFIX)) != item.key and number.isdecimal():
+            dropped[int(number)] = decode(item.value, CacheDroppedRecord, where=item.key).name
+    return CacheBook(caches=caches, next_id=counter.record.id, next_revision=counter.revision, dropped=dropped)
 
 
 def plan_create(
@@ -116,14 +124,19 @@ def plan_alter(book: CacheBook, name: str, given: Mapping[str, Any], *, from_id:
 
 
 def plan_drop(book: CacheBook, name: str) -> tuple[CacheRecord, CommitPlan]:
-    """Return the cache and the commit that drops it.
+    """Return the cache and the commit that drops it, and keeps its name for those who still have its id.
 
     Raises:
         CacheNotFound: there is none of this name.
     """
     found = book.find(name)
     key = cache_key(name)
-    return found.record, CommitPlan(expect={key: found.revision}, puts={}, deletes=(key,))
+    forgotten = sorted(book.dropped)[: max(len(book.dropped) - DROPPED_MAX + 1, 0)][:_FORGOTTEN_PER_COMMIT_MAX]
+    return found.record, CommitPlan(
+        expect={key: found.revision},
+        puts={dropped_key(found.record.id): encode(CacheDroppedRecord(name=name))},
+        deletes=(key, *map(dropped_key, forgotten)),
+    )
 
 
 def check_name(name: str) -> None:

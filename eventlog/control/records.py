@@ -4,7 +4,8 @@
     settings          what operators set for it        segment/<number>  owners, epoch, in-sync set
     controller        who appoints and rebalances      lost/<number>     what forced takeovers of a segment gave up
     rebalance         the rebalancing under way        cache/<name>      a cache and its options
-    cache-next        the next cache id                writer/<token>    the nonce of a process's last commit
+    cache-next        the next cache id                cache-dropped/<id>  the name of a cache that was dropped
+    writer/<token>    the nonce of a process's last commit
     moved             where the records were copied to: this store is not the cluster's any more
 
 Decoding is strict: an unknown field is from a newer version that means something by it. A field added later has a default, so that
@@ -31,7 +32,8 @@ CONTROLLER_KEY = "controller"
 REBALANCE_KEY = "rebalance"
 CACHE_PREFIX = "cache/"
 CACHE_NEXT_KEY = "cache-next"
-CACHES_SCOPE = "cache"  # caches and the counter in one listing
+CACHE_DROPPED_PREFIX = "cache-dropped/"
+CACHES_SCOPE = "cache"  # caches, the counter and the dropped ones in one listing
 
 CacheId = Annotated[int, msgspec.Meta(ge=1, lt=1 << 32)]  # 0 is the log's own, for epoch marks
 EventId = Annotated[int, msgspec.Meta(ge=0, le=ID_MAX)]
@@ -221,6 +223,12 @@ class CacheNext(Record, frozen=True, kw_only=True):
     id: CacheId
 
 
+class CacheDroppedRecord(Record, frozen=True, kw_only=True):
+    """A cache that is gone: whoever still has its id, in a position or a request, is told by name."""
+
+    name: str
+
+
 class Remembered(Record, frozen=True, kw_only=True):
     """What a data directory knows of its cluster, so that a lost or older metadata store is named. `node` is 0 before joining.
 
@@ -289,3 +297,8 @@ def lost_key(segment: int) -> str:
 def cache_key(name: str) -> str:
     """Return where a cache's record lies."""
     return f"{CACHE_PREFIX}{name}"
+
+
+def dropped_key(cache_id: int) -> str:
+    """Return where the name of a dropped cache lies."""
+    return f"{CACHE_DROPPED_PREFIX}{cache_id}"

@@ -57,6 +57,8 @@ def counters(node: Node) -> Iterator[Counter]:
     delay_help = "The longest that the event loop was held up since start."
     yield "eventlog_loop_delay_ms_peak", delay_help, "gauge", node.loop_delay_ms_peak, ""
     yield "eventlog_log_repaired_total", "Damaged stored values mended from other nodes since start.", "counter", node.mending.repaired, ""
+    for name, failed in sorted(node.failures.items()):
+        yield "eventlog_periodic_failed_total", "Times that periodic work failed since start.", "counter", failed, f'work="{name}"'
     listeners = node.listeners.figures()
     yield "eventlog_listeners_kept", "Listeners whose routes this node leads.", "gauge", listeners["kept"], ""
     held_help = "The most that a durable listener kept here has used up of what it may hold back, in percent."

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -126,6 +127,7 @@ class Node:
         self.renewing_lease = asyncio.Lock()
         self.changing_caches = asyncio.Lock()  # held from a commit to the caches' records until this node knows of it
         self.loop_delay_ms_peak = 0
+        self.failures: Counter[str] = Counter()  # of periodic work, by its name
         self.is_stopping = False
         self._on_fatal = on_fatal
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -75,7 +75,9 @@ async def forget_cache(node: "Node", cache: CacheState) -> None:
 async def follow_caches(node: "Node") -> None:
     """Bring this node's caches to what the metadata say now: others create, alter and drop them as well."""
     async with node.changing_caches:
-        book = (await node.cache_records.read()).caches
+        found = await node.cache_records.read()
+        book = found.caches
+        node.caches.remember_dropped(found.dropped)
         kept = {versioned.record.id for versioned in book.values()}
         dropped = [cache for cache in node.caches if cache.cache_id not in kept]
         for cache in dropped:

@@ -6,9 +6,10 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from eventlog.errors import CorruptData, EventLogError
+from eventlog.errors import EventLogError
 from eventlog.limits import EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
 from eventlog.node.node import Node
+from eventlog.node.repeated import every
 from eventlog.node.state.checkpoint import Puts
 from eventlog.node.state.expiry import Expirer
 from eventlog.node.state.keys_build import give_up_tables
@@ -19,16 +20,6 @@ _EXPIRY_MS = 1_000
 _DISK_MS = 250
 _CLOSE_UP_MS = 500
 _CLOCKS_MS = 1_000
-
-
-async def every(interval_ms: int, act: Callable[[], Awaitable[None]], *, name: str) -> None:
-    """Call `act` again and again; an error of ours is logged and the next time tried again."""
-    while True:
-        await asyncio.sleep(interval_ms / 1000)
-        try:
-            await act()
-        except EventLogError as error:
-            log.warning("periodic_failed name=%s error=%s", name, error)
 
 
 class Periodic:
@@ -58,7 +49,8 @@ class Periodic:
             "retention": (self._node.config.retention_interval_ms, self._node.retention.run_all),
         }
         for name, (interval_ms, act) in works.items():
-            self._node.own(asyncio.create_task(every(interval_ms, act, name=name), name=name))
+            work = every(interval_ms, act, name=name, failures=self._node.failures)
+            self._node.own(asyncio.create_task(work, name=name))
 
     async def _hear_clocks(self) -> None:
         """Compare wall clocks: one that is far ahead of the others' is followed only so far."""
@@ -72,7 +64,7 @@ class Periodic:
                 while cache.may_expire and not cache.dropped and not self._node.is_stopping:
                     if await self._expirer.turn(cache, now=now) < EXPIRE_PER_TURN_MAX:
                         break
-            except CorruptData as error:  # this cache's lifespans wait for a repair, those of the others do not
+            except EventLogError as error:  # this cache's lifespans wait for a repair, those of the others do not
                 log.warning("expiry_failed cache=%s error=%s", cache.name, error)
 
     async def _delete_rows(self, rows: list[bytes]) -> None:

@@ -21,13 +21,13 @@ from eventlog.clock import Clock, Entropy, SystemClock, SystemEntropy
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.cache_records import CacheRecords
+from eventlog.control.caches import CacheBook
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.metastores.sqlite import SqliteStore
-from eventlog.control.records import CacheRecord
 from eventlog.errors import BadConfig, EventLogError, MemberReplaced, MetadataUnavailable, WrongCluster
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
@@ -175,7 +175,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     home.remember(records.remember())
     terms = await records.appoint()
     cache_records = CacheRecords(metastore)
-    book = [versioned.record for versioned in (await cache_records.read()).caches.values()]
+    book = await cache_records.read()
     caches, found = await asyncio.to_thread(_recover, store, book, acknowledged=records.acknowledged)
     await records.renew_lease(on_lost=lambda _: None)  # right before the first ids are needed: recovery may take longer than a lease
     origin = _Origin(config=config, cluster=identity.cluster, location=cluster.location, member=member, store=store)
@@ -193,7 +193,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     node.controller = start_controller(node, records)
     periodic = Periodic(node, renew_lease=renew_lease)
     periodic.start()
-    node.own(asyncio.create_task(keep_records(metastore, node.metadata, home), name="records"))
+    node.own(asyncio.create_task(keep_records(metastore, node.metadata, home, node.failures), name="records"))
     is_alone = all(len(term.in_sync) == 1 for term in terms)
     led = np.array([term.segment for term in terms], np.int64)
     await node.replicas.takeover.served(led, wait_ms=_ADOPT_ALONE_MS_MAX if is_alone else _ADOPT_MS_MAX)
@@ -243,14 +243,15 @@ class _Origin:
     store: Store
 
 
-def _recover(store: Store, book: list[CacheRecord], *, acknowledged: int) -> tuple[Caches, Recovery]:
+def _recover(store: Store, book: CacheBook, *, acknowledged: int) -> tuple[Caches, Recovery]:
     """Return the caches as the log has them, and where it ends; what is left of caches that are not in the book is dropped.
 
     Raises:
         EventLogError: the log is not what it must be; says where.
     """
     caches = Caches()
-    for record in book:
+    caches.remember_dropped(book.dropped)
+    for record in (versioned.record for versioned in book.caches.values()):
         caches.add(new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=store.segments))
     if dropped := drop_partial(store, [cache.cache_id for cache in caches]):
         log.info("dropped_partial segments=%d", len(dropped))

@@ -1,12 +1,23 @@
 """Creating, altering and dropping caches."""
 
 import string
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.control.caches import UNALTERABLE, CacheBook, check_name, options_of, plan_alter, plan_create, plan_drop, read_book
+from eventlog.control.caches import (
+    DROPPED_MAX,
+    UNALTERABLE,
+    CacheBook,
+    check_name,
+    options_of,
+    plan_alter,
+    plan_create,
+    plan_drop,
+    read_book,
+)
 from eventlog.control.metastore import Item, Listing
 from eventlog.control.records import CacheOptions, CacheRecord, Versioned, encode
 from eventlog.errors import BadName, CacheExists, CacheNotFound, CorruptData, InvalidArgument, Overloaded, TooLarge, Unalterable
@@ -187,10 +198,19 @@ def test_a_cache_that_is_not_there_is_not_found(plan):
 def test_a_drop_deletes_the_record_as_it_was_read():
     record, plan = plan_drop(with_cache(), "orders")
     assert record.id == 1
-    assert (dict(plan.expect), dict(plan.puts), plan.deletes) == ({"cache/orders": 50}, {}, ("cache/orders",))
+    assert (dict(plan.expect), plan.deletes) == ({"cache/orders": 50}, ("cache/orders",))
+    assert dict(plan.puts) == {"cache-dropped/1": b'{"name":"orders"}'}
 
 
-@pytest.mark.parametrize("key", ["cache/orders", "cache-next"])
+def test_the_names_of_the_latest_dropped_caches_are_kept():
+    book = with_cache()
+    many = replace(book, dropped={number: f"c{number}" for number in range(2, DROPPED_MAX + 4)}, next_id=DROPPED_MAX + 4)
+    _, plan = plan_drop(many, "orders")
+    assert plan.deletes == ("cache/orders", "cache-dropped/2", "cache-dropped/3", "cache-dropped/4")
+    assert carry_out(book, plan_drop(book, "orders")[1]).dropped == {1: "orders"}
+
+
+@pytest.mark.parametrize("key", ["cache/orders", "cache-next", "cache-dropped/3"])
 def test_a_damaged_record_is_named(key):
     with pytest.raises(CorruptData, match=key):
         read_book(Listing(items=(Item(key=key, value=b"{}", revision=1),), revision=1))

@@ -7,7 +7,7 @@ import pytest
 
 import eventlog
 from eventlog.batch.build import Columns, build_write
-from eventlog.errors import CacheDropped, EventsTrimmed
+from eventlog.errors import CacheDropped, CacheRecreated, EventsTrimmed, PositionMismatch
 from eventlog.transport.connect import connect
 from eventlog.transport.options import ConnectOptions
 from eventlog.wire.eventlog_pb2 import Message
@@ -144,18 +144,27 @@ def test_lifespans_end_after_a_kill_and_leave_an_expired_event(tmp_path):
 
 
 def test_a_dropped_cache_is_gone_after_a_kill_and_its_readers_are_told(tmp_path):
-    async def drop(address: str) -> None:
+    async def drop(address: str) -> str:
         async with eventlog.connect(address) as client:
             cache = await client.create_cache("c", format="json")
             await cache.put_many([(f"k{number}", number) for number in range(500)])
             reader = asyncio.create_task(anext(aiter(cache.events(from_id=(await cache.put("last", 1)).id, follow=True))))
             await asyncio.sleep(0)
+            position = (await cache.poll(max_events=1)).position
             await client.drop_cache("c")
             with pytest.raises(CacheDropped):
                 await asyncio.wait_for(reader, 10)
+            return position
+
+    async def come_back(address: str, position: str) -> None:
+        async with eventlog.connect(address) as client:
+            with pytest.raises(CacheRecreated):
+                await client.cache("c").poll(position=position)
+            with pytest.raises(PositionMismatch):
+                await (await client.create_cache("another")).poll(position=position)
 
     with NodeProcess(tmp_path) as node:
-        asyncio.run(drop(node.address))
+        position = asyncio.run(drop(node.address))
         node.kill()
         node.start()
         assert node.command("consume", "c", ok=False).returncode == 1
@@ -163,3 +172,4 @@ def test_a_dropped_cache_is_gone_after_a_kill_and_its_readers_are_told(tmp_path)
         node.command("put", "c", "k", "1")
         assert [event["key"] for event in events_of(node, "c")] == ["k"]
         assert json.loads(node.command("size", "c", "--json").stdout)["size"] == 1
+        asyncio.run(come_back(node.address, position))

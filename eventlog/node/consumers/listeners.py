@@ -6,9 +6,7 @@ of all listeners in it; a listener that waits for what matches is moved on past 
 """
 
 import asyncio
-import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,6 +21,7 @@ from eventlog.node.consumers.listener_home import WARN_PERCENTS, ListenerHome
 from eventlog.node.consumers.listener_words import described, record_of
 from eventlog.node.reading.filters import message_of
 from eventlog.node.reading.pulls import Pull
+from eventlog.node.repeated import every
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
@@ -31,11 +30,10 @@ from eventlog.wire.eventlog_pb2 import Message, Poll
 if TYPE_CHECKING:
     from eventlog.node.node import Node
 
-log = logging.getLogger("eventlog.node")
 _REPORT_PAUSE_S = 15.0  # an ephemeral listener says so often that it is used
 _AGAIN_S = 0.1
-_MOVED_ON_S = 0.1
-_TICK_S = 1.0
+_MOVED_ON_MS = 100
+_TICK_MS = 1_000
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -62,16 +60,9 @@ class Listeners:
 
     def start(self) -> None:
         """Begin to do what is due."""
-        self._node.own(asyncio.create_task(self._every(_TICK_S, self.home.tick), name="listeners"))
-        self._node.own(asyncio.create_task(self._every(_MOVED_ON_S, self._move_on), name="listeners_moved_on"))
-
-    async def _every(self, pause_s: float, act: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(pause_s)
-            try:
-                await act()
-            except EventLogError as error:
-                log.warning("listeners_failed error=%s", error)
+        works = {"listeners": (_TICK_MS, self.home.tick), "listeners_moved_on": (_MOVED_ON_MS, self._move_on)}
+        for name, (pause_ms, act) in works.items():
+            self._node.own(asyncio.create_task(every(pause_ms, act, name=name, failures=self._node.failures), name=name))
 
     def figures(self) -> dict[str, int]:
         """Return how many listeners are served and kept here."""

@@ -74,6 +74,9 @@ class Retention:
                 await self.run(cache, dry_run=False, is_forced=False)
             except NotPrimary as error:
                 log.info("retention_waits cache=%s why=%s", cache.name, error)
+            except EventLogError as error:  # the limits of the caches after this one hold all the same
+                log.warning("retention_failed cache=%s error=%s", cache.name, error)
+                self._node.failures["retention"] += 1
 
     def _has_listeners(self) -> bool:
         return any(cache.name == LISTENERS for cache in self._node.caches)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from eventlog.control.records import Replica, SegmentRecord
 from eventlog.control.view import ClusterView
 from eventlog.node.copying.digests import compare_all
+from eventlog.node.repeated import attempt
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -40,17 +41,19 @@ class CopyVerifier:
     async def run(self) -> None:
         """Compare until cancelled."""
         while True:
-            is_moving = await self.turn() if self._node.controller.is_controller else False
+            if self._node.controller.is_controller:
+                await attempt(self.turn, name="verifier", failures=self._node.failures)
+            is_moving = any(found.record.target for found in self._node.view.segments.values())
             await asyncio.sleep((_PAUSE_MS if is_moving else _IDLE_MS) / 1000)
 
-    async def turn(self) -> bool:
-        """Compare what waits for it now; return whether anything moves."""
+    async def turn(self) -> None:
+        """Compare what waits for it now."""
         now = asyncio.get_running_loop().time()
         records = {number: found.record for number, found in self._node.view.segments.items() if found.record.target}
         waiting = {number: self._unequal(record) for number, record in records.items() if self._failed.get(number, now) <= now}
         waiting = {number: copies for number, copies in waiting.items() if copies}
         if not waiting:
-            return bool(records)
+            return
         wanted = [(number, (records[number].primary, *(copy.node for copy in copies))) for number, copies in waiting.items()]
         for found in await compare_all(self._node, wanted):
             if found.why:
@@ -62,7 +65,6 @@ class CopyVerifier:
             self._failed.pop(found.segment, None)
             self._equal |= {(found.segment, copy) for copy in waiting[found.segment]}
         self._node.controller.wake()
-        return True
 
     def _unequal(self, record: SegmentRecord) -> list[Replica]:
         """Return the copies that a move waits for, once all of them are in sync."""

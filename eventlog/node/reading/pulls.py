@@ -199,8 +199,8 @@ def _cursor_at(context: ReadContext, position: Position, *, cache: CacheState, a
 def refuse_recreated(context: ReadContext, position: Position, cache: CacheState) -> None:
     """Say that the position is one of an earlier cache of the same name, where that is known or nothing speaks against it.
 
-    Ids of caches rise and are never given out again, so a lower one that no cache has is a dropped one's. Its name is known
-    until the node restarts.
+    Ids of caches rise and are never given out again, so a lower one that no cache has is a dropped one's. The names of the latest
+    dropped ones are kept with the metadata.
     """
     if position.cluster != context.cluster or position.cache_id > cache.cache_id or context.caches.has(position.cache_id):
         return

@@ -1,13 +1,13 @@
 """The caches as this node holds them: options, offsets, retention marks, key tables, producers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import place_seed
-from eventlog.control.caches import INTERNAL_PREFIX
+from eventlog.control.caches import DROPPED_MAX, INTERNAL_PREFIX
 from eventlog.control.records import CacheOptions
 from eventlog.errors import CacheDropped, CacheNotFound
 from eventlog.interceptor import CacheRules
@@ -103,7 +103,7 @@ def new_cache(*, cache_id: int, name: str, options: CacheOptions, from_id: int, 
 
 
 class Caches:
-    """The caches of a node by id and by name; ids of dropped ones are remembered."""
+    """The caches of a node by id and by name; dropped ones are remembered, as many as the metadata remember."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, CacheState] = {}
@@ -124,7 +124,13 @@ class Caches:
         del self._by_id[cache.cache_id]
         if self._by_name.get(cache.name) is cache:  # the name may be another's by now
             del self._by_name[cache.name]
-        self._dropped[cache.cache_id] = cache.name
+        self.remember_dropped({cache.cache_id: cache.name})
+
+    def remember_dropped(self, names: Mapping[int, str]) -> None:
+        """Take in names of caches that were dropped, by their ids."""
+        self._dropped |= names
+        for cache_id in sorted(self._dropped)[: max(len(self._dropped) - DROPPED_MAX, 0)]:
+            del self._dropped[cache_id]
 
     def has(self, cache_id: int) -> bool:
         """Return whether there is a cache with this id."""
@@ -139,7 +145,7 @@ class Caches:
         return cache_id in self._dropped
 
     def dropped_name(self, cache_id: int) -> str | None:
-        """Return the name of a cache that was dropped since this node started, None where that is not known."""
+        """Return the name of a cache that was dropped, None where that is not known (any more)."""
         return self._dropped.get(cache_id)
 
     def find(self, cache_id: int) -> CacheState:

@@ -4,6 +4,9 @@ A turn takes everything queued. Appends that wait, the node's own and those of o
 and are reported first; then the other jobs run in order and are reported together: a hop into the loop costs 15 to 45 us, so it is
 paid per group, never per event. Appends overtake every job but a barrier, which is what makes a log shorter.
 
+What groups change in the state goes there a few milliseconds later, that of several together: a job for each small group would wake
+the thread again just when the next group comes. Nothing but appends overtakes it.
+
 After a failed append or sync the store is fenced and every later job fails alike.
 """
 
@@ -25,6 +28,9 @@ from eventlog.segment.port import LogEnds, Pair, Store
 
 Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
+Puts = Sequence[tuple[bytes, bytes | None]]
+_STATE_WITHIN_S = 0.005
+_STATE_PUTS_MAX = 128  # more are worth a job of their own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,6 +70,9 @@ class StorageThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_fenced = on_fenced
         self._fenced: StoreFenced | None = None
+        self._puts: list[tuple[bytes, bytes | None]] = []  # for the state, not handed over yet
+        self._puts_told: list[Told] = []
+        self._puts_due: asyncio.TimerHandle | None = None
         self.syncs = 0
         self.appends = 0
 
@@ -96,21 +105,44 @@ class StorageThread:
         """Empty the logs of `segments`: `delete` is called with the ends to be written before anything is deleted."""
         return self.run(partial(self._forget, segments, delete), is_vital=True, is_barrier=True)
 
+    def apply_and_tell(self, puts: Puts, told: Told) -> None:
+        """Put into the state soon, before any job that is queued later; then `told` is called. An error fences the store."""
+        assert self._loop is not None, "start() comes first"
+        self._puts += puts
+        self._puts_told.append(told)
+        if len(self._puts) > _STATE_PUTS_MAX:
+            self._hand_over()
+        elif self._puts_due is None:
+            self._puts_due = self._loop.call_later(_STATE_WITHIN_S, self._hand_over)
+
+    def _hand_over(self) -> None:
+        if self._puts_due is not None:
+            self._puts_due.cancel()
+            self._puts_due = None
+        puts, told = self._puts, self._puts_told
+        if told:
+            self._puts, self._puts_told = [], []
+            self._queue.put(_Job(act=partial(self._store.apply, puts), told=partial(_tell_all, told), is_vital=True))
+
     def run(self, act: Callable[[], Result], *, is_vital: bool = False, is_barrier: bool = False) -> "asyncio.Future[Result]":
         """Queue a job; its result or error arrives in the future. An error of a vital one fences the store."""
         return self._put(_Job(act=act, is_vital=is_vital, is_barrier=is_barrier))
 
     def post(self, act: Callable[[], Any]) -> None:
         """Queue a job whose result nobody waits for; an error fences the store."""
+        self._hand_over()
         self._queue.put(_Job(act=act, is_vital=True))
 
     async def stop(self) -> None:
         """Run what is queued, then end the thread."""
+        self._hand_over()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _put(self, job: _Job) -> "asyncio.Future[Any]":
         assert self._loop is not None, "start() comes first"
+        if job.append is None:
+            self._hand_over()
         job.future = self._loop.create_future()
         self._queue.put(job)
         return job.future
@@ -149,8 +181,8 @@ class StorageThread:
         for job in jobs:
             if job.act is not None:
                 result, error = self._try(job.act, is_vital=job.is_vital)
-                if job.future is not None:
-                    done.append((job.future, result, error))
+                if (sink := job.told or job.future) is not None:
+                    done.append((sink, result, error))
         self._report(done)
 
     def _append(self, jobs: list[_Job], done: _Done) -> None:
@@ -232,6 +264,11 @@ def _deliver(done: _Done) -> None:
             sink.set_result(result)
         else:
             sink.set_exception(error)
+
+
+def _tell_all(told: list[Told], error: BaseException | None) -> None:
+    for one in told:
+        _tell(one, error)
 
 
 def _tell(told: Told, error: BaseException | None) -> None:

@@ -100,7 +100,6 @@ class Writer:
         self._holding = asyncio.Lock()
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._applying: asyncio.Future[None] | None = None
         self._has_ended = False
         self.groups = 0
         self.frames = 0
@@ -161,8 +160,7 @@ class Writer:
         deadline = time.monotonic() + self.wait_ms_max / 1000
         while (self.queue or not self._quiet.is_set()) and not self._has_ended and time.monotonic() < deadline:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
             await asyncio.sleep(0.001)
-        if self._applying is not None:
-            await self._applying
+        await self._storage.run(_nothing)
 
     # ------------------------------------------------------------ beginning
 
@@ -182,7 +180,7 @@ class Writer:
                 self._fail(error)
 
     def _may_begin(self) -> bool:
-        is_full = self._overlay.nbytes > OVERLAY_BYTES_MAX and self._applying is not None
+        is_full = self._overlay.nbytes > OVERLAY_BYTES_MAX
         return not (self._holders or is_full or self._drafts is not None or self._error is not None)
 
     def _begin(self, frames: list[Pending]) -> None:
@@ -400,17 +398,19 @@ class Writer:
             puts += change.expiries
         if not puts:
             return
-        # vital: a state that misses committed entries must never get a mark that says otherwise
-        self._applying = self._storage.run(partial(self._store.apply, puts), is_vital=True)
-        self._applying.add_done_callback(partial(self._applied, len(changes)))
+        self._storage.apply_and_tell(puts, partial(self._applied, len(changes)))
 
-    def _applied(self, layers: int, done: "asyncio.Future[None]") -> None:
-        if done.cancelled() or done.exception() is not None:
+    def _applied(self, layers: int, error: BaseException | None) -> None:
+        if error is not None:
             return  # the storage thread fenced itself or is gone; the layers stay, so that readers keep seeing them
         for _ in range(layers):
             self._overlay.pop_oldest()
         if self.queue:
             self.wake()
+
+
+def _nothing() -> None:
+    """Nothing, behind all that was handed to the storage thread before."""
 
 
 def _ids_of(parts: list[Part]) -> int:

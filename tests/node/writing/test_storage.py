@@ -106,6 +106,50 @@ def test_appends_that_wait_are_one_write_and_one_sync_and_overtake_other_jobs():
     assert bench.store.disk.ends.ids.tolist() == [10, 11, 12, 0]
 
 
+def test_what_several_groups_put_into_the_state_is_one_job_before_whatever_is_queued_later():
+    told: list[tuple[str, BaseException | None]] = []
+
+    async def act(bench: Bench) -> None:
+        bench.storage.apply_and_tell([(b"one", b"1"), (b"gone", None)], lambda error: told.append(("first", error)))
+        bench.storage.apply_and_tell([(b"one", b"2")], lambda error: told.append(("second", error)))
+        await bench.storage.append(append(0, 10))
+        assert bench.store.get_many([b"one"]) == [None]  # an append does not wait for it, nor bring it about
+        assert await bench.storage.run(lambda: bench.store.get_many([b"one", b"gone"])) == [b"2", None]
+
+    run(act)
+    assert told == [("first", None), ("second", None)]
+
+
+def test_what_is_put_into_the_state_is_there_soon_though_nothing_else_is_queued():
+    async def act(bench: Bench) -> None:
+        done = asyncio.Event()
+        bench.storage.apply_and_tell([(b"one", b"1")], lambda _: done.set())
+        await asyncio.wait_for(done.wait(), 10)
+        assert bench.store.get_many([b"one"]) == [b"1"]
+
+    run(act)
+
+
+def test_what_is_put_into_the_state_before_the_end_is_there():
+    async def act(bench: Bench) -> None:
+        bench.storage.apply_and_tell([(b"one", b"1")], lambda _: None)
+
+    assert run(act).store.get_many([b"one"]) == [b"1"]
+
+
+def test_a_state_that_cannot_be_written_fences_the_store(monkeypatch):
+    told: list[BaseException | None] = []
+
+    async def act(bench: Bench) -> None:
+        monkeypatch.setattr(bench.store, "apply", lambda _: broken())
+        bench.storage.apply_and_tell([(b"one", b"1")], told.append)
+        with pytest.raises(StoreFenced):
+            await bench.storage.run(lambda: None)
+
+    assert len(run(act).fenced) == 1
+    assert [type(error) for error in told] == [StoreFenced]
+
+
 def test_an_append_does_not_overtake_what_makes_the_log_shorter():
     async def act(bench: Bench) -> None:
         await bench.storage.append(append(0, 10))

@@ -74,8 +74,9 @@ class Client:
             return
         core.writer.close()
         keeper.cancel()
+        core.nodes.close()  # all of it before the first wait, which may be the last thing that this task is allowed
         await asyncio.wait([keeper])
-        await core.nodes.close()
+        await core.nodes.wait_closed()
 
     async def flush(self) -> None:
         """Wait until every write taken in so far is written, or has failed."""
@@ -85,9 +86,11 @@ class Client:
         return await self.open()
 
     async def __aexit__(self, kind: object, *_: object) -> None:
-        if kind is None and self._keeper is not None:
-            await self.flush()
-        await self.close()
+        try:
+            if kind is None and self._keeper is not None:
+                await self.flush()
+        finally:
+            await self.close()
 
     @property
     def _opened(self) -> ClientCore:

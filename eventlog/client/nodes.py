@@ -215,14 +215,19 @@ class Nodes:
             direct.not_before = min(direct.not_before, asyncio.get_running_loop().time() + DIRECT_AGAIN_MS_MIN / 1000)
         self.on_routes()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close for good. What is unanswered fails."""
         self._is_closed = True
+        for direct in self._direct.values():
+            if direct.opening is not None:
+                direct.opening.cancel()
+            direct.uplink.close()
+        self.home.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until every socket is gone."""
         openings = [direct.opening for direct in self._direct.values() if direct.opening is not None]
-        for opening in openings:
-            opening.cancel()
         if openings:
             await asyncio.wait(openings)
-        for direct in self._direct.values():
-            await direct.uplink.close()
-        await self.home.close()
+        for uplink in (*(direct.uplink for direct in self._direct.values()), self.home):
+            await uplink.wait_closed()

@@ -132,11 +132,15 @@ class Uplink:
             self._live = None
         connection.close()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close for good. What is unanswered fails."""
         self._is_closed = True
         if self._live is not None:
             self._live.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the socket is gone."""
+        if self._live is not None:
             await self._live.wait_closed()
 
     def _names(self) -> str:

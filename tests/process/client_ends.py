@@ -24,7 +24,7 @@ def run(main: Awaitable[None]) -> None:
             await main
         await asyncio.sleep(0)
         left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not left
+        assert not left, left
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(watched())

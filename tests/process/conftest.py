@@ -1,5 +1,6 @@
-"""The node that a module of process tests shares."""
+"""What modules of process tests share: a node, and who answers for what was left open."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -14,3 +15,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     with NodeProcess(tmp_path_factory.mktemp("node"), "--segments", str(SEGMENTS)) as started:
         yield started
         assert started.stop() == 0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_was_left_open_is_found_here() -> Iterator[None]:
+    """Warn of sockets and files that nobody closed at the end of the module that opened them, not in some later test."""
+    yield
+    gc.collect()

@@ -6,7 +6,7 @@ import pytest
 
 import eventlog
 from eventlog.client.client import connect
-from eventlog.errors import ConnectionLost, DiskFull, OutcomeUnknown, Stopping
+from eventlog.errors import ClientClosed, ConnectionLost, DiskFull, OutcomeUnknown, Stopping
 from eventlog.transport.connection import Connection
 from eventlog.transport.exchange import Exchange
 from tests.client.fake_node import FakeNode, running
@@ -373,5 +373,30 @@ def test_a_node_of_another_cluster_is_not_taken_for_the_first() -> None:
                 await cache.get("k")
             assert second.log == []
             await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_writing", [False, True])
+def test_leaving_that_is_broken_off_closes_every_connection(is_writing: bool) -> None:
+    async def main() -> None:
+        seen: list[Connection] = []
+        node = FakeNode(refusal=lambda exchange: seen.append(exchange.connection))
+        async with running(node) as address:
+            client = await connect(address, retry=FAST).open()
+            cache = await client.create_cache("c")
+            theirs = seen[-1]
+            if is_writing:
+                node.hold = []
+                writing = asyncio.ensure_future(cache.put("k", 1))
+            leaving = asyncio.create_task(client.__aexit__(None))
+            await asyncio.sleep(0)
+            leaving.cancel()
+            await asyncio.wait([leaving])
+            await theirs.wait_closed()
+            await until(lambda: not any(task.get_name().startswith("eventlog-client") for task in asyncio.all_tasks()))
+            if is_writing:
+                with pytest.raises(ClientClosed):
+                    await writing
 
     run(main())

@@ -10,6 +10,7 @@ from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.consume.trimmed import earliest_id, lost_events
 
 Ints = npt.NDArray[np.int64]
+_NO_PLACES = np.zeros(0, np.int64)
 
 
 class SegmentEnds:
@@ -41,7 +42,7 @@ class Cursor:
         else:
             self.asked = None
             self._scalar = at
-            self._ids = self._offsets = self._epochs = np.zeros(0, np.int64)
+            self._ids = self._offsets = self._epochs = _NO_PLACES
 
     @classmethod
     def at_id(cls, segments: int, id_: int, *, asked: Ints | None) -> Self:

@@ -87,8 +87,9 @@ class Promises:
 class LowWatermark:
     """The reader's side: promises heard and the committed prefix held, segment by segment, as one limit each.
 
-    A segment is read `here`, from the copy of this node, or where its primary says. Invariant: `limits` never falls, except by
-    `drop`; every event of a segment at or below its limit is committed, and held here if the segment is read here.
+    A segment is read `here`, from the copy of this node, or where its primary says; `is_all_here` sums that up, for every reader asks.
+    Invariant: `limits` never falls, except by `drop`; every event of a segment at or below its limit is committed, and held here if the
+    segment is read here.
     """
 
     def __init__(self, segments: int) -> None:
@@ -98,12 +99,14 @@ class LowWatermark:
         self._held = np.zeros(segments, np.int64)
         self._is_placed = np.ones(segments, bool)
         self.here = np.ones(segments, bool)
+        self.is_all_here = True
         self.limits = np.zeros(segments, np.int64)
 
     def place(self, is_placed: npt.NDArray[np.bool_]) -> None:
         """Say which segments have a copy at this node that is kept up. One that is new is read here as soon as it has caught up."""
         self._is_placed = is_placed.copy()
         self.here &= is_placed
+        self.is_all_here = bool(self.here.all())
         self._raise(slice(None))
 
     def named(self, segments: Ints) -> Ints:
@@ -143,6 +146,7 @@ class LowWatermark:
         if not here.all():
             here = here | (self._is_placed[of] & (reach >= self.limits[of]) & (held >= self._named[of]))
             self.here[of] = here
+            self.is_all_here = bool(self.here.all())
             reach = np.where(here, reach, closed)
         self.limits[of] = np.maximum(self.limits[of], reach)
 

@@ -16,7 +16,7 @@ from eventlog.wire.exchanges import Answered, CreditGiven, Ended, Event, Failed,
 from eventlog.wire.flow import REQUEST_WEIGHT_BYTES, ByteBudget
 from eventlog.wire.kinds import CHANGES
 from eventlog.wire.reader import Reader
-from eventlog.wire.session import Session
+from eventlog.wire.session import Answer, Session
 
 Dispatch = Callable[[Exchange], None]
 
@@ -175,7 +175,7 @@ class Connection(Link):
     def _on_reader_ended(self, event: ReaderEnded) -> None:
         event.incoming.token.wake(has_ended=True)
 
-    def on_welcomed(self, message: Message | bytes) -> None:
+    def on_welcomed(self, message: Answer) -> None:
         """Take note that the handshake is over."""
         assert isinstance(message, Message), "the session has checked it"
         self.hello = message.hello_answer

@@ -8,7 +8,7 @@ from eventlog.errors import ClientClosed, EventLogError
 from eventlog.wire.eventlog_pb2 import Message
 from eventlog.wire.exchanges import Incoming, Phase
 from eventlog.wire.flow import REQUEST_WEIGHT_BYTES
-from eventlog.wire.session import payload_bytes
+from eventlog.wire.session import Answer, payload_bytes
 
 if TYPE_CHECKING:
     from eventlog.transport.connection import Connection
@@ -64,7 +64,7 @@ class Exchange:
         """Wait until `has_room`. Raises ConnectionLost."""
         await self.connection.room()
 
-    def answer(self, message: Message | bytes, *buffers: object) -> None:
+    def answer(self, message: Answer, *buffers: object) -> None:
         """Answer a request that opened no stream. `buffers` are the body; they must not change any more.
 
         Raises:
@@ -109,7 +109,7 @@ class Exchange:
             else:
                 return
 
-    def stream_send(self, message: Message | bytes, *buffers: object) -> int:
+    def stream_send(self, message: Answer, *buffers: object) -> int:
         """Send one item; return the bytes it took of the credit. Raises TooLarge."""
         if self.connection.is_closed or self._is_cut:
             return 0

@@ -46,6 +46,8 @@ FIELDS_BYTES_MAX: Final = 40  # of what a frame adds to a message, timeout, padd
 _FIELDS = struct.Struct("<BIBIBB")  # body_length, opaque and version, with their tags
 _BODY_LENGTH_TAG, _OPAQUE_TAG, _VERSION_TAG, _TIMEOUT_TAG = 0x0D, 0x15, 0x18, b"\x20"
 _BODY_LENGTH = struct.Struct("<BI")
+_OPAQUE = struct.Struct("<I")
+_OPAQUE_AT = HEADER.size + _BODY_LENGTH.size + 1  # from a frame's start, behind its tag
 _BODY_LENGTH_NONE = _BODY_LENGTH.pack(_BODY_LENGTH_TAG, 0)
 _PADDING_TAG, _BODY_TAG = b"\xf2\x7f", b"\xfa\x7f"  # fields 2046 and 2047, length-delimited
 _PADDINGS = tuple(_PADDING_TAG + bytes((size,)) + bytes(size) for size in range(ALIGNMENT))
@@ -93,6 +95,43 @@ def encode_with_body(
         flags |= codec
         parts = [codecs.compress(codec, b"".join(parts))]
     return _finish(parts, flags)
+
+
+class SharedFrame:
+    """One answer for many requests: what does not name the request is encoded once, and most of the checksum is made once.
+
+    `message` is a serialization, `body` its buffers; they must not change any more.
+    """
+
+    __slots__ = ("_crc", "_head", "_head_crc", "_rest", "_version", "body", "is_small", "message")
+
+    def __init__(self, message: bytes, body: Sequence[bytes | memoryview]) -> None:
+        self.message = message
+        self.body = byte_buffers(body)
+        self.is_small = sum(map(len, self.body)) <= JOINED_BODY_BYTES_MAX  # larger ones are not copied into every frame
+        self._version = -1
+        self._crc = False
+        self._head = self._rest = b""
+        self._head_crc = 0
+
+    def frame(self, opaque: int, *, version: int, crc: bool) -> bytes:
+        """Return the frame that answers `opaque`, as `encode_with_body` makes it; `encode` where there is no body."""
+        if self._version != version or self._crc is not crc:
+            self._prepare(version, crc=crc)
+        named = _OPAQUE.pack(opaque) + self._rest
+        if crc and self.body:
+            return self._head + named + TRAILER.pack(crc32c(named, self._head_crc))
+        return self._head + named
+
+    def _prepare(self, version: int, *, crc: bool) -> None:
+        self._version, self._crc = version, crc
+        if self.body:
+            whole = b"".join(encode_with_body(0, self.message, self.body, version=version, crc=crc))
+            whole = whole[: -TRAILER.size] if crc else whole
+        else:
+            whole = encode(0, self.message, version=version)
+        self._head, self._rest = whole[:_OPAQUE_AT], whole[_OPAQUE_AT + _OPAQUE.size :]
+        self._head_crc = crc32c(self._head[HEADER.size :])
 
 
 def decode(flags: int, payload: bytes | memoryview, *, bytes_max: int, header_bytes_max: int) -> tuple[Message, memoryview]:

@@ -35,7 +35,7 @@ from eventlog.wire.exchanges import (
     Step,
 )  # fmt: skip
 from eventlog.wire.flow import Credit
-from eventlog.wire.frames import FIELDS_BYTES_MAX, HEADER, Buffers, byte_buffers, decode, encode, encode_with_body
+from eventlog.wire.frames import FIELDS_BYTES_MAX, HEADER, Buffers, SharedFrame, byte_buffers, decode, encode, encode_with_body
 from eventlog.wire.kinds import SHAPES, Shape, error_message, read_error
 
 VERSION_MIN: Final = 1
@@ -46,6 +46,7 @@ CONNECTION_OPAQUE: Final = 0
 """An Error with this opaque, where none such was asked, is about the connection."""
 
 Role = Literal["client", "server"]
+Answer = Message | bytes | SharedFrame
 
 _NOTHING = memoryview(b"")
 _STREAM_END = Message(stream_end=StreamEnd()).SerializeToString()
@@ -291,7 +292,7 @@ class Session:
 
     # ------------------------------------------------------------ answering
 
-    def answer(self, incoming: Incoming, message: Message | bytes, buffers: Sequence[object] = ()) -> Buffers:
+    def answer(self, incoming: Incoming, message: Answer, buffers: Sequence[object] = ()) -> Buffers:
         """Return the one answer to a request that opens no stream.
 
         Raises:
@@ -300,17 +301,17 @@ class Session:
         phase = self._allowed(incoming, Step.ANSWER)
         if incoming.kind == "hello":
             self._fill_welcome(message)
-        frame = self._encode(incoming.opaque, message, buffers, 0)
+        frame = self._encode_answer(incoming.opaque, message, buffers)
         incoming.phase = phase
         del self.incoming[incoming.opaque]
         if incoming.kind == "hello":
             self._open()
         return frame
 
-    def item(self, incoming: Incoming, message: Message | bytes, buffers: Sequence[object] = ()) -> Buffers:
+    def item(self, incoming: Incoming, message: Answer, buffers: Sequence[object] = ()) -> Buffers:
         """Return one item of a stream, counted against its credit, which it may overdraw. Raises TooLarge."""
         self._allowed(incoming, Step.ITEM)
-        frame = self._encode(incoming.opaque, message, buffers, 0)
+        frame = self._encode_answer(incoming.opaque, message, buffers)
         assert incoming.credit is not None
         incoming.credit.take(payload_bytes(frame))
         return frame
@@ -358,11 +359,22 @@ class Session:
             if incoming.credit is not None:
                 self.streams -= 1
 
-    def _fill_welcome(self, message: Message | bytes) -> None:
+    def _fill_welcome(self, message: Answer) -> None:
         if not isinstance(message, Message) or not message.HasField("hello_answer"):
             raise Misuse(why="Hello is answered with a HelloAnswer")
         answer = message.hello_answer
         answer.version, answer.features, answer.frame_bytes_max = self.version, self.features, self.options.frame_bytes_max
+
+    def _encode_answer(self, opaque: int, message: Answer, buffers: Sequence[object]) -> Buffers:
+        if not isinstance(message, SharedFrame):
+            return self._encode(opaque, message, buffers, 0)
+        options = self.options
+        if not message.is_small or options.codec is not Codec.NONE:
+            return self._encode(opaque, message.message, message.body, 0)
+        frame = message.frame(opaque, version=self.version, crc=options.crc)
+        if payload_bytes([frame]) > self.frame_bytes_out_max:
+            raise TooLarge(what="a frame", size=payload_bytes([frame]), limit=self.frame_bytes_out_max)
+        return [frame]
 
     def _encode(self, opaque: int, message: Message | bytes, buffers: Sequence[object], timeout_ms: int) -> Buffers:
         limit = self.frame_bytes_out_max

@@ -23,6 +23,7 @@ from eventlog.node.state.caches import Caches, CacheState, new_cache
 from eventlog.segment.keys import encode_step, log_keys, log_range
 from eventlog.segment.memory import open_store
 from eventlog.wire.eventlog_pb2 import Message, Part, Poll, PollAnswer, Watch
+from eventlog.wire.frames import SharedFrame
 
 START_MS = 1_000_000  # since 2020
 NODE_NUMBER = 7
@@ -237,7 +238,7 @@ class FakeExchange:
 
     # ------------------------------------------------------------ as handlers use it
 
-    def answer(self, message: Message | bytes, *buffers: bytes) -> None:
+    def answer(self, message: Message | bytes | SharedFrame, *buffers: bytes) -> None:
         assert not self.is_over, "answered twice"
         self.is_over = True
         self._keep(message, buffers)
@@ -261,7 +262,7 @@ class FakeExchange:
             raise ClientClosed(what="stream")
         self.credits -= 1
 
-    def stream_send(self, message: Message | bytes, *buffers: bytes) -> None:
+    def stream_send(self, message: Message | bytes | SharedFrame, *buffers: bytes) -> None:
         assert not self.is_over
         self._keep(message, buffers)
 
@@ -270,7 +271,9 @@ class FakeExchange:
         self.is_over = self.ended = True
         self._changed.set()
 
-    def _keep(self, message: Message | bytes, buffers: tuple[bytes, ...]) -> None:
+    def _keep(self, message: Message | bytes | SharedFrame, buffers: tuple[bytes, ...]) -> None:
+        if isinstance(message, SharedFrame):
+            message, buffers = message.message, tuple(map(bytes, message.body))
         whole = message if isinstance(message, Message) else Message.FromString(message)
         answer = whole.stream_item.poll_answer if whole.HasField("stream_item") else whole.poll_answer
         self.whole = whole

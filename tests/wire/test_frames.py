@@ -215,3 +215,11 @@ def test_buffers_of_every_kind_become_bytes():
 
 def test_the_default_limit_of_a_frame_holds_the_largest_batch():
     assert frames.FRAME_LENGTH_CAP > FRAME_BYTES_MAX
+
+
+@given(st.lists(opaques, min_size=1, max_size=3), messages, st.one_of(bodies, st.just([b"x" * 20_000])), st.booleans())
+def test_a_shared_frame_is_for_each_request_what_it_would_get_alone(asked, message, body, crc):
+    shared = frames.SharedFrame(message.SerializeToString(), body)
+    assert [shared.frame(opaque, version=1, crc=crc) for opaque in asked] == [written(opaque, message, body, crc=crc) for opaque in asked]
+    assert shared.frame(7, version=1, crc=not crc) == written(7, message, body, crc=not crc)
+    assert shared.is_small is (sum(map(len, body)) <= frames.JOINED_BODY_BYTES_MAX)

@@ -94,18 +94,19 @@ async def _answer_state(node: ReadingNode, exchange: Exchange, matches: Compiled
 def _answer_listener(node: ReadingNode, exchange: Exchange, listener: str, found: Delivered | EventLogError) -> None:
     """Answer a listener; one that is about to fall behind what retention leaves it is told so with the answer that all get."""
     if not isinstance(found, EventLogError) and (warning := node.listeners.warning(listener)):
-        found = replace(found, message=found.message + warning)  # fields of one message may come in two pieces
+        found = replace(found, message=found.message + warning, shared=None)  # fields of one message may come in two pieces
     _answer(exchange, found)
 
 
 def _answer(exchange: Exchange, found: Delivered | EventLogError) -> None:
+    exchange.on_end = None  # no cycle for the collector to find
     if exchange.is_over:
         return
     if isinstance(found, EventLogError):
         exchange.fail(found)
         return
     try:
-        exchange.answer(found.message, *found.body)
+        exchange.answer(*found.content)
     except EventLogError as error:  # too large for a frame
         exchange.fail(error)
 

@@ -34,6 +34,7 @@ from eventlog.limits import (
     POSITION_TOLD_MS,
     REQUESTS_PER_CONNECTION_MAX,
 )
+from eventlog.node.reading.deadlines import Deadlines
 from eventlog.node.reading.fetch import Fetching, far_of, named_of
 from eventlog.node.reading.filters import Filters, segments_of
 from eventlog.node.reading.finding import Finding, Road
@@ -45,6 +46,7 @@ from eventlog.node.reading.stalls import Stalls
 from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.wire.eventlog_pb2 import Poll, Stalled
+from eventlog.wire.frames import SharedFrame
 
 Ints = npt.NDArray[np.int64]
 _LIMIT_AGE_S = 0.02
@@ -61,6 +63,7 @@ class Reads:
         self._context = context
         self._thread = ReaderThread()
         self._rounds = Rounds(self._look_in_round, begin=self._begin_round)
+        self._deadlines = Deadlines(self._expire)
         self._round_limit = ID_MAX  # how far readers might see when the last round began
         self._is_noting = False
         self._told: tuple[Pull, Delivered, Answer] | None = None  # the last answer that was delivered, if that is noted
@@ -189,7 +192,7 @@ class Reads:
         """Return the pull of a request, of which only what `matches` is answered: see `pulls.begin`."""
         pull = begin(self._context, poll, limit=self.limit)
         pull.matches = matches
-        if matches is not None and pull.cursor.asked is None and self._context.low.here.all():
+        if matches is not None and pull.cursor.asked is None and self._context.low.is_all_here:
             pull.only = segments_of(matches, pull.cache)
         return pull
 
@@ -199,7 +202,7 @@ class Reads:
             self.fail(pull, Stopping())
             return
         if pull.wait_ms:
-            pull.deadline = asyncio.get_running_loop().call_later(pull.wait_ms / 1000, self._expire, pull)
+            self._deadlines.set(pull, pull.wait_ms)
         if pull.wait_ms != 0 and pull.cursor.lowest >= self._round_limit and not (self._lost or pull.cache.dropped):
             self._wait(pull)  # it has had what there was in the last round; what came since is for the next one
             if self._last_id(pull) > pull.cursor.lowest or pull.until < ID_MAX or pull.says_stalled:
@@ -235,9 +238,7 @@ class Reads:
         """Forget a pull; `done` is not called any more."""
         pull.is_over = True
         self._rounds.remove(pull)
-        if pull.deadline is not None:
-            pull.deadline.cancel()
-            pull.deadline = None
+        self._deadlines.clear(pull)
         if not len(self._rounds):
             self._context.closing.follow(on=False)
 
@@ -260,7 +261,7 @@ class Reads:
     def _expire(self, pull: Pull) -> None:
         """End the waiting: what there is now, or nothing, is the answer. Who was told where it stands is not told so again."""
         if pull.told == pull.cursor.key:
-            pull.deadline = asyncio.get_running_loop().call_later(POSITION_TOLD_MS / 1000, self._expire, pull)
+            self._deadlines.set(pull, POSITION_TOLD_MS)
             return
         pull.wait_ms = pull.ends_at = 0
         self._limit_until = 0.0
@@ -359,7 +360,7 @@ class Reads:
             return self._is_end(pull, limit)
         pull.ends_at = ID_MAX
         if pull.deadline is None:
-            pull.deadline = asyncio.get_running_loop().call_later(CLOSE_UP_MS_MAX / 1000, self._expire, pull)
+            self._deadlines.set(pull, CLOSE_UP_MS_MAX)
         self._context.closing.end(partial(self._end_known, pull))
         return pull.is_over or limit >= pull.ends_at
 
@@ -396,7 +397,7 @@ class Reads:
             self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=self._stalls.holding(pull))
             return
         if pull.wait_ms == 0 and pull.deadline is None:
-            pull.deadline = asyncio.get_running_loop().call_later(CLOSE_UP_MS_MAX / 1000, self._expire, pull)
+            self._deadlines.set(pull, CLOSE_UP_MS_MAX)
         self._wait(pull)
         asyncio.get_running_loop().call_later(_FETCH_AGAIN_S, self._rounds.mark, pull.cache.cache_id)
 
@@ -457,7 +458,14 @@ class Reads:
         message = b"" if pull.limits.is_raw else shared.message(cursor=cursor, place=place, is_stream=pull.is_stream, says=says)
         body = tuple(filter(None, answer.body))
         delivered = Delivered(
-            message=message, body=body, events=answer.events, first_id=answer.first_id, upto=upto, is_end=is_end, parts=answer.parts
+            message=message,
+            body=body,
+            events=answer.events,
+            first_id=answer.first_id,
+            upto=upto,
+            is_end=is_end,
+            parts=answer.parts,
+            shared=SharedFrame(message, body) if self._is_noting else None,
         )
         if self._is_noting:
             self._told = (pull, delivered, answer)

@@ -57,14 +57,14 @@ class Fetched:
 
 def far_of(low: LowWatermark, cursor: Cursor) -> Ints:
     """Return the asked segments that are read at other nodes."""
-    if low.here.all():
+    if low.is_all_here:
         return _NO_SEGMENTS
     return np.flatnonzero(~low.here) if cursor.asked is None else cursor.asked[~low.here[cursor.asked]]
 
 
 def named_of(low: LowWatermark, far: Ints) -> int:
     """Return the id of the last event that others are known to have committed in segments that are read there."""
-    return int(low.named(far).max(initial=0))
+    return int(low.named(far).max()) if len(far) else 0
 
 
 class Fetching:

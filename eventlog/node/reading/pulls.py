@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from eventlog.node.state.caches import Caches, CacheState
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.port import Store
 from eventlog.wire.eventlog_pb2 import Poll
+from eventlog.wire.frames import SharedFrame
 
 Ints = npt.NDArray[np.int64]
 
@@ -73,7 +74,7 @@ class Delivered:
     """What a pull got, encoded: `message` is a Message's serialization, the same object for all who got the same.
 
     `upto` is the id up to which everything wanted was in it; `is_end` says that there was nothing more at that moment. For another
-    node it is not encoded: `parts` say what the body holds.
+    node it is not encoded: `parts` say what the body holds. `shared` is what many get, message and body in one.
     """
 
     message: bytes
@@ -83,6 +84,12 @@ class Delivered:
     upto: int
     is_end: bool
     parts: tuple[Part, ...] = ()
+    shared: SharedFrame | None = None
+
+    @property
+    def content(self) -> tuple[bytes | SharedFrame, ...]:
+        """Return what an exchange is answered with."""
+        return (self.message, *self.body) if self.shared is None else (self.shared,)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -119,7 +126,7 @@ class Pull:
     only: Ints | None = None
     scanned_bytes: int = 0
     told: tuple[bytes, int] | None = None
-    deadline: asyncio.TimerHandle | None = field(default=None)
+    deadline: asyncio.TimerHandle | int | None = None  # of `Deadlines`
 
 
 def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], int]) -> Pull:

@@ -77,7 +77,7 @@ async def _send_all(reads: Reads, exchange: Exchange, pull: Pull, ended: "asynci
         if is_told:
             pull.told, wait_ms = pull.cursor.key, POSITION_TOLD_MS
         delivered = await _next(reads, pull, ended)
-        exchange.stream_send(delivered.message, *delivered.body)
+        exchange.stream_send(*delivered.content)
         pull.skips_trimmed = False  # only the beginning may skip; whoever is overtaken later hears of it
         if pull.until < ID_MAX and delivered.upto >= pull.until:
             return

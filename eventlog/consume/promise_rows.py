@@ -33,8 +33,12 @@ def decode_promises(body: bytes | memoryview, *, segments: int) -> list[Promise]
         raise BadMessage(why=f"{len(body)} bytes are no whole number of promises")
     rows = np.frombuffer(body, PROMISE)
     of = rows["segment"].astype(np.int64)
-    if bool((of >= segments).any()) or len(np.unique(of)) < len(of) or bool((rows["id"] < 0).any()) or bool((rows["last_id"] < 0).any()):
+    is_once = bool((of[1:] > of[:-1]).all()) or len(np.unique(of)) == len(of)
+    if not is_once or bool((of >= segments).any()) or bool((rows["id"] < 0).any()) or bool((rows["last_id"] < 0).any()):
         raise BadMessage(why="a promise of segments or ids that cannot be")
+    if len(rows) and bool((rows["id"] == rows["id"][0]).all()):
+        epochs, last_ids = rows["epoch"].astype(np.int64), rows["last_id"].astype(np.int64)
+        return [Promise(id=rows["id"].item(0), segments=of, epochs=epochs, last_ids=last_ids)]
     found = []
     for id_ in np.unique(rows["id"]).tolist():
         own = rows["id"] == id_

@@ -451,11 +451,27 @@ class Replication:
 
     def tick(self, *, now_ms: int) -> Commands:
         """Do what is due: watermarks for who did not hear them, questions again, proposals against who lags."""
+        return [] if self.is_quiet else self.look(now_ms=now_ms)
+
+    def look(self, *, now_ms: int) -> Commands:
+        """Do what `tick` does, looking at everything."""
         commands = self.sets.shrink(now_ms=now_ms)
         commands += self.streams.tick(now_ms=now_ms)
         for link in self.streams.links.values():
             commands += self.sets.grow(link.slot, np.flatnonzero(link.modes == LIVE), now_ms=now_ms)
         return commands + self.streams.flush()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether time alone changes nothing: all is committed and told, nobody catches up, is away, or may join a set."""
+        columns, roster, links = self.columns, self.roster, self.streams.links
+        if any(link.streams or link.probes or link.queue for link in links.values()):
+            return False
+        if (columns.leads & ((columns.ends != columns.watermark) | (columns.told < columns.watermark))).any():
+            return False
+        if any((roster.in_sync[slot] & columns.leads).any() for slot in range(1, len(roster.replicas)) if not roster.is_here[slot]):
+            return False
+        return not any(((link.modes == LIVE) & ~roster.awaited_rows[link.slot]).any() for link in links.values())
 
     # ------------------------------------------------------------ views
 

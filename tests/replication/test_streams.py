@@ -120,6 +120,20 @@ def test_a_lost_append_is_found_by_the_next_question_though_nothing_else_is_writ
     assert world[1].core.watermark.item(0) == world[1].core.ends.item(0)
 
 
+def test_all_is_quiet_once_every_write_is_committed_and_told_and_not_while_a_member_is_away():
+    world = led(3)
+    world.pass_time(100)
+    assert all(node.core.is_quiet for node in world.nodes.values())
+    world[1].put(0)
+    world.settle()
+    assert not world[1].core.is_quiet, "the others have not heard the watermark"
+    world.pass_time(100)
+    assert world[1].core.is_quiet
+    world[3].crash()
+    world.settle()
+    assert not world[1].core.is_quiet
+
+
 def test_a_refusal_from_before_the_stream_turned_is_old_news():
     world = behind(12)
     world[2].start()

@@ -396,7 +396,9 @@ class World:
     def tick(self, after_ms: int = 50) -> None:
         self.now_ms += after_ms
         for node in self.nodes.values():
-            if node.up:
+            if node.up and node.core.is_quiet:
+                assert not node.core.look(now_ms=self.now_ms), "time alone changes nothing where all is quiet"
+            elif node.up:
                 node.carry_out(node.core.tick(now_ms=self.now_ms))
 
     def decide(self) -> None:

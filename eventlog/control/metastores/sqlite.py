@@ -30,7 +30,7 @@ def _since_boot_ms() -> int:
 class SqliteOptions:
     """How the file is used; `now_ms` is the clock of leases, which all processes of the host must share."""
 
-    poll_ms: int = 100  # members tell each other of their commits: this is for what nobody told
+    poll_ms: int = 250  # members tell each other of their commits: this is for what nobody told, renewals of leases most of all
     revisions_kept: int = REVISIONS_KEPT
     now_ms: Callable[[], int] = _since_boot_ms
 

@@ -20,6 +20,7 @@ from eventlog.control.records import CONTROLLER_KEY, CommitPlan, ControllerRecor
 from eventlog.control.view import ClusterView
 from eventlog.errors import MetadataConflict, MetadataUnavailable
 from eventlog.node.cluster.liveness import Reach, dead_members
+from eventlog.node.cluster.metadata import ViewChange
 from eventlog.node.copying.verify import CopyVerifier
 
 if TYPE_CHECKING:
@@ -79,8 +80,13 @@ class ControllerLoop:
         self.commits = 0
 
     def wake(self, *_: object) -> None:
-        """Look at once: the view changed, or somebody came or went."""
+        """Look at once: somebody came or went, or something is to be done."""
         self._woken.set()
+
+    def changed(self, change: ViewChange) -> None:
+        """Look at once, unless nothing but leases changed: they are renewed every second, by every node."""
+        if change.segments or change.members or change.steering:
+            self._woken.set()
 
     async def run(self) -> None:
         """Decide until cancelled."""
@@ -244,7 +250,7 @@ def start_controller(node: "Node", records: ClusterRecords) -> ControllerLoop:
         verifier=verifier,
     )
     loop = ControllerLoop(parts)
-    node.metadata.hooks.append(loop.wake)
+    node.metadata.hooks.append(loop.changed)
     node.peers.hooks.connected.append(loop.wake)
     node.peers.hooks.lost.append(loop.wake)
     node.own(asyncio.create_task(loop.run(), name="controller"))

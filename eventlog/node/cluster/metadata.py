@@ -28,11 +28,15 @@ SPREAD_MS_MAX = 1_000  # how long whoever changed something waits for the others
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewChange:
-    """A new view and what is different in it: the segments whose records changed, and whether any member's did, its lease left out."""
+    """A new view and what is different in it: the segments whose records changed, and whether any member's did, its lease left out.
+
+    `steering`: whether settings, controller, a rebalance or lost ranges did.
+    """
 
     view: ClusterView
     segments: tuple[int, ...]
     members: bool
+    steering: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +83,19 @@ class Metadata:
         view = await self._sources.read()
         await self._sources.follow_caches()
         self._apply(view, view.revision)
-        self.changed.set()
         async with aclosing(self._store.watch("", view.revision + 1)) as revisions:
             async for changes in revisions:
                 if any(change.key.startswith(CACHES_SCOPE) for change in changes.changes):
                     await self._sources.follow_caches()
-                self._apply(view := view.applied(changes), changes.revision)
-                if not all(change.key.startswith(NODE_PREFIX) for change in changes.changes):
-                    self.changed.set()
+                is_lease = all(change.key.startswith(NODE_PREFIX) for change in changes.changes)
+                self._apply(view := view.applied(changes), changes.revision, is_lease=is_lease)
 
-    def _apply(self, view: ClusterView, revision: int) -> None:
+    def _apply(self, view: ClusterView, revision: int, *, is_lease: bool = False) -> None:
         before, self.view = self.view, view
         self._revision = max(self._revision, revision)
-        self._peers.revision = max(self._peers.revision, revision)
+        if not is_lease:
+            self._peers.revision = max(self._peers.revision, revision)
+            self.changed.set()
         if view is not before:
             change = difference(before, view)
             for hook in self.hooks:
@@ -114,10 +118,10 @@ class Metadata:
         return True
 
     def committed(self, revision: int, keys: Collection[str]) -> None:
-        """Tell the others of a commit of this process, unless it was but the renewal of its lease."""
-        self._peers.revision = max(self._peers.revision, revision)
+        """Tell the others of a commit of this process, unless it was but the renewal of its lease: that nobody waits for."""
         if all(key.startswith(NODE_PREFIX) for key in keys):
             return
+        self._peers.revision = max(self._peers.revision, revision)
         for number in self._peers.incarnations:
             try:
                 answer = self._peers.send(number, Message(see_revision=pb.SeeRevision(revision=revision)), timeout_ms=SPREAD_MS_MAX)
@@ -144,9 +148,14 @@ def difference(before: ClusterView, after: ClusterView) -> ViewChange:
         old = before.segments
         changed = [number for number, found in after.segments.items() if number not in old or old[number].revision != found.revision]
         segments = (*sorted(changed), *sorted(set(old) - set(after.segments)))
-    members = after.nodes is not before.nodes and _without_leases(before) != _without_leases(after)
-    return ViewChange(view=after, segments=segments, members=members)
+    members = before.nodes.keys() != after.nodes.keys() or any(
+        found is not before.nodes[number] and _without_lease(found.record) != _without_lease(before.nodes[number].record)
+        for number, found in after.nodes.items()
+    )
+    names = ("settings", "controller", "rebalance", "lost")
+    steering = any(getattr(before, name) is not getattr(after, name) for name in names)
+    return ViewChange(view=after, segments=segments, members=members, steering=steering)
 
 
-def _without_leases(view: ClusterView) -> dict[int, NodeRecord]:
-    return {number: msgspec.structs.replace(found.record, ceiling=0, acknowledged=0) for number, found in view.nodes.items()}
+def _without_lease(record: NodeRecord) -> NodeRecord:
+    return msgspec.structs.replace(record, ceiling=0, acknowledged=0)

@@ -22,7 +22,7 @@ from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import CloseUp, CloseUpAnswer, Message
 
 FOLLOW_MS = 500
-REFRESH_S = 0.9
+REFRESH_S = 1.4  # well below `STALLED_MS`, above which a low watermark counts as held up
 PAUSE_S = 0.002  # between an answer and the next request that waits at the peer
 
 
@@ -225,7 +225,7 @@ class Closing:
                 self._ask(number, asked, at_once=True)
 
     def refresh(self) -> None:
-        """Ask for what can be promised now, once a second: also where nobody waits the low watermark is not to stand still."""
+        """Ask for what can be promised now, unless that was a moment ago: also where nobody waits the low watermark goes on."""
         now = asyncio.get_running_loop().time()
         if now < self._refresh_at:
             return

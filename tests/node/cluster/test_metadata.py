@@ -83,6 +83,9 @@ def test_a_renewed_lease_is_a_new_view_and_no_change_of_members():
         await world.metadata.reached(await world.store.commit({}, puts={node_key(1): encode(renewed)}))
         assert world.seen[-1] == ((), False)
         assert world.metadata.view.nodes[1].record.ceiling == 77
+        assert world.peers.revision < world.metadata.revision, "beats hurry nobody on to a lease"
+        await world.metadata.reached(await world.store.commit({}, puts={segment_key(3): encode(segment(3))}))
+        assert world.peers.revision == world.metadata.revision
 
     with_world(act)
 

@@ -80,6 +80,7 @@ def test_an_entry_that_was_given_a_longer_life_stays(tmp_path):
     async def act(node):
         cache = await cache_of(node)
         await put_mortals(node, cache, lifespan_ms=60_000, count=10)
+        await node.writer.drain()
         later = node.now_2020() + 60_001
         await submit(node, cache, [(b"k1", b"again")])
         await asyncio.gather(expirer_of(node).turn(cache, now=later), submit(node, cache, [(b"k2", b"again")]))

@@ -258,13 +258,14 @@ def verify_copies(chosen: Sequence[int] | None = None) -> None:
         segments = list(range(client.segments_count)) if chosen is None else list(chosen)
         for begin in range(0, len(segments), _COMPARED_AT_ONCE):
             some = segments[begin : begin + _COMPARED_AT_ONCE]
-            seen: dict[int, set[tuple[int, int, int]]] = {segment: set() for segment in some}
+            seen: dict[int, set[tuple[int, ...]]] = {segment: set() for segment in some}
             for copy in client.admin.compare_copies(some, timeout_ms=_VERIFY_MS_MAX):
                 copies += 1
-                seen[copy.segment].add((copy.events, copy.last_id, copy.digest))
+                seen[copy.segment].add((copy.events, copy.last_id, copy.digest, copy.entries, copy.state_digest))
                 if settings().is_json:
                     names = {"segment": copy.segment, "node": copy.node, "events": copy.events}
-                    print_row({**names, **id_fields(last_id=copy.last_id or None), "digest": f"{copy.digest:08x}"})
+                    digests = {"digest": f"{copy.digest:08x}", "entries": copy.entries, "state_digest": f"{copy.state_digest:016x}"}
+                    print_row({**names, **id_fields(last_id=copy.last_id or None), **digests})
             different += [segment for segment, digests in seen.items() if len(digests) != 1]
             progress.update(begin + len(some), part=(begin + len(some)) / len(segments))
     if not settings().is_json:

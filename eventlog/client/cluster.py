@@ -52,13 +52,18 @@ class RebalanceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyDigest:
-    """The checksum of one member's copy of a segment; equal copies have equal `events`, `last_id` and `digest`."""
+    """The checksum of one member's copy of a segment; equal copies have equal figures.
+
+    `digest` is of the log, `state_digest` of the `entries`; those that change while they are compared are left out.
+    """
 
     segment: int
     node: str
     events: int
     last_id: int
     digest: int
+    entries: int
+    state_digest: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

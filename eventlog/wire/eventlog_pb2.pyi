@@ -1410,19 +1410,25 @@ class CacheBound(_message.Message):
     def __init__(self, cache: _Optional[int] = ..., id: _Optional[int] = ...) -> None: ...
 
 class DigestSegments(_message.Message):
-    __slots__ = ("segments", "upto", "after", "bounds_only")
+    __slots__ = ("segments", "upto", "after", "bounds_only", "state_pin", "state_from", "state_upto")
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     UPTO_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     BOUNDS_ONLY_FIELD_NUMBER: _ClassVar[int]
+    STATE_PIN_FIELD_NUMBER: _ClassVar[int]
+    STATE_FROM_FIELD_NUMBER: _ClassVar[int]
+    STATE_UPTO_FIELD_NUMBER: _ClassVar[int]
     segments: _containers.RepeatedScalarFieldContainer[int]
     upto: int
     after: _containers.RepeatedCompositeFieldContainer[CacheBound]
     bounds_only: bool
-    def __init__(self, segments: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., after: _Optional[_Iterable[_Union[CacheBound, _Mapping]]] = ..., bounds_only: _Optional[bool] = ...) -> None: ...
+    state_pin: int
+    state_from: int
+    state_upto: int
+    def __init__(self, segments: _Optional[_Iterable[int]] = ..., upto: _Optional[int] = ..., after: _Optional[_Iterable[_Union[CacheBound, _Mapping]]] = ..., bounds_only: _Optional[bool] = ..., state_pin: _Optional[int] = ..., state_from: _Optional[int] = ..., state_upto: _Optional[int] = ...) -> None: ...
 
 class SegmentDigest(_message.Message):
-    __slots__ = ("segment", "node", "events", "last_id", "digest", "high_watermark", "trimmed")
+    __slots__ = ("segment", "node", "events", "last_id", "digest", "high_watermark", "trimmed", "state_pin", "entries", "state_digest")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
@@ -1430,6 +1436,9 @@ class SegmentDigest(_message.Message):
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    STATE_PIN_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    STATE_DIGEST_FIELD_NUMBER: _ClassVar[int]
     segment: int
     node: str
     events: int
@@ -1437,7 +1446,10 @@ class SegmentDigest(_message.Message):
     digest: int
     high_watermark: int
     trimmed: _containers.RepeatedCompositeFieldContainer[CacheBound]
-    def __init__(self, segment: _Optional[int] = ..., node: _Optional[str] = ..., events: _Optional[int] = ..., last_id: _Optional[int] = ..., digest: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed: _Optional[_Iterable[_Union[CacheBound, _Mapping]]] = ...) -> None: ...
+    state_pin: int
+    entries: int
+    state_digest: int
+    def __init__(self, segment: _Optional[int] = ..., node: _Optional[str] = ..., events: _Optional[int] = ..., last_id: _Optional[int] = ..., digest: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed: _Optional[_Iterable[_Union[CacheBound, _Mapping]]] = ..., state_pin: _Optional[int] = ..., entries: _Optional[int] = ..., state_digest: _Optional[int] = ...) -> None: ...
 
 class DigestSegmentsAnswer(_message.Message):
     __slots__ = ("digests",)

@@ -122,14 +122,21 @@ def test_a_plan_names_segments_owners_and_bytes():
     assert run(admin, "rebalance", "plan").splitlines()[-1].startswith("1 segments would move, 1 copies of 2.00 KiB")
 
 
-@pytest.mark.parametrize(("digests", "code", "said"), [((7, 7), 0, "all equal"), ((7, 8), 1, "1 differ")])
-def test_copies_that_differ_are_a_failure(digests, code, said):
-    copies = [CopyDigest(segment=0, node=f"n{at}", events=1, last_id=5, digest=digest) for at, digest in enumerate(digests)]
-    whole = [CopyDigest(segment=segment, node="n1", events=0, last_id=0, digest=0) for segment in (1, 2, 3)]
+@pytest.mark.parametrize(
+    ("digests", "states", "code", "said"),
+    [((7, 7), (3, 3), 0, "all equal"), ((7, 8), (3, 3), 1, "1 differ"), ((7, 7), (3, 4), 1, "1 differ")],
+)
+def test_copies_that_differ_are_a_failure(digests, states, code, said):
+    copies = [
+        CopyDigest(segment=0, node=f"n{at}", events=1, last_id=5, digest=log, entries=1, state_digest=state)
+        for at, (log, state) in enumerate(zip(digests, states, strict=True))
+    ]
+    whole = [CopyDigest(segment=segment, node="n1", events=0, last_id=0, digest=0, entries=0, state_digest=0) for segment in (1, 2, 3)]
     admin = Admin({"compare_copies": [[*copies, *whole]]})
     assert said in run(admin, "rebalance", "verify", code=code)
     rows = [json.loads(line) for line in run(admin, "segments", "--verify", "--json", code=code).splitlines()]
-    assert rows[0] == {"segment": 0, "node": "n0", "events": 1, "last_id": 5, "last_id_str": "5", "digest": "00000007"}
+    state_of_first = {"digest": "00000007", "entries": 1, "state_digest": "0000000000000003"}
+    assert rows[0] == {"segment": 0, "node": "n0", "events": 1, "last_id": 5, "last_id_str": "5", **state_of_first}
 
 
 def test_a_segment_that_could_not_be_compared_is_a_failure():

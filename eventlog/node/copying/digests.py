@@ -1,4 +1,4 @@
-"""Checksums of copies of a segment, and their comparison between nodes.
+"""Checksums of copies of a segment, log and state, and their comparison between nodes.
 
 Replicas' logs are equal byte for byte, so the CRC32C of what is stored says whether two copies are. Compared is what all of them
 have: above what any of them has trimmed, up to the lowest of their high watermarks. Markers of epochs are left out: they carry
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import crc32c
 
 from eventlog.batch.layout import read_head
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, Unavailable
 from eventlog.ids import last_of_run
 from eventlog.node.aside import aside
+from eventlog.node.copying.state_digests import own_state_digest, pin_of
 from eventlog.segment.keys import log_range
 from eventlog.segment.port import Store
 from eventlog.wire import eventlog_pb2 as pb
@@ -51,11 +52,15 @@ async def own_digests(node: "Node", asked: pb.DigestSegments) -> pb.DigestSegmen
         bounds = {cache.cache_id: int(cache.trimmed_ids[segment]) for cache in node.caches}
         found.trimmed.extend(pb.CacheBound(cache=cache, id=trimmed) for cache, trimmed in sorted(bounds.items()))
         if asked.bounds_only:
+            found.state_pin = await pin_of(node, segment)
             continue
         after = {cache: max(trimmed, asked_after.get(cache, 0)) for cache, trimmed in bounds.items()}
         upto = min(asked.upto or watermark, watermark)
         read = partial(read_digest, node.store, segment, after=after, upto=upto)
         found.events, found.last_id, found.digest = await aside(read)
+        if asked.state_pin:
+            state = await own_state_digest(node, segment, asked)
+            found.entries, found.state_digest = state.entries, state.digest
     return answer
 
 
@@ -90,27 +95,39 @@ async def ask_digests(node: "Node", number: int, asked: pb.DigestSegments) -> pb
 async def compare(node: "Node", segment: int, numbers: Collection[int]) -> Comparison:
     """Return the digests of the segment's copies at these members, and whether they are equal."""
     try:
-        bounds = await _ask_each(node, numbers, pb.DigestSegments(segments=[segment], bounds_only=True))
+        everyone = dict.fromkeys(numbers, pb.DigestSegments(segments=[segment], bounds_only=True))
+        bounds = await _ask_each(node, everyone)
         upto = min(found.high_watermark for found in bounds.values())
         trimmed: dict[int, int] = {}
         for found in bounds.values():
             for bound in found.trimmed:
                 trimmed[bound.cache] = max(trimmed.get(bound.cache, 0), bound.id)
         after = [pb.CacheBound(cache=cache, id=beyond) for cache, beyond in sorted(trimmed.items())]
-        digests = await _ask_each(node, numbers, pb.DigestSegments(segments=[segment], upto=upto, after=after))
+        pins = [found.state_pin for found in bounds.values()]
+        if not all(pins):
+            raise Unavailable(why=f"the state of segment {segment} is not whole everywhere yet")
+        common = pb.DigestSegments(segments=[segment], upto=upto, after=after, state_from=min(pins), state_upto=max(pins))
+        digests = await _ask_each(node, {number: _pinned(common, found.state_pin) for number, found in bounds.items()})
     except EventLogError as error:
         return Comparison(segment=segment, digests={}, why=str(error))
-    seen = {(found.events, found.last_id, found.digest) for found in digests.values()}
-    why = "" if len(seen) == 1 else f"the copies differ up to id {upto}"
+    logs = {(found.events, found.last_id, found.digest) for found in digests.values()}
+    states = {(found.entries, found.state_digest) for found in digests.values()}
+    why = f"the copies differ up to id {upto}" if len(logs) > 1 else f"the states differ as of id {min(pins)}" if len(states) > 1 else ""
     return Comparison(segment=segment, digests=digests, why=why)
 
 
-async def _ask_each(node: "Node", numbers: Collection[int], asked: pb.DigestSegments) -> dict[int, pb.SegmentDigest]:
-    answers = await asyncio.gather(*(ask_digests(node, number, asked) for number in numbers))
+def _pinned(common: pb.DigestSegments, pin: int) -> pb.DigestSegments:
+    request = pb.DigestSegments(state_pin=pin)
+    request.MergeFrom(common)
+    return request
+
+
+async def _ask_each(node: "Node", asked: Mapping[int, pb.DigestSegments]) -> dict[int, pb.SegmentDigest]:
+    answers = await asyncio.gather(*(ask_digests(node, number, request) for number, request in asked.items()))
     found = {}
-    for number, answer in zip(numbers, answers, strict=True):
+    for (number, request), answer in zip(asked.items(), answers, strict=True):
         if not answer.digests:
-            raise EventLogError(why=f"node {number} does not hold segment {asked.segments[0]}")
+            raise EventLogError(why=f"node {number} does not hold segment {request.segments[0]}")
         found[number] = answer.digests[0]
     return found
 

@@ -1,0 +1,146 @@
+"""Checksums of the state of a segment's copies, as of one moment for all of them.
+
+Copies apply the same log at different times, so each is read from a pin of its own. What the log changed between the lowest and the
+highest of these pins is left out on every node; everything else must be the same bytes, whichever pin it was read from.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from eventlog.batch.entries import decode_entry
+from eventlog.batch.views import decode_value
+from eventlog.errors import Unavailable
+from eventlog.node.aside import aside
+from eventlog.node.state.pins import Pin
+from eventlog.segment import keys
+from eventlog.segment.port import Pair, Range, Snapshot, Store
+from eventlog.segment.walking import read_segment
+from eventlog.wire import eventlog_pb2 as pb
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+_READ_BYTES = 4 << 20
+_READ_ROWS = 2_000
+_PREFIX_BYTES = len(keys.entry_prefix(0, 0))
+_DEADLINE_BYTES = 8
+_WAIT_S = 10
+_PAUSE_S = 0.05
+
+
+@dataclass(slots=True)
+class StateDigest:
+    """Entries read so far, and the checksums of their keys and of what is stored under them, each as one long text."""
+
+    entries: int = 0
+    of_keys: int = 0
+    of_values: int = 0
+
+    @property
+    def digest(self) -> int:
+        """Return both checksums as one number."""
+        return self.of_keys << 32 | self.of_values
+
+    def take(self, rows: Collection[Pair]) -> None:
+        """Take in rows, which come in the order of their keys."""
+        self.entries += len(rows)
+        self.of_keys = crc32c(b"".join([key for key, _ in rows]), self.of_keys)
+        self.of_values = crc32c(b"".join([value for _, value in rows]), self.of_values)
+
+
+async def pin_of(node: "Node", segment: int) -> int:
+    """Pin the state of a segment as it is now; return the id of that moment, 0 where the state is not whole here."""
+    pin = await node.state_reads.pins.take()
+    return max(pin.id_of(segment), 0)
+
+
+async def own_state_digest(node: "Node", segment: int, asked: pb.DigestSegments) -> StateDigest:
+    """Return the digest of the own copy's state, read from the pin that `pin_of` set.
+
+    Raises:
+        Unavailable: the pin is gone, or this copy does not get as far as the others.
+    """
+    pin = node.state_reads.pins.find(segment, asked.state_pin)
+    if pin is None:
+        raise Unavailable(why=f"the state of segment {segment} is not pinned at {asked.state_pin} any more")
+    await _reach(node, segment, asked.state_upto)
+    keyed = {cache.cache_id: int(cache.trimmed_ids[segment]) for cache in node.caches if cache.options.state}
+    if any(trimmed > asked.state_from for trimmed in keyed.values()):
+        raise Unavailable(why=f"retention passed the moment at which segment {segment} is compared")
+    read = partial(_read, node.store, _Bounds(segment=segment, after=asked.state_from, upto=asked.state_upto, pin=pin), sorted(keyed))
+    return await aside(read)
+
+
+async def _reach(node: "Node", segment: int, upto: int) -> None:
+    """Wait until this copy knows of everything up to `upto`."""
+    try:
+        async with asyncio.timeout(_WAIT_S):
+            while node.state_reads.pins.places().ids[segment] < upto:  # noqa: ASYNC110  # promises move it, which tell nobody
+                await asyncio.sleep(_PAUSE_S)
+    except TimeoutError:
+        raise Unavailable(why=f"the copy of segment {segment} at {node.name} does not reach id {upto}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bounds:
+    """The segment, the ids `(after, upto]` whose keys are left out, and what to read the rest from."""
+
+    segment: int
+    after: int
+    upto: int
+    pin: Pin
+
+
+def _read(store: Store, bounds: _Bounds, caches: Collection[int]) -> StateDigest:
+    found = StateDigest()
+    changed = changed_keys(store, bounds.segment, after=bounds.after, upto=bounds.upto)
+    for cache in caches:
+        read_state(bounds.pin.snapshot, bounds.segment, cache, without=changed.get(cache, frozenset()), found=found)
+    return found
+
+
+def changed_keys(store: Store, segment: int, *, after: int, upto: int) -> Mapping[int, Collection[bytes]]:
+    """Return the keys, by cache, of all events in `(after, upto]`."""
+    changed: dict[int, set[bytes]] = {}
+    while after < upto:
+        part = read_segment(store, segment, after=after, upto=upto, bytes_max=_READ_BYTES)
+        for cache, data in zip(part.caches, part.data, strict=True):
+            for block in decode_value(segment, cache, data).blocks:
+                changed.setdefault(cache, set()).update(block.keys.to_list())
+        after = part.upto
+    return changed
+
+
+def read_state(snapshot: Snapshot, segment: int, cache: int, *, without: Collection[bytes], found: StateDigest) -> None:
+    """Take in the entries of one cache but those of the keys `without`, and which of them lack the row that ends them."""
+    deadlines: dict[bytes, int] = {}  # of entries that end; left over in the end is what nothing would end
+    for rows in _pages(snapshot, keys.tag_range(segment, cache, keys.TAG_ENTRY)):
+        kept = [row for row in rows if row[0][_PREFIX_BYTES:] not in without] if without else rows
+        found.take(kept)
+        for key, value in kept:
+            if value[1] and (expiry := decode_entry(value).expiry):  # the second byte says what stands before the value
+                deadlines[key[_PREFIX_BYTES:]] = expiry
+    if not deadlines:
+        return
+    for rows in _pages(snapshot, keys.tag_range(segment, cache, keys.TAG_EXPIRY)):
+        for key, _ in rows:
+            rest = keys.parse_state_key(key)[3]
+            if deadlines.get(rest[_DEADLINE_BYTES:]) == int.from_bytes(rest[:_DEADLINE_BYTES]):
+                del deadlines[rest[_DEADLINE_BYTES:]]
+    found.take([(key, b"") for key in sorted(deadlines)])
+
+
+def _pages(snapshot: Snapshot, span: Range) -> Iterator[list[Pair]]:
+    lower, upper = span
+    while True:
+        rows = snapshot.read(lower, upper, rows_max=_READ_ROWS, bytes_max=_READ_BYTES)
+        if rows.keys:
+            yield list(zip(rows.keys, rows.values, strict=True))
+        if rows.is_end:
+            return
+        lower = rows.keys[-1] + b"\0"

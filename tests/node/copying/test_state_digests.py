@@ -1,0 +1,91 @@
+"""Checksums of the state of copies: a row that is not like the others' is seen, writes meanwhile are not taken for one."""
+
+import asyncio
+from contextlib import closing
+
+import pytest
+
+from eventlog.batch.entries import encode_entry
+from eventlog.node.copying.digests import compare
+from eventlog.node.copying.state_digests import StateDigest, read_state
+from eventlog.segment.keys import TAG_ENTRY, entry_key, expiry_key, tag_range
+from eventlog.segment.memory import open_store
+from eventlog.segment.port import StoreOptions
+from tests.node.clusters import Cluster, with_cluster
+
+ENDS = 77
+ROWS = {
+    **{entry_key(3, 1, b"k%03d" % number): encode_entry(number << 10, b"v%d" % number) for number in range(300)},
+    entry_key(3, 1, b"short"): encode_entry(5 << 10, b"v", expiry=ENDS),
+    expiry_key(3, 1, ENDS, b"short"): b"",
+}
+
+
+def digest_of(tmp_path, rows, without=()):
+    with closing(open_store(str(tmp_path), segments=8, options=StoreOptions())) as store:
+        store.apply(list(rows.items()))
+        found = StateDigest()
+        read_state(store.snapshot(), 3, 1, without=set(without), found=found)
+        return found.entries, found.digest
+
+
+def test_equal_states_have_equal_digests(tmp_path):
+    digest = digest_of(tmp_path / "a", ROWS)
+    assert digest == digest_of(tmp_path / "b", ROWS)
+    assert digest[0] == 301
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {entry_key(3, 1, b"k007"): encode_entry(7 << 10, b"v8")},
+        {entry_key(3, 1, b"k007"): encode_entry(8 << 10, b"v7")},
+        {entry_key(3, 1, b"k007"): None},
+        {entry_key(3, 1, b"k0070"): encode_entry(7 << 10, b"v7")},
+        {expiry_key(3, 1, ENDS, b"short"): None},
+    ],
+    ids=["value", "version", "missing", "too many", "nothing ends it"],
+)
+def test_a_changed_row_is_seen_unless_its_key_is_left_out(tmp_path, change):
+    changed = {key: value for key, value in (ROWS | change).items() if value is not None}
+    assert digest_of(tmp_path / "a", changed) != digest_of(tmp_path / "b", ROWS)
+    keys = {b"k007", b"k0070", b"short"}
+    assert digest_of(tmp_path / "c", changed, without=keys) == digest_of(tmp_path / "d", ROWS, without=keys)
+
+
+def test_a_row_of_the_state_too_many_that_ends_nothing_is_not_counted(tmp_path):
+    late = ROWS | {expiry_key(3, 1, ENDS - 1, b"short"): b""}  # a backup deletes such rows when they are due
+    assert digest_of(tmp_path / "a", late) == digest_of(tmp_path / "b", ROWS)
+
+
+def test_copies_of_a_cluster_are_equal_while_it_is_written_to_and_a_changed_row_is_named(tmp_path):
+    async def act(cluster: Cluster) -> None:
+        await cluster.create_cache()
+        stop = asyncio.Event()
+
+        async def write(writer: int) -> None:
+            number = 0
+            while not stop.is_set():
+                await cluster.put(b"%d-%d" % (writer, number % 20), b"%d" % number)
+                number += 1
+
+        writers = [asyncio.create_task(write(writer)) for writer in range(4)]
+        await cluster.until(lambda: len(cluster.acknowledged) == 80)
+        node, backup, _ = cluster.up
+        numbers = [other.number for other in cluster.up]
+        entries = 0
+        for segment in range(node.segments):
+            found = await compare(node, segment, numbers)
+            assert found.why == ""
+            entries += found.digests[node.number].entries
+        stop.set()
+        await asyncio.gather(*writers)
+        await cluster.check()
+        assert 0 < entries <= 80
+        cache = backup.caches.named("c")
+        (key, value), *_ = backup.store.read_state(*tag_range(0, cache.cache_id, TAG_ENTRY), limit=1)
+        await backup.storage.run(lambda: backup.store.apply([(key, value[:-1] + bytes([value[-1] ^ 1]))]))
+        backup.state_reads.pins.close()
+        assert "states differ" in (await compare(node, 0, numbers)).why
+
+    with_cluster(tmp_path, act)

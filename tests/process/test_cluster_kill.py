@@ -6,7 +6,7 @@ import time
 import pytest
 
 import eventlog
-from eventlog.errors import TimedOut
+from eventlog.errors import OutcomeUnknown, TimedOut
 from tests.process.clusters import ClusterProcesses
 
 
@@ -32,7 +32,7 @@ class Writers:
             key, begun = f"{writer}-{number}", time.monotonic()
             try:
                 event = await cache.put(key, number)
-            except TimedOut:
+            except (TimedOut, OutcomeUnknown):
                 if not self.patient:
                     raise
                 continue  # of this one nobody knows; the next put of the key decides
@@ -45,7 +45,7 @@ class Writers:
         goal = len(self.acknowledged) + count
         async with asyncio.timeout(60):
             while len(self.acknowledged) < goal:
-                assert not running.done(), running.exception()
+                assert not running.done(), str(running.exception())
                 await asyncio.sleep(0.01)
 
     def stop(self) -> None:

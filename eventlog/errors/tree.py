@@ -34,6 +34,10 @@ class EventLogError(Exception):
         text = self.sentence.format(**self.facts())
         return f"{text} (outcome unknown: it may have been written)" if self.outcome == "unknown" else text
 
+    def __repr__(self) -> str:
+        outcome = {} if self.outcome == "none" else {"outcome": self.outcome}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in (self.facts() | outcome).items())})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.outcome, self.facts())
 

@@ -1,0 +1,31 @@
+"""Errors as text and as copies."""
+
+import pickle
+
+import pytest
+
+from eventlog.errors import OutcomeUnknown, TimedOut
+
+UNKNOWN = OutcomeUnknown(outcome="unknown", why="the connection was lost")
+
+
+def test_an_error_shows_its_facts_also_where_only_its_repr_is_printed():
+    assert repr(TimedOut(what="Hello", timeout_ms=50)) == "TimedOut(what='Hello', timeout_ms=50)"
+    assert repr(ExceptionGroup("two", [UNKNOWN])).count("the connection was lost") == 1
+
+
+def test_a_repr_can_be_read_back():
+    found = eval(repr(UNKNOWN))
+    assert (type(found), found.facts(), found.outcome) == (OutcomeUnknown, UNKNOWN.facts(), "unknown")
+
+
+@pytest.mark.parametrize("error", [UNKNOWN, TimedOut(what="Hello", timeout_ms=50)])
+def test_an_error_survives_pickling_with_everything_it_says(error):
+    found = pickle.loads(pickle.dumps(error))
+    assert str(found) == str(error)
+    assert repr(found) == repr(error)
+
+
+def test_facts_that_an_error_does_not_have_are_refused():
+    with pytest.raises(TypeError, match="TimedOut takes what, timeout_ms"):
+        TimedOut(what="Hello")

@@ -21,6 +21,7 @@ class AnswerCache:
         self._answers: OrderedDict[Key, Shared] = OrderedDict()
         self.nbytes = 0
         self.peak = 0
+        self.made = 0  # so many answers were made, each from one reading and with one judging of its events
 
     def get(self, key: Key) -> Shared | None:
         """Return the answer to the same question."""
@@ -33,6 +34,7 @@ class AnswerCache:
         """Keep an answer for others who ask the same; return the one to give."""
         if key in self._answers:
             return self._answers[key]
+        self.made += 1
         shared = Shared(answer=answer)
         if answer.nbytes <= self._bytes_max:
             self._answers[key] = shared

@@ -12,7 +12,6 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.consume.answer import Answer
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
 from eventlog.consume.groups import CommittedGroup
@@ -34,6 +33,7 @@ from eventlog.limits import (
     POSITION_TOLD_MS,
     REQUESTS_PER_CONNECTION_MAX,
 )
+from eventlog.node.reading.alike import Alike
 from eventlog.node.reading.deadlines import Deadlines
 from eventlog.node.reading.fetch import Fetching, far_of, named_of
 from eventlog.node.reading.filters import Filters, segments_of
@@ -50,7 +50,6 @@ from eventlog.wire.frames import SharedFrame
 
 Ints = npt.NDArray[np.int64]
 _LIMIT_AGE_S = 0.02
-Sameness = tuple[int, tuple[bytes, int], Limits, int, bool, bool, int]
 _FETCH_AGAIN_S = 0.05
 
 log = logging.getLogger("eventlog.node")
@@ -62,12 +61,10 @@ class Reads:
     def __init__(self, context: ReadContext, *, history_bytes_max: int = HISTORY_CACHE_BYTES_MAX) -> None:
         self._context = context
         self._thread = ReaderThread()
-        self._rounds = Rounds(self._look_in_round, begin=self._begin_round)
+        self._rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round)
         self._deadlines = Deadlines(self._expire)
         self._round_limit = ID_MAX  # how far readers might see when the last round began
-        self._is_noting = False
-        self._told: tuple[Pull, Delivered, Answer] | None = None  # the last answer that was delivered, if that is noted
-        self._same: dict[Sameness, tuple[Delivered, Answer]] = {}  # of this round: who is like another gets what that one got
+        self._alike = Alike()  # of this round
         self.fetching = Fetching(context, pull=self.pull)
         self.mend: Callable[[CacheState], asyncio.Future[bool]] | None = None  # repairs what is damaged from other nodes' copies
         self._finding = Finding(
@@ -86,6 +83,7 @@ class Reads:
         self._lost_changes = 0
         self._is_stopping = False
         self.watches = 0  # how many go on for now
+        self.given = 0  # answers since start
 
     def start(self) -> None:
         """Begin to serve."""
@@ -104,6 +102,11 @@ class Reads:
         """Return used, limit and peak of everything bounded in reading."""
         waiting = {"readers_waiting": (len(self._rounds), CONNECTIONS_MAX * REQUESTS_PER_CONNECTION_MAX, self._rounds.peak)}
         return self._context.tail.figures() | self._finding.figures() | self._thread.figures() | self.filters.figures() | waiting
+
+    @property
+    def made(self) -> int:
+        """Return how many answers were read, judged and encoded since start; `given` were given."""
+        return self._finding.made
 
     # ------------------------------------------------------------ what the node tells
 
@@ -211,28 +214,25 @@ class Reads:
             self._look(pull)
 
     def _begin_round(self) -> None:
-        self._same.clear()
-        self._refresh()
+        self._renew_round()
         self._round_limit = self._limit
+
+    def _renew_round(self) -> None:
+        self._alike.clear()
+        self._refresh()
 
     def _look_in_round(self, pull: Pull) -> None:
         """Go on with a pull that waits; readers at one place who want the same are answered for the price of one."""
         if pull.matches is not None or pull.is_notify or pull.limits.is_raw or pull.is_over:
             self._look(pull)
             return
-        same = (pull.cache.cache_id, pull.cursor.key, pull.limits, pull.until, pull.is_stream, pull.skips_trimmed, pull.lost_known)
-        found = self._same.get(same)
+        found = self._alike.find(pull)
         if found is not None:
-            delivered, answer = found
-            pull.cursor.advance(delivered.upto, answer.ends)
-            self._finish(pull, delivered)
+            self._finish(pull, found)
             return
-        self._is_noting = True
+        self._alike.begin(pull)
         self._look(pull)
-        self._is_noting = False
-        told, self._told = self._told, None
-        if told is not None and told[0] is pull:
-            self._same[same] = told[1:]
+        self._alike.end()
 
     def cancel(self, pull: Pull) -> None:
         """Forget a pull; `done` is not called any more."""
@@ -465,10 +465,9 @@ class Reads:
             upto=upto,
             is_end=is_end,
             parts=answer.parts,
-            shared=SharedFrame(message, body) if self._is_noting else None,
+            shared=SharedFrame(message, body) if self._alike.is_first(pull) else None,
         )
-        if self._is_noting:
-            self._told = (pull, delivered, answer)
+        self._alike.note(pull, delivered, answer)
         self._finish(pull, delivered)
 
     def _deliver_nothing(self, pull: Pull, limit: int, *, stalled: Sequence[Stalled]) -> None:
@@ -482,6 +481,7 @@ class Reads:
 
     def _finish(self, pull: Pull, delivered: Delivered) -> None:
         self.cancel(pull)
+        self.given += 1
         pull.done(delivered)
 
     def _say_stalled(self, pull: Pull, stalled: Sequence[Stalled]) -> None:

@@ -62,6 +62,11 @@ class Finding:
         """Return used, limit and peak of what is bounded here."""
         return self._history.figures() | self._answers.figures()
 
+    @property
+    def made(self) -> int:
+        """Return how many answers were made since start, each for all who ask the same."""
+        return self._answers.made
+
     def moved(self) -> None:
         """Note that copies of segments are going from here."""
         self._history.moved()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -149,10 +150,7 @@ def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], in
         cache=cache,
         cursor=cursor,
         until=min(poll.until_id, ID_MAX) or ID_MAX,
-        limits=Limits(
-            events=1 if is_notify else poll.max_events or NO_LIMIT,
-            nbytes=min(poll.max_bytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX),
-        ),
+        limits=_limits(1 if is_notify else poll.max_events, poll.max_bytes),
         owner=None,
         done=_nobody,
         wait_ms=min(poll.wait_ms, POLL_WAIT_MS_MAX),
@@ -160,6 +158,11 @@ def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], in
         accepts_diverged=poll.accept_diverged,
         skips_trimmed=poll.earliest or (not poll.latest and poll.WhichOneof("from") in {None, "after"} and not poll.after),
     )
+
+
+@lru_cache(maxsize=64)
+def _limits(events: int, nbytes: int) -> Limits:
+    return Limits(events=events or NO_LIMIT, nbytes=min(nbytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX))
 
 
 def _nobody(result: Delivered | EventLogError) -> None:

@@ -1,7 +1,11 @@
 """Wake-ups in rounds: whoever waits for a cache's events is looked at once for all that was committed since the round before.
 
-After a round the node pauses twice as long as it worked, so readers cost a third of a core at most, and nothing when few wait. A
-round that takes longer than a slice lets the loop do other things in between. Readers of caches without news are not touched.
+The first news after a quiet time begin a round at once. After it the node pauses, so that many readers get many events with one
+answer: twice as long as it worked, and until each look had `ANSWER_S` of time since the round began. What makes an answer dear is not
+the look: it is the request that brought it and the next one, both ways through the kernel. A few readers cost next to no pause.
+
+A round goes in slices, and the loop does other things in between: a write waits for a slice, not for a thousand readers. Who is looked
+at late in a round gets what was committed since it began. Readers of caches without news are not touched.
 """
 
 import asyncio
@@ -12,30 +16,34 @@ from time import perf_counter, thread_time
 from eventlog.node.reading.pulls import Pull
 
 SLICE_S = 0.001
+SLICE_LOOKS = 24  # and what these make the loop do next: answers to send, requests to take
 PAUSE_FACTOR = 2
+ANSWER_S = 0.000075  # twice what a long poll costs on a machine of 2.5 GHz
 _AGAIN_S = 0.005
 
 
 class Rounds:
-    """Pulls that wait, by cache. `look` is called with each that may have something, and puts it back with `add` if not."""
+    """Pulls that wait, by cache. `look` is called with each that may have something, and puts it back with `add` if not.
 
-    def __init__(self, look: Callable[[Pull], None], *, begin: Callable[[], None]) -> None:
+    `begin` is called before a round's first look, `renew` when there are news while it goes on.
+    """
+
+    def __init__(self, look: Callable[[Pull], None], *, begin: Callable[[], None], renew: Callable[[], None]) -> None:
         self._look = look
         self._begin = begin
+        self._renew = renew
         self._waiting: dict[int, dict[Pull, None]] = {}
         self._dirty: set[int] = set()
         self._work: deque[Pull] = deque()
         self._timer: asyncio.Handle | None = None
         self._quiet_until = 0.0
+        self._began_at = 0.0
         self._spent_s = 0.0
+        self._looks = 0
+        self._is_news = False  # since the slice before
         self._count = 0
         self.peak = 0
         self.rounds = 0
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether the pause after a round is not over."""
-        return self._quiet_until > asyncio.get_running_loop().time()
 
     def __len__(self) -> int:
         return self._count
@@ -69,6 +77,7 @@ class Rounds:
         """Note that a cache has news; a round follows if anybody waits for it."""
         if cache_id in self._waiting:
             self._dirty.add(cache_id)
+            self._is_news = True
             self._schedule()
 
     def mark_again(self, cache_id: int) -> None:
@@ -98,7 +107,8 @@ class Rounds:
 
     def _round(self) -> None:
         self.rounds += 1
-        self._spent_s = 0.0
+        self._began_at = asyncio.get_running_loop().time()
+        self._spent_s, self._looks, self._is_news = 0.0, 0, False
         dirty, self._dirty = self._dirty, set()
         for cache_id in dirty:
             self._work.extend(self._waiting.get(cache_id, ()))
@@ -108,16 +118,22 @@ class Rounds:
     def _slice(self) -> None:
         started, used = perf_counter(), thread_time()
         work = self._work
-        while work and perf_counter() - started < SLICE_S:
+        if self._is_news:
+            self._is_news = False
+            self._renew()
+        looks = 0
+        while work and looks < SLICE_LOOKS and perf_counter() - started < SLICE_S:
             pull = work.popleft()
             if self.remove(pull):
+                looks += 1
                 self._look(pull)
         loop = asyncio.get_running_loop()
+        self._looks += looks
         self._spent_s += thread_time() - used  # of the processor: on a busy machine the clock goes on while nothing is done
         if work:
             self._timer = loop.call_soon(self._slice)
             return
         self._timer = None
-        self._quiet_until = loop.time() + PAUSE_FACTOR * self._spent_s
+        self._quiet_until = max(loop.time() + PAUSE_FACTOR * self._spent_s, self._began_at + ANSWER_S * self._looks)
         if self._dirty:
             self._schedule()

@@ -154,6 +154,34 @@ def test_a_thousand_followers_of_one_filter_have_it_judged_once_a_round():
     run(by_hand(scenario))
 
 
+def test_a_write_wakes_a_thousand_with_one_reading_and_one_judging_for_each_filter():
+    async def scenario(node):
+        cache = node.cache()
+        filters = [None, "wanted", "other", "more"]
+        exchanges = [(where := filters[index % 4], waiting(node, **_filtered(where))) for index in range(1_000)]
+        async with asyncio.timeout(30):
+            while len(node.reads._rounds) < 1_000:  # noqa: ASYNC110 -- they begin as their filter has been compiled
+                await asyncio.sleep(0.01)
+        assert (node.reads.made, node.reads.given, len(node.compiled)) == (0, 0, 3)
+        node.write((cache, {0: [b"wanted"], 1: [b"more"]}))
+        for where, exchange in exchanges:
+            if where != "other":
+                answer, body = await exchange.until()
+                wanted = [b"more", b"wanted"] if where is None else [where.encode()]
+                assert sorted(row.value for row in rows_of_answer(answer, body)) == wanted
+        await asyncio.sleep(0)
+        assert not any(exchange.answers for where, exchange in exchanges if where == "other")
+        assert (node.reads.made, node.reads.given) == (4, 750)
+        assert [found.calls for found in node.compiled] == [1, 1, 1]
+        assert len({id(exchange.raw[0][0]) for where, exchange in exchanges if where is None}) == 1, "encoded once"
+
+    run(by_hand(scenario))
+
+
+def _filtered(where):
+    return {} if where is None else {"filter": Filter(where=where)}
+
+
 @pytest.mark.parametrize("tail_bytes", [0, 1 << 20])
 def test_a_poll_that_has_scanned_enough_says_where_it_stands(monkeypatch, tail_bytes):
     monkeypatch.setattr(answers, "FILTER_SCAN_BYTES_MAX", 4_000)

@@ -13,6 +13,7 @@ from eventlog.node.reading.rounds import Rounds
 def _a_round_is_one_slice(monkeypatch):
     """A slow machine must not cut a round of two."""
     monkeypatch.setattr(module, "SLICE_S", 60.0)
+    monkeypatch.setattr(module, "SLICE_LOOKS", 1_000)
 
 
 def pull(cache_id=1):
@@ -28,13 +29,16 @@ class Watched:
     """Rounds that note whom they looked at, and how often they began."""
 
     def __init__(self, look=None):
-        self.seen, self.begun = [], 0
-        self.rounds = Rounds(look or self.seen.append, begin=self._begin)
+        self.seen, self.begun, self.renewed = [], 0, 0
+        self.rounds = Rounds(look or self.seen.append, begin=self._begin, renew=self._renew)
         self._again = asyncio.Event()
 
     def _begin(self):
         self.begun += 1
         self._again.set()
+
+    def _renew(self):
+        self.renewed += 1
 
     async def until_begun(self, count):
         async with asyncio.timeout(5):
@@ -109,6 +113,69 @@ def test_a_long_round_lets_the_loop_go_on(monkeypatch):
             await asyncio.sleep(0)
         assert len(watched.seen) == 10
         assert watched.begun == 1
+
+    asyncio.run(main())
+
+
+def test_a_slice_is_no_more_than_a_few_looks(monkeypatch):
+    monkeypatch.setattr(module, "SLICE_LOOKS", 3)
+
+    async def main():
+        watched = Watched()
+        for _ in range(8):
+            watched.rounds.add(pull())
+        watched.rounds.mark(1)
+        seen = []
+        while len(watched.seen) < 8:
+            await asyncio.sleep(0)
+            seen.append(len(watched.seen))
+        assert seen == [3, 6, 8]
+
+    asyncio.run(main())
+
+
+def test_news_in_the_middle_of_a_round_are_for_who_was_not_looked_at_and_for_the_next_one(monkeypatch):
+    monkeypatch.setattr(module, "SLICE_LOOKS", 2)
+    monkeypatch.setattr(module, "ANSWER_S", 0.0)
+
+    async def main():
+        watched = Watched()
+        for _ in range(4):
+            watched.rounds.add(pull())
+        watched.rounds.mark(1)
+        await asyncio.sleep(0)
+        assert (len(watched.seen), watched.renewed) == (2, 0)
+        early = pull()
+        watched.rounds.add(early)  # answered, and asks again
+        watched.rounds.mark(1)
+        await asyncio.sleep(0)
+        assert (len(watched.seen), watched.renewed, watched.begun) == (4, 1, 1)
+        await watched.until_begun(2)
+        await asyncio.sleep(0)
+        assert watched.seen[4:] == [early]
+        assert watched.renewed == 1
+
+    asyncio.run(main())
+
+
+def test_many_looks_make_the_next_round_wait_and_few_do_not(monkeypatch):
+    monkeypatch.setattr(module, "ANSWER_S", 0.001)
+    monkeypatch.setattr(module, "PAUSE_FACTOR", 0)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        for many in (1, 100):
+            watched = Watched()
+            for _ in range(many):
+                watched.rounds.add(pull())
+            began = loop.time()
+            watched.rounds.mark(1)
+            await asyncio.sleep(0)
+            assert len(watched.seen) == many, "the first news after a quiet time wait for nothing"
+            watched.rounds.add(pull())
+            watched.rounds.mark(1)
+            await watched.until_begun(2)
+            assert loop.time() >= began + many * 0.001
 
     asyncio.run(main())
 

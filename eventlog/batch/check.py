@@ -165,7 +165,7 @@ def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bo
 
 def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Bounds, *, text_keys: bool) -> Blocks | None:
     """Return the columns of one block of one event, or None for the long way round."""
-    found = find_one(data, lengths.item(0)) if counts.item(0) == 1 else None
+    found = find_one(data.data, lengths.item(0)) if counts.item(0) == 1 else None
     if found is None:
         return None
     key_end, value_at, value_end = found

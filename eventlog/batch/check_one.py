@@ -5,21 +5,17 @@ It accepts only what is plainly right and leaves everything else, and the words 
 
 from struct import Struct
 
-import numpy as np
-import numpy.typing as npt
-
 _HEAD = Struct("<IIII" + "Q" + "ii")  # count, bitmap, key bytes, value bytes; the kind with its padding; key offsets
 _KEY_AT = _HEAD.size
 _OFFSETS = Struct("<ii")
 _PUT_OR_REMOVE = frozenset({0, 2})
 
 
-def find_one(data: npt.NDArray[np.uint8], length: int) -> tuple[int, int, int] | None:
+def find_one(raw: memoryview, length: int) -> tuple[int, int, int] | None:
     """Return where the key ends, where the value begins and where it ends, of a block of one event without optional columns.
 
-    None where that is not what `data`, of `length` bytes, holds from its first to its last byte.
+    None where that is not what `raw`, of `length` bytes, holds from its first to its last byte.
     """
-    raw = data.data
     if length < _KEY_AT + _OFFSETS.size or len(raw) != length:
         return None
     count, bitmap, key_bytes, value_bytes, kind, key_first, key_last = _HEAD.unpack_from(raw)

@@ -108,26 +108,16 @@ def make_values(sections: Sections, *, base: int, epochs: npt.NDArray[np.uint32]
 def _lone(sections: Sections, *, base: int, epochs: npt.NDArray[np.uint32], next_offsets: Ints, seeds: Sequence[int]) -> Values:
     """Return the one value of a group of one block: the same bytes, without the arrays."""
     segment, count, producer = sections.segments.item(0), sections.counts.item(0), sections.producers.item(0)
-    length = sections.lengths.item(0)
-    rest = _LONE.pack(
-        FORMAT,
-        HAS_PRODUCERS if producer else 0,
-        1,
-        epochs.item(segment),
-        count,
-        sections.bitmaps.item(0),
-        sections.kind_bits.item(0),
-        0,
-        1 if producer else 0,
-        base,
-        next_offsets.item(segment),
-        length,
-        0,
+    value = seal_one(
+        memoryview(sections.data)[: sections.lengths.item(0)],
+        epoch=epochs.item(segment),
+        bitmap=sections.bitmaps.item(0),
+        kind_bits=sections.kind_bits.item(0),
+        base=base,
+        first_offset=next_offsets.item(segment),
+        row=(producer, sections.sequences.item(0), 0, count, count),
+        seed=seeds[segment],
     )
-    if producer:
-        rest += _PRODUCER.pack(producer, sections.sequences.item(0), 0, count, count)
-    body = memoryview(sections.data)[:length]
-    value = b"".join((crc32c(body, crc32c(rest, seeds[segment])).to_bytes(4, "little"), rest, body))
     return Values(
         segments=sections.segments,
         bases=np.array([base]),
@@ -136,6 +126,26 @@ def _lone(sections: Sections, *, base: int, epochs: npt.NDArray[np.uint32], next
         nbytes=len(value),
         last_id=base + (count - 1) * ID_STEP,
     )
+
+
+def seal_one(
+    section: bytes | memoryview,
+    *,
+    epoch: int,
+    kind_bits: int,
+    base: int,
+    first_offset: int,
+    row: tuple[int, int, int, int, int],
+    seed: int,
+    bitmap: int = 0,
+) -> bytes:
+    """Return the stored value of one section. `row` is its producer's, left out if there is none: producer, sequence, 0, events twice."""
+    producer, has_producer = row[0], 1 if row[0] else 0
+    flags = HAS_PRODUCERS if producer else 0
+    rest = _LONE.pack(FORMAT, flags, 1, epoch, row[3], bitmap, kind_bits, 0, has_producer, base, first_offset, len(section), 0)
+    if producer:
+        rest += _PRODUCER.pack(*row)
+    return b"".join((crc32c(section, crc32c(rest, seed)).to_bytes(4, "little"), rest, section))
 
 
 _LONE = Struct("<BBHIIIBBHqqII")  # a header behind its checksum, and the length of one section

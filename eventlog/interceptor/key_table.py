@@ -36,7 +36,7 @@ class KeyTable:
     def contains(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Return which of `hashes` are in the set."""
         if len(hashes) == 1:
-            return np.array([self._has(hashes.item(0))])
+            return np.array([self.has(hashes.item(0))])
         found = np.zeros(len(hashes), bool)
         wanted = _kept(hashes)
         places = self._homes(wanted)
@@ -50,16 +50,36 @@ class KeyTable:
             places = self._after(places[going])
         return found
 
-    def _has(self, hashed: int) -> bool:
-        wanted = (hashed << _TURN_BITS | hashed >> 64 - _TURN_BITS) & _MASK  # `_kept`, of one and without arrays
-        wanted += 2 if wanted <= 1 else 0
+    def has(self, hashed: int) -> bool:
+        """Return whether one hash is in the set, without arrays."""
+        return self._find(hashed) >= 0
+
+    def _find(self, hashed: int) -> int:
+        """Return where a hash is; where it is not, `~place` of the first place on its way that is free for it."""
+        wanted = _kept_one(hashed)
         slots, mask = self._slots, len(self._slots) - 1
-        place = wanted >> int(self._shift)
+        place, free = wanted >> int(self._shift), -1
         while (seen := slots.item(place)) != wanted:
+            if seen <= 1 and free < 0:
+                free = place
             if seen == 0:
-                return False
+                return ~free
             place = place + 1 & mask
-        return True
+        return place
+
+    def put_one(self, hashed: int, *, is_there: bool) -> None:
+        """Have one hash in the set, or not, without arrays."""
+        place = self._find(hashed)
+        if is_there and place < 0:
+            if (self._used + 1) * 2 > len(self._slots):
+                self._grow(1)
+                place = self._find(hashed)
+            self._used += self._slots.item(~place) == 0
+            self._slots[~place] = _kept_one(hashed)
+            self.size += 1
+        elif place >= 0 and not is_there:
+            self._slots[place] = _GONE
+            self.size -= 1
 
     def add(self, hashes: Hashes) -> None:
         """Add hashes, each once, none of which is in the set."""
@@ -111,6 +131,11 @@ class KeyTable:
         self._slots[places[:fits]] = kept[:fits]
         self._used = fits
         self._place(kept[fits:])
+
+
+def _kept_one(hashed: int) -> int:
+    turned = (hashed << _TURN_BITS | hashed >> 64 - _TURN_BITS) & _MASK
+    return turned + 2 if turned <= 1 else turned
 
 
 def _kept(hashes: Hashes) -> Hashes:

@@ -76,6 +76,8 @@ class _Producer:
             self.kept = len(self.frames)
 
     def _is_needed(self, frame: FrameResult) -> bool:
+        if len(frame.segments) == 1:
+            return self.last.item(frame.segments.item(0)) - frame.sequences.item(0) < PRODUCER_RESULTS_KEPT
         return bool((self.last[frame.segments] - frame.sequences < PRODUCER_RESULTS_KEPT).any())
 
 
@@ -120,6 +122,15 @@ class ProducerTable:
                 first, end = bisect_left(bounds, low), bisect_left(bounds, high)
                 self._sort_frames(share, bounds[first : end + 1], number=number, verdict=verdict)
         return verdict
+
+    def is_next(self, number: int, segment: int, sequence: int) -> bool:
+        """Whether a block goes on where the last one of a known producer ended."""
+        producer = self._producers.get(number)
+        return producer is not None and producer.last.item(segment) + 1 == sequence
+
+    def advance_one(self, number: int, segment: int, sequence: int) -> None:
+        """Take note of a block that `is_next`."""
+        self._producers[number].last[segment] = sequence
 
     def _advance(self, number: int, segments: Ints, sequences: Ints) -> bool:
         """Advance the sequences of a known producer if they go on where the last ones ended; a segment may come more than once."""

@@ -31,6 +31,32 @@ def test_it_holds_what_a_set_holds(steps):
         assert table.contains(asked).tolist() == [int(number) in model for number in asked]
 
 
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.booleans(), HASHES.filter(lambda number: number not in SHARED)), max_size=200))
+def test_one_by_one_it_holds_what_a_set_holds(steps):
+    table, model = KeyTable(), set()
+    for is_there, hashed in steps:
+        table.put_one(hashed, is_there=is_there)
+        model = model | {hashed} if is_there else model - {hashed}
+        assert table.size == len(model)
+        assert table.has(hashed) == is_there
+    assert table.contains(array(model)).all()
+    assert [table.has(hashed) for _, hashed in steps] == [hashed in model for _, hashed in steps]
+
+
+def test_one_by_one_it_grows_and_removed_places_are_used_again():
+    table = KeyTable()
+    numbers = np.unique(np.random.default_rng(4).integers(2, 2**63, 3_000, dtype=np.uint64)).tolist()
+    for _ in range(2):
+        for number in numbers:
+            table.put_one(number, is_there=True)
+        assert table.contains(np.array(numbers, np.uint64)).all()
+        for number in numbers:
+            table.put_one(number, is_there=False)
+    assert table.size == 0
+    assert table.nbytes <= 1 << 16
+
+
 def test_it_grows_and_keeps_everything():
     table = KeyTable()
     numbers = np.random.default_rng(1).integers(2, 2**63, 50_000, dtype=np.uint64)

@@ -12,7 +12,7 @@ After a failed append or sync the store is fenced and every later job fails alik
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
@@ -28,7 +28,7 @@ from eventlog.segment.port import LogEnds, Pair, Store
 
 Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
-Puts = Sequence[tuple[bytes, bytes | None]]
+Puts = Iterable[tuple[bytes, bytes | None]]
 _STATE_WITHIN_S = 0.005
 _STATE_PUTS_MAX = 128  # more are worth a job of their own
 

@@ -30,15 +30,17 @@ from eventlog.node.copying.replicate_body import group_values
 from eventlog.node.state.apply import Change, changes_of
 from eventlog.node.writing.drafts import Draft, Drafter, refuse, refuse_share
 from eventlog.node.writing.groups import Pending, Queue, WriteResult
+from eventlog.node.writing.lone import Lone, plain
 from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.results import Part, answer_frames, record_producers
 from eventlog.node.writing.storage import Append, StorageThread
-from eventlog.segment.keys import encode_step, log_keys
+from eventlog.segment.keys import encode_step, log_key, log_keys
 from eventlog.segment.port import Pair, Store
 
 Ints = npt.NDArray[np.int64]
 _WAIT_MS = 20
 _GROUPS_A_TURN_MAX = 8  # the rest waits for these to be on disk; a turn must not hold the loop for long
+_LAYER_BYTES = 100  # of an entry in the overlay, besides its value
 _EVENTS_WORTH_OVERLAP = 256  # fewer are settled after the sync: the storage thread would wait for the GIL before it could begin
 
 
@@ -57,11 +59,12 @@ class WriterHooks:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Group:
-    """A group between its stamp and its end; `changes` are empty until there was time to make them."""
+    """A group between its stamp and its end: its parts, or its `lone` event. `changes` are empty until there was time to make them."""
 
     parts: list[Part]
     flight: Flight
     changes: list[Change] = field(default_factory=list)
+    lone: Lone | None = None
 
 
 class Writer:
@@ -86,6 +89,7 @@ class Writer:
         self._core = replicas.core
         self._clock = clock
         self._overlay = overlay
+        self._bounds = bounds
         self._drafter = Drafter(overlay=overlay, bounds=bounds, put_back=self.queue.put_back)
         self._hooks = hooks
         self.wait_ms_max = wait_ms_max  # how long a group waits for ids
@@ -184,6 +188,8 @@ class Writer:
         return not (self._holders or is_full or self._drafts is not None or self._error is not None)
 
     def _begin(self, frames: list[Pending]) -> None:
+        if len(frames) == 1 and self._has_sent_lone(frames[0]):
+            return
         if not (self._replicas.serving.all() and self._core.primary.ready.all()):
             frames = self._refuse_elsewhere(frames)
             if not frames:
@@ -201,6 +207,21 @@ class Writer:
             self._take_time([], parts)
             return
         self._send(parts, base)
+
+    def _has_sent_lone(self, pending: Pending) -> bool:
+        """Send a group of one plain event; False where that is not all that is to be done."""
+        lone = plain(pending, self._bounds)
+        if lone is None or not (self._replicas.serving.item(lone.segment) and self._core.primary.ready.item(lone.segment)):
+            return False
+        try:
+            base = self._clock.next(1)
+        except (ClockAhead, MetadataUnavailable):
+            return False
+        flight = self._replicas.append(lone.stamp(base, epoch=self._core.epochs.item(lone.segment)))
+        lone.appended()
+        self._hooks.stamped(lone.segments, base, base)
+        self._launch(_Group(parts=[], flight=flight, lone=lone))
+        return True
 
     def _refuse_elsewhere(self, frames: list[Pending]) -> list[Pending]:
         """Refuse frames with blocks of segments that are not served here, or have too few replicas; return the others."""
@@ -297,33 +318,49 @@ class Writer:
         except EventLogError as error:
             _refuse_parts(parts, error)
             return
-        group = _Group(parts=parts, flight=flight)
-        flight.settled = partial(self._settled, group)
         for part in parts:
             self._hooks.stamped(part.stored.segments, int(part.stored.bases[0]), part.stored.last_id)
+        group = _Group(parts=parts, flight=flight)
+        self._launch(group)
+        if sum(part.stamped.events for part in parts) >= _EVENTS_WORTH_OVERLAP:
+            group.changes = [changes_of(part) for part in parts]
+
+    def _launch(self, group: _Group) -> None:
+        flight = group.flight
+        flight.settled = partial(self._settled, group)
         self._unwritten += 1
         self._in_flight.add(group)
         self.queue.hold(flight.segments)
         self._quiet.clear()
-        self._write(group)
+        append = self._append_of(group.parts) if group.lone is None else self._append_of_lone(group.lone)
+        self._storage.append_and_tell(append, partial(self._written, group))
 
-    def _write(self, group: _Group) -> None:
+    def _append_of(self, parts: list[Part]) -> Append:
         log: list[Pair] = []
         meta: list[Pair] = []
-        for part in group.parts:
+        for part in parts:
             values, cache = part.stored, part.cache
             log += zip(log_keys(values.segments.tolist(), cache.cache_id, values.bases.tolist()), values.data, strict=True)
             rows = self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)
             meta += [encode_step(*row) for row in rows]
-        self._storage.append_and_tell(_append_of(group.parts, log, meta, epochs=self._core.epochs), partial(self._written, group))
-        if sum(part.stamped.events for part in group.parts) >= _EVENTS_WORTH_OVERLAP:
-            group.changes = [changes_of(part) for part in group.parts]
+        return _append_of(parts, log, meta, epochs=self._core.epochs)
+
+    def _append_of_lone(self, lone: Lone) -> Append:
+        cache_id, nbytes = lone.cache.cache_id, len(lone.stored)
+        return Append(
+            log=[(log_key(lone.segment, cache_id, lone.id), lone.stored)],
+            meta=[encode_step(*row) for row in self._hooks.steps(cache_id, lone.id, 1, nbytes)],
+            segments=lone.segments,
+            ends=lone.ids,
+            epochs=self._core.epochs[lone.segments],
+            nbytes=nbytes,
+        )
 
     def _written(self, group: _Group, error: BaseException | None) -> None:
         """The group is on disk here: another one may begin."""
         self._unwritten -= 1
         if error is not None:
-            _leave_unknown(group.parts, str(error))
+            _leave_unknown(group, str(error))
             self._fail(error)
             return
         self._replicas.written(group.flight)
@@ -338,8 +375,11 @@ class Writer:
         """The group is committed, or some of its segments are led by others now: of those nobody here knows what became."""
         if flight.lost:
             lost = min(flight.lost)
-            _leave_unknown(group.parts, f"segment {lost} is led by another node now")
+            _leave_unknown(group, f"segment {lost} is led by another node now")
             self._replicas.abandon(flight)
+        elif group.lone is not None:
+            group.lone.answer()
+            self._settle_lone(group.lone)
         else:
             self._commit(group.parts)
             self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
@@ -363,6 +403,19 @@ class Writer:
             answer_frames(part)
         for send in {pending.send for part in parts for pending in part.joined.frames if pending.send is not None}:
             send()
+
+    def _settle_lone(self, lone: Lone) -> None:
+        """Do what `_settle` does, for one event."""
+        self._hooks.committed(lone.segments, lone.ids)
+        lone.commit()
+        layer = lone.layer()
+        if layer:
+            self._overlay.push(layer, _LAYER_BYTES + len(lone.value))
+            self._storage.apply_and_tell(layer.items(), partial(self._applied, 1))
+        self.groups += 1
+        self.frames += 1
+        self.events += 1
+        self._hooks.visible(CommittedGroup(first_id=lone.id, last_id=lone.id, caches=(lone.seen(),)))
 
     def _settle(self, parts: list[Part], changes: list[Change]) -> None:
         """Make a committed group visible, and remember what repeated frames are answered with."""
@@ -422,9 +475,12 @@ def _refuse_parts(parts: list[Part], error: EventLogError) -> None:
         refuse_share(part.waiting, part.share, error)
 
 
-def _leave_unknown(parts: list[Part], why: str) -> None:
-    for part in parts:
-        refuse(part.waiting, OutcomeUnknown(why=why, outcome="unknown"))
+def _leave_unknown(group: _Group, why: str) -> None:
+    error = OutcomeUnknown(why=why, outcome="unknown")
+    if group.lone is not None:
+        refuse([group.lone.pending], error)
+    for part in group.parts:
+        refuse(part.waiting, error)
 
 
 def _append_of(parts: list[Part], log: list[Pair], meta: list[Pair], *, epochs: npt.NDArray[np.uint32]) -> Append:

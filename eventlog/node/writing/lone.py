@@ -1,0 +1,168 @@
+"""A group of one event, as a lone put makes it: the rules of the common road, without the arrays that many events are worth.
+
+Only what is plain comes here. Whatever has to be read, replaced, joined or refused goes the common road, which also knows the words
+for what is wrong. Both leave the same bytes in the log, the same state and the same answers: a test holds them against each other.
+"""
+
+from dataclasses import dataclass, field
+from struct import Struct
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.check import Bounds
+from eventlog.batch.check_one import KEY_AT, KIND_AT, find_one
+from eventlog.batch.entries import FORMAT, HEAD
+from eventlog.batch.layout import ABSENT
+from eventlog.batch.stored import seal_one
+from eventlog.consume.groups import CacheValues
+from eventlog.events import Kind
+from eventlog.hashing import hash_key, segment_of
+from eventlog.interceptor.producers import FrameResult
+from eventlog.node.copying.replicate_body import Carried, GroupValues
+from eventlog.node.state.caches import CacheState
+from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.segment.keys import entry_prefix
+
+Ints = npt.NDArray[np.int64]
+_ROW = Struct("<HHIII")  # of a table: segment, reserved, count, length, sequence
+_CREATED, _MODIFIED, _REMOVED = int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)
+_ONE = np.ones(1, np.int64)
+_WHOLE = np.array((0, 1))  # where a frame's only block begins and ends
+_ONLY = range(2)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Lone:
+    """One event on its way; `id` and what follows is set by `stamp`."""
+
+    pending: Pending
+    segment: int
+    sequence: int
+    key: bytes
+    value: bytes
+    hashed: int
+    kind: int
+    block: bytes
+    id: int = field(init=False)
+    stored: bytes = field(init=False)
+    segments: Ints = field(init=False)
+    ids: Ints = field(init=False)
+
+    @property
+    def cache(self) -> CacheState:
+        """Return the cache that it is written to."""
+        return self.pending.cache
+
+    def stamp(self, id_: int, *, epoch: int) -> GroupValues:
+        """Give the event its id; return what is stored."""
+        cache, segment, pending = self.cache, self.segment, self.pending
+        self.id = id_
+        self.stored = seal_one(
+            self.block,
+            epoch=epoch,
+            kind_bits=1 << self.kind,
+            base=id_,
+            first_offset=cache.next_offsets.item(segment),
+            row=(pending.producer, self.sequence, 0, 1, 1),
+            seed=cache.seeds[segment],
+        )
+        self.segments, self.ids = np.array((segment,)), np.array((id_,))
+        carried = Carried(caches=(cache.cache_id,), data=(self.stored,), bounds=_ONLY)
+        return GroupValues(segments=self.segments, last_ids=self.ids, counts=_ONE, carried=carried)
+
+    def appended(self) -> None:
+        """Take note that it is in flight: its producer goes on behind it."""
+        if self.pending.producer:
+            self.cache.producers.advance_one(self.pending.producer, self.segment, self.sequence)
+
+    def answer(self) -> None:
+        """Tell who wrote it that it is committed."""
+        pending = self.pending
+        pending.done(WriteResult(ids=self.ids, kinds=np.array((self.kind,), np.uint8), refusals={}))
+        if pending.send is not None:
+            pending.send()
+
+    def commit(self) -> None:
+        """Move the cache's offsets, counters, key table and producers."""
+        cache, segment = self.cache, self.segment
+        cache.next_offsets[segment] += 1
+        cache.stored_bytes += len(self.stored)
+        if cache.options.state:
+            if self.kind != _MODIFIED:
+                cache.live[segment] += 1 if self.kind == _CREATED else -1
+            self._note_key(cache)
+        producer = self.pending.producer
+        if producer:
+            kinds, sequences = np.array((self.kind,), np.uint8), np.array((self.sequence,))
+            result = FrameResult(segments=self.segments, sequences=sequences, starts=_WHOLE, ids=self.ids, kinds=kinds)
+            cache.producers.record(producer, result, last_ids=self.ids)
+
+    def _note_key(self, cache: CacheState) -> None:
+        if cache.keys is not None:
+            cache.keys.put_one(self.hashed, is_there=self.kind != _REMOVED)
+        elif cache.building is not None:
+            cache.building.append((np.array((self.hashed,), np.uint64), np.array((self.kind,), np.uint8), np.zeros(1, np.int64)))
+
+    def layer(self) -> dict[bytes, bytes | None]:
+        """Return what it does to the state, as an overlay's layer."""
+        cache = self.cache
+        if not cache.options.state:
+            return {}
+        entry = None if self.kind == _REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
+        return {entry_prefix(self.segment, cache.cache_id) + self.key: entry}
+
+    def seen(self) -> CacheValues:
+        """Return what readers get."""
+        return CacheValues(cache_id=self.cache.cache_id, segments=[self.segment], bases=[self.id], counts=[1], data=[self.stored])
+
+
+def plain(pending: Pending, bounds: Bounds) -> Lone | None:
+    """Return a frame's only event; None where the common road is the right one."""
+    cache = pending.cache
+    if pending.only < 0 or pending.conditions or pending.previous or pending.internal or not _is_plain(cache):
+        return None
+    segment, _, count, length, sequence = _ROW.unpack(pending.table.data)
+    found = find_one(pending.blocks, length) if count == 1 else None
+    if found is None:
+        return None
+    key_end, value_at, value_end = found
+    block = bytes(pending.blocks)
+    key, asked = block[KEY_AT:key_end], block[KIND_AT]
+    hashed = hash_key(key)
+    fits = len(key) <= bounds.key_bytes and value_end - value_at <= bounds.value_bytes and (cache.options.bytes_keys or key.isascii())
+    if not fits or segment_of(hashed, cache.segments) != segment:
+        return None
+    if pending.producer and not cache.producers.is_next(pending.producer, segment, sequence):
+        return None
+    kind = _kind(cache, asked, hashed)
+    if kind == ABSENT:
+        return None
+    if kind != asked:
+        block = b"".join((block[:KIND_AT], bytes((kind,)), block[KIND_AT + 1 :]))
+    return Lone(
+        pending=pending,
+        segment=segment,
+        sequence=sequence,
+        key=key,
+        value=block[value_at:value_end],
+        hashed=hashed,
+        kind=kind,
+        block=block,
+    )
+
+
+def _kind(cache: CacheState, asked: int, hashed: int) -> int:
+    if cache.keys is None:
+        return asked
+    if cache.keys.has(hashed):
+        return _REMOVED if asked == _REMOVED else _MODIFIED
+    return ABSENT if asked == _REMOVED else asked
+
+
+def _is_plain(cache: CacheState) -> bool:
+    """Whether the events of a cache depend on nothing but which keys exist."""
+    options = cache.options
+    if cache.dropped or cache.may_expire or options.lifespan_ms or options.route_by_prefix or options.promote:
+        return False
+    return not options.state or (cache.keys is not None and not options.before)

@@ -108,7 +108,7 @@ class Writer:
             self._look_again = asyncio.get_running_loop().call_later(STALLED_S, self._on_look_again)
         if any(lane.connection is None for lane in self._lanes.values()):
             self._want_connection()
-        if shared.lanes.numbering.wants_anew:
+        if self._wants_anew:
             self._begin_anew()
 
     def _on_look_again(self) -> None:
@@ -139,7 +139,7 @@ class Writer:
         return any(lane.is_full for lane in self._lanes.values())
 
     def _answered(self) -> None:
-        if not self._is_send_due:
+        if not self._is_send_due and (self._backlog or self._undecided or self._is_unsettled or self._wants_anew):
             self._send()
 
     # ------------------------------------------------------------ which lane
@@ -239,6 +239,10 @@ class Writer:
     def _want_connection(self) -> None:
         if self._has_work:
             self._needs_connection.set()
+
+    @property
+    def _wants_anew(self) -> bool:
+        return self._shared is not None and self._shared.lanes.numbering.wants_anew
 
     @property
     def _has_work(self) -> bool:

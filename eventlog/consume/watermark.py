@@ -52,6 +52,12 @@ class Promises:
     def begin(self, segments: Ints | slice, *, first_id: int, last_id: int) -> None:
         """Register events with ids in `[first_id, last_id]` as in flight in `segments`; in the same step as they are stamped."""
         assert first_id > self._made, f"id {first_id} was stamped at or below the promise {self._made}"
+        only = _only(segments)
+        if only >= 0:
+            if first_id < self._first.item(only):
+                self._first[only] = first_id
+            self._last[only] = last_id
+            return
         self._first[segments] = np.minimum(self._first[segments], first_id)
         self._last[segments] = last_id
 
@@ -61,6 +67,13 @@ class Promises:
 
     def settle(self, segments: Ints | slice, *, upto: int) -> None:
         """Note that nothing with an id at or below `upto` is in flight in `segments` any more: committed, or given up for good."""
+        only = _only(segments)
+        if only >= 0:
+            if self._last.item(only) <= upto:
+                self._first[only] = _NONE
+            elif self._first.item(only) <= upto:
+                self._first[only] = upto + 1
+            return
         first = self._first[segments]
         self._first[segments] = np.where(self._last[segments] <= upto, _NONE, np.where(first <= upto, upto + 1, first))
 
@@ -82,6 +95,11 @@ class Promises:
 
     def _promise(self, id_: int, segments: Ints) -> Promise:
         return Promise(id=id_, segments=segments, epochs=self._epochs[segments], last_ids=self._last_ids[segments])
+
+
+def _only(segments: Ints | slice) -> int:
+    """Return the only one of `segments`, -1 if there are several: one number is worth a way without arrays."""
+    return segments.item(0) if isinstance(segments, np.ndarray) and len(segments) == 1 else -1
 
 
 class LowWatermark:

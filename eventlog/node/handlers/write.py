@@ -35,7 +35,7 @@ def write(node: "Node", exchange: Exchange) -> None:
         table, blocks = read_table(exchange.body, request.blocks)
     except ValueError as error:
         raise BadMessage(why=f"write: {error}") from error
-    if int(table["count"].sum(dtype=np.int64)) > BATCH_EVENTS_MAX:
+    if (table["count"].item(0) if len(table) == 1 else int(table["count"].sum(dtype=np.int64))) > BATCH_EVENTS_MAX:
         raise BadMessage(why=f"write: more than {BATCH_EVENTS_MAX} events in one batch")
     conditions = tuple(_condition(condition, len(table)) for condition in request.conditions) if request.conditions else ()
     check_whose(node, exchange, request.cache_id)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,32 +14,34 @@ import uvloop
 from benchmarks.inputs import KEYS_LIVE, Load, random_keys, random_values
 from benchmarks.processes import Address, Node, cpu_seconds
 
-READY_SECONDS_MAX = 60
+READY_SECONDS_MAX = 120
 BATCHES_IN_FLIGHT = 8
 
 
 @contextlib.contextmanager
 def cluster(directory: Path, *, nodes: int = 3, replicas: int = 3, segments: int = 256) -> Iterator[list[Node]]:
-    """Give running nodes that share one metadata file, with every segment at its full number of replicas."""
+    """Give running nodes that share one metadata file, with every segment at its full number of replicas, each leading its share."""
     with contextlib.ExitStack() as stack:
         meta = ("--meta", f"sqlite:{directory / 'meta' / 'meta.db'}", "--segments", str(segments), "--replicas", str(replicas))
         found: list[Node] = []
         for number in range(1, nodes + 1):
             where = ("--join", found[0].address.text) if found else meta
             found.append(stack.enter_context(Node(directory / f"n{number}", "--node-name", f"n{number}", *where)))
-        asyncio.run(_wait_until_replicated(found[0].address, nodes=nodes))
+        asyncio.run(_wait_until_even(found[0].address, nodes=nodes, replicas=replicas))
         yield found
 
 
-async def _wait_until_replicated(address: Address, *, nodes: int) -> None:
+async def _wait_until_even(address: Address, *, nodes: int, replicas: int) -> None:
     import eventlog
 
     async with eventlog.connect(address.text) as client, asyncio.timeout(READY_SECONDS_MAX):
         while True:
             status = await client.status()
             if status.health == "ok" and status.nodes_live == nodes:
-                return
-            await asyncio.sleep(0.1)
+                led = Counter(segment.primary for segment in await client.segments())
+                if len(led) == min(nodes, replicas) and max(led.values()) - min(led.values()) <= 1:
+                    return
+            await asyncio.sleep(0.2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ stop. One task calls these; `watch`, `propose` and `carry_out` may run beside it
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eventlog.clock import Clock, Entropy
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, next_appointments, segments_to_start
@@ -279,6 +279,11 @@ class ClusterRecords:
     async def view(self) -> ClusterView:
         """Return members, segments and the rest; nodes are read first."""
         return read_view({prefix: await self._list(prefix) for prefix in PREFIXES})
+
+    async def with_nodes(self, view: ClusterView) -> ClusterView:
+        """Return a view with the node records as they are now, and all else as it was."""
+        listing = await self._list(NODE_PREFIX)
+        return replace(view, nodes=read_nodes(listing), revision=max(view.revision, listing.revision))
 
     async def watch(self) -> AsyncGenerator[ClusterView, None]:
         """Yield the view, then the view after each revision that changes it, until it is closed.

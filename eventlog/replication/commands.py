@@ -236,3 +236,12 @@ Command = (
     | Diverged
 )
 Commands = list[Command]
+
+
+def resigning_at_once(commands: Commands) -> Commands:
+    """Return the same commands with one `Resign`, before all else: segments move by the hundred, and each end of terms costs a look."""
+    ended = [command.segments for command in commands if isinstance(command, Resign)]
+    if len(ended) < 2:
+        return commands
+    others = [command for command in commands if not isinstance(command, Resign)]
+    return [Resign(segments=np.unique(np.concatenate(ended))), *others]

@@ -99,6 +99,12 @@ class InSync:
 
     # ------------------------------------------------------------ shrinking
 
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether no member of a set is away; then whoever holds up nothing is not late."""
+        roster, leads = self._roster, self._columns.leads
+        return not any((roster.in_sync[slot] & leads).any() for slot in range(1, len(roster.replicas)) if not roster.is_here[slot])
+
     def shrink(self, *, now_ms: int) -> Commands:
         """Propose out whoever keeps an append waiting for too long, or is gone."""
         late: dict[int, list[int]] = {}

@@ -23,6 +23,7 @@ from eventlog.replication.commands import (
     Release,
     Resign,
     Write,
+    resigning_at_once,
 )
 from eventlog.replication.history import epoch_at, last_of
 from eventlog.replication.in_sync import InSync
@@ -148,6 +149,7 @@ class Replication:
             commands += self._take_term(term, marks, now_ms=now_ms)
             if self._is_released(term):
                 released.append(term.segment)
+        commands = resigning_at_once(commands)
         if marks:
             commands.append(Mark(segments=tuple(term.segment for term in marks), epochs=tuple(term.epoch for term in marks)))
         if released:
@@ -464,14 +466,7 @@ class Replication:
     @property
     def is_quiet(self) -> bool:
         """Return whether time alone changes nothing: all is committed and told, nobody catches up, is away, or may join a set."""
-        columns, roster, links = self.columns, self.roster, self.streams.links
-        if any(link.streams or link.probes or link.queue for link in links.values()):
-            return False
-        if (columns.leads & ((columns.ends != columns.watermark) | (columns.told < columns.watermark))).any():
-            return False
-        if any((roster.in_sync[slot] & columns.leads).any() for slot in range(1, len(roster.replicas)) if not roster.is_here[slot]):
-            return False
-        return not any(((link.modes == LIVE) & ~roster.awaited_rows[link.slot]).any() for link in links.values())
+        return self.streams.is_quiet and self.sets.is_quiet
 
     # ------------------------------------------------------------ views
 

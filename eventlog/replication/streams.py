@@ -207,6 +207,16 @@ class Streams:
 
     # ------------------------------------------------------------ time
 
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether all is committed and told, and nobody catches up or may join a set: whether `tick` has nothing to do."""
+        columns, links = self._columns, self.links.values()
+        if any(link.streams or link.probes or link.queue for link in links):
+            return False
+        if (columns.leads & ((columns.ends != columns.watermark) | (columns.told < columns.watermark))).any():
+            return False
+        return not any(((link.modes == LIVE) & ~self._roster.awaited_rows[link.slot]).any() for link in links)
+
     def tick(self, *, now_ms: int) -> Commands:
         """Tell watermarks to who has not heard them, and ask again what was not answered."""
         columns = self._columns

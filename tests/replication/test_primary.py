@@ -5,6 +5,7 @@ import pytest
 
 from eventlog.errors import BadMessage, NotEnoughReplicas, NotPrimary
 from eventlog.replication import Message, Replica
+from eventlog.replication import commands as do
 from eventlog.replication.messages import ACK, HELD, MISMATCH
 from tests.replication.worlds import World, led
 
@@ -139,6 +140,14 @@ def test_who_resigned_appends_nothing():
     with pytest.raises(NotPrimary):
         world[1].put(1)
     world[1].put(0)
+
+
+def test_terms_that_end_together_end_at_once_before_all_else():
+    world = led(2)
+    world.appoint(2)
+    commands = world[1].core.learn(tuple(world.metadata.records.values()), now_ms=world.now_ms)
+    assert [command.segments.tolist() for command in commands if isinstance(command, do.Resign)] == [[0, 1]]
+    assert isinstance(commands[0], do.Resign)
 
 
 def test_the_watermark_waits_for_every_member_in_sync():

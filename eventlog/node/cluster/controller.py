@@ -16,7 +16,7 @@ from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX
 from eventlog.control.cluster import CONFLICTS_MAX, ClusterRecords
 from eventlog.control.controller import Controller, ControllerOptions, Situation
 from eventlog.control.operators import RebalanceStart, hand_over, start_rebalance
-from eventlog.control.records import CONTROLLER_KEY, CommitPlan, ControllerRecord, Replica, encode
+from eventlog.control.records import CONTROLLER_KEY, NODE_PREFIX, CommitPlan, ControllerRecord, Replica, encode
 from eventlog.control.view import ClusterView
 from eventlog.errors import MetadataConflict, MetadataUnavailable
 from eventlog.node.cluster.liveness import Reach, dead_members
@@ -223,14 +223,20 @@ class ControllerLoop:
         return sum(found.record.primary == number for found in (await self._parts.records.view()).segments.values())
 
     async def _commit(self, plan: CommitPlan) -> bool:
-        """Commit; on a conflict read again, and say so: the next attempt is planned anew, and smaller."""
+        """Commit; on a conflict read again, and say so: the next attempt is planned anew, and smaller.
+
+        A node's record conflicts where its lease was renewed meanwhile: that says nothing of the segments, be they ever so many.
+        """
         try:
             revision = await self._parts.records.carry_out(plan)
         except MetadataConflict as error:
             log.debug("controller_conflict key=%s records_max=%d", error.key, self._records_max)
+            self._woken.set()
+            if error.key.startswith(NODE_PREFIX):
+                self._view = await self._parts.records.with_nodes(self._view)
+                return False
             self._records_max = max(self._records_max // _SPLIT, 1)
             self._view = await self._parts.records.view()
-            self._woken.set()
             return False
         self.commits += 1
         self._records_max = min(self._records_max * 2, RECORDS_PER_COMMIT_MAX)

@@ -7,7 +7,8 @@ from contextlib import aclosing
 import msgspec
 
 from eventlog.control.controller import ControllerOptions
-from eventlog.control.records import CONTROLLER_KEY, ControllerRecord, decode, encode, segment_key
+from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.records import CONTROLLER_KEY, NODE_PREFIX, ControllerRecord, decode, encode, segment_key
 from eventlog.control.view import ClusterView
 from eventlog.node.cluster.controller import ControllerLoop, ControllerParts
 from tests.control.worlds import World, segment
@@ -217,3 +218,44 @@ def test_a_restarted_controller_takes_its_own_key_over():
         assert {found.record.epoch for found in view.segments.values() if found.record.primary == again.number} == {2}
 
     tell(story)
+
+
+class Listed(MemoryStore):
+    """Notes what is listed."""
+
+    def __init__(self):
+        super().__init__()
+        self.prefixes = []
+
+    async def list(self, prefix):
+        self.prefixes.append(prefix)
+        return await super().list(prefix)
+
+
+def test_a_lease_renewed_meanwhile_costs_a_look_at_the_nodes_and_not_at_all_segments():
+    async def story():
+        world, store = World(), Listed()
+        controller = await world.joined("a", segments=16, store=store)
+        other = await world.joined("b", segments=16, store=store)
+        both = (await controller.view()).members
+        for number in range(SEGMENTS):
+            record = msgspec.structs.replace(
+                segment(number, owners=(2, 1)),
+                in_sync=tuple(node.replica for node in both.values()),
+                session=both[2].session,
+            )
+            await store.commit({}, puts={segment_key(number): encode(record)})
+        stale = await controller.view()
+        await other.renew_lease(on_lost=lambda _: None)
+        parts = ControllerParts(
+            records=controller, reach=Reach({2}), seen=lambda: stale, now_ms=lambda: 0, wall_ms=lambda: 0, options=ControllerOptions()
+        )
+        loop = ControllerLoop(parts)
+        store.prefixes.clear()
+        await loop.turn()
+        assert store.prefixes == [NODE_PREFIX]
+        await loop.turn()
+        view = await controller.view()
+        assert {found.record.primary for found in view.segments.values()} == {1}
+
+    asyncio.run(story())

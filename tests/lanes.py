@@ -75,7 +75,12 @@ def lanes() -> dict[str, Lane]:
     python = str(BIN / "python")
     covered = ("--cov", "--cov-report=term")
     known = (
-        Lane(name="process", commands=((tool["pytest"], "-m", "process", report["process"]),), runs_tests=True),
+        # Most of a process test is waiting, so two share a core; tests of one file stay together and share its nodes.
+        Lane(
+            name="process",
+            commands=((tool["pytest"], "-m", "process", "-n", "2", "--dist", "loadfile", report["process"]),),
+            runs_tests=True,
+        ),
         Lane(name="unit", commands=((tool["pytest"], "-m", "not process", "-n", "2", *covered, report["unit"]),), runs_tests=True),
         Lane(
             name="sim",

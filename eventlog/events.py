@@ -38,6 +38,7 @@ class EventSource(msgspec.Struct, frozen=True, gc=False):
     text_keys: bool
     json_values: bool
     position_at: Callable[[int], str] = str  # the token to go on with after an id; an id alone is one, too
+    may_repeat: "Callable[[Event], bool] | None" = None  # whether an event may have come before, to this reader or another; None: never
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -90,6 +91,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     def position(self) -> str:
         """Where to go on after this event, in any reader of this cache: a token for `position=`."""
         return self.source.position_at(self.id)
+
+    @property
+    def maybe_repeated(self) -> bool:
+        """Whether its reader may have been told already: compare ids with what is known of the key."""
+        return self.source.may_repeat is not None and self.source.may_repeat(self)
 
     @property
     def time_ms(self) -> int:

@@ -68,6 +68,8 @@ class JsonLines:
             line += b',"headers":' + orjson.dumps({name: readable(header) for name, header in event.headers.items()})
         if event.change_number:
             line += b',"change":"%s"' % _CHANGES[event.change_number]
+        if event.source.may_repeat is not None and event.maybe_repeated:
+            line += b',"maybe_repeated":true'
         return line + b"}\n"
 
 

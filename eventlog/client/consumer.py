@@ -2,27 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Self
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from typing import Any
 
 from eventlog.client.batches import EventBatch
 from eventlog.client.core import ClientCore
+from eventlog.client.joined import CLOSE_MS_MAX, Joined
 from eventlog.client.lanes import Fetched, Lanes
-from eventlog.client.member import MemberHooks, MemberOptions, Membership
+from eventlog.client.member import MemberOptions
 from eventlog.client.progress import Places, Progress, ends_of, position_of
 from eventlog.client.reading import Reading
 from eventlog.consume import token
 from eventlog.consume.membership.positions import Place
-from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, StaleMember
+from eventlog.errors import EventLogError, InvalidArgument, StaleMember
 from eventlog.events import Event, EventSource
 
 log = logging.getLogger("eventlog.client")
 AUTO_COMMIT_MS = 1_000
 LET_GO_MS_MAX = 2_000  # what a commit may take before a segment is let go
-CLOSE_MS_MAX = 5_000
 
 
-class Consumer:
+class Consumer(Joined):
     """A member of a group, from entering it to leaving it. Iterate events, or `batches`; one iteration at a time.
 
     `auto_commit`: what the application is through with, because it asked for what comes next, is committed every second, when a
@@ -32,62 +32,26 @@ class Consumer:
     def __init__(
         self, core: ClientCore, source: EventSource, options: MemberOptions, *, reading: Reading, auto_commit: bool | None = None
     ) -> None:
-        self.group = options.group
-        self._core = core
-        self._source = source
+        super().__init__(core, source, options)
         self._auto = auto_commit is not False
         self._may_switch = auto_commit is None
         self._progress = Progress()
         self._lanes = Lanes(core, self._progress, source=source, reading=reading)
         self._lanes.failed = self._fail
-        hooks = MemberHooks(assigned=self._assigned, lost=self._lost, failed=self._fail)
-        self._member = Membership(core, source.cache_id, options, hooks)
         self._committing = asyncio.Lock()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._error: EventLogError | None = None
-        self._is_closed = False
-        self._has_joined = asyncio.Event()
 
     # ------------------------------------------------------------ life
 
-    async def open(self) -> Self:
-        """Join the group; return when the coordinator has answered.
+    def _works(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._commit_now_and_then()]
 
-        Raises:
-            EventLogError: why it refused.
-        """
-        if self._tasks or self._is_closed:
-            raise InvalidArgument(why="this consumer was opened before; make another")
-        self._tasks = [
-            asyncio.create_task(self._member.run(), name="eventlog-consumer member"),
-            asyncio.create_task(self._commit_now_and_then(), name="eventlog-consumer commits"),
-        ]
-        try:
-            await asyncio.wait_for(self._has_joined.wait(), self._core.options.reconnect_ms_max / 1000)
-            self._check()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def close(self) -> None:
-        """Commit what is done, if commits are automatic, and leave the group: its segments go to the others at once."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def _settle_last(self) -> None:
         await self._lanes.close()
-        try:
-            if self._auto and self._error is None:
-                await self._commit(self._progress.uncommitted(all_handed=False), timeout_ms=CLOSE_MS_MAX)
-            await self._member.leave(timeout_ms=CLOSE_MS_MAX)
-        except EventLogError as error:
-            log.warning("group_left_late group=%s error=%s", self.group, error)  # its session ends by itself
+        if self._auto:
+            await self._commit(self._progress.uncommitted(all_handed=False), timeout_ms=CLOSE_MS_MAX)
 
-    async def __aenter__(self) -> Self:
-        return await self.open()
+    async def _end(self) -> None:
+        await self._lanes.close()
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         if kind is None:
@@ -103,11 +67,6 @@ class Consumer:
     def generation(self) -> int:
         """The number of the assignment that it goes by, 0 while it has none."""
         return self._member.epoch
-
-    @property
-    def member_id(self) -> str:
-        """What the group knows it by."""
-        return self._member.id
 
     @property
     def position(self) -> str | None:
@@ -133,7 +92,6 @@ class Consumer:
         self._progress.begin({segment: place for segment, place in places.items() if segment in assigned - self._progress.owned})
         if self._lanes.is_started:
             self._lanes.arrange()
-        self._has_joined.set()
 
     def _lost(self) -> None:
         self._drop(self._progress.owned)
@@ -143,15 +101,8 @@ class Consumer:
         self._lanes.release(gone)
 
     def _fail(self, error: EventLogError) -> None:
-        self._error = self._error or error
-        self._has_joined.set()
+        super()._fail(error)
         self._lanes.wake()
-
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._is_closed:
-            raise ClientClosed(what="consumer")
 
     # ------------------------------------------------------------ events
 

@@ -84,8 +84,12 @@ class StateBatches:
 
     def _follow(self, start: Position) -> None:
         """Go on with the events after a state that was read."""
-        self._source = msgspec.structs.replace(self._source, position_at=partial(_position_in_tail, start, self._scope))
-        self._overlap = Overlap(start.steps) if start.steps else None
+        self._overlap = overlap = Overlap(start.steps) if start.steps else None
+        self._source = msgspec.structs.replace(
+            self._source,
+            position_at=partial(_position_in_tail, start, self._scope),
+            may_repeat=None if overlap is None else lambda event: overlap.may_repeat(event.segment, event.key_bytes, event.id),
+        )
 
     def _without_known(self, batch: EventBatch, order: Order) -> EventBatch | None:
         assert self._overlap is not None, "the caller looked"

@@ -1,32 +1,29 @@
 """A member of a work group as an application uses it: one event after the other, each acknowledged, tried again or rejected."""
 
 import asyncio
-import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from eventlog.batch.views import decode_block
 from eventlog.client.core import ClientCore
-from eventlog.client.member import AGAIN_MS_MAX, MemberHooks, MemberOptions, Membership
-from eventlog.consume.membership.positions import Place
+from eventlog.client.joined import CLOSE_MS_MAX, Joined
+from eventlog.client.member import AGAIN_MS_MAX, MemberOptions
 from eventlog.consume.work.record import TASK_ROW
-from eventlog.errors import BadMessage, ClientClosed, EventLogError, InvalidArgument, StaleMember, TimedOut
+from eventlog.errors import BadMessage, EventLogError, InvalidArgument, StaleMember, TimedOut
 from eventlog.events import Event, EventSource, Kind
 from eventlog.routing.retry import CURABLE
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-log = logging.getLogger("eventlog.client")
 PREFETCH_DEFAULT = 16
 TAKE_WAIT_MS = 2_000
 TAKE_MS_MAX = TAKE_WAIT_MS + 3_000
-CLOSE_MS_MAX = 5_000
 DELAY_MS_MAX = 7 * 24 * 3_600_000
 _DONE, _AGAIN, _REJECTED, _GIVEN_BACK = range(4)
 Verdict = tuple[int, int, int, int, str]  # segment, id, verdict, milliseconds, reason
@@ -65,6 +62,11 @@ class Task:
         """The event's headers."""
         return self.event.headers
 
+    @property
+    def maybe_repeated(self) -> bool:
+        """Whether it was handed out before: somebody may have done it, in part or whole."""
+        return self.deliveries > 1
+
     async def ack(self) -> None:
         """Say that it is done; it is not handed out again once this has returned.
 
@@ -87,101 +89,48 @@ class Task:
         await self._consumer.settle((self.event.segment, self.event.id, verdict, after_ms, reason))
 
 
-class WorkConsumer:
+def _always(_: Event) -> bool:
+    return True
+
+
+class WorkConsumer(Joined):
     """A member of a work group, from entering it to leaving it. What it has and has not settled when it leaves goes to others."""
 
     def __init__(
         self, core: ClientCore, source: EventSource, options: MemberOptions, *, prefetch: int = PREFETCH_DEFAULT, earliest: bool = False
     ) -> None:
-        self.group = options.group
-        self._core = core
-        self._source = source
+        super().__init__(core, source, options)
+        self._again = msgspec.structs.replace(source, may_repeat=_always)
         self._prefetch = prefetch
         self._earliest = earliest
-        hooks = MemberHooks(assigned=self._assigned, lost=self._lost, failed=self._fail)
-        self._member = Membership(core, source.cache_id, options, hooks)
-        self._running: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
         self._unsent: list[tuple[Verdict, asyncio.Future[None]]] = []
         self._ready: deque[Task] = deque()
         self._holding: set[int] = set()  # ids of what it was handed and has not settled
-        self._error: EventLogError | None = None
-        self._is_closed = False
+        self._over: set[int] = set()  # ids of what was done with since the last request for more: a copy may be under way
         self._lives = 0  # sessions that are over
         self._taking = asyncio.Lock()
         self._sequence = 0
 
-    async def open(self) -> Self:
-        """Join the group; return when the coordinator has answered. Raises why it refused."""
-        if self._running is not None:
-            raise InvalidArgument(why="this consumer was opened before; make another")
-        self._running = asyncio.create_task(self._member.run(), name="eventlog-worker member")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._core.options.reconnect_ms_max / 1000
-        try:
-            while not self._member.epoch:
-                self._check()
-                if loop.time() >= deadline:
-                    raise TimedOut(what=f"group {self.group} to be joined", timeout_ms=self._core.options.reconnect_ms_max)
-                await self._member.changed.wait()
-        except BaseException:
-            await self.close()
-            raise
-        return self
+    async def _settle_last(self) -> None:
+        given_back = [(task.event.segment, task.event.id, _GIVEN_BACK, -1, "") for task in self._ready]
+        self._ready.clear()
+        if given_back:
+            await self._send(given_back, timeout_ms=CLOSE_MS_MAX)
+        if self._sending is not None:
+            await self._sending
 
-    async def close(self) -> None:
-        """Give back what was not begun, and leave the group."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            if self._member.epoch and self._error is None:
-                given_back = [(task.event.segment, task.event.id, _GIVEN_BACK, -1, "") for task in self._ready]
-                self._ready.clear()
-                if given_back:
-                    await self._send(given_back, timeout_ms=CLOSE_MS_MAX)
-                if self._sending is not None:
-                    await self._sending
-                await self._member.leave(timeout_ms=CLOSE_MS_MAX)
-        except EventLogError as error:
-            log.warning("group_left_late group=%s error=%s", self.group, error)  # its session ends by itself
-        finally:
-            for task in (self._running, self._sending):
-                if task is not None:
-                    task.cancel()
-                    await asyncio.gather(task, return_exceptions=True)
-            for _, done in self._unsent:
-                done.cancel()
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    @property
-    def member_id(self) -> str:
-        """What the group knows it by."""
-        return self._member.id
-
-    # ------------------------------------------------------------ what the membership tells
-
-    async def _assigned(self, assigned: frozenset[int], places: Mapping[int, Place]) -> None:
-        """Do nothing: a work group assigns no segments."""
+    async def _end(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+        for _, done in self._unsent:
+            done.cancel()
 
     def _lost(self) -> None:
+        self._holding.difference_update(task.id for task in self._ready)  # what is being worked on is still in hand
         self._ready.clear()
-        self._holding.clear()
         self._lives += 1
-
-    def _fail(self, error: EventLogError) -> None:
-        self._error = self._error or error
-
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._is_closed:
-            raise ClientClosed(what="consumer")
 
     # ------------------------------------------------------------ tasks
 
@@ -222,6 +171,7 @@ class WorkConsumer:
         )
         held = np.array(sorted(self._holding), "<i8").tobytes()
         lives = self._lives
+        self._over.clear()
         try:
             reply = await self._member.ask(Message(take_tasks=request), held, timeout_ms=TAKE_MS_MAX)
         except StaleMember:
@@ -232,7 +182,7 @@ class WorkConsumer:
             await asyncio.sleep(AGAIN_MS_MAX / 1000)
         else:
             if lives == self._lives:  # else they were handed to a session that is over
-                found = self._tasks_of(reply)
+                found = [task for task in self._tasks_of(reply) if task.id not in self._over]
                 self._ready.extend(found)
                 self._holding.update(task.id for task in found)
 
@@ -259,7 +209,7 @@ class WorkConsumer:
                     value_bytes=value,
                     segment=segment,
                     offset=offset,
-                    source=self._source,
+                    source=self._source if deliveries == 1 else self._again,
                     before_bytes=None if before is None or kind == Kind.CREATED else before[row],
                     header_bytes=None if headers is None else headers[row],
                 ),
@@ -318,3 +268,7 @@ class WorkConsumer:
         request = pb.SettleTasks(group=self.group, cache_id=self._source.cache_id, member=self._member.id, tasks=len(verdicts))
         await self._member.insist(Message(settle_tasks=request), msgspec.msgpack.encode(verdicts), timeout_ms=timeout_ms)
         self._holding.difference_update(verdict[1] for verdict in verdicts)
+        over = {verdict[1] for verdict in verdicts if verdict[2] in (_DONE, _REJECTED)}
+        self._over |= over
+        if any(task.id in over for task in self._ready):
+            self._ready = deque(task for task in self._ready if task.id not in over)

@@ -177,10 +177,11 @@ class Overlap:
         ranges = self._ranges.get(segment)
         return ranges is not None and id_ <= _pin_of(ranges, key)
 
-    def may_repeat(self, segment: int, key: bytes) -> bool:
+    def may_repeat(self, segment: int, key: bytes, id_: int) -> bool:
         """Return whether steps of this key were merged, so that a change which the state had may be told again: compare versions."""
         ranges = self._ranges.get(segment)
-        return ranges is not None and len(ranges) == STEPS_PER_SEGMENT_MAX and key <= ranges[0].key
+        is_merged = ranges is not None and len(ranges) == STEPS_PER_SEGMENT_MAX and key <= ranges[0].key
+        return is_merged and ranges is not None and id_ <= ranges[1].pin
 
     def keep(self, segments: Ints, ids: Ints, keys: Sequence[bytes]) -> npt.NDArray[np.bool_]:
         """Return which events are new to whoever read the state."""

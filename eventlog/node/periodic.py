@@ -1,4 +1,4 @@
-"""What a node does by the clock: the id lease, wall clocks compared, checkpoints of the state, lifespans, the free space, retention."""
+"""What a node does by the clock: id lease, wall clocks compared, checkpoints of the state, lifespans, free space, retention, groups."""
 
 import asyncio
 import logging
@@ -20,6 +20,7 @@ _EXPIRY_MS = 1_000
 _DISK_MS = 250
 _CLOSE_UP_MS = 500
 _CLOCKS_MS = 1_000
+_GROUPS_MS = 1_000
 
 
 class Periodic:
@@ -45,6 +46,7 @@ class Periodic:
             "expiry": (_EXPIRY_MS, self._expire),
             "disk": (_DISK_MS, self._look_at_disk),
             "clocks": (_CLOCKS_MS, self._hear_clocks),
+            "groups": (_GROUPS_MS, self._node.coordinators.tidy),
             "close_up": (_CLOSE_UP_MS, self._close_up),
             "retention": (self._node.config.retention_interval_ms, self._node.retention.run_all),
         }

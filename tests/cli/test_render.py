@@ -4,6 +4,7 @@ import csv
 import io
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 from hypothesis import given
@@ -108,3 +109,9 @@ def test_csv_names_its_columns_once_and_quotes_what_needs_it() -> None:
         [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "REMOVED", "k", ""],
         [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "MODIFIED", "k", "a\nb"],
     ]
+
+
+def test_an_event_that_may_have_been_told_before_says_so() -> None:
+    again = msgspec.structs.replace(JSON, may_repeat=lambda found: found.offset == 42)
+    assert list(one(event(source=again)).items())[-1] == ("maybe_repeated", True)
+    assert "maybe_repeated" not in one(event())

@@ -61,9 +61,10 @@ def test_the_oldest_steps_merge_and_their_keys_may_be_repeated():
     assert len(position.steps) == STEPS_PER_SEGMENT_MAX
     overlap = Overlap(position.steps)
     assert not overlap.is_read(0, b"02", 2)
-    assert overlap.may_repeat(0, b"02")
+    assert overlap.may_repeat(0, b"02", 2)
+    assert not overlap.may_repeat(0, b"02", 4), "no pin of its key was so high"
     assert overlap.is_read(0, b"03", 3)
-    assert not overlap.may_repeat(0, b"03")
+    assert not overlap.may_repeat(0, b"03", 3)
     assert overlap.is_read(0, b"zz", 99)
 
 

@@ -1,8 +1,8 @@
 """The groups that this node coordinates: those whose route in the internal cache of groups it leads.
 
-A group is loaded by the first request about it, and forgotten when a write of it fails or its route is led elsewhere: its members'
-next requests load it at whoever coordinates it then. One lock a group: a step is decided, written on condition that nothing was
-written since, and then gone by.
+A group is loaded by the first request about it, and forgotten when a write of it fails, its route is led elsewhere or nobody is in
+it any more: the next request loads it at whoever coordinates it then. One lock a group: a step is decided, written on condition that
+nothing was written since, and then gone by.
 """
 
 import asyncio
@@ -227,6 +227,11 @@ class Running:
         """Whether this node has led the group's route ever since it was loaded."""
         return self.term > 0 and self.node.inner.term(self.route) == self.term
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is in it, and nothing is being done about it: all there is of it is kept."""
+        return not self.state.members and self.version is not None and not self.lock.locked()
+
     def check(self) -> None:
         """Raise NotPrimary where the group is another node's to coordinate."""
         if self.is_over or not self.is_current:
@@ -285,6 +290,12 @@ class Coordinators:
         if not found:
             raise GroupNotFound(group=group)
         return found
+
+    async def tidy(self) -> None:
+        """Forget the groups that another node coordinates by now, and those without members: nobody may ask for them again here."""
+        for running in list(self._running.values()):
+            if not running.is_current or running.is_idle:
+                running.forget(NotPrimary(segment=self._node.inner.segment(running.route)))
 
     def _drop_old(self, group: str) -> None:
         """Forget what is known of a group from an earlier term."""

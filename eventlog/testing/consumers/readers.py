@@ -196,7 +196,7 @@ class StateReader:
         segments, ids = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
         for row, is_new in zip(rows, overlap.keep(segments, ids, [row[2] for row in rows]).tolist(), strict=True):
             if is_new:
-                self._apply(row, may_repeat=overlap.may_repeat(row[0], row[2]))
+                self._apply(row, may_repeat=overlap.may_repeat(row[0], row[2], row[1]))
         cursor.advance(answer.upto, answer.ends)
         self._position = with_steps(cursor.position(cluster=_CLUSTER, cache_id=CACHE), position.steps)
 

@@ -7,6 +7,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import StaleMember
+from eventlog.node.cluster.leaving import hand_over
 from tests.node.clusters import SEGMENTS, Cluster
 
 EVENTS = 200
@@ -252,5 +253,21 @@ def test_operators_see_lag_and_move_a_group_only_while_nobody_is_in_it(tmp_path)
             assert await one.groups.list() == []
             with pytest.raises(eventlog.errors.GroupNotFound):
                 await one.groups.describe("billing")
+
+    run(act())
+
+
+def test_a_group_is_forgotten_where_it_is_led_no_more_and_where_nobody_is_in_it(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("orders")
+            async with cache.consumer("billing", mode="work"):
+                (running,) = running_of(cluster)
+                await hand_over(running.node)
+                await until(lambda: any(one.node is not running.node for one in running_of(cluster)))
+                await until(lambda: not running.node.coordinators._running)
+                assert running.is_over
+            await until(lambda: not running_of(cluster))
+            assert [group.members for group in await client.groups.describe("billing")] == [[]]
 
     run(act())

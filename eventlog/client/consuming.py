@@ -13,7 +13,7 @@ from eventlog.client.reads import CacheReads
 from eventlog.client.work import PREFETCH_DEFAULT, WorkConsumer
 from eventlog.consume.membership.values import AssignorName, Mode, checked_name, checked_timeout
 from eventlog.errors import InvalidArgument
-from eventlog.limits import DELIVERIES_MAX_DEFAULT, SESSION_TIMEOUT_MS_DEFAULT
+from eventlog.limits import ACK_TIMEOUT_MS_MAX, DELIVERIES_MAX_DEFAULT, SESSION_TIMEOUT_MS_DEFAULT
 
 
 class CacheConsumers(CacheReads):
@@ -47,16 +47,28 @@ class CacheConsumers(CacheReads):
         from_id: int | str | None = None,
         from_time: int | datetime | None = None,
         session_timeout_ms: int = SESSION_TIMEOUT_MS_DEFAULT,
+        ack_timeout_ms: int | None = None,
         on_trimmed: OnTrimmed = "error",
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        filter: str | None = None,
+        params: Mapping[str, Any] | None = None,
     ) -> WorkConsumer:
         """Return a member of the work group `group` that joins when it is entered: it is handed events one by one.
 
         A key is with one member at a time, in its order; there may be more members than segments. The first member decides for the
         group: what was handed out `max_deliveries` times without an acknowledgement goes into the cache `dead_letters` (default: this
-        one's name with `.dead`). `prefetch`: how many a member has at hand at most.
+        one's name with `.dead`); what is not settled within `ack_timeout_ms` of being handed out goes to another member, although the
+        first one lives (None: never); `where` to `params`, as in `events`, say which events there are to do: the others count as done.
+        A later member leaves these out or says the same. `prefetch`: how many a member has at hand at most.
+
+        Raises:
+            InvalidArgument: the group shares events of another filter.
         """
         if max_deliveries < 1 or prefetch < 1:
             raise InvalidArgument(why="max_deliveries and prefetch are 1 or more")
+        if ack_timeout_ms is not None and not 0 < ack_timeout_ms <= ACK_TIMEOUT_MS_MAX:
+            raise InvalidArgument(why=f"ack_timeout_ms is {ack_timeout_ms}, not in [1, {ACK_TIMEOUT_MS_MAX}]")
         options = MemberOptions(
             group=checked_name(group),
             mode="work",
@@ -64,6 +76,8 @@ class CacheConsumers(CacheReads):
             start_id=await self._start_id(from_id, from_time),
             deliveries_max=max_deliveries,
             dead_letters=dead_letters,
+            filter=filter_of(where=where, parameters=parameters, filter=filter, params=params),
+            ack_timeout_ms=ack_timeout_ms or 0,
         )
         earliest = _no_resync(on_trimmed) == "earliest"
         return WorkConsumer(self._core, await self._source(None), options, prefetch=prefetch, earliest=earliest)

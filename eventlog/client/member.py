@@ -18,7 +18,7 @@ from eventlog.routing.retry import CURABLE, MOVES, backoff_ms
 from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
-from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.eventlog_pb2 import Filter, Message
 
 log = logging.getLogger("eventlog.client")
 AGAIN_MS_MAX = 200
@@ -36,6 +36,8 @@ class MemberOptions:
     start_id: int = 0
     deliveries_max: int = 0
     dead_letters: str = ""
+    filter: Filter | None = None
+    ack_timeout_ms: int = 0
 
     @property
     def beat_wait_ms(self) -> int:
@@ -124,6 +126,8 @@ class Membership:
             wait_ms=options.beat_wait_ms,
             deliveries_max=options.deliveries_max,
             dead_letters=options.dead_letters,
+            filter=options.filter,
+            ack_timeout_ms=options.ack_timeout_ms,
         )
 
     async def _take(self, reply: Reply, sent_at: float) -> None:

@@ -1692,7 +1692,7 @@ class IterationEnd(_message.Message):
     def __init__(self, iteration_id: _Optional[bytes] = ...) -> None: ...
 
 class ForEach(_message.Message):
-    __slots__ = ("cache_id", "task", "parameters", "filter", "segments", "batch_entries", "batch_bytes", "cursors", "credit")
+    __slots__ = ("cache_id", "task", "parameters", "filter", "segments", "batch_entries", "batch_bytes", "cursors", "credit", "batches")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
@@ -1702,6 +1702,7 @@ class ForEach(_message.Message):
     BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
     CURSORS_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     task: str
     parameters: bytes
@@ -1711,7 +1712,8 @@ class ForEach(_message.Message):
     batch_bytes: int
     cursors: _containers.RepeatedCompositeFieldContainer[StateCursor]
     credit: int
-    def __init__(self, cache_id: _Optional[int] = ..., task: _Optional[str] = ..., parameters: _Optional[bytes] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., segments: _Optional[bytes] = ..., batch_entries: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., credit: _Optional[int] = ...) -> None: ...
+    batches: int
+    def __init__(self, cache_id: _Optional[int] = ..., task: _Optional[str] = ..., parameters: _Optional[bytes] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., segments: _Optional[bytes] = ..., batch_entries: _Optional[int] = ..., batch_bytes: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ..., credit: _Optional[int] = ..., batches: _Optional[int] = ...) -> None: ...
 
 class ReadState(_message.Message):
     __slots__ = ("cache_id", "segments", "after", "pin", "filter", "max_entries", "max_bytes", "metadata", "prefix")
@@ -1746,7 +1748,7 @@ class ReadStateAnswer(_message.Message):
     def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., entries: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[StateCursor, _Mapping]]] = ...) -> None: ...
 
 class GroupBeat(_message.Message):
-    __slots__ = ("group", "cache_id", "member", "instance", "client", "epoch", "owned", "session_timeout_ms", "assignor", "mode", "start_id", "wait_ms", "deliveries_max", "dead_letters", "via_node", "via_connection")
+    __slots__ = ("group", "cache_id", "member", "instance", "client", "epoch", "owned", "session_timeout_ms", "assignor", "mode", "start_id", "wait_ms", "deliveries_max", "dead_letters", "via_node", "via_connection", "filter", "ack_timeout_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
@@ -1763,6 +1765,8 @@ class GroupBeat(_message.Message):
     DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     VIA_NODE_FIELD_NUMBER: _ClassVar[int]
     VIA_CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    ACK_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     group: str
     cache_id: int
     member: str
@@ -1779,7 +1783,9 @@ class GroupBeat(_message.Message):
     dead_letters: str
     via_node: int
     via_connection: int
-    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., instance: _Optional[str] = ..., client: _Optional[str] = ..., epoch: _Optional[int] = ..., owned: _Optional[bytes] = ..., session_timeout_ms: _Optional[int] = ..., assignor: _Optional[str] = ..., mode: _Optional[str] = ..., start_id: _Optional[int] = ..., wait_ms: _Optional[int] = ..., deliveries_max: _Optional[int] = ..., dead_letters: _Optional[str] = ..., via_node: _Optional[int] = ..., via_connection: _Optional[int] = ...) -> None: ...
+    filter: Filter
+    ack_timeout_ms: int
+    def __init__(self, group: _Optional[str] = ..., cache_id: _Optional[int] = ..., member: _Optional[str] = ..., instance: _Optional[str] = ..., client: _Optional[str] = ..., epoch: _Optional[int] = ..., owned: _Optional[bytes] = ..., session_timeout_ms: _Optional[int] = ..., assignor: _Optional[str] = ..., mode: _Optional[str] = ..., start_id: _Optional[int] = ..., wait_ms: _Optional[int] = ..., deliveries_max: _Optional[int] = ..., dead_letters: _Optional[str] = ..., via_node: _Optional[int] = ..., via_connection: _Optional[int] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., ack_timeout_ms: _Optional[int] = ...) -> None: ...
 
 class GroupBeatAnswer(_message.Message):
     __slots__ = ("epoch", "assigned", "places")

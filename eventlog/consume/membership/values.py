@@ -34,7 +34,8 @@ class GroupState:
     Indexed by segment: `targets` is who is to have it, `holders` who may be reading it, `given` the generation in which its holder
     got it. Invariants: `members` is sorted by id and holds every target and holder; a segment changes hands only over NOBODY. A
     group of mode `work` assigns nothing: every member may be handed events of every segment, each event `deliveries_max` times at most,
-    then it goes into the cache `dead_letters`.
+    then it goes into the cache `dead_letters`; one that is not settled within `ack_timeout_ms` is taken from its member, 0 for never.
+    `filter` is what its members share, as it came over the wire; empty: every event.
     """
 
     segments: int
@@ -44,6 +45,8 @@ class GroupState:
     start_id: int = 0
     deliveries_max: int = 0
     dead_letters: str = ""
+    filter: bytes = b""
+    ack_timeout_ms: int = 0
     members: tuple[Member, ...] = ()
     targets: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.consume.membership.positions import Committed
 from eventlog.consume.membership.record import encode_committed
+from eventlog.consume.work.leases import Leases
 from eventlog.consume.work.queue import Known, SegmentQueue, Task, backoff_ms
 from eventlog.consume.work.record import encode_known
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember
 from eventlog.limits import DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
 from eventlog.node.consumers.dead_letters import DeadLetter, bury
 from eventlog.node.consumers.work_reading import Row, read_rows
+from eventlog.wire.eventlog_pb2 import Filter
 
 if TYPE_CHECKING:
     from eventlog.node.consumers.coordinator import Running
@@ -29,6 +31,7 @@ DONE, AGAIN, REJECTED, GIVEN_BACK = range(4)
 TAKE_MAX = 1_000
 READ_AGAIN_S_MAX = 3.0
 _READ_AGAIN_S = 0.2
+PASSED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +81,9 @@ class Work:
         self.queues = {segment: SegmentQueue.load(place, known.get(segment, ())) for segment, place in places.items()}
         self._kept = {segment for segment, rows in known.items() if rows}
         self._rows: dict[int, Row] = {}  # by id: those of `tasks`
+        self._filter = Filter.FromString(running.state.filter) if running.state.filter else None
         self._latest: dict[str, int] = {}  # the sequence of each member's last request
-        self._leased: dict[str, dict[int, int]] = {}  # what each member has: id -> segment
+        self._leases = Leases(timeout_ms=running.state.ack_timeout_ms)  # a new coordinator counts the time anew
         self._quiet: set[int] = set()  # nothing to hand out, whatever the time is, until something changes
         self._requests: list[_Request] = []
         self._turn: asyncio.Task[None] | None = None
@@ -88,6 +92,7 @@ class Work:
         self._error: EventLogError | None = None
         self._earliest = False
         self._next = 0
+        self._passed_at = 0.0
 
     # ------------------------------------------------------------ what members ask
 
@@ -224,6 +229,7 @@ class Work:
             return []
         self._latest[member] = wanted.sequence
         self._take_back(member, wanted.holding, changes)
+        self._take_overdue(changes)
         found: list[tuple[Task, Row]] = []
         now, count = self._wall_ms(), len(self.queues)
         for step in range(count):
@@ -234,7 +240,7 @@ class Work:
             ready = queue.ready(now, limit - len(found))
             for task in ready:
                 queue.hand(task, member)
-                self._leased.setdefault(member, {})[task.id] = segment
+                self._leases.begin(member, (task.id, segment), now)
                 found.append((task, self._rows[task.id]))
             if ready:
                 changes.touched.add(segment)
@@ -247,13 +253,28 @@ class Work:
 
     def _take_back(self, member: str, holding: frozenset[int], changes: Changes) -> None:
         """Give to others what was handed to a member in an answer that it never got."""
-        leased = self._leased.get(member, {})
-        for id_ in [id_ for id_ in leased if id_ not in holding]:
-            segment = leased.pop(id_)
+        for id_, segment in self._leases.beside(member, holding):
+            self._leases.end(member, id_)
             task = self.queues[segment].held(id_, member)
             if task is not None:
                 self.queues[segment].give_back(task)
                 self._touch(segment, changes)
+
+    def _take_overdue(self, changes: Changes) -> None:
+        """Give to others what its member has not settled in time."""
+        now = self._wall_ms()
+        for id_, segment in self._leases.overdue(now):
+            task = self.queues[segment].tasks[id_]
+            self._leases.end(task.member, id_)
+            self.queues[segment].again(task, now)
+            self._free(task, "to a consumer that did not settle it in time", changes)
+
+    def _free(self, task: Task, why: str, changes: Changes) -> None:
+        """Have an event that its member has no more handed out again, or buried."""
+        segment = self._rows[task.id].segment
+        self._touch(segment, changes)
+        if task.deliveries >= self._deliveries_max:
+            self._bury(self.queues[segment], task, f"delivered {task.deliveries} times, the last time {why}", changes)
 
     def _settle_now(self, member: str, rows: list[Settled], changes: Changes) -> None:
         stale = 0
@@ -272,7 +293,7 @@ class Work:
 
     def _settle_one(self, queue: SegmentQueue, task: Task, row: Settled, changes: Changes) -> None:
         self._touch(row.segment, changes)
-        self._leased.get(task.member, {}).pop(task.id, None)
+        self._leases.end(task.member, task.id)
         if row.verdict == DONE:
             self._finish(queue, task)
         elif row.verdict == GIVEN_BACK:
@@ -288,14 +309,12 @@ class Work:
             raise InvalidArgument(why=f"verdict {row.verdict} is not known")
 
     def _release_now(self, is_gone: Callable[[str], bool], changes: Changes) -> None:
-        for member in [member for member in {*self._leased, *self._latest} if is_gone(member)]:
-            self._leased.pop(member, None)
-            self._latest.pop(member, None)
-        for segment, queue in self.queues.items():
+        self._leases.forget(is_gone)
+        for member in [member for member in self._latest if is_gone(member)]:
+            del self._latest[member]
+        for queue in self.queues.values():
             for task in queue.release(is_gone):
-                self._touch(segment, changes)
-                if task.deliveries >= self._deliveries_max:
-                    self._bury(queue, task, f"delivered {task.deliveries} times, the last time to a consumer that was lost", changes)
+                self._free(task, "to a consumer that was lost", changes)
 
     def _bury(self, queue: SegmentQueue, task: Task, reason: str, changes: Changes) -> None:
         changes.dead.append(DeadLetter(row=self._rows[task.id], reason=reason, deliveries=task.deliveries))
@@ -326,7 +345,7 @@ class Work:
                 await changed.wait()
                 continue
             try:
-                rows, after = await read_rows(running.node, running.id[1], fresh or places, earliest=self._earliest)
+                rows, after = await read_rows(running.node, running.id[1], fresh or places, earliest=self._earliest, filter_=self._filter)
             except EventLogError as error:
                 self._error = error if isinstance(error, EventsTrimmed) or not error.retry else None
                 self._wake()
@@ -334,6 +353,8 @@ class Work:
                 continue
             self._error = None
             self._arrived(rows, after)
+            if self._filter is not None:
+                self._keep_passed()
 
     def _arrived(self, rows: list[Row], after: "dict[int, Any]") -> None:
         by_segment: dict[int, list[Task]] = {}
@@ -350,7 +371,7 @@ class Work:
                 if task.id not in queue.tasks:
                     del self._rows[task.id]  # it was done before
                 elif task.member:
-                    self._leased.setdefault(task.member, {})[task.id] = segment
+                    self._leases.begin(task.member, (task.id, segment), self._wall_ms())
             if own:
                 self._quiet.discard(segment)
         is_gone = self._is_gone()
@@ -358,12 +379,21 @@ class Work:
         if rows:
             self._wake()
 
+    def _keep_passed(self) -> None:
+        """Have it kept, now and then, where the group has come without having been handed anything."""
+        now = asyncio.get_running_loop().time()
+        moved = {segment for segment, queue in self.queues.items() if queue.place != self._running.place(segment)}
+        if moved and now >= self._passed_at + PASSED_S:
+            self._passed_at = now
+            self._request(lambda changes: changes.touched.update(moved))
+
     def _is_gone(self) -> Callable[[str], bool]:
         alive = {member.id for member in self._running.state.members}
         return lambda member: member not in alive
 
     def _next_ms(self) -> int | None:
         times = [queue.next_ms() for segment, queue in self.queues.items() if segment not in self._quiet]
+        times.append(self._leases.next_ms)
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self) -> None:

@@ -15,7 +15,7 @@ from eventlog.consume.position import Ints, Position, SegmentPositions
 from eventlog.errors import EventLogError
 from eventlog.ids import ID_STEP
 from eventlog.node.reading.pulls import Delivered
-from eventlog.wire.eventlog_pb2 import Message, Part, Poll, PollAnswer
+from eventlog.wire.eventlog_pb2 import Filter, Message, Part, Poll, PollAnswer
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -49,8 +49,9 @@ async def read_rows(
     places: Mapping[int, Place],
     *,
     earliest: bool,
+    filter_: Filter | None = None,
 ) -> tuple[list[Row], dict[int, Place]]:
-    """Return what follows places of some segments, in order within each, and the places after it; waits for something a while.
+    """Return what follows places of some segments and matches, in order within each, and the places after it; waits a while for it.
 
     Raises:
         EventsTrimmed, CacheDropped, ...: as any reader is told.
@@ -60,7 +61,10 @@ async def read_rows(
     request.segments.extend(sorted(places))
     if not any(place.id for place in places.values()):
         request.after = 0  # from the first event kept, which is no loss
-    pull = node.reads.begin(request)
+    if filter_ is not None:
+        request.filter.CopyFrom(filter_)
+    matches = await node.reads.filters.of_poll(node.caches.find(cache_id), request)
+    pull = node.reads.begin(request, matches=matches)
     done: asyncio.Future[Delivered] = asyncio.get_running_loop().create_future()
 
     def tell(found: Delivered | EventLogError) -> None:

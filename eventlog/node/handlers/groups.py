@@ -13,6 +13,8 @@ from eventlog.limits import GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.forward import pass_on
 from eventlog.node.consumers import coordinator_via
 from eventlog.node.consumers.coordinator import via_of
+from eventlog.node.reading.filters import spec_of
+from eventlog.predicate.spec import FilterSpec
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message
@@ -45,10 +47,14 @@ async def group_beat(node: "Node", exchange: Exchange) -> None:
         raise NoEvents(cache=cache.name)
     member = _member(request)
     made = _new_group(node, request)
+    if made.filter:
+        await node.reads.filters.compile(cache, _spec(request), owner=exchange.connection)
     create = made if request.epoch == 0 else None
     running = await node.coordinators.find(request.group, request.cache_id, create=create)
     if running.state.mode != (request.mode or "read"):
         raise InvalidArgument(why=f"group {request.group!r} has mode {running.state.mode}; choose another name for this one")
+    if made.filter and made.filter != running.state.filter:
+        raise InvalidArgument(why=f"group {request.group!r} shares events of another filter; leave it out, or choose another name")
     beat = Beat(
         member=member,
         epoch=request.epoch,
@@ -82,7 +88,22 @@ def _new_group(node: "Node", request: "pb.GroupBeat") -> GroupState:
     if mode is None or assignor is None:
         raise InvalidArgument(why=f"mode is one of {', '.join(modes)}, and assignor of {', '.join(assignors)}")
     made = new_group(node.segments, mode=mode, assignor=assignor, start_id=request.start_id)
-    return replace(made, deliveries_max=request.deliveries_max, dead_letters=request.dead_letters)
+    if mode == "read":
+        return made
+    return replace(
+        made,
+        deliveries_max=request.deliveries_max,
+        dead_letters=request.dead_letters,
+        filter=b"" if spec_of(request.filter) is None else request.filter.SerializeToString(deterministic=True),
+        ack_timeout_ms=request.ack_timeout_ms,
+    )
+
+
+def _spec(request: "pb.GroupBeat") -> FilterSpec:
+    spec = spec_of(request.filter)
+    if spec is None or spec.select or spec.continuous:
+        raise InvalidArgument(why="a work group shares whole events: where and filter choose them")
+    return spec
 
 
 async def leave_group(node: "Node", exchange: Exchange) -> None:

@@ -2,14 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from eventlog.errors import BadMessage, ClientClosed, ConnectionLost
+from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogError, NotPrimary
 from eventlog.limits import ITERATION_BATCH_ENTRIES_MAX
+from eventlog.node.cluster.forward import connection_to, forwarded, leads, translated
 from eventlog.node.cluster.peers import peer_of
 from eventlog.node.state.iterations import Iteration, cache_of, compiled, json_object, progress_of, sizes
-from eventlog.node.state.state_reads import StateAsk, message_of_cursor
+from eventlog.node.state.state_reads import StateAsk, cursor_of, message_of_cursor
 from eventlog.node.state.tasks import batch_of, make_task, run_task
 from eventlog.query.iterate.bitset import decode_segments, encode_segments
-from eventlog.query.iterate.progress import ID_MAX
+from eventlog.query.iterate.progress import ID_MAX, IterationProgress
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Done, IterationBatch, IterationStartAnswer, Message, ReadStateAnswer, StreamItem
 
@@ -63,10 +64,7 @@ def iteration_end(node: "Node", exchange: Exchange) -> None:
 
 
 async def for_each(node: "Node", exchange: Exchange) -> None:
-    """Run a task over the entries of segments that are led here, batch by batch; each is told of once it was worked on.
-
-    Entries never leave this node: a segment that another one leads by now is for whoever asked to go there with.
-    """
+    """Run a task over entries where they are led, batch by batch; each is told of once it was worked on. No entry leaves its node."""
     request = exchange.message.for_each
     cache = cache_of(node, request.cache_id)
     task = make_task(request.task, json_object(request.parameters, what="parameters"))
@@ -75,17 +73,53 @@ async def for_each(node: "Node", exchange: Exchange) -> None:
     matches = await compiled(node, cache, request.filter, owner=exchange.connection)
     ask = StateAsk(cache=cache, segments=(), filter=matches, entries_max=entries_max, bytes_max=bytes_max, is_led=True)
     iteration = Iteration(ask, progress, now=0.0)
+    left = request.batches or -1
     try:
-        while not progress.is_finished:
+        while left and not progress.is_finished:
             await exchange.credit()
-            found = await iteration.step(node, exchange.connection)
-            result = await run_task(task, request.task, batch_of(node, cache, found)) if found.entries else b""
-            cursors = [message_of_cursor(cursor) for cursor in found.cursors]
-            batch = IterationBatch(entries=found.entries, cursors=cursors, end=progress.is_finished, result=result)
+            first = progress.next[0][0]
+            if leads(node, first):
+                found = await iteration.step(node, exchange.connection)
+                result = await run_task(task, request.task, batch_of(node, cache, found)) if found.entries else b""
+                cursors = [message_of_cursor(cursor) for cursor in found.cursors]
+                batch = IterationBatch(entries=found.entries, cursors=cursors, result=result)
+            else:
+                batch = await _worked_elsewhere(node, exchange, progress)
+            batch.end = progress.is_finished
             exchange.stream_send(Message(stream_item=StreamItem(iteration_batch=batch)))
+            left -= 1
     except (ClientClosed, ConnectionLost):
         pass  # nobody is told any more, so nothing more is done
     exchange.stream_end()
+
+
+async def _worked_elsewhere(node: "Node", exchange: Exchange, progress: IterationProgress) -> IterationBatch:
+    """Have the node that leads what comes next work on one batch: whoever asked cannot reach it, or does not know of it yet.
+
+    Raises:
+        NotPrimary: nobody leads it, or whoever does cannot be asked.
+    """
+    first = progress.next[0][0]
+    connection = connection_to(node, first, forwarded=exchange.message.forwarded)
+    leader = node.leader_of(first)
+    own = [segment for segment in progress.left if node.leader_of(segment) == leader]
+    message = forwarded(exchange.message)
+    request = message.for_each
+    request.batches = 1
+    request.segments = encode_segments(own, of=node.segments)
+    del request.cursors[:]
+    request.cursors.extend(message_of_cursor(progress.open[segment]) for segment in own if segment in progress.open)
+    batch = None
+    try:
+        async with connection.stream(message) as stream:
+            async for item in stream:
+                batch = item.message.stream_item.iteration_batch
+    except EventLogError as error:
+        raise translated(error, first) if connection.is_closed else error from error
+    if batch is None:
+        raise NotPrimary(segment=first)
+    progress.took(map(cursor_of, batch.cursors))
+    return batch
 
 
 async def read_state(node: "Node", exchange: Exchange) -> None:

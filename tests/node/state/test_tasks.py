@@ -73,6 +73,22 @@ def test_each_entry_is_worked_on_once_where_it_is_led_and_none_leaves(tmp_path, 
     with_cluster(tmp_path, act)
 
 
+def test_a_client_that_reaches_one_node_alone_has_the_work_done_where_the_entries_are(tmp_path, installed):
+    seen, at, _ = installed
+
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 100)
+        async with eventlog.connect(address(cluster.nodes[2]), routing="any") as client:
+            result = await client.cache("c").for_each("note", batch_size=7)
+        assert result.entries == result.totals["noted"] == 100
+        assert [key for key, times in seen.items() if times > 1] == []
+        assert all(cluster.leader(key).number == number for key, number in at.items())
+        assert set(at.values()) != {cluster.nodes[2].node.number}
+
+    with_cluster(tmp_path, act)
+
+
 def test_filtered_entries_are_counted_and_removed_unless_they_changed(tmp_path):
     async def act(cluster: Cluster):
         await cluster.create_cache()

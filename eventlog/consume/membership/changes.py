@@ -14,6 +14,18 @@ def join(state: GroupState, member: Member, *, leaders: Sequence[int] = ()) -> G
     return _reassigned(joined, leaders)
 
 
+def join_again(state: GroupState, member: str) -> GroupState:
+    """Return the group after a member that lost its session has joined anew, before anybody else noticed: it keeps what it has.
+
+    Old commits are fenced: it begins again where the group is, and one that came later would be of events that it is about to get.
+    """
+    if member not in state.holders:
+        return state
+    generation = state.generation + 1
+    given = tuple(generation if holder == member else before for before, holder in zip(state.given, state.holders, strict=True))
+    return replace(state, generation=generation, given=given)
+
+
 def take_over(state: GroupState, former: Member, member: Member) -> GroupState:
     """Return the group with a static member's new process in the place of the former one. Nothing moves; old commits are fenced."""
     generation = state.generation + 1

@@ -6,7 +6,7 @@ No step changes what the coordinator goes by: it returns the state that is to be
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from eventlog.consume.membership.changes import join, leave, let_go, take_over
+from eventlog.consume.membership.changes import join, join_again, leave, let_go, take_over
 from eventlog.consume.membership.sessions import Sessions, Via
 from eventlog.consume.membership.values import AssignorName, GroupState, Member
 from eventlog.errors import Fenced, Overloaded, StaleMember
@@ -61,7 +61,7 @@ class Coordinator:
     def _join(self, beat: Beat, known: Member | None, leaders: Sequence[int]) -> GroupState:
         state, member = self.state, beat.member
         if known is not None:
-            return state if known == member else join(state, member, leaders=leaders)
+            return join_again(state if known == member else join(state, member, leaders=leaders), member.id)
         former = state.instance(member.instance)
         if former is not None:
             return take_over(state, former, member)

@@ -1,5 +1,9 @@
-from eventlog.consume.membership.changes import give, join, leave, let_go, take_over
+import pytest
+
+from eventlog.consume.membership.changes import give, join, join_again, leave, let_go, take_over
+from eventlog.consume.membership.positions import Commit, Place, check_commit
 from eventlog.consume.membership.values import Member, new_group
+from eventlog.errors import StaleMember
 
 
 def group(*members, segments=4):
@@ -65,3 +69,16 @@ def test_a_static_member_that_comes_back_keeps_its_segments_and_fences_what_it_w
 def test_nothing_is_given_twice():
     state = settled(group("a", "b"))
     assert give(state) == state
+
+
+def test_a_member_that_joins_anew_keeps_what_it_has_and_its_earlier_commits_are_fenced():
+    state = settled(group("a", "b"))
+    held = state.held("a")
+    again = join_again(state, "a")
+    assert again.held("a") == held
+    place = {min(held): Place(id=9)}
+    check_commit("g", again, Commit(member="a", epoch=again.generation, places=place))
+    with pytest.raises(StaleMember):
+        check_commit("g", again, Commit(member="a", epoch=state.generation, places=place))
+    check_commit("g", again, Commit(member="b", epoch=state.generation, places={min(state.held("b")): Place(id=9)}))
+    assert join_again(state, "stranger") is state

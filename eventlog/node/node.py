@@ -160,6 +160,7 @@ class Node:
         return Followed(
             store=self.store,
             storage=self.storage,
+            overlay=self.overlay,
             caches=self.caches,
             applied=opened.applied,
             ends=opened.core.ends,

@@ -1,8 +1,8 @@
 """The state of a replica follows its log, never above the watermark: on backups as the watermark comes, after a takeover at once.
 
 What arrived lately is kept in memory until the watermark passes it; what is not there any more is read from the log. Counters,
-offsets and producers move on the loop together with `applied`, the entries in the storage thread's next turn, where the marks that
-speak of them stand in the queue behind.
+offsets and producers move on the loop together with `applied`, and so do the entries, which stand in the overlay until the storage
+thread has put them into the store; the marks that speak of them stand in its queue behind.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from eventlog.batch.layout import EXPIRY
 from eventlog.batch.unfold import Unfolded, unfold
 from eventlog.batch.views import decode_value
 from eventlog.consume.groups import CacheValues, CommittedGroup
+from eventlog.errors import EventLogError
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
 from eventlog.limits import FOLLOW_BYTES_MAX
@@ -26,13 +27,15 @@ from eventlog.node.copying.replicate_body import Arrived, values_from
 from eventlog.node.state.bulk_apply import puts_of
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.learning import learn_values
+from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.segment.keys import encode_step
 from eventlog.segment.port import Pair, Store
 from eventlog.segment.walking import read_segment
 
 Ints = npt.NDArray[np.int64]
-_READ_BYTES = 8 << 20
+_READ_BYTES = 2 << 20  # applied in one step on the loop
+_PUT_BYTES = 100  # what an entry costs in memory beside its bytes, roughly
 _ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
 _NONE = np.zeros(0, np.int64)
 _MODIFIED = 1 << Kind.MODIFIED
@@ -56,13 +59,14 @@ class _Late:
 
 
 class Followed:
-    """`applied[segment]`: everything up to there is in the state, or in the storage thread's queue for it."""
+    """`applied[segment]`: everything up to there is in the state, or in the overlay and the storage thread's queue for it."""
 
     def __init__(
         self,
         *,
         store: Store,
         storage: StorageThread,
+        overlay: Overlay,
         caches: Caches,
         applied: Ints,
         ends: Ints,
@@ -74,6 +78,7 @@ class Followed:
         self.applied = applied.copy()
         self._store = store
         self._storage = storage
+        self._overlay = overlay
         self._caches = caches
         self._show = show
         self._refresh_caches = refresh_caches
@@ -224,7 +229,6 @@ class Followed:
 
     def _apply(self, ready: Sequence[Arrived]) -> list[CommittedGroup]:
         """Move everything that stands for these values; values of dropped caches mean nothing any more."""
-        keyed: list[tuple[CacheState, Arrived, Unfolded]] = []
         groups: list[CommittedGroup] = []
         steps: list[Pair] = []
         for arrived in ready:
@@ -237,13 +241,27 @@ class Followed:
                 _move(cache, own, unfolded)
                 steps += [encode_step(*row) for row in self._count(cache_id, own)]
                 if cache.options.state:
-                    keyed.append((cache, own, unfolded))
+                    self._put(cache_id, own, unfolded)
                 groups.append(_group_of(cache_id, own))
-        if keyed:
-            self._storage.run(partial(_put_state, self._store, keyed), is_vital=True)
         if steps:
             self._storage.append(Append(log=[], meta=steps, segments=_NONE, ends=_NONE, epochs=_NONE.astype(np.uint32), nbytes=0))
         return groups
+
+    def _put(self, cache_id: int, own: Arrived, unfolded: Unfolded) -> None:
+        """Show what values make of the state to readers, and have the storage thread put it there soon."""
+        try:
+            puts = puts_of(cache_id, own.segments.tolist(), own.data, unfolded)
+        except EventLogError as error:  # nothing may be built upon a state that misses them
+            self._storage.run(partial(_fail, error), is_vital=True)
+            return
+        if puts:
+            nbytes = own.nbytes + _PUT_BYTES * len(puts)
+            self._overlay.push(dict(puts), nbytes)
+            self._storage.apply_and_tell(puts, self._applied_in_store, nbytes=nbytes)
+
+    def _applied_in_store(self, error: BaseException | None) -> None:
+        if error is None:
+            self._overlay.pop_oldest()
 
     def _count(self, cache_id: int, own: Arrived) -> list[tuple[int, int, int, int]]:
         """Count what other primaries made in the index of the log by id; return the rows to store.
@@ -296,10 +314,5 @@ def _group_of(cache_id: int, own: Arrived) -> CommittedGroup:
     return CommittedGroup(first_id=int(own.bases.min()), last_id=int(own.lasts.max()), caches=(values,))
 
 
-def _put_state(store: Store, keyed: Sequence[tuple[CacheState, Arrived, Unfolded]]) -> None:
-    puts: list[tuple[bytes, bytes | None]] = []
-    for cache, own, unfolded in keyed:
-        if not cache.dropped:
-            puts += puts_of(cache.cache_id, own.segments.tolist(), own.data, unfolded)
-    if puts:
-        store.apply(puts)
+def _fail(error: EventLogError) -> None:
+    raise error

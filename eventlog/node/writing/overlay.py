@@ -1,40 +1,64 @@
-"""Committed entries that the store does not hold yet: one layer a group, newest first to look in."""
+"""Committed entries that the store does not hold yet, group by group, newest first to look in."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 _MISSING = object()
+_MERGED_ENTRIES_MAX = 4_096
+
+
+@dataclass(slots=True)
+class _Layer:
+    """The entries of `groups` groups that followed each other."""
+
+    entries: dict[bytes, bytes | None]
+    groups: int = 1
 
 
 class Overlay:
-    """Layers of `state key -> stored entry, or None when removed`. `nbytes` is what they hold, roughly."""
+    """`state key -> stored entry, or None when removed`, by group. `nbytes` is what they hold, roughly.
 
-    __slots__ = ("_layers", "nbytes", "peak")
+    Small groups share a layer, because whoever reads looks into each: they go together, when the last of them does.
+    """
+
+    __slots__ = ("_layers", "_sizes", "nbytes", "peak")
 
     def __init__(self) -> None:
-        self._layers: deque[tuple[Mapping[bytes, bytes | None], int]] = deque()
+        self._layers: deque[_Layer] = deque()
+        self._sizes: deque[int] = deque()  # of groups, the oldest first
         self.nbytes = 0
         self.peak = 0
 
-    def push(self, layer: Mapping[bytes, bytes | None], nbytes: int) -> None:
-        """Show `layer` to readers, above all others."""
-        self._layers.appendleft((layer, nbytes))
+    def push(self, entries: dict[bytes, bytes | None], nbytes: int) -> None:
+        """Show the entries of a group, to readers, above all others."""
+        if self._layers and len(self._layers[0].entries) + len(entries) <= _MERGED_ENTRIES_MAX:
+            self._layers[0].entries.update(entries)
+            self._layers[0].groups += 1
+        else:
+            is_mergeable = len(entries) < _MERGED_ENTRIES_MAX
+            self._layers.appendleft(_Layer(entries.copy() if is_mergeable else entries))
+        self._sizes.append(nbytes)
         self.nbytes += nbytes
         self.peak = max(self.peak, self.nbytes)
 
     def pop_oldest(self) -> None:
-        """Drop the oldest layer: the store holds it now."""
-        _, nbytes = self._layers.pop()
-        self.nbytes -= nbytes
+        """Drop the oldest group: the store holds it now."""
+        self.nbytes -= self._sizes.popleft()
+        oldest = self._layers[-1]
+        oldest.groups -= 1
+        if not oldest.groups:
+            self._layers.pop()
 
     def find(self, keys: Sequence[bytes]) -> tuple[dict[bytes, bytes | None], list[bytes]]:
         """Return what the layers say of `keys`, and the keys that only the store can tell."""
         found: dict[bytes, bytes | None] = {}
         missing = list(keys)
-        for layer, _ in self._layers:
+        for layer in self._layers:
             rest = []
+            get = layer.entries.get
             for key in missing:
-                entry = layer.get(key, _MISSING)
+                entry = get(key, _MISSING)
                 if entry is _MISSING:
                     rest.append(key)
                 else:
@@ -47,6 +71,6 @@ class Overlay:
     def within(self, lower: bytes, upper: bytes) -> dict[bytes, bytes | None]:
         """Return what the layers say of keys in `[lower, upper)`, the newest word of each."""
         found: dict[bytes, bytes | None] = {}
-        for layer, _ in reversed(self._layers):
-            found.update({key: entry for key, entry in layer.items() if lower <= key < upper})
+        for layer in reversed(self._layers):
+            found.update({key: entry for key, entry in layer.entries.items() if lower <= key < upper})
         return found

@@ -4,8 +4,8 @@ A turn takes everything queued. Appends that wait, the node's own and those of o
 and are reported first; then the other jobs run in order and are reported together: a hop into the loop costs 15 to 45 us, so it is
 paid per group, never per event. Appends overtake every job but a barrier, which is what makes a log shorter.
 
-What groups change in the state goes there a few milliseconds later, that of several together: a job for each small group would wake
-the thread again just when the next group comes. Nothing but appends overtakes it.
+What groups change in the state goes there a moment later, that of several together and segment by segment: neighbouring keys cost
+RocksDB half of what scattered ones do (1.3 us a put of 10,000 together, 2.4 of 1,000). Nothing but appends overtakes it.
 
 After a failed append or sync the store is fenced and every later job fails alike.
 """
@@ -22,15 +22,17 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.errors import EventLogError, StoreFenced
-from eventlog.limits import SYNC_BYTES_MAX
+from eventlog.limits import MIB, SYNC_BYTES_MAX
 from eventlog.segment.cutting import plan_cuts
 from eventlog.segment.port import LogEnds, Pair, Store
 
 Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
-Puts = Iterable[tuple[bytes, bytes | None]]
-_STATE_WITHIN_S = 0.005
-_STATE_PUTS_MAX = 128  # more are worth a job of their own
+Put = tuple[bytes, bytes | None]
+_STATE_WITHIN_S = 0.25
+_STATE_PUTS_MAX = 8_192  # more are handed over at once ...
+_STATE_BYTES_MAX = 4 * MIB
+_STATE_PUTS_A_WRITE = 4_096  # ... and written a few at a time: a write holds the GIL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,8 +72,9 @@ class StorageThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_fenced = on_fenced
         self._fenced: StoreFenced | None = None
-        self._puts: list[tuple[bytes, bytes | None]] = []  # for the state, not handed over yet
+        self._puts: list[Put] = []  # for the state, not handed over yet
         self._puts_told: list[Told] = []
+        self._puts_bytes = 0
         self._puts_due: asyncio.TimerHandle | None = None
         self.syncs = 0
         self.appends = 0
@@ -105,12 +108,13 @@ class StorageThread:
         """Empty the logs of `segments`: `delete` is called with the ends to be written before anything is deleted."""
         return self.run(partial(self._forget, segments, delete), is_vital=True, is_barrier=True)
 
-    def apply_and_tell(self, puts: Puts, told: Told) -> None:
-        """Put into the state soon, before any job that is queued later; then `told` is called. An error fences the store."""
+    def apply_and_tell(self, puts: Iterable[Put], told: Told, *, nbytes: int = 0) -> None:
+        """Put into the state soon, before jobs that are queued later; then `told` is called. An error fences the store."""
         assert self._loop is not None, "start() comes first"
         self._puts += puts
         self._puts_told.append(told)
-        if len(self._puts) > _STATE_PUTS_MAX:
+        self._puts_bytes += nbytes
+        if len(self._puts) > _STATE_PUTS_MAX or self._puts_bytes > _STATE_BYTES_MAX:
             self._hand_over()
         elif self._puts_due is None:
             self._puts_due = self._loop.call_later(_STATE_WITHIN_S, self._hand_over)
@@ -121,11 +125,19 @@ class StorageThread:
             self._puts_due = None
         puts, told = self._puts, self._puts_told
         if told:
-            self._puts, self._puts_told = [], []
-            self._queue.put(_Job(act=partial(self._store.apply, puts), told=partial(_tell_all, told), is_vital=True))
+            self._puts, self._puts_told, self._puts_bytes = [], [], 0
+            act = partial(self._apply, puts, are_sorted=len(told) == 1)
+            self._queue.put(_Job(act=act, told=partial(_tell_all, told), is_vital=True))
 
-    def run(self, act: Callable[[], Result], *, is_vital: bool = False, is_barrier: bool = False) -> "asyncio.Future[Result]":
-        """Queue a job; its result or error arrives in the future. An error of a vital one fences the store."""
+    def run(
+        self, act: Callable[[], Result], *, is_vital: bool = False, is_barrier: bool = False, needs_state: bool = True
+    ) -> "asyncio.Future[Result]":
+        """Queue a job; its result or error arrives in the future. An error of a vital one fences the store.
+
+        Without `needs_state` it does not care whether what was put into the state before is in the store already.
+        """
+        if needs_state:
+            self._hand_over()
         return self._put(_Job(act=act, is_vital=is_vital, is_barrier=is_barrier))
 
     def post(self, act: Callable[[], Any]) -> None:
@@ -141,8 +153,6 @@ class StorageThread:
 
     def _put(self, job: _Job) -> "asyncio.Future[Any]":
         assert self._loop is not None, "start() comes first"
-        if job.append is None:
-            self._hand_over()
         job.future = self._loop.create_future()
         self._queue.put(job)
         return job.future
@@ -204,6 +214,11 @@ class StorageThread:
         self.syncs += 1
         self.appends += len(appends)
 
+    def _apply(self, puts: list[Put], *, are_sorted: bool) -> None:
+        ordered = puts if are_sorted else _by_segment(puts)
+        for low in range(0, len(ordered), _STATE_PUTS_A_WRITE):
+            self._store.apply(ordered[low : low + _STATE_PUTS_A_WRITE])
+
     def _cut(self, cuts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         plan = plan_cuts(self._store, cuts, ends=self._ends)
         if plan.is_empty:
@@ -241,6 +256,12 @@ class StorageThread:
         if done:
             assert self._loop is not None
             self._loop.call_soon_threadsafe(_deliver, done)
+
+
+def _by_segment(puts: list[Put]) -> list[Put]:
+    """Return `puts` by the segments that their keys begin with; those to one key keep their order."""
+    segments = np.frombuffer(b"".join([key[:2] for key, _ in puts]), ">u2").astype(np.uint16)
+    return [puts[index] for index in np.argsort(segments, kind="stable").tolist()]
 
 
 def _fitting(jobs: list[_Job]) -> int:

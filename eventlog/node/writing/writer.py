@@ -284,7 +284,7 @@ class Writer:
         for draft in drafts:
             if draft.missing:
                 try:
-                    stored = await self._storage.run(partial(self._store.get_many, draft.missing))
+                    stored = await self._storage.run(partial(self._store.get_many, draft.missing), needs_state=False)
                 except EventLogError as error:  # a damaged entry: nothing can be said about its key, the node serves the others
                     refuse_share(draft.joined.frames, draft.share, error)
                     continue
@@ -410,8 +410,9 @@ class Writer:
         lone.commit()
         layer = lone.layer()
         if layer:
-            self._overlay.push(layer, _LAYER_BYTES + len(lone.value))
-            self._storage.apply_and_tell(layer.items(), partial(self._applied, 1))
+            nbytes = _LAYER_BYTES + len(lone.value)
+            self._overlay.push(layer, nbytes)
+            self._storage.apply_and_tell(layer.items(), partial(self._applied, 1), nbytes=nbytes)
         self.groups += 1
         self.frames += 1
         self.events += 1
@@ -451,7 +452,7 @@ class Writer:
             puts += change.expiries
         if not puts:
             return
-        self._storage.apply_and_tell(puts, partial(self._applied, len(changes)))
+        self._storage.apply_and_tell(puts, partial(self._applied, len(changes)), nbytes=sum(change.nbytes for change in changes))
 
     def _applied(self, layers: int, error: BaseException | None) -> None:
         if error is not None:

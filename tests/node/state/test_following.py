@@ -4,12 +4,17 @@ import asyncio
 
 import numpy as np
 
+from eventlog.batch.build import Columns, build_blocks
+from eventlog.batch.entries import encode_entry
 from eventlog.batch.layout import ValueHead, encode_value
+from eventlog.control.records import CacheOptions
 from eventlog.ids import ID_STEP
-from eventlog.node.state.caches import Caches
+from eventlog.node.copying.replicate_body import values_from
+from eventlog.node.state.caches import Caches, new_cache
 from eventlog.node.state.following import Followed
+from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.storage import StorageThread
-from eventlog.segment.keys import log_key
+from eventlog.segment.keys import entry_key, log_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
 from eventlog.segment.port import LogEnds
 
@@ -29,6 +34,7 @@ class Reading:
         self.followed = Followed(
             store=store,
             storage=StorageThread(store, ends=ends, on_fenced=lambda _: None),
+            overlay=Overlay(),
             caches=Caches(),
             applied=np.zeros(SEGMENTS, np.int64),
             ends=self.ends,
@@ -46,6 +52,12 @@ class Reading:
 def _value(segment, id_):
     head = ValueHead(flags=0, sections=0, epoch=1, count=0, bitmap=0, kinds=0, producers=0, base=id_, first_offset=0)
     return encode_value(head, segment=segment, cache=CACHE, sections=[])
+
+
+def _put(segment, id_, *, key, value):
+    section, _ = build_blocks(Columns(kinds=np.zeros(1, np.uint8), keys=[key], values=[value]), np.array([1]))
+    head = ValueHead(flags=0, sections=1, epoch=1, count=1, bitmap=0, kinds=1, producers=0, base=id_, first_offset=0)
+    return encode_value(head, segment=segment, cache=CACHE, sections=[section])
 
 
 def test_who_wants_a_segment_that_another_reads_gets_it_whole():
@@ -78,5 +90,37 @@ def test_what_a_reader_is_told_meanwhile_is_read_as_well():
         await asyncio.gather(follows, follows_too)
         assert followed.is_at(both)
         assert not len(followed.learned(both, reading.ends))
+
+    asyncio.run(act())
+
+
+def test_what_is_applied_is_shown_to_readers_at_once_and_put_into_the_store_soon():
+    async def act():
+        store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=LogEnds.empty(SEGMENTS)))
+        storage, overlay, caches = StorageThread(store, ends=LogEnds.empty(SEGMENTS), on_fenced=lambda _: None), Overlay(), Caches()
+        storage.start()
+        caches.add(new_cache(cache_id=CACHE, name="c", options=CacheOptions(), from_id=0, segments=SEGMENTS))
+        followed = Followed(
+            store=store,
+            storage=storage,
+            overlay=overlay,
+            caches=caches,
+            applied=np.zeros(SEGMENTS, np.int64),
+            ends=np.zeros(SEGMENTS, np.int64),
+            number=1,
+            steps=lambda *_: [],
+            show=lambda *_: None,
+            refresh_caches=asyncio.Event().wait,
+        )
+        where, end = np.array([1]), np.array([3 * ID_STEP])
+        followed.keep(values_from(where, [CACHE], [_put(1, 3 * ID_STEP, key=b"k", value=b"v")]))
+        assert not len(followed.learned(where, end))
+        key = entry_key(1, CACHE, b"k")
+        (entry,) = overlay.find([key])[0].values()
+        assert entry == encode_entry(3 * ID_STEP, b"v")
+        assert store.get_many([key]) == [None]
+        assert await storage.run(lambda: store.get_many([key])) == [entry]
+        assert overlay.find([key]) == ({}, [key])
+        await storage.stop()
 
     asyncio.run(act())

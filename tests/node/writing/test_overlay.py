@@ -2,8 +2,14 @@
 
 from eventlog.node.writing.overlay import Overlay
 
+MANY = 5_000  # more than are merged
 
-def test_the_newest_layer_has_the_last_word():
+
+def group(value: bytes, *, keys: int = MANY) -> dict[bytes, bytes | None]:
+    return {b"%d" % number: value for number in range(keys)}
+
+
+def test_the_newest_group_has_the_last_word():
     overlay = Overlay()
     overlay.push({b"a": b"1", b"b": b"1"}, 10)
     overlay.push({b"a": b"2", b"c": None}, 10)
@@ -11,10 +17,29 @@ def test_the_newest_layer_has_the_last_word():
     assert overlay.within(b"a", b"c") == {b"a": b"2", b"b": b"1"}
 
 
-def test_the_oldest_layer_goes_first():
+def test_the_oldest_group_goes_first():
+    overlay = Overlay()
+    overlay.push(group(b"1"), 10)
+    overlay.push(group(b"2", keys=2), 5)
+    assert overlay.find([b"0", b"2"]) == ({b"0": b"2", b"2": b"1"}, [])
+    overlay.pop_oldest()
+    assert overlay.find([b"0", b"2"]) == ({b"0": b"2"}, [b"2"])
+    assert (overlay.nbytes, overlay.peak) == (5, 15)
+
+
+def test_small_groups_go_together_when_the_last_of_them_does():
     overlay = Overlay()
     overlay.push({b"a": b"1"}, 10)
     overlay.push({b"b": b"2"}, 5)
     overlay.pop_oldest()
-    assert overlay.find([b"a", b"b"]) == ({b"b": b"2"}, [b"a"])
-    assert (overlay.nbytes, overlay.peak) == (5, 15)
+    assert overlay.find([b"a", b"b"]) == ({b"a": b"1", b"b": b"2"}, [])
+    assert overlay.nbytes == 5
+    overlay.pop_oldest()
+    assert overlay.find([b"a", b"b"]) == ({}, [b"a", b"b"])
+
+
+def test_what_was_pushed_stays_as_it_was_though_others_are_shown_with_it():
+    overlay, first = Overlay(), {b"a": b"1"}
+    overlay.push(first, 1)
+    overlay.push({b"a": b"2"}, 1)
+    assert first == {b"a": b"1"}

@@ -137,6 +137,37 @@ def test_what_is_put_into_the_state_before_the_end_is_there():
     assert run(act).store.get_many([b"one"]) == [b"1"]
 
 
+def test_what_several_groups_put_into_the_state_goes_there_segment_by_segment(monkeypatch):
+    written: list[tuple[bytes, bytes | None]] = []
+
+    async def act(bench: Bench) -> None:
+        monkeypatch.setattr(bench.store, "apply", written.extend)
+        bench.storage.apply_and_tell([(b"\0\2b", b"1"), (b"\0\1a", b"1")], lambda _: None)
+        bench.storage.apply_and_tell([(b"\0\2a", b"2"), (b"\0\2b", None), (b"\0\1b", b"2")], lambda _: None)
+        await bench.storage.run(lambda: None)
+
+    run(act)
+    assert written == [(b"\0\1a", b"1"), (b"\0\1b", b"2"), (b"\0\2b", b"1"), (b"\0\2a", b"2"), (b"\0\2b", None)]
+
+
+def test_a_job_that_needs_no_state_does_not_hurry_what_waits_to_be_put_there():
+    async def act(bench: Bench) -> None:
+        bench.storage.apply_and_tell([(b"one", b"1")], lambda _: None)
+        assert await bench.storage.run(lambda: bench.store.get_many([b"one"]), needs_state=False) == [None]
+
+    assert run(act).store.get_many([b"one"]) == [b"1"]
+
+
+def test_what_is_large_or_much_is_put_into_the_state_at_once():
+    async def act(bench: Bench) -> None:
+        bench.storage.apply_and_tell([(b"%05d" % number, b"1") for number in range(10_000)], lambda _: None)
+        bench.storage.apply_and_tell([(b"large", b"1")], lambda _: None, nbytes=5 << 20)
+        found = await bench.storage.run(lambda: bench.store.get_many([b"09999", b"large"]), needs_state=False)
+        assert found == [b"1", b"1"]
+
+    run(act)
+
+
 def test_a_state_that_cannot_be_written_fences_the_store(monkeypatch):
     told: list[BaseException | None] = []
 

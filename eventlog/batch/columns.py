@@ -225,7 +225,6 @@ def join_events(events: EventColumns, *, values: Column | None = None, before: C
 
     `values` and `before` (offsets and bytes) stand instead of their own; without `keeps_before` there are no before-images.
     """
-    ids, segments, offsets, epochs = events.ids, events.segments, events.offsets, events.epochs
     count = len(events)
     columns: list[Bytes] = []
     sizes: list[int] = []
@@ -247,6 +246,13 @@ def join_events(events: EventColumns, *, values: Column | None = None, before: C
     head = np.array([count, bitmap, len(keys[1]), len(own_values[1]), *sizes], "<u4").tobytes()
     pieces_all = (head, events.kinds.tobytes(), *keys, *own_values, *columns)
     block = b"".join([piece for column in pieces_all for piece in (column, bytes(-len(column) & 7))])
+    return Joined(runs=runs_of(events), block=block, events=count)
+
+
+def runs_of(events: EventColumns) -> npt.NDArray[np.void]:
+    """Return the table of runs that events are, rows of layout.RUN: neighbours in one where ids, offsets and epoch go on."""
+    ids, segments, offsets, epochs = events.ids, events.segments, events.offsets, events.epochs
+    count = len(events)
     goes_on = (
         (segments[1:] == segments[:-1]) & (ids[1:] == ids[:-1] + ID_STEP) & (offsets[1:] == offsets[:-1] + 1) & (epochs[1:] == epochs[:-1])
     )
@@ -254,7 +260,7 @@ def join_events(events: EventColumns, *, values: Column | None = None, before: C
     runs = np.zeros(len(first), RUN)
     runs["segment"], runs["base"], runs["first_offset"], runs["epoch"] = segments[first], ids[first], offsets[first], epochs[first]
     runs["count"] = np.diff(first, append=count)
-    return Joined(runs=runs, block=block, events=count)
+    return runs
 
 
 def _column(texts: Texts) -> Column:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch.column_file import ColumnFile
 from eventlog.batch.columns import EventColumns, columns_of_values, join_events
 from eventlog.batch.join import indexes_within
 from eventlog.consume.answer import Answer, Part, StoredValues, ends_of
@@ -58,6 +59,50 @@ def filter_answer(
     matched = within(judge(events, matches, top=top, limits=limits), limits)
     found = answer_of(matched, matches, ends=_ends(values, rows, cursor, after=after, upto=matched.upto))
     return replace(found, scanned_bytes=scanned)
+
+
+def filter_file(
+    file: ColumnFile, *, cursor: Cursor, top: int, limits: Limits, matches: CompiledFilter, trimmed: Ints, only: Ints | None = None
+) -> Answer:
+    """Return the same from a file that holds every event of the asked segments between the cursor and `top`.
+
+    Of its columns only those are read that judging asks for, and of the rest what matches. What retention has removed since the file
+    was made, in each segment up to an id of `trimmed`, is left out.
+    """
+    runs = file.runs
+    after, asked = cursor.after(runs.segments)
+    after = np.maximum(after, trimmed[runs.segments])
+    lows, highs = indexes_within(runs.bases, runs.counts, after=after, until=top)
+    wanted = highs > lows if asked is None else (highs > lows) & asked
+    passing = np.flatnonzero(wanted)
+    kinds, lasts = np.full(len(wanted), file.contents.kinds, np.uint8), runs.bases + (runs.counts - 1) * ID_STEP
+    wanted = wanted & matches.may_match(kinds=kinds, segments=runs.segments, bases=runs.bases, lasts=lasts)
+    if only is not None:
+        wanted &= np.isin(runs.segments, only)
+
+    def ends(upto: int) -> SegmentEnds | None:
+        if cursor.asked is None:
+            return None
+        _, reached = indexes_within(runs.bases, runs.counts, after=after, until=upto)
+        rows = passing[reached[passing] > lows[passing]]
+        last = rows[np.flatnonzero(np.diff(runs.segments[rows], append=-1))]
+        return SegmentEnds(runs.segments[last].tolist(), (runs.first_offsets + reached)[last].tolist(), runs.epochs[last].tolist())
+
+    if not wanted.any():
+        return replace(passed(top, ends=ends(top)), scanned_bytes=file.nbytes)
+    events: EventColumns = file.events()
+    if not (wanted.all() and bool((highs - lows == runs.counts).all())):
+        events = events.take(_rows_of(file, np.flatnonzero(wanted), lows=lows, highs=highs))
+    matched = within(judge(events, matches, top=top, limits=limits), limits)
+    found = answer_of(matched, matches, ends=ends(matched.upto))
+    return replace(found, scanned_bytes=file.nbytes)
+
+
+def _rows_of(file: ColumnFile, runs: Ints, *, lows: Ints, highs: Ints) -> Ints:
+    """Return the rows of events `[lows, highs)` of some of the runs."""
+    counts = highs[runs] - lows[runs]
+    ends = np.cumsum(counts)
+    return np.repeat(file.starts[runs] + lows[runs] - (ends - counts), counts) + np.arange(int(ends[-1]))
 
 
 def passed(upto: int, *, ends: SegmentEnds | None) -> Answer:

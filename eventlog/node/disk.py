@@ -21,6 +21,10 @@ class DiskWatch:
         """Whether the reserve is touched."""
         return self.free_bytes < self.reserve_bytes
 
+    def has_room(self, nbytes: int) -> bool:
+        """Return whether so much can be written that nobody has to have: twice the reserve stays free."""
+        return self.free_bytes - nbytes > 2 * self.reserve_bytes
+
     def check(self) -> None:
         """Raise DiskFull while the reserve is touched."""
         if self.is_full:

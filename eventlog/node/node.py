@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ from eventlog.node.disk import DiskWatch
 from eventlog.node.operations import create_internal, follow_caches
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
+from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.tail import Tail
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.checkpoint import Checkpoints
@@ -136,7 +138,7 @@ class Node:
         """Make what serves those who read."""
         self.near = NearReaders(self)
         self.mending = Mending(self)
-        self.reads = Reads(self)
+        self.reads = Reads(self, files=ColumnFiles(Path(self.config.data) / "columns", has_room=self.disk.has_room))
         self.state_reads = StateReads(self)
         self.iterations = Iterations(self)
         self.inner = Inner(self)

@@ -78,6 +78,7 @@ class Periodic:
         self._node.disk.look()
         give_up_tables(self._node.caches, bytes_max=KEY_INDEX_BYTES_MAX)  # here because both grow with what is written
         if self._node.disk.is_full != was_full:
+            self._node.reads.files.clear()
             log.warning("disk_%s free_bytes=%d", "resumed" if was_full else "full", self._node.disk.free_bytes)
 
     async def _close_up(self) -> None:

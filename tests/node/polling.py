@@ -18,6 +18,7 @@ from eventlog.events import Kind
 from eventlog.ids import ID_STEP, TIME_SHIFT
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
+from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.tail import Tail
 from eventlog.node.state.caches import Caches, CacheState, new_cache
 from eventlog.segment.keys import encode_step, log_keys, log_range
@@ -70,6 +71,7 @@ class FakeNode:
     cluster: str = "test"
     number: int = 1
     leads: tuple[int, ...] | None = None  # segments; None: all
+    files: ColumnFiles | None = None
     rows: dict[int, list[Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,7 +88,7 @@ class FakeNode:
         self.closings = 0
         self.tail.start(self.last_id)
         self.closing = Closing(clock=HandClock(self), promises=self.promises, low=self.low, on_heard=lambda _: self.reads.watermark_rose())
-        self.reads = Reads(self, history_bytes_max=self.history_bytes)
+        self.reads = Reads(self, history_bytes_max=self.history_bytes, files=self.files)
         self.tasks: set[asyncio.Task[Any]] = set()
 
     # ------------------------------------------------------------ ReadContext

@@ -199,6 +199,7 @@ class Incoming:
         ends = await self._node.storage.cut([(cut.segment, cut.upto) for cut in kept]) if kept else []
         if kept:
             log.info("logs_cut segments=%d first=%d upto=%d", len(kept), kept[0].segment, kept[0].upto)
+        self._node.reads.files.clear()
         for cut, (end, _) in zip(kept, ends, strict=True):
             self._node.followed.cut(cut.segment, end)
             self._replicas.carry_out(self._replicas.core.cut_done(cut, end=end))

@@ -202,6 +202,7 @@ class TakeOver:
             cache.forget(segments)
         at = np.array(segments)
         node.low.drop(at)
+        node.reads.files.clear()
         passed = int(max(self._core.ends[at].max(), node.followed.applied[at].max()))
         node.reads.learned(_NONE, _NONE, groups=(), skipped=passed)  # what comes again does not come through the tail
         for segment in segments:

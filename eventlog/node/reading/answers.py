@@ -34,6 +34,7 @@ from eventlog.limits import (
     REQUESTS_PER_CONNECTION_MAX,
 )
 from eventlog.node.reading.alike import Alike
+from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.deadlines import Deadlines
 from eventlog.node.reading.fetch import Fetching, far_of, named_of
 from eventlog.node.reading.filters import Filters, segments_of
@@ -58,7 +59,7 @@ log = logging.getLogger("eventlog.node")
 class Reads:
     """All readers of a node. Start it on the running loop; whoever commits tells it with `appended`."""
 
-    def __init__(self, context: ReadContext, *, history_bytes_max: int = HISTORY_CACHE_BYTES_MAX) -> None:
+    def __init__(self, context: ReadContext, *, history_bytes_max: int = HISTORY_CACHE_BYTES_MAX, files: ColumnFiles | None = None) -> None:
         self._context = context
         self._thread = ReaderThread()
         self._rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round)
@@ -67,12 +68,14 @@ class Reads:
         self._alike = Alike()  # of this round
         self.fetching = Fetching(context, pull=self.pull)
         self.mend: Callable[[CacheState], asyncio.Future[bool]] | None = None  # repairs what is damaged from other nodes' copies
+        self.files = files or ColumnFiles()
         self._finding = Finding(
             context,
             road=Road(look=self._look, take=self._take, take_late=self._take_late, not_made=self._not_made, not_fetched=self._not_fetched),
             thread=self._thread,
             fetching=self.fetching,
             history_bytes_max=history_bytes_max,
+            files=self.files,
         )
         self.filters = Filters(self._thread)
         self._limit = 0
@@ -87,11 +90,13 @@ class Reads:
 
     def start(self) -> None:
         """Begin to serve."""
+        self.files.open()
         self._thread.start()
 
     async def stop(self) -> None:
         """Fail whoever waits with `Stopping`, end the thread."""
         self._is_stopping = True
+        self._finding.stop()
         self._stalls.stop()
         for pull in self._rounds.waiting():
             self.fail(pull, Stopping())
@@ -137,6 +142,7 @@ class Reads:
         low.place(is_placed)
         if is_less:
             self._finding.moved()
+            self.files.clear()
 
     def lose(self, lost: Mapping[int, Sequence[Lost]]) -> None:
         """Note which ids of segments forced takeovers gave up; whoever stands there hears of it."""
@@ -156,11 +162,13 @@ class Reads:
     def dropped(self, cache: CacheState) -> None:
         """Fail whoever waits for a cache that is gone."""
         self._context.tail.drop(cache.cache_id)
+        self.files.drop(cache.cache_id)
         for pull in self._rounds.waiting(cache.cache_id):
             self.fail(pull, CacheDropped(cache=cache.name))
 
     def trimmed(self, cache: CacheState) -> None:
         """Tell whoever waits at a place that retention has passed."""
+        self.files.trim(cache.cache_id, cache.last_trimmed_id)
         for pull in self._rounds.waiting(cache.cache_id):
             if pull.cursor.lost(cache.trimmed_ids, cache.trimmed_offsets) and self._rounds.remove(pull):
                 self._look(pull)

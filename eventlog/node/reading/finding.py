@@ -20,6 +20,8 @@ from eventlog.consume.filtered import filter_answer
 from eventlog.errors import Stopping, Unavailable
 from eventlog.limits import FILTER_SCAN_STEP_BYTES, HISTORY_READ_BYTES_MAX
 from eventlog.node.reading.answer_cache import AnswerCache, Key
+from eventlog.node.reading.column_building import ColumnBuilding
+from eventlog.node.reading.column_files import ColumnFiles, Filed, Wanted
 from eventlog.node.reading.fetch import Fetched, Fetching, join_fetched
 from eventlog.node.reading.history import History, HistoryRead
 from eventlog.node.reading.history_plan import plan_read
@@ -48,19 +50,30 @@ class Road:
 class Finding:
     """Finds what lies between a pull's cursor and an id."""
 
-    def __init__(self, context: ReadContext, *, road: Road, thread: ReaderThread, fetching: Fetching, history_bytes_max: int) -> None:
+    def __init__(
+        self,
+        context: ReadContext,
+        *,
+        road: Road,
+        thread: ReaderThread,
+        fetching: Fetching,
+        history_bytes_max: int,
+        files: ColumnFiles,
+    ) -> None:
         self._context = context
         self._road = road
         self._thread = thread
         self._fetching = fetching
         self._history_bytes_max = history_bytes_max
         self._history = History(context.store, bytes_max=history_bytes_max)
+        self._files = files
+        self._building = ColumnBuilding(context, files, history=self._history, thread=thread)
         self._answers = AnswerCache()
         self._making: dict[Key, list[Pull]] = {}
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
-        return self._history.figures() | self._answers.figures()
+        return self._history.figures() | self._answers.figures() | self._files.figures()
 
     @property
     def made(self) -> int:
@@ -71,11 +84,18 @@ class Finding:
         """Note that copies of segments are going from here."""
         self._history.moved()
 
+    def stop(self) -> None:
+        """End what goes on by itself."""
+        self._building.stop()
+
     def find(self, pull: Pull, *, top: int, floor: int, far: Ints) -> None:
         """Deliver what lies between cursor and `top`: above `floor` it is in the tail, below in the store, `far` segments elsewhere."""
         cursor, limits, matches = pull.cursor, pull.limits, pull.matches
         read: HistoryRead | None = None
-        if cursor.lowest < floor and not len(far):
+        filed = None if matches is None or len(far) else self._filed(pull, floor)
+        if filed is not None:
+            top = min(top, filed.span.upto)
+        elif cursor.lowest < floor and not len(far):
             read = self._plan(pull, top=top, floor=floor)
             top = read.top
         key = (pull.cache.cache_id, cursor.key, top, limits, None if matches is None else matches.spec.digest)
@@ -86,10 +106,22 @@ class Finding:
             self._making[key].append(pull)
         elif len(far):
             self._find_far(key, pull, top=top, far=far)
+        elif filed is not None and matches is not None:
+            wanted = Wanted(
+                cursor=cursor.copy(), top=top, limits=limits, matches=matches, trimmed=pull.cache.trimmed_ids.copy(), only=pull.only
+            )
+            self._make(key, pull, partial(self._files.answer, filed, wanted))
         elif read is not None:
             self._make(key, pull, partial(self._history.read, read))
         else:
             self._find_in_tail(key, pull, top=top)
+
+    def _filed(self, pull: Pull, floor: int) -> Filed | None:
+        """Return the file to read for a pull with a filter, if there is one; of history there will be."""
+        found = self._files.find(pull.cache.cache_id, pull.cursor)
+        if found is not None or pull.cursor.lowest < floor:
+            self._building.ask(pull.cache)
+        return found
 
     def _find_in_tail(self, key: Key, pull: Pull, *, top: int) -> None:
         cursor, limits, matches = pull.cursor, pull.limits, pull.matches

@@ -128,6 +128,14 @@ class History:
             )
         return build_answer(chunk.values, cursor=wanted.cursor, top=top, limits=wanted.limits)
 
+    def load(self, wanted: HistoryRead) -> tuple[StoredValues, int]:
+        """Return the values of a chunk that is not kept, and where it ends. Raises as `read`."""
+        moves = self._moves
+        chunk = self._load(wanted, None)
+        if moves != self._moves:
+            raise Unavailable(why="segments moved while they were read")
+        return chunk.values, chunk.upto
+
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
         return {"history_cache_bytes": (self.nbytes, self._bytes_max, self.peak)}

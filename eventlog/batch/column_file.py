@@ -1,0 +1,280 @@
+"""A copy of events, column by column, in a file: who judges events by some columns reads these, and of the others what matched.
+
+A file is made and read by one process and never outlives it, so what is in it, where, and with which checksums stays in memory
+(`Contents`), and its format is nobody else's business. A column is checked when it is read: whole, or the pieces of `ROWS_TOGETHER`
+rows that hold what is wanted.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+from eventlog.batch.columns import EventColumns, Runs, runs_of
+from eventlog.batch.join import Bytes, cut_out
+from eventlog.batch.layout import RUN
+from eventlog.batch.texts import Texts
+from eventlog.errors import CorruptData
+from eventlog.ids import ID_STEP
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Read = Callable[[int, int], bytes]  # (place, size)
+ROWS_TOGETHER = 16
+_PIECE_WORTH_BYTES = 6 << 10  # reading one piece takes as long as so many bytes at once
+_FEW = 8  # rows of which there are so many times more runs are looked up one by one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Extent:
+    """Where a column is; `pieces` are the checksums of its pieces, where it may be read in pieces."""
+
+    at: int
+    size: int
+    checksum: int
+    pieces: npt.NDArray[np.uint32] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contents:
+    """What is in a file: so many events, of these `kinds` (bits `1 << kind`), in so many bytes."""
+
+    events: int
+    kinds: int
+    nbytes: int
+    extents: Mapping[str, Extent]
+
+
+class _Layout:
+    """Puts columns one after the other."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Bytes] = []
+        self.extents: dict[str, Extent] = {}
+        self.nbytes = 0
+
+    def add(self, name: str, data: Bytes, pieces: npt.NDArray[np.uint32] | None = None) -> None:
+        self.extents[name] = Extent(at=self.nbytes, size=len(data), checksum=crc32c(data), pieces=pieces)
+        self.buffers.append(data)
+        self.nbytes += len(data)
+
+    def add_texts(self, name: str, texts: Texts | None) -> None:
+        if texts is None:
+            return
+        offsets = np.zeros(len(texts) + 1, "<u4")
+        np.cumsum(texts.sizes, out=offsets[1:])
+        data = memoryview(cut_out(texts.data, texts.starts, texts.sizes))
+        bounds = [*offsets[:-1:ROWS_TOGETHER].tolist(), len(data)]
+        pieces = [crc32c(data[low:high]) for low, high in pairwise(bounds)]
+        self.add(f"{name} offsets", offsets.tobytes())
+        self.add(name, data, np.array(pieces, np.uint32))
+
+    def add_numbers(self, name: str, numbers: Ints | None) -> None:
+        if numbers is not None:
+            self.add(name, numbers.astype("<i8").tobytes())
+
+
+def encode_columns(events: EventColumns, *, fields: Iterable[str] = ()) -> tuple[Contents, list[Bytes]]:
+    """Return what a file of `events`, at least one, holds, and its bytes; with those of the promoted `fields` that all of them have."""
+    layout = _Layout()
+    layout.add("runs", runs_of(events).tobytes())
+    layout.add("kinds", events.kinds.tobytes())
+    layout.add_texts("keys", events.keys)
+    layout.add_texts("values", events.values)
+    layout.add_texts("before", events.before)
+    layout.add_texts("headers", events.headers)
+    layout.add_numbers("expiry", events.expiry)
+    layout.add_numbers("schema_ids", events.schema_ids)
+    for field in fields:
+        layout.add_texts(_promoted(field), events.promoted(field))
+    kinds = int(np.bitwise_or.reduce(np.left_shift(1, events.kinds.astype(np.int64))))
+    return Contents(events=len(events), kinds=kinds, nbytes=layout.nbytes, extents=layout.extents), layout.buffers
+
+
+def _promoted(field: str) -> str:
+    return f"promoted {field}"
+
+
+class ColumnFile:
+    """Reads columns of a file, each once, by `read`; `nbytes` is what was read.
+
+    Everything here raises CorruptData where the bytes are not what was written.
+    """
+
+    def __init__(self, contents: Contents, read: Read, *, where: str) -> None:
+        self.contents = contents
+        self.nbytes = 0
+        self._read = read
+        self._where = where
+        self._columns: dict[str, bytes] = {}
+        self._texts: dict[str, Texts] = {}
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Return the runs of ids and offsets that the events are."""
+        table = np.frombuffer(self.whole("runs"), RUN)
+        segments, bases, first_offsets, epochs, counts = (
+            table[name].astype(np.int64) for name in ("segment", "base", "first_offset", "epoch", "count")
+        )
+        return Runs(segments=segments, bases=bases, first_offsets=first_offsets, epochs=epochs, counts=counts)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Return the row at which each run begins."""
+        counts = self.runs.counts
+        return np.cumsum(counts) - counts
+
+    def events(self) -> "FileColumns":
+        """Return all events."""
+        return FileColumns(self, None)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is such a column."""
+        return name in self.contents.extents
+
+    def whole(self, name: str) -> bytes:
+        """Return a column."""
+        found = self._columns.get(name)
+        if found is None:
+            extent = self.contents.extents[name]
+            found = self._columns[name] = self._bytes(extent.at, extent.size)
+            self._check(crc32c(found) == extent.checksum, name)
+        return found
+
+    def texts(self, name: str, rows: Ints | None) -> Texts:
+        """Return the texts of some rows, None for all."""
+        found = self._texts.get(name)
+        if found is not None:
+            return found if rows is None else found.take(rows)
+        offsets = np.frombuffer(self.whole(f"{name} offsets"), "<u4").astype(np.int64)
+        if rows is not None:
+            sizes = offsets[rows + 1] - offsets[rows]
+            of_row = rows[sizes > 0] // ROWS_TOGETHER
+            pieces = of_row[np.flatnonzero(np.diff(of_row, prepend=-1))]
+            if len(pieces) * _PIECE_WORTH_BYTES < max(self.contents.extents[name].size, 1):
+                return Texts(
+                    data=self._pieces(name, pieces, offsets), starts=np.where(sizes > 0, _starts(rows, pieces, offsets), 0), sizes=sizes
+                )
+        self._texts[name] = Texts(data=self.whole(name), starts=offsets[:-1], sizes=np.diff(offsets))
+        return self.texts(name, rows)
+
+    def _pieces(self, name: str, pieces: Ints, offsets: Ints) -> bytes:
+        """Return pieces of a column, one after the other."""
+        extent, read = self.contents.extents[name], self._read
+        assert extent.pieces is not None, "texts are written in pieces"
+        bounds = offsets[::ROWS_TOGETHER]
+        lows = bounds[pieces]
+        sizes = np.append(bounds, offsets[-1])[pieces + 1] - lows
+        data = [read(at, size) for at, size in zip((lows + extent.at).tolist(), sizes.tolist(), strict=True)]
+        self._check(list(map(crc32c, data)) == extent.pieces[pieces].tolist(), name)
+        self.nbytes += int(sizes.sum())
+        return b"".join(data)
+
+    def _bytes(self, at: int, size: int) -> bytes:
+        found = self._read(at, size)
+        self._check(len(found) == size, "size")
+        self.nbytes += size
+        return found
+
+    def _check(self, is_right: "bool | np.bool_", what: str) -> None:
+        if not is_right:
+            raise CorruptData(where=self._where, why=f"the file of columns is damaged: {what}")
+
+
+def _starts(rows: Ints, pieces: Ints, offsets: Ints) -> Ints:
+    """Return where the texts of rows begin in pieces that follow each other; anything for rows that are in none of them."""
+    lows, highs = offsets[pieces * ROWS_TOGETHER], offsets[np.minimum((pieces + 1) * ROWS_TOGETHER, len(offsets) - 1)]
+    shift = np.append(np.cumsum(highs - lows) - highs, 0)
+    return np.asarray(offsets[rows] + shift[np.searchsorted(pieces, rows // ROWS_TOGETHER)])
+
+
+class FileColumns(EventColumns):
+    """Some events of a file, one row each, by rising rows; None: all of them."""
+
+    def __init__(self, file: ColumnFile, rows: Ints | None) -> None:
+        self._file = file
+        self._own = rows
+
+    def __len__(self) -> int:
+        return self._file.contents.events if self._own is None else len(self._own)
+
+    def take(self, rows: "Ints | Mask") -> "FileColumns":
+        if self._own is not None:
+            return FileColumns(self._file, self._own[rows])
+        return FileColumns(self._file, np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64))
+
+    @cached_property
+    def _of_run(self) -> Ints:
+        """Return the run of every event."""
+        runs, rows = self._file.runs, self._own
+        if rows is not None and len(rows) * _FEW < self._file.contents.events:
+            return np.searchsorted(self._file.starts, rows, "right") - 1
+        every = np.repeat(np.arange(len(runs.counts)), runs.counts)
+        return every if rows is None else every[rows]
+
+    @cached_property
+    def _in_run(self) -> Ints:
+        """Return the place of every event in its run."""
+        rows = np.arange(len(self)) if self._own is None else self._own
+        return rows - self._file.starts[self._of_run]
+
+    @cached_property
+    def ids(self) -> Ints:
+        return self._file.runs.bases[self._of_run] + self._in_run * ID_STEP
+
+    @cached_property
+    def segments(self) -> Ints:
+        return self._file.runs.segments[self._of_run]
+
+    @cached_property
+    def offsets(self) -> Ints:
+        return self._file.runs.first_offsets[self._of_run] + self._in_run
+
+    @cached_property
+    def epochs(self) -> Ints:
+        return self._file.runs.epochs[self._of_run]
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        found = np.frombuffer(self._file.whole("kinds"), np.uint8)
+        return found if self._own is None else found[self._own]
+
+    @cached_property
+    def keys(self) -> Texts:
+        return self._file.texts("keys", self._own)
+
+    @cached_property
+    def values(self) -> Texts:
+        return self._file.texts("values", self._own)
+
+    @cached_property
+    def before(self) -> Texts | None:
+        return self._optional("before")
+
+    @cached_property
+    def headers(self) -> Texts | None:
+        return self._optional("headers")
+
+    @cached_property
+    def expiry(self) -> Ints | None:
+        return self._integers("expiry")
+
+    @cached_property
+    def schema_ids(self) -> Ints | None:
+        return self._integers("schema_ids")
+
+    def promoted(self, field: str) -> Texts | None:
+        return self._optional(_promoted(field))
+
+    def _optional(self, name: str) -> Texts | None:
+        return self._file.texts(name, self._own) if self._file.has(name) else None
+
+    def _integers(self, name: str) -> Ints | None:
+        if not self._file.has(name):
+            return None
+        found = np.frombuffer(self._file.whole(name), "<i8").astype(np.int64)
+        return found if self._own is None else found[self._own]

@@ -1,0 +1,110 @@
+"""Files of columns: what is read of one are the events it was made of, and a byte that changed is noticed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.batch import column_file
+from eventlog.batch.column_file import ColumnFile, FileColumns, encode_columns
+from eventlog.batch.columns import EventColumns, join_events
+from eventlog.batch.texts import Texts
+from eventlog.errors import CorruptData
+from tests.batch.test_columns import columns_of, rows_in
+from tests.batch.test_join import Log
+
+
+def file_of(events: EventColumns, *, fields=(), flip=None):
+    """Return a file of events, and the places that are read of it."""
+    contents, buffers = encode_columns(events, fields=fields)
+    data = bytearray(b"".join(buffers))
+    assert len(data) == contents.nbytes
+    if flip is not None:
+        data[flip[0] % len(data)] ^= 1 << flip[1]
+    read = []
+
+    def reading(at, size):
+        read.append((at, size))
+        return bytes(data[at : at + size])
+
+    return ColumnFile(contents, reading, where="test"), read
+
+
+@pytest.fixture(params=[0, 1 << 40], ids=["pieces", "whole"])
+def worth(request, monkeypatch):
+    """Have texts read in pieces, or never."""
+    monkeypatch.setattr(column_file, "_PIECE_WORTH_BYTES", request.param)
+    monkeypatch.setattr(column_file, "ROWS_TOGETHER", 3)
+
+
+@given(st.integers(0, 1 << 30), st.data())
+@settings(max_examples=60, deadline=None)
+@pytest.mark.usefixtures("worth")
+def test_a_file_holds_the_events_it_was_made_of(seed, data):
+    log = Log(seed)
+    events = columns_of(log)
+    if not len(events):
+        return
+    file, _ = file_of(events)
+    found, expected = file.events(), rows_in(events)
+    mask = np.array([log.chance.random() < 0.4 for _ in expected], bool)
+    taken = [row for row, mark in zip(expected, mask.tolist(), strict=True) if mark]
+    assert rows_in(found.take(mask)) == taken
+    assert rows_in(found) == expected
+    again = np.array(data.draw(st.lists(st.booleans(), min_size=len(taken), max_size=len(taken))), bool)
+    chosen = [row for row, mark in zip(taken, again.tolist(), strict=True) if mark]
+    assert rows_in(file_of(events)[0].events().take(np.flatnonzero(mask)).take(again)) == chosen
+    joined, same = join_events(found.take(mask)), join_events(events.take(mask))
+    assert (joined.runs.tobytes(), joined.block) == (same.runs.tobytes(), same.block)
+
+
+@given(st.integers(0, 1 << 20), st.integers(0, 7))
+@settings(max_examples=60, deadline=None)
+@pytest.mark.usefixtures("worth")
+def test_a_flipped_bit_is_noticed_by_whoever_reads_it(at, bit):
+    file, _ = file_of(columns_of(Log(5)), flip=(at, bit))
+    with pytest.raises(CorruptData, match="damaged"):
+        rows_in(file.events().take(np.ones(file.contents.events, bool)))
+
+
+def test_a_file_that_ends_early_is_noticed():
+    contents, buffers = encode_columns(columns_of(Log(5)))
+    data = b"".join(buffers)[:-1]
+    file = ColumnFile(contents, lambda at, size: data[at : at + size], where="test")
+    with pytest.raises(CorruptData, match="damaged"):
+        rows_in(file.events())
+
+
+def test_what_is_not_asked_for_is_not_read():
+    file, read = file_of(columns_of(Log(3, groups=40)))
+    assert len(file.events().kinds) == file.contents.events
+    assert read == [(file.contents.extents["kinds"].at, file.contents.events)]
+
+
+def test_texts_of_no_length_are_not_read(monkeypatch):
+    monkeypatch.setattr(column_file, "_PIECE_WORTH_BYTES", 0)
+    file, read = file_of(columns_of(Log(3, groups=40)))
+    events = file.events()
+    empty = np.flatnonzero(file.texts("keys", None).sizes == 0)
+    values = file_of(columns_of(Log(3, groups=40)))[0]
+    assert len(empty)
+    read.clear()
+    assert values.texts("keys", empty).to_list() == [b""] * len(empty)
+    assert events.take(empty).keys.to_list() == [b""] * len(empty)
+    assert not read, "the offsets are known by now"
+
+
+def test_promoted_fields_are_kept_where_all_events_have_them():
+    class Promoted(FileColumns):
+        def promoted(self, field):
+            return Texts(data=b"42", starts=np.zeros(len(self), np.int64), sizes=np.full(len(self), 2)) if field == "value.a" else None
+
+    events = Promoted(file_of(columns_of(Log(3)))[0], None)
+    found = file_of(events, fields=["value.a", "value.b"])[0].events()
+    assert found.promoted("value.a").to_list() == [b"42"] * len(events)
+    assert found.promoted("value.b") is None
+
+
+def test_the_kinds_of_a_file_are_known_without_reading_it():
+    events = columns_of(Log(3))
+    assert file_of(events)[0].contents.kinds == sum(1 << kind for kind in set(events.kinds.tolist()))

@@ -1,0 +1,221 @@
+"""Filtered history from files of columns: the same answers as from the log, and the log whenever a file cannot be trusted."""
+
+import asyncio
+import random
+
+import numpy as np
+import pytest
+
+from eventlog.consume import token
+from eventlog.ids import ID_MAX
+from eventlog.node.reading import column_building
+from eventlog.node.reading.column_files import ColumnFiles
+from eventlog.segment.keys import log_range
+from eventlog.wire.eventlog_pb2 import Filter
+from tests.node.asking import ask, by_id, fill, read_all, run
+from tests.node.reading.test_answers_filtered import by_hand, wanted_of
+
+SEVENS = Filter(where="7")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """Have small files made without waiting."""
+    monkeypatch.setattr(column_building, "COLUMN_FILE_LOG_BYTES", 2_000)
+    monkeypatch.setattr(column_building, "_LOOK_S", 0.001)
+    monkeypatch.setattr(column_building, "_QUIET_S", 0.0)
+    monkeypatch.setattr(column_building, "_REST_TIMES", 0)
+
+
+def run_filed(scenario, files, **options):
+    run(by_hand(scenario), files=files, tail_bytes=1_000, step_events=7, step_bytes=500, **options)
+
+
+async def until(condition):
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 -- files are made beside everything else, and nobody is told
+            await asyncio.sleep(0.002)
+
+
+def last_of(node):
+    return max(row.id for row in node.rows[1])
+
+
+async def filed(node, files):
+    """Ask with a filter, and wait until files hold all there is."""
+    await read_all(node, filter=SEVENS)
+    await until(lambda: reached(files) >= last_of(node))
+
+
+def reached(files):
+    """Return up to where files hold everything."""
+    at = 0
+    for one in files.of(1):
+        at = one.span.upto if one.span.after <= at else at
+    return at
+
+
+def empty_log(node):
+    for segment in range(node.segments):
+        node.store.trim([log_range(segment, 1, after=0, upto=ID_MAX - 1)], [])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_files_answer_what_the_log_would(seed, tmp_path):
+    files, chance = ColumnFiles(tmp_path / "columns"), random.Random(seed)
+
+    async def scenario(node):
+        cache, other = node.cache(), node.cache(2, "other")
+        fill(node, cache, 60, seed=seed, other=other)
+        await filed(node, files)
+        assert len(files.of(1)) > 1
+        assert not files.of(2)
+        fill(node, cache, chance.choice((0, 1, 60)), seed=seed + 1, other=other)
+        segments = chance.choice(([], [0, 2, 3]))
+        expected = [row for row in wanted_of(node.rows[1]) if not segments or row.segment in segments]
+        answer, found = await read_all(node, filter=SEVENS, segments=segments, max_events=chance.choice((1, 3, 50)))
+        assert by_id(found) == expected
+        await filed(node, files)
+        empty_log(node)
+        again, found = await read_all(node, filter=SEVENS, segments=segments, max_bytes=chance.choice((0, 300)))
+        assert by_id(found) == expected, "the files hold it all"
+        if segments:
+            at, before = token.decode(again.position).at, token.decode(answer.position).at
+            assert at.offsets.tolist() == before.offsets.tolist() == [cache.next_offsets[segment] for segment in segments]
+        await node.reads.stop()
+
+    run_filed(scenario, files)
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
+def test_a_harmed_file_is_dropped_and_the_log_read(harm, tmp_path):
+    files = ColumnFiles(tmp_path / "columns")
+
+    async def scenario(node):
+        fill(node, node.cache(), 60)
+        await filed(node, files)
+        harmed = files.of(1)[1]
+        data = harmed.path.read_bytes()
+        if harm == "remove":
+            harmed.path.unlink()
+        else:
+            harmed.path.write_bytes(bytes([data[0] ^ 4]) + data[1:] if harm == "flip" else data[:3])
+        _, found = await read_all(node, filter=SEVENS)
+        assert by_id(found) == wanted_of(node.rows[1])
+        assert harmed not in files.of(1)
+        await filed(node, files)
+
+    run_filed(scenario, files)
+
+
+def test_what_is_trimmed_is_in_no_answer_and_its_files_go(tmp_path):
+    files = ColumnFiles(tmp_path / "columns")
+
+    async def scenario(node):
+        cache = node.cache()
+        fill(node, cache, 60)
+        await filed(node, files)
+        paths, cut = [one.path for one in files.of(1)], files.of(1)[1].span.upto + 1
+        node.trim(cache, cut)
+        assert not paths[0].exists()
+        assert paths[-1].exists()
+        _, found = await read_all(node, filter=SEVENS, earliest=True)
+        assert by_id(found) == wanted_of(node.rows[1])
+
+    run_filed(scenario, files)
+
+
+def test_nothing_is_answered_from_files_when_copies_moved(tmp_path):
+    files = ColumnFiles(tmp_path / "columns")
+
+    async def scenario(node):
+        fill(node, node.cache(), 60)
+        await filed(node, files)
+        empty_log(node)
+        here = np.ones(node.segments, bool)
+        here[1] = False
+        node.reads.place(here)
+        assert not files.of(1)
+        assert not list((tmp_path / "columns").iterdir())
+        assert files.nbytes == 0
+
+    run_filed(scenario, files)
+
+
+def test_a_file_that_was_begun_before_all_were_dropped_is_not_kept(tmp_path):
+    files = ColumnFiles(tmp_path / "columns")
+
+    async def scenario(node):
+        fill(node, node.cache(), 60)
+        await filed(node, files)
+        first = files.of(1)[0]
+        before = files.clears
+        files.clear()
+        files.add(first.span, first.contents, [b"late"], clears=before)
+        assert not files.of(1)
+        assert not list((tmp_path / "columns").iterdir())
+
+    run_filed(scenario, files)
+
+
+def test_nothing_is_made_where_there_is_no_room(tmp_path):
+    files = ColumnFiles(tmp_path / "columns", has_room=lambda _: False)
+
+    async def scenario(node):
+        fill(node, node.cache(), 60)
+        for _ in range(20):
+            _, found = await read_all(node, filter=SEVENS)
+            assert by_id(found) == wanted_of(node.rows[1])
+        assert not files.of(1)
+
+    run_filed(scenario, files)
+
+
+def test_no_more_is_kept_than_is_allowed(tmp_path):
+    files = ColumnFiles(tmp_path / "columns", bytes_max=8_000)
+
+    async def scenario(node):
+        fill(node, node.cache(), 200)
+        await read_all(node, filter=SEVENS)
+        await until(lambda: not files.has_room(4_000))
+        _, found = await read_all(node, filter=SEVENS)
+        assert by_id(found) == wanted_of(node.rows[1])
+        assert sum(one.path.stat().st_size for one in files.of(1)) == files.nbytes <= 8_000
+
+    run_filed(scenario, files)
+
+
+def test_a_dropped_cache_leaves_no_files(tmp_path):
+    files = ColumnFiles(tmp_path / "columns")
+
+    async def scenario(node):
+        cache = node.cache()
+        fill(node, cache, 60)
+        await filed(node, files)
+        node.caches.drop(cache)
+        node.reads.dropped(cache)
+        assert not list((tmp_path / "columns").iterdir())
+
+    run_filed(scenario, files)
+
+
+def test_a_start_begins_without_files(tmp_path):
+    (tmp_path / "columns").mkdir()
+    (tmp_path / "columns" / "1-1").write_bytes(b"of an earlier process")
+    files = ColumnFiles(tmp_path / "columns")
+    files.open()
+    assert not list((tmp_path / "columns").iterdir())
+
+
+def test_readers_without_a_filter_have_no_files_made(tmp_path):
+    files = ColumnFiles(tmp_path / "columns")
+
+    async def scenario(node):
+        fill(node, node.cache(), 60)
+        for _ in range(20):
+            await read_all(node)
+        assert not files.of(1)
+        answer, _ = await ask(node, filter=SEVENS)
+        assert answer.last_id
+
+    run_filed(scenario, files)

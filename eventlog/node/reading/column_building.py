@@ -116,8 +116,8 @@ class ColumnBuilding:
             return Span(cache_id=cache.cache_id, after=after, upto=limit, held=held, is_final=False)
         return None
 
-    def _make(self, cache: CacheState, span: Span) -> float:
-        """Make a file; return how long it took, or long where there was nothing. In the reader thread."""
+    def _make(self, cache: CacheState, span: Span) -> float | None:
+        """Make a file; return how long it took, None where there was nothing to keep. In the reader thread."""
         began, clears, steps = time.monotonic(), self._files.clears, self._context.steps
         segments = np.flatnonzero(span.held)
         wanted = HistoryRead(
@@ -134,21 +134,24 @@ class ColumnBuilding:
         rows = np.arange(len(values.counts))
         events = columns_of_values(values.packed(rows), after=span.after, until=upto)
         if not len(events):
-            return _AGAIN_S / _REST_TIMES
+            return None
         contents, buffers = encode_columns(events, fields=cache.options.promoted)
-        self._files.add(replace(span, upto=upto, is_final=span.is_final or upto < span.upto), contents, buffers, clears=clears)
-        return time.monotonic() - began
+        made = replace(span, upto=upto, is_final=span.is_final or upto < span.upto)
+        is_kept = self._files.add(made, contents, buffers, clears=clears)
+        return time.monotonic() - began if is_kept else None
 
-    def _made(self, asked: _Asked, done: "asyncio.Future[float]") -> None:
+    def _made(self, asked: _Asked, done: "asyncio.Future[float | None]") -> None:
         self._is_making = False
         if done.cancelled():
             return
         error = done.exception()
-        if error is None:
-            self._wait(_REST_TIMES * done.result())
+        took = done.result() if error is None else None
+        if took is not None:
+            self._wait(_REST_TIMES * took)
             return
-        if not isinstance(error, (EventLogError, OSError)):
-            raise error
-        log.warning("column_file_not_made cache=%s error=%s", asked.cache.name, error)
+        if error is not None:
+            if not isinstance(error, (EventLogError, OSError)):
+                raise error
+            log.warning("column_file_not_made cache=%s error=%s", asked.cache.name, error)
         asked.not_before = time.monotonic() + _AGAIN_S
         self._wait(_LOOK_S)

@@ -83,9 +83,14 @@ class ColumnFiles:
 
     def open(self) -> None:
         """Begin without files: what an earlier process left may be about a log that was cut since."""
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory.mkdir(parents=True)
+        if self._directory is None:
+            return
+        shutil.rmtree(self._directory, ignore_errors=True)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # a full disk, for one: everything else works without
+            log.warning("column_files_off error=%s", error)
+            self._directory = None
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
@@ -132,9 +137,14 @@ class ColumnFiles:
                 log.warning("column_file_dropped error=%s", error)
             raise Unavailable(why="a file of columns could not be read") from error
 
-    def add(self, span: Span, contents: Contents, buffers: list[Bytes], *, clears: int) -> None:
-        """Write a file, in place of those within its span, unless all were dropped since `clears` was read. Raises OSError."""
-        assert self._directory is not None, "there is room"
+    def add(self, span: Span, contents: Contents, buffers: list[Bytes], *, clears: int) -> bool:
+        """Write a file, in place of those within its span, unless all were dropped since `clears` was read; False: it is too large.
+
+        Raises:
+            OSError: the disk did not take it.
+        """
+        if self._directory is None or not self.has_room(contents.nbytes):
+            return False
         self._made += 1
         path = self._directory / f"{span.cache_id}-{self._made}"
         try:
@@ -155,6 +165,7 @@ class ColumnFiles:
                 self.peak = max(self.peak, self.nbytes)
         for other in [filed] if is_late else replaced:
             other.path.unlink(missing_ok=True)
+        return True
 
     def drop(self, cache_id: int) -> None:
         """Drop a cache's files."""

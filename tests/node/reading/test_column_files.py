@@ -151,7 +151,7 @@ def test_a_file_that_was_begun_before_all_were_dropped_is_not_kept(tmp_path):
         first = files.of(1)[0]
         before = files.clears
         files.clear()
-        files.add(first.span, first.contents, [b"late"], clears=before)
+        assert files.add(first.span, first.contents, [b"late"], clears=before)
         assert not files.of(1)
         assert not list((tmp_path / "columns").iterdir())
 
@@ -205,6 +205,13 @@ def test_a_start_begins_without_files(tmp_path):
     files = ColumnFiles(tmp_path / "columns")
     files.open()
     assert not list((tmp_path / "columns").iterdir())
+
+
+def test_a_node_that_cannot_make_files_goes_without(tmp_path):
+    (tmp_path / "file").write_bytes(b"where a directory should be")
+    files = ColumnFiles(tmp_path / "file" / "columns")
+    files.open()
+    assert not files.has_room(1)
 
 
 def test_readers_without_a_filter_have_no_files_made(tmp_path):

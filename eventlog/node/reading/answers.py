@@ -44,6 +44,7 @@ from eventlog.node.reading.pulls import Delivered, Pull, ReadContext, begin
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.reading.rounds import Rounds
 from eventlog.node.reading.stalls import Stalls
+from eventlog.node.reading.turns import Turns
 from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.wire.eventlog_pb2 import Poll, Stalled
@@ -66,6 +67,7 @@ class Reads:
         self._deadlines = Deadlines(self._expire)
         self._round_limit = ID_MAX  # how far readers might see when the last round began
         self._alike = Alike()  # of this round
+        self._turns = Turns(self._look)
         self.fetching = Fetching(context, pull=self.pull)
         self.mend: Callable[[CacheState], asyncio.Future[bool]] | None = None  # repairs what is damaged from other nodes' copies
         self.files = files or ColumnFiles()
@@ -101,11 +103,17 @@ class Reads:
         for pull in self._rounds.waiting():
             self.fail(pull, Stopping())
         self._rounds.stop()
+        for pull in self._turns.stop():
+            self.fail(pull, Stopping())
         await self._thread.stop()
 
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of everything bounded in reading."""
-        waiting = {"readers_waiting": (len(self._rounds), CONNECTIONS_MAX * REQUESTS_PER_CONNECTION_MAX, self._rounds.peak)}
+        readers_max = CONNECTIONS_MAX * REQUESTS_PER_CONNECTION_MAX
+        waiting = {
+            "readers_waiting": (len(self._rounds), readers_max, self._rounds.peak),
+            "readers_behind": (len(self._turns), readers_max, self._turns.peak),
+        }
         return self._context.tail.figures() | self._finding.figures() | self._thread.figures() | self.filters.figures() | waiting
 
     @property
@@ -219,7 +227,7 @@ class Reads:
             if self._last_id(pull) > pull.cursor.lowest or pull.until < ID_MAX or pull.says_stalled:
                 self._rounds.mark(pull.cache.cache_id)
         else:
-            self._look(pull)
+            self._turns.take(pull)
 
     def _begin_round(self) -> None:
         self._renew_round()
@@ -246,6 +254,7 @@ class Reads:
         """Forget a pull; `done` is not called any more."""
         pull.is_over = True
         self._rounds.remove(pull)
+        self._turns.remove(pull)
         self._deadlines.clear(pull)
         if not len(self._rounds):
             self._context.closing.follow(on=False)
@@ -450,7 +459,7 @@ class Reads:
             if pull.scanned_bytes >= FILTER_SCAN_BYTES_MAX and pull.matches is not None:
                 self._deliver_nothing(pull, self.limit(cursor.asked), stalled=())
             else:
-                asyncio.get_running_loop().call_soon(self._look, pull)  # not at once: a narrow reader may meet many such answers
+                self._turns.take(pull)  # a narrow reader may meet many such answers
             return
         limit = self.limit(cursor.asked)
         if pull.is_notify:

@@ -133,6 +133,15 @@ class Finding:
             nbytes_max=max(limits.nbytes, FILTER_SCAN_STEP_BYTES if matches is not None else 0) * cursor.share,
             events_max=limits.events if is_counted else NO_LIMIT,
         )
+        if found.upto < top:  # those who come here while more is committed ask the same
+            key = (*key[:2], found.upto, *key[3:])
+            shared = self._answers.get(key)
+            if shared is not None:
+                self._road.take(pull, shared)
+                return
+            if key in self._making:
+                self._making[key].append(pull)
+                return
         is_heavy = found.nbytes > _INLINE_BYTES
         if matches is not None and not is_heavy:
             events = sum(sum(group.counts) for group in found.groups)

@@ -11,6 +11,7 @@ from eventlog.errors import (
 from eventlog.ids import time_of
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
+from eventlog.node.reading import turns
 from tests.node.asking import ask, fill, read_all, run, waiting
 from tests.node.polling import NODE_NUMBER, poll_exchange, rows_of_answer
 
@@ -203,4 +204,27 @@ def test_stopping_tells_everybody_who_waits():
             with pytest.raises(Stopping):
                 await one.until()
 
+    run(scenario)
+
+
+def test_many_who_lag_are_answered_a_few_a_turn_and_share_their_answers_while_more_is_committed(monkeypatch):
+    monkeypatch.setattr(turns, "TURN_S", 60.0)
+
+    async def scenario(node):
+        cache, first = node.cache(), node.last_id
+        fill(node, cache, 60)
+        exchanges = []
+        for _ in range(100):
+            exchanges.append(waiting(node, after=first, max_bytes=300))
+            if len(exchanges) % 10 == 0:
+                node.write((cache, {0: [b"more"]}))
+                await asyncio.sleep(0)
+        answered = [exchange for exchange in exchanges if exchange.answers]
+        assert 0 < len(answered) < 100
+        for exchange in exchanges:
+            await exchange.until()
+        assert (node.reads.made, node.reads.given) == (1, 100)
+        assert len({body for exchange in exchanges for _, body in exchange.answers}) == 1
+
+    monkeypatch.setattr(turns, "TURN_LOOKS", 3)
     run(scenario)

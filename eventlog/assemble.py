@@ -31,6 +31,8 @@ from eventlog.node.figures import metrics_page
 from eventlog.node.handlers import TABLE
 from eventlog.node.home import RECORDS, Home
 from eventlog.node.node import dispatcher
+from eventlog.node.offline import DirectoryReport
+from eventlog.node.offline import check_directory as check_stored
 from eventlog.node.start import Started, open_node
 from eventlog.transport.loops import run
 from eventlog.transport.options import ServerOptions
@@ -123,6 +125,15 @@ def rebuild_metadata(directories: Sequence[Path], target: str) -> Rebuilt:
             return rebuilt
 
     return asyncio.run(put())
+
+
+def check_directory(path: Path) -> DirectoryReport:
+    """Read everything in the data directory of a node that does not run.
+
+    Raises:
+        EventLogError: it runs, or has no data there.
+    """
+    return check_stored(path)
 
 
 def _kept_records(directory: Path) -> bytes:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import Unavailable
+from eventlog_cli.admin_check import command as check
 from eventlog_cli.admin_cluster import COMMANDS, verify_copies
 from eventlog_cli.admin_metastore import command as metastore
 from eventlog_cli.cache import as_row
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _ASK_EVERY_SECONDS = 0.25
 EXIT_NOT_OK = 1
-CHECK_MS_MAX = 3_600_000  # reads everything there is
 
 
 @click.group("admin", cls=SynonymGroup, synonyms={"node": "nodes", "segment": "segments"})
@@ -30,6 +30,7 @@ def command() -> None:
 
 
 command.add_command(metastore)
+command.add_command(check)
 for found_command in COMMANDS:
     command.add_command(found_command)
 
@@ -232,23 +233,3 @@ def retention_run(cache_name: str, *, dry_run: bool) -> None:
     segments_touched = sum(row.removed > 0 for row in found.rows)
     where = f" in {segments_touched} segments, up to id {found.cut_id}" if found.removed else ""
     print_text(f"{'would remove' if dry_run else 'removed'} {found.removed:,} events of {cache_name}{where}")
-
-
-# ------------------------------------------------------------------ check
-
-
-@command.command("check")
-@click.option("--cache", "cache_name", default="", help="Only this cache.")
-@common_options
-def check(cache_name: str) -> None:
-    """Read all stored data and verify its checksums and order; exit with 1 on damage."""
-    with open_client() as client:
-        report = client.check(cache_name or None, timeout_ms=max(CHECK_MS_MAX, settings().timeout_ms))
-    if settings().is_json:
-        print_row({"values": report.values, "events": report.events, "problems": list(report.problems)})
-    else:
-        for problem in report.problems:
-            print_text(f"damaged: {problem}")
-        print_text(f"read {report.values:,} stored values with {report.events:,} events: {'damaged' if report.problems else 'all sound'}")
-    if report.problems:
-        click.get_current_context().exit(EXIT_NOT_OK)

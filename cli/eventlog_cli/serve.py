@@ -34,6 +34,7 @@ from eventlog_cli.conventions import common_options
 @click.option("--value-max", "value_bytes_max", metavar="SIZE", help="Largest value taken.  [default: 1MiB]")
 @click.option("--connections-max", metavar="N", help="Most connections at once.  [default: 4096]")
 @click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without TLS and users.")
+@click.option("--accept-data-loss", is_flag=True, default=None, help="Once: go on with what is left of data that nobody else holds.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="File to write when the node is ready: its addresses as JSON.")
 @click.option("--config", "config_file", type=click.Path(), help="TOML file with these options; those given here win.")
 @common_options

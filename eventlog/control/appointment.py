@@ -19,10 +19,11 @@ OLD_PRIMARIES_PER_COMMIT_MAX = 20
 assert RECORDS_PER_COMMIT_MAX + OLD_PRIMARIES_PER_COMMIT_MAX < OPERATIONS_MAX, "and the writer's own key"
 
 
-def segments_to_start(view: ClusterView, node: NodeRecord, *, segments: int) -> list[int]:
+def segments_to_start(view: ClusterView, node: NodeRecord, *, segments: int, accepts_loss: bool = False) -> list[int]:
     """Return the segments that a starting node is to be appointed to: those it led and still may lead, and those of a new cluster.
 
-    What another node can lead as well is left to the controller, should this directory be a new one.
+    What another node can lead as well is left to the controller, should this directory be a new one; with `accepts_loss`, what nobody
+    can lead is left to the operator.
 
     Raises:
         LostDisk: of its own ones, nobody but an earlier data directory of this node holds all that was acknowledged.
@@ -32,10 +33,20 @@ def segments_to_start(view: ClusterView, node: NodeRecord, *, segments: int) -> 
     own = [segment for segment in led if is_electable(view.segments[segment].record, node)]
     lost = [segment for segment in led if {replica.node for replica in view.segments[segment].record.in_sync} == {node.number}]
     lost = [segment for segment in lost if segment not in own]
-    if lost:
+    if lost and not accepts_loss:
         where = f"segments {lost[0]} to {lost[-1]}" if len(lost) > 1 else f"segment {lost[0]}"
         raise LostDisk(where=where, why=f"their events were acknowledged by another data directory of node {node.number} ({node.name})")
     return own + unassigned
+
+
+def held_alone(view: ClusterView, number: int) -> list[int]:
+    """Return the segments of which no other member, as the data directory that it is now, holds all that was acknowledged."""
+    now = {node.replica for node in view.members.values() if node.number != number}
+    return sorted(
+        segment
+        for segment, found in view.segments.items()
+        if any(replica.node == number for replica in found.record.in_sync) and now.isdisjoint(found.record.in_sync)
+    )
 
 
 def is_electable(segment: SegmentRecord, node: NodeRecord) -> bool:

@@ -176,19 +176,19 @@ class ClusterRecords:
             return self._member
         raise MetadataConflict(key=NODE_PREFIX)
 
-    async def appoint(self) -> list[SegmentRecord]:
+    async def appoint(self, *, accepts_loss: bool = False) -> list[SegmentRecord]:
         """Make this node primary of its segments, and of all that a new cluster has, each under a new epoch; return their records.
 
         The clock is above their floors afterwards. What was committed before an error holds; call again.
 
         Raises:
-            LostDisk: acknowledged events of its segments are in another data directory.
+            LostDisk: acknowledged events of its segments are in another data directory, and the loss was not accepted.
         """
         nonce = self._token()
         for _ in range(CONFLICTS_MAX):
             view = await self.view()
             own = self._check_own(view.nodes.get(self.member.number))
-            chosen = segments_to_start(view, own.record, segments=self.identity.segments)
+            chosen = segments_to_start(view, own.record, segments=self.identity.segments, accepts_loss=accepts_loss)
             try:
                 while plan := next_appointments(view, own.record, segments=chosen, nonce=nonce):
                     view = view.after(plan, await self._commit(plan))

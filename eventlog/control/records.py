@@ -232,7 +232,8 @@ class CacheDroppedRecord(Record, frozen=True, kw_only=True):
 class Remembered(Record, frozen=True, kw_only=True):
     """What a data directory knows of its cluster, so that a lost or older metadata store is named. `node` is 0 before joining.
 
-    `revision` was that of the store to which the records came by `copies` moves.
+    `revision` was that of the store to which the records came by `copies` moves. `store` is the incarnation under which the store was
+    made, where it lost something since: then the directory goes on as another incarnation, with what is left.
     """
 
     cluster: str
@@ -240,6 +241,7 @@ class Remembered(Record, frozen=True, kw_only=True):
     node: Annotated[int, msgspec.Meta(ge=0, le=NODE_NUMBER_MAX)]
     revision: Annotated[int, msgspec.Meta(ge=0)]
     copies: Count = 0
+    store: str = ""
 
 
 Kind = TypeVar("Kind", bound=Record)

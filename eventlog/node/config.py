@@ -59,6 +59,7 @@ class NodeConfig:
     replicas: int = REPLICAS_DEFAULT
     durability: str = "fsync"
     insecure: bool = False
+    accept_data_loss: bool = False
     disk_reserve_bytes: int = DISK_RESERVE_BYTES_DEFAULT
     connections_max: int = CONNECTIONS_MAX
     value_bytes_max: int = VALUE_BYTES_MAX

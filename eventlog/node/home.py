@@ -9,6 +9,8 @@ import fcntl
 import os
 from pathlib import Path
 
+import msgspec
+
 from eventlog.control.metastores.location import Location, SqliteLocation, parse_location
 from eventlog.control.records import Remembered, decode, encode
 from eventlog.errors import BadConfig, DirectoryInUse
@@ -26,6 +28,7 @@ class Home:
         self._path = path
         self._lock = lock
         self.remembered = remembered
+        self._store = remembered.store if remembered is not None else ""
 
     @property
     def metastore(self) -> Location | None:
@@ -56,8 +59,19 @@ class Home:
         remembered = decode(member.read_bytes(), Remembered, where=str(member)) if member.exists() else None
         return cls(path, lock, remembered)
 
+    def store_of(self, incarnation: str) -> str:
+        """Return the incarnation that the store was made under, where the directory is `incarnation` now."""
+        return self._store or incarnation
+
+    def become(self, remembered: Remembered, *, keeps_store: bool) -> None:
+        """Be another incarnation from now on, with the store that is there or with a new one; durable when this returns."""
+        was = self.remembered
+        self._store = self.store_of(was.incarnation) if keeps_store and was is not None else ""
+        self.remember(remembered)
+
     def remember(self, remembered: Remembered) -> None:
         """Keep what the next process needs to recognise its cluster; durable when this returns."""
+        remembered = msgspec.structs.replace(remembered, store=self._store)
         if remembered != self.remembered:
             self._keep(_MEMBER, encode(remembered))
             self.remembered = remembered

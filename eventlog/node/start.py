@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import entry_points
-from pathlib import Path
 
 import numpy as np
 
@@ -21,14 +19,12 @@ from eventlog.clock import Clock, Entropy, SystemClock, SystemEntropy
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.cache_records import CacheRecords
-from eventlog.control.caches import CacheBook
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location, open_metastore
-from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.metastores.sqlite import SqliteStore
-from eventlog.errors import BadConfig, EventLogError, MemberReplaced, MetadataUnavailable, WrongCluster
+from eventlog.errors import EventLogError, MemberReplaced, MetadataUnavailable
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
 from eventlog.node.cluster.controller import start_controller
@@ -37,18 +33,18 @@ from eventlog.node.cluster.keeping import keep_records
 from eventlog.node.cluster.managed import Managed, open_managed, seat_of
 from eventlog.node.cluster.metadata import Metadata, Sources, ViewChange
 from eventlog.node.config import NodeConfig, split_address
-from eventlog.node.copying.segment_data import drop_partial
+from eventlog.node.entering import Entrance, Me, enter
 from eventlog.node.home import Home
 from eventlog.node.node import Node, Opened
-from eventlog.node.operations import drop_cache_data, follow_caches
+from eventlog.node.operations import follow_caches
 from eventlog.node.periodic import Periodic
-from eventlog.node.state.caches import Caches, CacheState, new_cache
+from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.checkpoint import load_counts
-from eventlog.node.state.replay import MARKER_CACHE, rewind_offsets, trim_markers
+from eventlog.node.state.replay import rewind_offsets, trim_markers
 from eventlog.replication import EpochStart, Replica, Replication
 from eventlog.segment.keys import decode_step, log_range, step_range
-from eventlog.segment.port import Identity, Store, StoreOptions
-from eventlog.segment.recovery import Recovery, recover
+from eventlog.segment.port import Store
+from eventlog.segment.recovery import Recovery
 
 log = logging.getLogger("eventlog.node")
 _ADOPT_ALONE_MS_MAX = 60_000  # how long a start waits for the segments it begins with: when nobody else has to be there ...
@@ -149,7 +145,6 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     config = shell.config
     home = Home.open(config.data)
     undo.callback(home.close)
-    remembered = home.remembered
     managed = None
     if config.is_managed:
         managed = await open_managed(config, home, seat=seat_of(config, name=shell.name, address=shell.address))
@@ -157,35 +152,30 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     cluster = managed.found if managed else await find_cluster(config, home)
     unsure = await open_metastore(cluster.location, create=cluster.create)
     undo.push_async_callback(unsure.close)
-    incarnation = remembered.incarnation if remembered is not None else entropy.token(8).hex()
-    metastore = ResolvingStore(unsure, writer=incarnation, entropy=entropy)
-    records = ClusterRecords(metastore, incarnation=incarnation, entropy=entropy, where=str(cluster.location))
-    identity = await records.open_or_create(
-        segments=config.segments, now_ms=clock.wall_ms(), remembered=remembered, replicas=config.replicas
+    entrance = Entrance(
+        config=config,
+        home=home,
+        store=unsure,
+        where=cluster.location,
+        me=Me(name=shell.name, address=shell.address, labels=shell.labels),
+        clock=clock,
+        entropy=entropy,
     )
-    if cluster.cluster not in ("", identity.cluster):
-        raise WrongCluster(where=f"the node at {' or '.join(config.join)}", theirs=cluster.cluster, ours=identity.cluster)
-    if identity.segments != config.segments and not config.join:
-        log.warning("segments_fixed asked=%d cluster=%d", config.segments, identity.segments)
-    member = await records.join(name=shell.name, address=shell.address, clock=clock, labels=shell.labels)
-    owner = Identity(cluster=identity.cluster, node=member.number, incarnation=incarnation)
-    store = await asyncio.to_thread(_open_store, config, identity.segments, owner)
+    entered = await enter(entrance, cluster=cluster.cluster)
+    records, member, store = entered.records, entered.member, entered.store
     undo.callback(store.close)
     home.remember_metastore(cluster.location, default=config.default_location)
     home.remember(records.remember())
-    terms = await records.appoint()
-    cache_records = CacheRecords(metastore)
-    book = await cache_records.read()
-    caches, found = await asyncio.to_thread(_recover, store, book, acknowledged=records.acknowledged)
+    terms = await records.appoint(accepts_loss=config.accept_data_loss)
     await records.renew_lease(on_lost=lambda _: None)  # right before the first ids are needed: recovery may take longer than a lease
-    origin = _Origin(config=config, cluster=identity.cluster, location=cluster.location, member=member, store=store)
-    opened = await asyncio.to_thread(_bring_up, origin, caches, found)
+    origin = _Origin(config=config, cluster=records.identity.cluster, location=cluster.location, member=member, store=store)
+    opened = await asyncio.to_thread(_bring_up, origin, entered.caches, entered.found)
     home.remember(records.remember())
-    node = Node(opened, cache_records=cache_records, on_fatal=shell.on_fatal)
-    node.metadata = Metadata(metastore, view=await records.view(), sources=_sources(node, records, unsure), peers=node.peers)
+    node = Node(opened, cache_records=CacheRecords(entered.metastore), on_fatal=shell.on_fatal)
+    node.metadata = Metadata(entered.metastore, view=await records.view(), sources=_sources(node, records, unsure), peers=node.peers)
     node.metadata.hooks.append(partial(reach_members, node))
     reach_members(node, ViewChange(view=node.view, segments=(), members=True))
-    metastore.on_commit = node.metadata.committed
+    entered.metastore.on_commit = node.metadata.committed
     node.records, node.managed = records, managed
     renew_lease = partial(_renew_lease, records, node, shell.on_fatal)
     node.renew_lease = renew_lease
@@ -193,11 +183,11 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     node.controller = start_controller(node, records)
     periodic = Periodic(node, renew_lease=renew_lease)
     periodic.start()
-    node.own(asyncio.create_task(keep_records(metastore, node.metadata, home, node.failures), name="records"))
+    node.own(asyncio.create_task(keep_records(entered.metastore, node.metadata, home, node.failures), name="records"))
     is_alone = all(len(term.in_sync) == 1 for term in terms)
     led = np.array([term.segment for term in terms], np.int64)
     await node.replicas.takeover.served(led, wait_ms=_ADOPT_ALONE_MS_MAX if is_alone else _ADOPT_MS_MAX)
-    return Started(node=node, periodic=periodic, records=records, metastore=metastore, home=home, managed=managed)
+    return Started(node=node, periodic=periodic, records=records, metastore=entered.metastore, home=home, managed=managed)
 
 
 def _sources(node: Node, records: ClusterRecords, store: MetaStore) -> Sources:
@@ -224,14 +214,6 @@ async def _renew_lease(records: ClusterRecords, node: Node, on_fatal: Callable[[
         on_fatal(error)
 
 
-def _open_store(config: NodeConfig, segments: int, owner: Identity) -> Store:
-    engines = entry_points(group="eventlog.storage", name=config.storage)
-    if not engines:
-        raise BadConfig(option="storage", why=f"there is no storage engine {config.storage!r}")
-    opened: Store = next(iter(engines)).load()(Path(config.data) / "store", segments=segments, options=StoreOptions(identity=owner))
-    return opened
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Origin:
     """What the steps before recovery have made."""
@@ -241,31 +223,6 @@ class _Origin:
     location: Location
     member: Member
     store: Store
-
-
-def _recover(store: Store, book: CacheBook, *, acknowledged: int) -> tuple[Caches, Recovery]:
-    """Return the caches as the log has them, and where it ends; what is left of caches that are not in the book is dropped.
-
-    Raises:
-        EventLogError: the log is not what it must be; says where.
-    """
-    caches = Caches()
-    caches.remember_dropped(book.dropped)
-    for record in (versioned.record for versioned in book.caches.values()):
-        caches.add(new_cache(cache_id=record.id, name=record.name, options=record.options, from_id=record.from_id, segments=store.segments))
-    if dropped := drop_partial(store, [cache.cache_id for cache in caches]):
-        log.info("dropped_partial segments=%d", len(dropped))
-    found = recover(store, keyed=[cache.cache_id for cache in caches if cache.options.state], acknowledged=acknowledged)
-    if found.refusals:
-        raise found.refusals[0]
-    for cache in caches:
-        if (own := found.caches.get(cache.cache_id)) is not None:
-            cache.next_offsets[:] = own.next_offsets
-            cache.trimmed_ids[:], cache.trimmed_offsets[:] = own.trimmed_ids, own.trimmed_offsets
-    for cache_id in sorted(set(found.caches) - {cache.cache_id for cache in caches} - {MARKER_CACHE}):
-        log.info("dropping_unknown cache=%d", cache_id)
-        drop_cache_data(store, cache_id, ends=found.ends)
-    return caches, found
 
 
 def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:

@@ -57,11 +57,12 @@ class Identity:
 class StoreOptions:
     """How a store is opened. The buffers are sized for 600 MiB a node; tests make them small to see files sooner.
 
-    `identity` None takes the directory as whoever's it is. `stall_ms_max` bounds how long a write waits for an engine that
-    cannot keep up before it raises `Overloaded`.
+    `identity` None takes the directory as whoever's it is. `must_exist` refuses to make a new store. `stall_ms_max` bounds how long a
+    write waits for an engine that cannot keep up before it raises `Overloaded`.
     """
 
     identity: Identity | None = None
+    must_exist: bool = False
     log_buffer_bytes: int = 64 * MIB
     state_buffer_bytes: int = 64 * MIB
     buffers_bytes_max: int = 256 * MIB

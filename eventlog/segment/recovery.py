@@ -18,6 +18,14 @@ from eventlog.segment.port import LogEnds, Store
 
 Ints = npt.NDArray[np.int64]
 Refusal = CorruptData | LostDisk | UnsupportedFormat
+EVERYWHERE = -1  # as a fault's segment: nothing says which ones
+
+
+class Fault(NamedTuple):
+    """What speaks against going on with a segment."""
+
+    segment: int
+    refusal: Refusal
 
 
 class LastValue(NamedTuple):
@@ -67,7 +75,7 @@ class Found:
     marks: Ints
     mark_epochs: npt.NDArray[np.uint32]
     left: int = 0  # the highest end of logs that were given away
-    damage: Sequence[Refusal] = ()
+    damage: Sequence[Fault] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,7 +90,7 @@ class CacheTail:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recovery:
-    """What to begin with. Nothing of it may be used while there are refusals.
+    """What to begin with. Nothing of it may be used while there are faults.
 
     `marks` say up to which id each segment's state is whole: what lies above, up to its end, is to be replayed. A mark stands at
     the end of a stored value. `epochs` is the history of each segment, rising. `caches` has every cache that left a trace in the
@@ -94,7 +102,17 @@ class Recovery:
     epochs: tuple[tuple[EpochRow, ...], ...]
     marks: Ints
     mark_epochs: npt.NDArray[np.uint32]
-    refusals: tuple[Refusal, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Return what to refuse the start with."""
+        return tuple(fault.refusal for fault in self.faults)
+
+    @property
+    def faulty(self) -> list[int]:
+        """Return the segments that have a fault."""
+        return sorted({fault.segment for fault in self.faults} - {EVERYWHERE})
 
     @property
     def segments_to_replay(self) -> list[int]:
@@ -116,7 +134,7 @@ def read_found(store: Store) -> Found:
     Raises:
         CorruptData: the engine met a damaged file, or a row that cannot be read at all.
     """
-    damage: list[Refusal] = []
+    damage: list[Fault] = []
     last_values: list[LastValue] = []
     for segment in range(store.segments):
         last_values += _last_values(store, segment, damage)
@@ -136,7 +154,7 @@ def read_found(store: Store) -> Found:
     )
 
 
-def _last_values(store: Store, segment: int, damage: list[Refusal]) -> list[LastValue]:
+def _last_values(store: Store, segment: int, damage: list[Fault]) -> list[LastValue]:
     """Return the last value of each cache in a segment, from the last cache down: each seek ends where the next begins."""
     found: list[LastValue] = []
     lower, upper = keys.segment_range(segment)
@@ -146,10 +164,11 @@ def _last_values(store: Store, segment: int, damage: list[Refusal]) -> list[Last
         try:
             head = checked_head(pair[1], segment=segment, cache=cache)
         except (CorruptData, UnsupportedFormat) as error:
-            damage.append(error)
+            damage.append(Fault(segment, error))
             continue
         if head.base != base:
-            damage.append(CorruptData(where=f"segment {segment}, cache {cache}", why=f"the value of id {head.base} lies at {base}"))
+            why = f"the value of id {head.base} lies at {base}"
+            damage.append(Fault(segment, CorruptData(where=f"segment {segment}, cache {cache}", why=why)))
             continue
         found.append(LastValue(segment, cache, head))
     return found
@@ -173,7 +192,7 @@ def plan_recovery(found: Found, *, keyed: Collection[int], acknowledged: int = 0
     caches = _cache_tails(found)
     epochs = _histories(found)
     ends = _log_ends(found, caches, epochs)
-    refusals = [
+    faults = [
         *found.damage,
         *_shorter_than_beside(ends, found.beside),
         *_state_ahead(ends, found.marks),
@@ -181,7 +200,7 @@ def plan_recovery(found: Found, *, keyed: Collection[int], acknowledged: int = 0
         *_epochs_missing(found, epochs),
         *_older_copy(max(int(ends.ids.max(initial=0)), found.left), acknowledged),
     ]
-    return Recovery(ends=ends, caches=caches, epochs=epochs, marks=found.marks, mark_epochs=found.mark_epochs, refusals=tuple(refusals))
+    return Recovery(ends=ends, caches=caches, epochs=epochs, marks=found.marks, mark_epochs=found.mark_epochs, faults=tuple(faults))
 
 
 def _cache_tails(found: Found) -> dict[int, CacheTail]:
@@ -233,44 +252,45 @@ def _log_ends(found: Found, caches: dict[int, CacheTail], epochs: tuple[tuple[Ep
     return LogEnds(ids=ids, epochs=numbers, generation=found.beside.generation)
 
 
-def _shorter_than_beside(ends: LogEnds, beside: LogEnds) -> list[Refusal]:
-    refusals: list[Refusal] = []
+def _shorter_than_beside(ends: LogEnds, beside: LogEnds) -> list[Fault]:
+    faults: list[Fault] = []
     for segment in np.flatnonzero((ends.ids < beside.ids) | (ends.epochs < beside.epochs)).tolist():
         has = f"id {ends.ids[segment]} of epoch {ends.epochs[segment]}"
         had = f"id {beside.ids[segment]} of epoch {beside.epochs[segment]}"
-        refusals.append(LostDisk(where=f"segment {segment}", why=f"its log ends at {has}, and it had reached {had}"))
-    return refusals
+        faults.append(Fault(segment, LostDisk(where=f"segment {segment}", why=f"its log ends at {has}, and it had reached {had}")))
+    return faults
 
 
-def _state_ahead(ends: LogEnds, marks: Ints) -> list[Refusal]:
-    return [
-        LostDisk(where=f"segment {segment}", why=f"its state has events up to id {marks[segment]}, its log ends at {ends.ids[segment]}")
-        for segment in np.flatnonzero(marks > ends.ids).tolist()
-    ]
+def _state_ahead(ends: LogEnds, marks: Ints) -> list[Fault]:
+    faults: list[Fault] = []
+    for segment in np.flatnonzero(marks > ends.ids).tolist():
+        why = f"its state has events up to id {marks[segment]}, its log ends at {ends.ids[segment]}"
+        faults.append(Fault(segment, LostDisk(where=f"segment {segment}", why=why)))
+    return faults
 
 
-def _state_behind(found: Found, keyed: Collection[int]) -> list[Refusal]:
+def _state_behind(found: Found, keyed: Collection[int]) -> list[Fault]:
     """Events between the mark and the trimmed id are in neither the state nor the log."""
-    return [
-        LostDisk(
-            where=f"segment {row.segment}, cache {row.cache}",
-            why=f"its state has events up to id {found.marks[row.segment]}, its log begins after {row.id}",
-        )
-        for row in found.trims
-        if row.cache in keyed and row.id > found.marks[row.segment]
-    ]
+    faults: list[Fault] = []
+    for row in found.trims:
+        if row.cache in keyed and row.id > found.marks[row.segment]:
+            why = f"its state has events up to id {found.marks[row.segment]}, its log begins after {row.id}"
+            faults.append(Fault(row.segment, LostDisk(where=f"segment {row.segment}, cache {row.cache}", why=why)))
+    return faults
 
 
-def _epochs_missing(found: Found, epochs: tuple[tuple[EpochRow, ...], ...]) -> list[Refusal]:
+def _epochs_missing(found: Found, epochs: tuple[tuple[EpochRow, ...], ...]) -> list[Fault]:
     """An epoch's row is written with its first value: a value of an epoch without a row tells of lost meta rows."""
-    return [
-        CorruptData(where=f"segment {last.segment}", why=f"epoch {last.head.epoch} of id {last.head.base} is not in its history")
-        for last in found.last_values
-        if all(row.epoch != last.head.epoch for row in epochs[last.segment])
-    ]
+    faults: list[Fault] = []
+    for last in found.last_values:
+        if all(row.epoch != last.head.epoch for row in epochs[last.segment]):
+            why = f"epoch {last.head.epoch} of id {last.head.base} is not in its history"
+            faults.append(Fault(last.segment, CorruptData(where=f"segment {last.segment}", why=why)))
+    return faults
 
 
-def _older_copy(reached: int, acknowledged: int) -> list[Refusal]:
+def _older_copy(reached: int, acknowledged: int) -> list[Fault]:
     if reached >= acknowledged:
         return []
-    return [LostDisk(where="data directory", why=f"it ends at id {reached}, and id {acknowledged} was acknowledged: this is an older copy")]
+    why = f"it ends at id {reached}, and id {acknowledged} was acknowledged: this is an older copy"
+    return [Fault(EVERYWHERE, LostDisk(where="data directory", why=why))]

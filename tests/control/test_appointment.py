@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from eventlog.control.appointment import (
     OLD_PRIMARIES_PER_COMMIT_MAX,
     RECORDS_PER_COMMIT_MAX,
+    held_alone,
     is_electable,
     next_appointments,
     segments_to_start,
@@ -80,6 +81,19 @@ def test_a_starting_node_is_appointed_to_its_own_segments_and_to_unassigned_ones
     own = node(1)
     state = view([own, node(2)], [segment(0), segment(1, owners=(2, 1)), segment(2)])
     assert segments_to_start(state, own, segments=4) == [0, 2, 3]
+
+
+def test_what_nobody_can_lead_is_left_alone_where_the_loss_is_accepted():
+    own = node(1, incarnation="empty")
+    state = view([own, node(2)], [segment(0, in_sync=replicas(1)), segment(1, owners=(1, 2)), segment(2, owners=(2,))])
+    assert segments_to_start(state, own, segments=4, accepts_loss=True) == [3]
+
+
+def test_a_segment_is_held_alone_unless_another_member_has_it_as_the_directory_that_it_is_now():
+    segments = [segment(0, owners=(1, 2)), segment(1, owners=(1, 3)), segment(2, owners=(1, 4)), segment(3), segment(4, owners=(2,))]
+    members = [node(1), node(2), node(3, incarnation="another"), node(4, removed_id=9)]
+    assert held_alone(view(members, segments), 1) == [1, 2, 3]
+    assert held_alone(view([node(1, incarnation="another"), *members[1:]], segments), 1) == [1, 2, 3]
 
 
 def test_a_directory_that_does_not_hold_its_nodes_events_is_refused():

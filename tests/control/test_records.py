@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.control.records import (
+    CacheDroppedRecord,
     CacheNext,
     CacheOptions,
     CacheRecord,
@@ -41,6 +42,7 @@ EXAMPLES = [
     CacheOptions(),
     CacheRecord(id=(1 << 32) - 1, name="orders", options=CacheOptions(format="avro", schema='{"type": "long"}'), from_id=7),
     CacheNext(id=1),
+    CacheDroppedRecord(name="orders"),
     Moved(to="etcd://h:1"),
     Remembered(cluster="c", incarnation="i", node=0, revision=0),
 ]

@@ -20,12 +20,12 @@ from eventlog.ids import ID_STEP
 from eventlog.limits import KEY_INDEX_BYTES_MAX
 from eventlog.node.aside import aside
 from eventlog.node.copying.replicate_body import Carried, values_from
-from eventlog.node.copying.segment_data import delete_segments
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.keys_build import build_key_table
 from eventlog.node.state.replay import MARKER_CACHE
 from eventlog.node.writing.storage import Append
 from eventlog.replication import commands as asked
+from eventlog.segment.deleting import delete_segments
 from eventlog.segment.keys import encode_epoch, log_key, partial_range
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import resource
 from collections.abc import Callable
 from typing import TypeVar
 
-from eventlog.errors import ClientClosed, CorruptData, DirectoryInUse, DiskFull, EventLogError, Overloaded, StoreFenced
+from eventlog.errors import ClientClosed, CorruptData, DirectoryInUse, DiskFull, EventLogError, Overloaded, StoreFenced, Unavailable
 
 T = TypeVar("T")
 
@@ -13,6 +13,8 @@ NO_SPACE = "No space left"
 _LOCKED = ("lock hold by current process", "LOCK: Resource temporarily unavailable")
 _NO_FILES = "Too many open files"
 _CORRUPT = "Corruption"
+# What is stored may be sound for all that: it must not be taken for lost.
+_NOT_ITS_FAULT = ("Permission denied", "Operation not permitted", "Read-only file system", "Input/output error", "Cannot allocate memory")
 _CLOSED = "DbClosedError"
 
 
@@ -36,6 +38,8 @@ def opening_error(where: str) -> Callable[[str], EventLogError]:
             return DiskFull(free_bytes=0, reserve_bytes=0)
         if any(text in why for text in _LOCKED):
             return DirectoryInUse(path=where)
+        if any(text in why for text in _NOT_ITS_FAULT):
+            return Unavailable(why=f"{where}: {why}")
         return _too_many_files() if _NO_FILES in why else CorruptData(where=where, why=why)
 
     return judge

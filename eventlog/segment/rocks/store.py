@@ -281,13 +281,15 @@ def open_store(path: str | os.PathLike[str], *, segments: int, options: StoreOpt
         WrongCluster: it belongs to another cluster, node or incarnation, or has another number of segments.
         UnsupportedFormat: written by another version.
         CorruptData: something is damaged or missing; says what.
-        LostDisk: it cannot be said how long the log was.
+        LostDisk: it cannot be said how long the log was, or there is no store where one must be.
     """
     options = options or StoreOptions()
     directory = Directory(path)
     directory.lock()
     try:
         label = directory.label()
+        if label is None and options.must_exist:
+            raise LostDisk(where=str(directory.store), why="the store is missing")
         if label is None:
             label = _create(directory, Label.new(options.identity, segments))
         check_owner(label, owner=options.identity, segments=segments, where=str(directory.path))

@@ -24,14 +24,15 @@ def delete_segments(store: Store, segments: Sequence[int], caches: Iterable[int]
     store.drop(ranges, ranges, meta, meta=rows, ends=ends)
 
 
-def drop_partial(store: Store, caches: Iterable[int]) -> list[int]:
-    """Delete, at a start, what is there of segments that were being deleted or copied; return them.
+def drop_partial(store: Store, caches: Iterable[int], *, ends: LogEnds | None = None) -> list[int]:
+    """Delete, at a start, what is there of segments that were being deleted or copied; return them. `ends`: if not those of the opening.
 
     Their marks go to 0 and the state to the disk, before the row goes that would have them deleted again.
     """
     segments = [keys.decode_partial(pair) for pair in store.read_meta(*keys.partial_range())]
     if segments:
-        ends = LogEnds(ids=store.ends.ids.copy(), epochs=store.ends.epochs.copy())
+        found = ends or store.ends
+        ends = LogEnds(ids=found.ids.copy(), epochs=found.epochs.copy())
         ends.ids[segments] = ends.epochs[segments] = 0
         delete_segments(store, segments, caches, ends)
         marks, epochs = keys.decode_marks(store.get_many(keys.applied_keys(store.segments)), store.segments)

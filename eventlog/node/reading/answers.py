@@ -41,6 +41,7 @@ from eventlog.node.reading.filters import Filters, segments_of
 from eventlog.node.reading.finding import Finding, Road
 from eventlog.node.reading.poll_messages import Shared, bare_message
 from eventlog.node.reading.pulls import Delivered, Pull, ReadContext, begin
+from eventlog.node.reading.reach import Reach
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.reading.rounds import Rounds
 from eventlog.node.reading.stalls import Stalls
@@ -51,7 +52,6 @@ from eventlog.wire.eventlog_pb2 import Poll, Stalled
 from eventlog.wire.frames import SharedFrame
 
 Ints = npt.NDArray[np.int64]
-_LIMIT_AGE_S = 0.02
 _FETCH_AGAIN_S = 0.05
 
 log = logging.getLogger("eventlog.node")
@@ -65,6 +65,7 @@ class Reads:
         self._thread = ReaderThread()
         self._rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round)
         self._deadlines = Deadlines(self._expire)
+        self._reach = Reach(context)
         self._round_limit = ID_MAX  # how far readers might see when the last round began
         self._alike = Alike()  # of this round
         self._turns = Turns(self._look)
@@ -80,10 +81,8 @@ class Reads:
             files=self.files,
         )
         self.filters = Filters(self._thread)
-        self._limit = 0
-        self._limit_until = 0.0
         self._held_caches: set[int] = set()  # those with events that readers may not see yet
-        self._stalls = Stalls(context, self._rounds, refresh=self._refresh, say=self._say_stalled)
+        self._stalls = Stalls(context, self._rounds, refresh=self._reach.refresh, say=self._say_stalled)
         self._lost: Mapping[int, Sequence[Lost]] = {}
         self._lost_changes = 0
         self._is_stopping = False
@@ -162,7 +161,7 @@ class Reads:
 
     def watermark_rose(self) -> None:
         """Look again at readers who wait for what is committed and could not be seen."""
-        self._limit_until = 0.0
+        self._reach.rose()
         held, self._held_caches = self._held_caches, set()
         for cache_id in held:
             self._rounds.mark(cache_id)
@@ -185,9 +184,7 @@ class Reads:
 
     def limit(self, asked: Ints | None = None) -> int:
         """Return the id up to which a reader of `asked` may see; covers everything that was acknowledged before the call."""
-        if asyncio.get_running_loop().time() >= self._limit_until:
-            self._refresh()
-        return self._limit if asked is None else self._context.low.limit(asked)
+        return self._reach.limit(asked)
 
     def end(self, done: Callable[[int], None], asked: Ints | None = None) -> None:
         """Pass an id to `done` at or above everything of `asked` that was committed anywhere before, as far as nodes are reached."""
@@ -195,11 +192,6 @@ class Reads:
             done(self.limit(asked))
         else:
             self._context.closing.end(done)
-
-    def _refresh(self) -> None:
-        self._context.closing.close_up()
-        self._limit = self._context.low.limit()
-        self._limit_until = asyncio.get_running_loop().time() + _LIMIT_AGE_S
 
     # ------------------------------------------------------------ pulls
 
@@ -231,11 +223,11 @@ class Reads:
 
     def _begin_round(self) -> None:
         self._renew_round()
-        self._round_limit = self._limit
+        self._round_limit = self.limit()
 
     def _renew_round(self) -> None:
         self._alike.clear()
-        self._refresh()
+        self._reach.refresh()
 
     def _look_in_round(self, pull: Pull) -> None:
         """Go on with a pull that waits; readers at one place who want the same are answered for the price of one."""
@@ -281,7 +273,7 @@ class Reads:
             self._deadlines.set(pull, POSITION_TOLD_MS)
             return
         pull.wait_ms = pull.ends_at = 0
-        self._limit_until = 0.0
+        self._reach.rose()
         if self._rounds.remove(pull):
             self._look(pull)
 
@@ -395,7 +387,7 @@ class Reads:
         """Have an id promised that a pull waits for."""
         closing = self._context.closing
         closing.close_up(id_)
-        self._limit_until = 0.0
+        self._reach.rose()
         if closing.is_alone:
             self._rounds.mark_again(pull.cache.cache_id)
         elif self.limit(pull.cursor.asked) >= id_:

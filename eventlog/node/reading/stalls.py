@@ -16,7 +16,7 @@ class Stalls:
     """Tells followers who stand still what holds them: `say` ends their pull with it. `refresh` brings the limits up to date."""
 
     def __init__(
-        self, context: ReadContext, rounds: Rounds, *, refresh: Callable[[], None], say: Callable[[Pull, Sequence[Stalled]], None]
+        self, context: ReadContext, rounds: Rounds, *, refresh: Callable[[], object], say: Callable[[Pull, Sequence[Stalled]], None]
     ) -> None:
         self._context = context
         self._rounds = rounds

@@ -274,6 +274,16 @@ class StoreContract(ABC):
         assert int(entry) >= 25
         store.close()
 
+    def test_who_waits_for_a_sync_is_told_once_and_only_of_what_is_durable(self, store: Store, tmp_path: Path) -> None:
+        told: list[str] = []
+        store.append(log_pairs(3), [])
+        store.sync(ends_at(3), durable=lambda: told.append("durable"))
+        store = self.crash(store, tmp_path, OPTIONS)
+        assert told == ["durable"]
+        assert store.read_log(*ALL, bytes_max=MIB) == log_pairs(3)
+        assert store.ends.ids.tolist() == [3] * SEGMENTS
+        store.close()
+
     def test_generations_of_the_log_ends_rise_over_restarts(self, store: Store, tmp_path: Path) -> None:
         store.sync(ends_at(1))
         store.sync(ends_at(2))

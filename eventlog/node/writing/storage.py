@@ -183,11 +183,9 @@ class StorageThread:
         appends = [job for job in jobs if job.append is not None]
         while appends:
             count = _fitting(appends)
-            done: _Done = []
-            self._append(appends[:count], done)
-            self._report(done)
+            self._append(appends[:count])
             del appends[:count]
-        done = []
+        done: _Done = []
         for job in jobs:
             if job.act is not None:
                 result, error = self._try(job.act, is_vital=job.is_vital)
@@ -195,24 +193,30 @@ class StorageThread:
                     done.append((sink, result, error))
         self._report(done)
 
-    def _append(self, jobs: list[_Job], done: _Done) -> None:
-        """Write and sync some appends as one."""
+    def _append(self, jobs: list[_Job]) -> None:
+        """Write and sync some appends as one, and report them."""
         appends = [job.append for job in jobs if job.append is not None]
         log, meta = appends[0].log, appends[0].meta
         if len(appends) > 1:
             log = [pair for append in appends for pair in append.log]
             meta = [pair for append in appends for pair in append.meta]
-        _, error = self._try(partial(self._write, appends, log, meta), is_vital=False)
-        done += [(sink, None, error) for job in jobs if (sink := job.told or job.future) is not None]
+        sinks = [sink for job in jobs if (sink := job.told or job.future) is not None]
 
-    def _write(self, appends: list[Append], log: Sequence[Pair], meta: Sequence[Pair]) -> None:
+        def durable() -> None:
+            self.syncs += 1
+            self.appends += len(jobs)
+            self._report([(sink, None, None) for sink in sinks])
+            sinks.clear()
+
+        _, error = self._try(partial(self._write, appends, log, meta, durable), is_vital=False)
+        self._report([(sink, None, error) for sink in sinks])
+
+    def _write(self, appends: list[Append], log: Sequence[Pair], meta: Sequence[Pair], durable: Callable[[], None]) -> None:
         self._store.append(log, meta)
         for append in appends:
             self._ends.ids[append.segments] = append.ends
             self._ends.epochs[append.segments] = append.epochs
-        self._store.sync(self._ends)
-        self.syncs += 1
-        self.appends += len(appends)
+        self._store.sync(self._ends, durable=durable)
 
     def _apply(self, puts: list[Put], *, are_sorted: bool) -> None:
         ordered = puts if are_sorted else _by_segment(puts)

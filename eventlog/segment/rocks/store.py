@@ -86,9 +86,11 @@ class RocksStore:
 
         self._write(build, self._journalled)
 
-    def sync(self, ends: LogEnds) -> None:
+    def sync(self, ends: LogEnds, *, durable: Callable[[], None] | None = None) -> None:
         self._check_ends(ends)
         self._sync_journal()
+        if durable is not None:
+            durable()
         self._calling(lambda: self._ends_file.write(ends))
 
     def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:

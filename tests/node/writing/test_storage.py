@@ -233,6 +233,18 @@ def test_a_full_disk_fails_the_appends_that_wait_together_and_no_later_ones():
     assert bench.store.disk.ends.ids.tolist() == [10, 0, 0, 0]
 
 
+def test_who_waits_is_told_before_the_ends_are_written_and_of_their_failure_nothing(monkeypatch):
+    async def act(bench: Bench) -> None:
+        monkeypatch.setattr(bench.store, "_put_ends", lambda _: full())
+        await bench.storage.append(append(0, 10))
+        monkeypatch.undo()
+        await bench.storage.append(append(1, 11))
+
+    bench = run(act)
+    assert bench.fenced == []
+    assert bench.store.disk.ends.ids.tolist() == [10, 11, 0, 0], "the next ones say it all"
+
+
 def test_after_a_failed_sync_nothing_is_written_any_more():
     async def act(bench: Bench) -> None:
         bench.store.disk.next_sync_fails = "the disk is gone"

@@ -228,7 +228,7 @@ def test_a_write_that_fails_in_the_store_ends_the_writer_and_a_drain_does_not_wa
         node = started.node
         cache = await cache_of(node)
 
-        def refuse(*_: object) -> None:
+        def refuse(*_: object, **__: object) -> None:
             raise DiskFull(free_bytes=0, reserve_bytes=0)
 
         node.store.__dict__[failing] = refuse

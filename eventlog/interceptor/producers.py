@@ -277,6 +277,10 @@ class ProducerTable:
                 continue
             results: dict[int, list[tuple[int, bytes, bytes]]] = {segment: [] for segment in np.flatnonzero(producer.dirty).tolist()}
             for frame in producer.frames:
+                if len(frame.segments) == 1:  # of lone puts there are thousands
+                    if (rows_of_one := results.get(frame.segments.item(0))) is not None:
+                        rows_of_one.append((frame.sequences.item(0), frame.ids.tobytes(), frame.kinds.tobytes()))
+                    continue
                 is_dirty = producer.dirty[frame.segments]
                 if not is_dirty.any():
                     continue

@@ -3,6 +3,7 @@
 node.lock      held by the running process           member.json    cluster, node number, incarnation, metadata revision
 metastore      where the metadata are, as --meta takes it, unless beside the directory: both may be moved together
 records.json   the metadata as last seen, to rebuild the store from if it is lost
+ballast        room for a start on a full disk
 """
 
 import fcntl
@@ -14,6 +15,7 @@ import msgspec
 from eventlog.control.metastores.location import Location, SqliteLocation, parse_location
 from eventlog.control.records import Remembered, decode, encode
 from eventlog.errors import BadConfig, DirectoryInUse
+from eventlog.node.ballast import drop_ballast
 
 _LOCK = "node.lock"
 _MEMBER = "member.json"
@@ -55,6 +57,7 @@ class Home:
         except OSError:
             os.close(lock)
             raise DirectoryInUse(path=str(path)) from None
+        drop_ballast(path)
         member = path / _MEMBER
         remembered = decode(member.read_bytes(), Remembered, where=str(member)) if member.exists() else None
         return cls(path, lock, remembered)

@@ -8,6 +8,7 @@ from functools import partial
 
 from eventlog.errors import EventLogError
 from eventlog.limits import EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
+from eventlog.node.ballast import keep_ballast
 from eventlog.node.node import Node
 from eventlog.node.repeated import every
 from eventlog.node.state.checkpoint import Puts
@@ -76,6 +77,8 @@ class Periodic:
     async def _look_at_disk(self) -> None:
         was_full = self._node.disk.is_full
         self._node.disk.look()
+        if not self._node.disk.is_full:
+            await asyncio.to_thread(keep_ballast, self._node.config.data, reserve_bytes=self._node.disk.reserve_bytes)
         give_up_tables(self._node.caches, bytes_max=KEY_INDEX_BYTES_MAX)  # here because both grow with what is written
         if self._node.disk.is_full != was_full:
             self._node.reads.files.clear()

@@ -13,7 +13,7 @@ from eventlog.node.periodic import Periodic
 from eventlog.node.repeated import every
 from tests.node.nodes import cache_of, submit, with_node
 
-WORKS = {"lease", "checkpoint", "expiry", "disk", "clocks", "close_up", "retention"}
+WORKS = {"lease", "checkpoint", "expiry", "disk", "clocks", "groups", "close_up", "retention"}
 
 
 class Broken:
@@ -63,7 +63,7 @@ class HalfBroken:
 
     def __init__(self, node) -> None:
         self._node = node
-        self.checkpoints = self.retention = self.caches = self.disk = self.peers = self.close_up = Broken()
+        self.checkpoints = self.retention = self.caches = self.disk = self.peers = self.close_up = self.coordinators = Broken()
         self.config = replace(node.config, retention_interval_ms=100)
 
     def __getattr__(self, name):

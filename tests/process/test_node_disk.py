@@ -1,6 +1,7 @@
 """A disk that is full, and a sync that fails: writes are refused or the node stops; nothing acknowledged is lost."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 import subprocess
@@ -26,6 +27,19 @@ def mounted(path: Path, size: str) -> Path:
 def fill_up(ballast: Path) -> None:
     """Leave 20 MiB of the file system."""
     ballast.write_bytes(bytes(shutil.disk_usage(ballast.parent).free - 20 * MIB))
+
+
+def until_it_is_there(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} is not there after a minute"
+        time.sleep(0.05)  # a poll of the disk; nothing else tells
+
+
+def fill_to_the_last_block(ballast: Path) -> None:
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
 
 
 async def until_writable(cache, *, wanted: bool) -> None:
@@ -71,6 +85,36 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(tmp_path
             node.start()
             assert json.loads(node.command("get", "c", "key-7", "--json").stdout)["value"] == 7
             assert node.stop() == 0
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.needs_root("a file system of its own has to be mounted to be filled")
+def test_a_node_starts_on_a_disk_that_is_full_to_the_last_block_and_serves_reads(tmp_path):
+    async def run(node: NodeProcess, ballast: Path) -> None:
+        async with eventlog.connect(node.address, idempotent=False) as client:
+            cache = client.cache("c")
+            assert (await cache.get("key-7")).value["value"] == 7
+            assert len([event async for event in cache.events(from_id=0)]) >= 500
+            with pytest.raises(DiskFull):
+                await cache.put("key-7", 8)
+            await asyncio.to_thread(ballast.unlink)
+            await until_writable(cache, wanted=True)
+            await asyncio.to_thread(until_it_is_there, node.data / "ballast")
+
+    disk = mounted(tmp_path / "disk", "200m")
+    try:
+        with NodeProcess(disk / "node", "--disk-reserve", "32MiB") as node:
+            node.command("cache", "create", "c")
+            rows = b"".join(b'{"key":"key-%d","value":%d}\n' % (number, number) for number in range(500))
+            node.command("load", "c", "-", "--format", "jsonl", "--key", "key", stdin=rows)
+            until_it_is_there(node.data / "ballast")
+            for end in (node.kill, node.stop):
+                end()
+                ballast = disk / "others"
+                fill_to_the_last_block(ballast)
+                node.start()
+                asyncio.run(run(node, ballast))
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 

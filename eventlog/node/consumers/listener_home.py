@@ -6,6 +6,7 @@ ephemeral one that nobody has used for its time is removed; a new home counts th
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ WARN_PERCENTS = (50, 80, 95)
 class Kept:
     """One listener at its home."""
 
-    __slots__ = ("held_percent", "is_dirty", "progress", "record", "used_at", "version", "waiting", "written_at")
+    __slots__ = ("held_percent", "progress", "record", "used_at", "version", "waiting", "written_at")
 
     def __init__(self, record: ListenerRecord, *, version: int, progress: Progress, now: float) -> None:
         self.record = record
@@ -53,9 +54,12 @@ class Kept:
         self.progress = progress
         self.used_at = now
         self.written_at = now
-        self.is_dirty = False
         self.held_percent = 0
         self.waiting: dict[asyncio.Future[None], tuple[Sequence[int], Sequence[int]]] = {}
+
+    def is_unused(self, now: float) -> bool:
+        """Return whether it is ephemeral, and nobody has polled for its time."""
+        return not self.record.durable and not self.waiting and (now - self.used_at) * 1000 > self.record.expire_ms
 
     def answer_waiting(self) -> None:
         """Tell whoever waits for what is acknowledged by now."""
@@ -72,6 +76,9 @@ class ListenerHome:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._kept: dict[str, Kept] = {}
+        self._by_cache: dict[int, set[str]] = {}
+        self._ephemeral: set[str] = set()
+        self._dirty: set[str] = set()  # with a position to be written down
         self._epochs: dict[int, int] = {}  # segments that were read, and the epoch in which they were
         self._reading = asyncio.Lock()
 
@@ -144,7 +151,15 @@ class ListenerHome:
             stored = rows.get(position_key(listener))
             if stored is not None:
                 kept.progress.move(token.decode(stored[0]))
-            self._kept[listener] = kept
+            self._keep(kept)
+
+    def _keep(self, kept: Kept) -> None:
+        """Keep a listener. Nothing that is done by the clock looks at one that is durable and idle: there may be tens of thousands."""
+        listener = kept.record.id
+        self._kept[listener] = kept
+        self._by_cache.setdefault(kept.record.cache_id, set()).add(listener)
+        if not kept.record.durable:
+            self._ephemeral.add(listener)
 
     def _progress_of(self, record: ListenerRecord) -> Progress:
         return Progress(self._node.cluster, record.cache_id, self._node.segments, all_id=record.last_id)
@@ -152,7 +167,15 @@ class ListenerHome:
     def _drop(self, listener: str) -> None:
         """Forget a listener; whoever waits for it asks again, its new home if it has one."""
         kept = self._kept.pop(listener, None)
-        for future in kept.waiting if kept is not None else ():
+        if kept is None:
+            return
+        self._ephemeral.discard(listener)
+        self._dirty.discard(listener)
+        of_cache = self._by_cache[kept.record.cache_id]
+        of_cache.discard(listener)
+        if not of_cache:
+            del self._by_cache[kept.record.cache_id]
+        for future in kept.waiting:
             if not future.done():
                 future.set_exception(NotPrimary(segment=self._node.inner.segment(listener.encode())))
 
@@ -175,7 +198,8 @@ class ListenerHome:
                 LISTENERS, record.id.encode(), puts={key: encode_record(record)}, removes=[position_key(record.id)], expect={key: None}
             )
             now = asyncio.get_running_loop().time()
-            kept = self._kept[record.id] = Kept(record, version=version, progress=self._progress_of(record), now=now)
+            kept = Kept(record, version=version, progress=self._progress_of(record), now=now)
+            self._keep(kept)
         if kept.record.asked_for != record.asked_for:
             raise ListenerExists(listener=record.id)
         return kept
@@ -220,7 +244,8 @@ class ListenerHome:
             except (PositionMismatch, BadMessage):
                 moved = False  # the reader hears of it with its answer
             if moved:
-                kept.is_dirty = kept.record.durable
+                if kept.record.durable:
+                    self._dirty.add(listener)
                 kept.answer_waiting()
         return kept.version, kept.held_percent
 
@@ -260,24 +285,27 @@ class ListenerHome:
 
     async def _remove_unused(self) -> None:
         now = asyncio.get_running_loop().time()
-        for listener, kept in list(self._kept.items()):
-            record = kept.record
-            is_orphan = not self._node.caches.has(record.cache_id) and self._node.caches.was_dropped(record.cache_id)
-            is_unused = not record.durable and not kept.waiting and (now - kept.used_at) * 1000 > record.expire_ms
-            if is_orphan or is_unused:
-                log.info("listener_removed listener=%s why=%s", listener, "cache dropped" if is_orphan else "unused")
-                try:
-                    await self.remove(listener)
-                except ListenerNotFound:
-                    continue
+        caches = self._node.caches
+        dropped = [cache_id for cache_id in self._by_cache if not caches.has(cache_id) and caches.was_dropped(cache_id)]
+        for listener in [one for cache_id in dropped for one in self._by_cache[cache_id]]:
+            await self._remove_as(listener, why="cache dropped")
+        for listener in list(self._ephemeral):
+            kept = self._kept.get(listener)
+            if kept is not None and kept.is_unused(now):
+                await self._remove_as(listener, why="unused")
+
+    async def _remove_as(self, listener: str, *, why: str) -> None:
+        log.info("listener_removed listener=%s why=%s", listener, why)
+        with contextlib.suppress(ListenerNotFound):
+            await self.remove(listener)
 
     async def write_positions(self, *, is_last: bool = False) -> None:
         """Write positions down that have moved, those first that have waited longest; all of them when the node stops."""
         now = asyncio.get_running_loop().time()
         due = [
-            (kept.written_at, listener)
-            for listener, kept in self._kept.items()
-            if kept.is_dirty and (is_last or (now - kept.written_at) * 1000 >= LISTENER_POSITION_WRITE_MS)
+            (self._kept[listener].written_at, listener)
+            for listener in self._dirty
+            if is_last or (now - self._kept[listener].written_at) * 1000 >= LISTENER_POSITION_WRITE_MS
         ]
         due.sort()
         chosen = due if is_last else due[:LISTENER_POSITIONS_PER_WRITE_MAX]
@@ -287,7 +315,8 @@ class ListenerHome:
         kept = self._kept.get(listener)
         if kept is None:
             return
-        kept.is_dirty, kept.written_at = False, now
+        self._dirty.discard(listener)
+        kept.written_at = now
         data = token.encode(kept.progress.position())
         key = record_key(listener)
         try:
@@ -295,7 +324,8 @@ class ListenerHome:
                 LISTENERS, listener.encode(), puts={position_key(listener): data}, expect={key: kept.version}, deadline_ms=1_000
             )
         except EventLogError as error:
-            kept.is_dirty = True
+            if self._kept.get(listener) is kept:
+                self._dirty.add(listener)
             log.info("listener_position_not_written listener=%s why=%s", listener, error)
         else:
             log.debug("listener_position_written listener=%s", listener)

@@ -1,4 +1,4 @@
-"""1,000 followers that long-poll one cache, each on a connection of its own, at 100 single puts a second; one node, fsync."""
+"""1,000 followers that long-poll one cache, each on its own connection, at 100 single puts/s; 10,000 idle listeners; one node, fsync."""
 
 import asyncio
 import time
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import eventlog
+from benchmarks import idle_listeners
 from benchmarks.figures import MILLION, Row, Scale, bounded, note
 from benchmarks.processes import Address, Node, cpu_seconds, in_child, resident_bytes, scratch
 from eventlog.errors import EventLogError
@@ -55,6 +56,13 @@ def run(scale: Scale) -> Iterator[Row]:
         "answers",
         f"{found.answers / found.seconds:,.0f}/s, {per_answer:.0f} us of the node each; the followers {found.client_cores:.2f} cores",
     )
+    with scratch() as directory, Node(directory / "data", "--segments", "64") as node:
+        yield from idle_listeners.rows(
+            node.address,
+            listeners=scale.of(idle_listeners.LISTENERS, quick=200),
+            idle_seconds=scale.of(idle_listeners.IDLE_SECONDS, quick=1),
+            puts=scale.of(idle_listeners.PUTS, quick=1_000),
+        )
 
 
 class Follower:

@@ -128,6 +128,24 @@ class Arrived:
         return sum(map(len, self.data))
 
 
+def joined(arrivals: Sequence[Arrived]) -> Arrived:
+    """Return the values of several arrivals, one after the other; rows are not told apart any more."""
+    if len(arrivals) == 1:
+        return arrivals[0]
+    return Arrived(
+        segments=np.concatenate([arrived.segments for arrived in arrivals]),
+        caches=np.concatenate([arrived.caches for arrived in arrivals]),
+        bases=np.concatenate([arrived.bases for arrived in arrivals]),
+        lasts=np.concatenate([arrived.lasts for arrived in arrivals]),
+        counts=np.concatenate([arrived.counts for arrived in arrivals]),
+        offsets=np.concatenate([arrived.offsets for arrived in arrivals]),
+        bounds=np.zeros(0, np.int64),
+        data=[value for arrived in arrivals for value in arrived.data],
+        heads=np.frombuffer(b"".join([arrived.heads.tobytes() for arrived in arrivals]), VALUE_HEAD),
+        cache_ids=frozenset().union(*(arrived.cache_ids for arrived in arrivals)),
+    )
+
+
 def read_arrived(buffer: memoryview, *, rows: int) -> tuple[memoryview, Arrived]:
     """Return the rows of a body, and its values, each of which is whole, in its place, and above the ones before it.
 

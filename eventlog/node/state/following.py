@@ -7,7 +7,7 @@ thread has put them into the store; the marks that speak of them stand in its qu
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +23,7 @@ from eventlog.events import Kind
 from eventlog.ids import ID_STEP
 from eventlog.limits import FOLLOW_BYTES_MAX
 from eventlog.node.aside import aside
-from eventlog.node.copying.replicate_body import Arrived, values_from
+from eventlog.node.copying.replicate_body import Arrived, joined, values_from
 from eventlog.node.state.bulk_apply import puts_of
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.learning import learn_values
@@ -36,6 +36,7 @@ from eventlog.segment.walking import read_segment
 Ints = npt.NDArray[np.int64]
 _READ_BYTES = 2 << 20  # applied in one step on the loop
 _PUT_BYTES = 100  # what an entry costs in memory beside its bytes, roughly
+_JOINED_BYTES_MAX = 256 << 10  # well below a step of the log's index
 _ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
 _NONE = np.zeros(0, np.int64)
 _MODIFIED = 1 << Kind.MODIFIED
@@ -197,7 +198,7 @@ class Followed:
                 await self._refresh_caches()
                 self._gone.update(cache for cache in part.caches if not self._knows(cache))
                 continue
-            self._apply([values_from(np.full(len(part.data), segment), part.caches, part.data)])
+            self._apply(values_from(np.full(len(part.data), segment), part.caches, part.data))
             self.applied[segment] = part.upto
             at = np.array([segment])
             self._show(at, self.applied[at], [], part.upto)
@@ -211,6 +212,9 @@ class Followed:
         ready: list[Arrived] = []
         rest: deque[Arrived] = deque()
         for arrived in self._kept:
+            if len(arrived.data) == 1:
+                (ready if self._has_passed_one(arrived) else rest).append(arrived)
+                continue
             passed = (arrived.lasts <= self._goal[arrived.segments]) & (self.applied[arrived.segments] >= self._covered[arrived.segments])
             if passed.all():
                 ready.append(arrived)
@@ -223,29 +227,39 @@ class Followed:
             return None
         self._kept = rest
         self.nbytes -= sum(arrived.nbytes for arrived in ready)
-        for arrived in ready:  # what was applied is not kept, and nothing below is missing
+        for arrived in _joined_small(ready):  # what was applied is not kept, and nothing below is missing
             self._covered[arrived.segments] = self.applied[arrived.segments] = arrived.lasts  # they rise: the last of a segment counts
-        return self._apply(ready)
+            self._apply(arrived)
+        return self._groups(ready)
 
-    def _apply(self, ready: Sequence[Arrived]) -> list[CommittedGroup]:
+    def _has_passed_one(self, arrived: Arrived) -> bool:
+        """Return whether the goal has passed a value that came alone; without arrays, since there may be hundreds of them."""
+        segment = arrived.segments.item(0)
+        is_told: bool = arrived.lasts.item(0) <= self._goal.item(segment)
+        return is_told and bool(self.applied.item(segment) >= self._covered.item(segment))
+
+    def _groups(self, ready: Sequence[Arrived]) -> list[CommittedGroup]:
+        """Return what readers get, group by group as it was committed."""
+        known = (
+            (cache_id, arrived) for arrived in ready for cache_id in sorted(arrived.cache_ids) if self._caches.get(cache_id) is not None
+        )
+        return [_group_of(cache_id, arrived.of_cache(cache_id)) for cache_id, arrived in known]
+
+    def _apply(self, arrived: Arrived) -> None:
         """Move everything that stands for these values; values of dropped caches mean nothing any more."""
-        groups: list[CommittedGroup] = []
         steps: list[Pair] = []
-        for arrived in ready:
-            for cache_id in sorted(arrived.cache_ids):
-                cache = self._caches.get(cache_id)
-                if cache is None:
-                    continue
-                own = arrived.of_cache(cache_id)
-                unfolded = unfold(own.data, own.heads)
-                _move(cache, own, unfolded)
-                steps += [encode_step(*row) for row in self._count(cache_id, own)]
-                if cache.options.state:
-                    self._put(cache_id, own, unfolded)
-                groups.append(_group_of(cache_id, own))
+        for cache_id in sorted(arrived.cache_ids):
+            cache = self._caches.get(cache_id)
+            if cache is None:
+                continue
+            own = arrived.of_cache(cache_id)
+            unfolded = unfold(own.data, own.heads)
+            _move(cache, own, unfolded)
+            steps += [encode_step(*row) for row in self._count(cache_id, own)]
+            if cache.options.state:
+                self._put(cache_id, own, unfolded)
         if steps:
             self._storage.append(Append(log=[], meta=steps, segments=_NONE, ends=_NONE, epochs=_NONE.astype(np.uint32), nbytes=0))
-        return groups
 
     def _put(self, cache_id: int, own: Arrived, unfolded: Unfolded) -> None:
         """Show what values make of the state to readers, and have the storage thread put it there soon."""
@@ -288,6 +302,20 @@ class Followed:
         return {"follow_bytes": (self.nbytes, FOLLOW_BYTES_MAX, self.peak)}
 
 
+def _joined_small(ready: Sequence[Arrived]) -> Iterator[Arrived]:
+    """Return the same values in the same order, small arrivals put together: what is done for each costs as much as for hundreds."""
+    small: list[Arrived] = []
+    nbytes = 0
+    for arrived in ready:
+        if small and nbytes + arrived.nbytes > _JOINED_BYTES_MAX:
+            yield joined(small)
+            small, nbytes = [], 0
+        small.append(arrived)
+        nbytes += arrived.nbytes
+    if small:
+        yield joined(small)
+
+
 def _move(cache: CacheState, own: Arrived, unfolded: Unfolded) -> None:
     """Move offsets, counters and producers of a cache; values of a segment come in the order of their ids."""
     cache.next_offsets[own.segments] = own.offsets + own.counts
@@ -306,6 +334,10 @@ def _move(cache: CacheState, own: Arrived, unfolded: Unfolded) -> None:
 
 
 def _group_of(cache_id: int, own: Arrived) -> CommittedGroup:
+    if len(own.data) == 1:
+        segments, bases, counts = [own.segments.item(0)], [own.bases.item(0)], [own.counts.item(0)]
+        values = CacheValues(cache_id=cache_id, segments=segments, bases=bases, counts=counts, data=own.data)
+        return CommittedGroup(first_id=bases[0], last_id=own.lasts.item(0), caches=(values,))
     if (own.segments[1:] < own.segments[:-1]).any():
         own = own.picked(np.lexsort((own.bases, own.segments)))
     values = CacheValues(

@@ -8,7 +8,7 @@ from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.batch.stored import Values
 from eventlog.errors import BadMessage
 from eventlog.node.copying.copies import pack, seal, unpack, unseal
-from eventlog.node.copying.replicate_body import Carried, group_values, read_arrived
+from eventlog.node.copying.replicate_body import Carried, group_values, joined, read_arrived, values_from
 from eventlog.replication.messages import APPEND
 from eventlog.segment.keys import log_key
 
@@ -39,6 +39,16 @@ def test_values_of_many_rows_come_back_with_their_places():
     assert arrived.data == data
     assert arrived.of_rows(np.array([1])).data == data[2:]
     assert arrived.of_cache(8).bases.tolist() == [30]
+
+
+def test_arrivals_joined_are_the_values_of_all_in_their_order():
+    data = [value(4, 7, 20), value(1, 8, 30), value(4, 7, 40)]
+    segments = np.array([4, 1, 4])
+    arrivals = [values_from(segments[at : at + 1], caches, data[at : at + 1]) for at, caches in enumerate(([7], [8], [7]))]
+    found, wanted = joined(arrivals), values_from(segments, [7, 8, 7], data)
+    for name in ("segments", "caches", "bases", "lasts", "counts", "offsets", "heads"):
+        assert getattr(found, name).tolist() == getattr(wanted, name).tolist()
+    assert (found.data, found.cache_ids) == (wanted.data, wanted.cache_ids)
 
 
 @pytest.mark.parametrize(

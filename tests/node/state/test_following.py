@@ -124,3 +124,34 @@ def test_what_is_applied_is_shown_to_readers_at_once_and_put_into_the_store_soon
         await storage.stop()
 
     asyncio.run(act())
+
+
+def test_what_came_value_by_value_and_is_told_at_once_is_shown_value_by_value():
+    shown, caches = [], Caches()
+    cache = new_cache(cache_id=CACHE, name="c", options=CacheOptions(format="bytes", state=False), from_id=0, segments=SEGMENTS)
+    caches.add(cache)
+    none = LogEnds(ids=np.zeros(SEGMENTS, np.int64), epochs=np.zeros(SEGMENTS, np.uint32))
+    store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=none))
+    followed = Followed(
+        store=store,
+        storage=StorageThread(store, ends=none, on_fenced=lambda _: None),
+        overlay=Overlay(),
+        caches=caches,
+        applied=none.ids,
+        ends=none.ids,
+        number=1,
+        steps=lambda *_: [],
+        show=lambda segments, applied, groups, _: shown.append((segments.tolist(), applied.tolist(), groups)),
+        refresh_caches=None,
+    )
+    ids = [ID_STEP, 2 * ID_STEP, 3 * ID_STEP]
+    for segment, id_ in zip((1, 0, 1), ids, strict=True):
+        followed.keep(values_from(np.array([segment]), [CACHE], [_value(segment, id_)]))
+    assert not len(followed.learned(np.arange(SEGMENTS), np.array(ids[1:])))
+    [(segments, applied, groups)] = shown
+    assert (segments, applied) == ([0, 1], ids[1:])
+    assert [(group.first_id, group.last_id, group.caches[0].segments) for group in groups] == [
+        (id_, id_, [segment]) for segment, id_ in zip((1, 0, 1), ids, strict=True)
+    ]
+    assert followed.applied.tolist() == ids[1:]
+    assert followed.nbytes == 0

@@ -68,6 +68,8 @@ class _Producer:
         return None
 
     def keep(self, frame: FrameResult) -> None:
+        if not len(frame.segments):
+            return
         self.frames.append(frame)
         while not self._is_needed(self.frames[0]):
             self.frames.popleft()

@@ -2,8 +2,11 @@
 
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_write, segments_of
 from eventlog.batch.layout import ABSENT
@@ -260,3 +263,38 @@ def test_neighbouring_frames_of_one_producer_are_one_run() -> None:
 
 def _keys(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=5), max_size=25), st.integers(1, 9))
+def test_what_is_stored_of_a_segment_are_its_last_results_however_they_came(frames, every):
+    """Frames of blocks (segment, events); what changed is taken after every few of them."""
+    table, said, next_id = ProducerTable(4), {}, 1
+    wanted = {segment: [] for segment in range(4)}
+    for number, blocks in enumerate(frames, 1):
+        rows = []
+        for segment, count in blocks:
+            rows.append((segment, sum(row[0] == segment for row in rows) + len(wanted[segment]), np.arange(next_id, next_id + count)))
+            next_id += count
+        frame = FrameResult(
+            segments=np.array([segment for segment, _, _ in rows], np.int64),
+            sequences=np.array([sequence for _, sequence, _ in rows], np.int64),
+            starts=np.cumsum([0, *(len(ids) for _, _, ids in rows)]),
+            ids=np.concatenate([np.zeros(0, np.int64), *(ids for _, _, ids in rows)]),
+            kinds=np.zeros(sum(len(ids) for _, _, ids in rows), np.uint8),
+        )
+        table.learn_frame(PRODUCER, frame, last_ids=np.full(len(rows), next_id))
+        for segment, sequence, ids in rows:
+            wanted[segment].append((sequence, ids.tolist()))
+        if number % every == 0:
+            said.update({segment: data for segment, _, data in table.take_dirty()})
+    said.update({segment: data for segment, _, data in table.take_dirty()})
+    assert said.keys() == {segment for segment, rows in wanted.items() if rows}
+    for segment, data in said.items():
+        assert [(PRODUCER, data)] == table.export(segment)
+        loaded = ProducerTable(4)
+        loaded.load([(segment, PRODUCER, data)])
+        [(_, stored)] = loaded.export(segment)
+        assert stored == data
+        results = msgspec.msgpack.decode(data)[2]
+        found = [(sequence, np.frombuffer(ids, np.int64).tolist()) for sequence, ids, _ in results]
+        assert found == wanted[segment][-PRODUCER_RESULTS_KEPT:]

@@ -5,6 +5,7 @@ import numpy as np
 from eventlog.batch.check import FROM_CLIENTS, BadBlocks, Bounds, check_blocks, slices
 from eventlog.events import Kind
 from eventlog.hashing import HASH_BITS, hash_key, hash_keys, route_bytes, segment_of
+from eventlog.interceptor.json_values import check_json
 from eventlog.interceptor.key_table import KeyTable
 from eventlog.interceptor.share import CacheRules, Ints, Share, Submitted
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
@@ -26,6 +27,8 @@ def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = N
         raise BadBlocks([(block, "it is empty") for block in np.flatnonzero(submitted.counts == 0).tolist()])
     kinds = np.where(blocks.kinds == Kind.REMOVED, np.uint8(Kind.EXPIRED), blocks.kinds) if submitted.internal else blocks.kinds
     share = Share(rules=rules, submitted=submitted, blocks=blocks, kinds=kinds, live=np.ones(len(submitted.counts), bool), table=table)
+    if rules.json_values:
+        check_json(share)
     data, places = (share.raw, (blocks.key_at, blocks.key_end)) if rules.state else (blocks.data.data, blocks.key_column.firsts())
     keys = slices(data, *places)
     hashes = np.array(hash_keys(keys), np.uint64)

@@ -29,6 +29,7 @@ class CacheRules:
     before: bool
     by_prefix: bool
     text_keys: bool = False
+    json_values: bool = False
     lifespan_ms: int
     may_expire: bool
     segments: int

@@ -14,7 +14,7 @@ from eventlog.hashing import hash_key, segment_of
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import frames
-from eventlog.wire.eventlog_pb2 import Hello, Message, Status
+from eventlog.wire.eventlog_pb2 import BYTES, Hello, Message, Status
 from tests.process.nodes import NodeProcess
 
 U32, U64, I63 = (1 << 32) - 1, (1 << 64) - 1, (1 << 63) - 1
@@ -246,7 +246,7 @@ def test_options_beyond_their_range_are_refused(tmp_path):
             with pytest.raises(InvalidArgument):
                 await ask(connection, message)
         message = Message()
-        message.create_cache.name = "x"
+        message.create_cache.name, message.create_cache.options.format = "x", BYTES
         for option in ("retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms"):
             setattr(message.create_cache.options, option, I63)
         cache_id = (await ask(connection, message)).cache_answer.cache.id

@@ -59,6 +59,7 @@ class CacheState:
             by_prefix=self.options.route_by_prefix,
             promoted=self.options.promoted if self.options.promote else (),
             text_keys=not self.options.bytes_keys,
+            json_values=self.options.format == "json",
             lifespan_ms=self.options.lifespan_ms,
             may_expire=self.may_expire,
             segments=self.segments,

@@ -56,6 +56,7 @@ def _is_untouched(share: Share) -> bool:
 
 
 _FIRST = np.zeros(1, np.int64)
+_BLOCK_BYTES_ALONE = 2_048
 _NO_ROWS = np.zeros(0, np.int64)
 
 
@@ -75,10 +76,13 @@ def _verbatim(share: Share, order: Ints) -> Stamped:
     lengths, counts, bitmaps, bits = blocks.lengths, blocks.counts, blocks.bitmaps, _kind_bits(share.kinds, blocks.counts)
     segments, producers, sequences = submitted.segments, submitted.producers, submitted.sequences
     joined: bytes | memoryview = view
+    starts: Ints | None = None
     rank = np.arange(len(share.kinds))
     if not in_order:
-        lows, highs = blocks.starts[order].tolist(), (blocks.starts + lengths)[order].tolist()
-        joined = b"".join([view[low:high] for low, high in zip(lows, highs, strict=True)])
+        starts = blocks.starts[order]
+        if len(view) < _BLOCK_BYTES_ALONE * len(order):  # summing up small blocks one by one costs more than a copy
+            lows, highs = starts.tolist(), (starts + lengths[order]).tolist()
+            joined, starts = b"".join([view[low:high] for low, high in zip(lows, highs, strict=True)]), None
         rank = _ranks(order, counts)
         lengths, counts, bitmaps, bits = lengths[order], counts[order], bitmaps[order], bits[order]
         segments, producers, sequences = segments[order], producers[order], sequences[order]
@@ -96,6 +100,7 @@ def _verbatim(share: Share, order: Ints) -> Stamped:
         producers=producers,
         sequences=sequences,
         submitted=counts,
+        starts=starts,
     )
     return Stamped(sections=sections, events=len(rank), rank=rank, rows=rows, expired_rows=_NO_ROWS, expired_rank=_NO_ROWS)
 

@@ -1,4 +1,6 @@
-"""The value of a group of one block has the bytes that it has beside others."""
+"""The value of a group in one segment has the bytes that it has beside others, wherever its blocks lie."""
+
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -50,3 +52,37 @@ def test_one_block_alone_and_beside_another(keys, segment, producer):
     ranks = np.arange(len(keys))
     assert lone.ids(ranks).tolist() == decode_value(segment, 9, lone.data[0]).ids.tolist()
     assert pair.ids(ranks + len(keys)).tolist() == decode_value(segment + 1, 9, pair.data[1]).ids.tolist()
+
+
+@st.composite
+def groups(draw):
+    """Blocks in segments that rise, and what `sections` takes with them."""
+    segments = sorted(draw(st.lists(st.integers(0, SEGMENTS - 2), min_size=1, max_size=5)))
+    counts = [draw(st.integers(1, 4)) for _ in segments]
+    keys = [[b"k%d" % number] * count for number, count in enumerate(counts)]
+    blocks = [build_blocks(Columns(kinds=np.zeros(len(own), np.uint8), keys=own, values=own), np.array([len(own)]))[0] for own in keys]
+    producers = [draw(st.sampled_from([0, 77])) for _ in segments]
+    return blocks, segments, {"counts": counts, "producers": producers, "kinds": [1] * len(segments)}
+
+
+@given(groups())
+def test_blocks_of_one_segment_alone_and_beside_another(group):
+    blocks, _, rest = group
+    alone = made(sections(blocks, [1] * len(blocks), **rest))
+    beside = {name: [*of_blocks, of_blocks[0]] for name, of_blocks in rest.items()}
+    pair = made(sections([*blocks, blocks[0]], [*[1] * len(blocks), 2], **beside))
+    assert alone.data == pair.data[:1]
+    assert (alone.counts.tolist(), alone.segments.tolist()) == (pair.counts.tolist()[:1], [1])
+    assert alone.last_id == pair.last_ids.tolist()[0]
+
+
+@given(groups(), st.randoms(use_true_random=False))
+def test_blocks_may_lie_in_any_order(group, chance):
+    blocks, segments, rest = group
+    ordered = sections(blocks, segments, **rest)
+    places = list(range(len(blocks)))
+    chance.shuffle(places)
+    data = b"".join(blocks[place] for place in places)
+    starts = np.zeros(len(blocks), np.int64)
+    starts[places] = np.cumsum([0, *[len(blocks[place]) for place in places[:-1]]])
+    assert made(replace(ordered, data=data, starts=starts)).data == made(ordered).data

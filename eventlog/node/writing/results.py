@@ -1,6 +1,7 @@
 """The answers of a group, frame by frame, and what idempotence remembers of them. Pure."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 _REPLACING = (Kind.MODIFIED, Kind.REMOVED)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Part:
     """One cache's part of a group on its way: the frames at `postponed` wait for the next group. `values` come with the stamp."""
 
@@ -40,6 +41,11 @@ class Part:
         """Return the frames that this group answers."""
         return [pending for index, pending in enumerate(self.joined.frames) if index not in self.postponed]
 
+    @cached_property
+    def ids(self) -> Ints:
+        """Return the id of every row of a stamped part, 0 where it made no event."""
+        return self.stored.ids(self.stamped.rank)
+
     @property
     def stored(self) -> Values:
         """Return the values of a stamped part."""
@@ -49,8 +55,8 @@ class Part:
 
 def answer_frames(part: Part) -> None:
     """Tell every frame what became of it; a part without values left nothing in the log."""
-    joined, share, stamped, values, verdict = part.joined, part.share, part.stamped, part.values, part.verdict
-    ids = np.zeros(len(share.kinds), np.int64) if values is None else values.ids(stamped.rank)
+    joined, share, values, verdict = part.joined, part.share, part.values, part.verdict
+    ids = np.zeros(len(share.kinds), np.int64) if values is None else part.ids
     kinds = share.kinds
     if verdict.answered or share.refusals:
         kinds = kinds.copy()
@@ -82,7 +88,7 @@ def record_producers(part: Part) -> None:
     producers = joined.submitted.producers
     if not producers.any():
         return
-    ids = values.ids(part.stamped.rank)
+    ids = part.ids
     kinds = share.kinds
     logged = share.live
     if share.conflicts:

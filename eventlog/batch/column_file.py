@@ -23,7 +23,7 @@ from eventlog.ids import ID_STEP
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-Read = Callable[[int, int], bytes]  # (place, size)
+Read = Callable[[int, int], bytes]  # (size, place)
 ROWS_TOGETHER = 16
 _PIECE_WORTH_BYTES = 6 << 10  # reading one piece takes as long as so many bytes at once
 _FEW = 8  # rows of which there are so many times more runs are looked up one by one
@@ -150,32 +150,37 @@ class ColumnFile:
         found = self._texts.get(name)
         if found is not None:
             return found if rows is None else found.take(rows)
-        offsets = np.frombuffer(self.whole(f"{name} offsets"), "<u4").astype(np.int64)
+        offsets = np.frombuffer(self.whole(f"{name} offsets"), "<u4")
         if rows is not None:
-            sizes = offsets[rows + 1] - offsets[rows]
-            of_row = rows[sizes > 0] // ROWS_TOGETHER
-            pieces = of_row[np.flatnonzero(np.diff(of_row, prepend=-1))]
-            if len(pieces) * _PIECE_WORTH_BYTES < max(self.contents.extents[name].size, 1):
-                return Texts(
-                    data=self._pieces(name, pieces, offsets), starts=np.where(sizes > 0, _starts(rows, pieces, offsets), 0), sizes=sizes
-                )
+            some = self._some(name, rows, offsets)
+            if some is not None:
+                return some
+        offsets = offsets.astype(np.int64)
         self._texts[name] = Texts(data=self.whole(name), starts=offsets[:-1], sizes=np.diff(offsets))
         return self.texts(name, rows)
 
-    def _pieces(self, name: str, pieces: Ints, offsets: Ints) -> bytes:
-        """Return pieces of a column, one after the other."""
-        extent, read = self.contents.extents[name], self._read
+    def _some(self, name: str, rows: Ints, offsets: npt.NDArray[np.uint32]) -> Texts | None:
+        """Return the texts of `rows` from the pieces that hold them; None where it takes less to read the whole column."""
+        extent = self.contents.extents[name]
+        begins = offsets[rows].astype(np.int64)
+        sizes = offsets[rows + 1] - begins
+        of_row = rows // ROWS_TOGETHER
+        held = of_row[sizes > 0]
+        pieces = held[np.flatnonzero(np.diff(held, prepend=-1))]
+        if len(pieces) * _PIECE_WORTH_BYTES >= max(extent.size, 1):
+            return None
         assert extent.pieces is not None, "texts are written in pieces"
-        bounds = offsets[::ROWS_TOGETHER]
-        lows = bounds[pieces]
-        sizes = np.append(bounds, offsets[-1])[pieces + 1] - lows
-        data = [read(at, size) for at, size in zip((lows + extent.at).tolist(), sizes.tolist(), strict=True)]
+        bounds = np.append(offsets[::ROWS_TOGETHER], offsets[-1]).astype(np.int64)
+        lows, lengths = bounds[pieces], bounds[pieces + 1] - bounds[pieces]
+        data = list(map(self._read, lengths.tolist(), (lows + extent.at).tolist()))
         self._check(list(map(crc32c, data)) == extent.pieces[pieces].tolist(), name)
-        self.nbytes += int(sizes.sum())
-        return b"".join(data)
+        self.nbytes += int(lengths.sum())
+        shift = np.append(np.cumsum(lengths) - lengths - lows, 0)  # from places in the column to places in what was read
+        starts = np.where(sizes > 0, begins + shift[np.searchsorted(pieces, of_row)], 0)
+        return Texts(data=b"".join(data), starts=starts, sizes=sizes)
 
     def _bytes(self, at: int, size: int) -> bytes:
-        found = self._read(at, size)
+        found = self._read(size, at)
         self._check(len(found) == size, "size")
         self.nbytes += size
         return found
@@ -183,13 +188,6 @@ class ColumnFile:
     def _check(self, is_right: "bool | np.bool_", what: str) -> None:
         if not is_right:
             raise CorruptData(where=self._where, why=f"the file of columns is damaged: {what}")
-
-
-def _starts(rows: Ints, pieces: Ints, offsets: Ints) -> Ints:
-    """Return where the texts of rows begin in pieces that follow each other; anything for rows that are in none of them."""
-    lows, highs = offsets[pieces * ROWS_TOGETHER], offsets[np.minimum((pieces + 1) * ROWS_TOGETHER, len(offsets) - 1)]
-    shift = np.append(np.cumsum(highs - lows) - highs, 0)
-    return np.asarray(offsets[rows] + shift[np.searchsorted(pieces, rows // ROWS_TOGETHER)])
 
 
 class FileColumns(EventColumns):

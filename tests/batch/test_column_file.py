@@ -23,7 +23,7 @@ def file_of(events: EventColumns, *, fields=(), flip=None):
         data[flip[0] % len(data)] ^= 1 << flip[1]
     read = []
 
-    def reading(at, size):
+    def reading(size, at):
         read.append((at, size))
         return bytes(data[at : at + size])
 
@@ -70,7 +70,7 @@ def test_a_flipped_bit_is_noticed_by_whoever_reads_it(at, bit):
 def test_a_file_that_ends_early_is_noticed():
     contents, buffers = encode_columns(columns_of(Log(5)))
     data = b"".join(buffers)[:-1]
-    file = ColumnFile(contents, lambda at, size: data[at : at + size], where="test")
+    file = ColumnFile(contents, lambda size, at: data[at : at + size], where="test")
     with pytest.raises(CorruptData, match="damaged"):
         rows_in(file.events())
 

@@ -10,6 +10,7 @@ import shutil
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -121,8 +122,7 @@ class ColumnFiles:
         """
         try:
             with filed.path.open("rb", buffering=0) as opened:
-                number = opened.fileno()
-                file = ColumnFile(filed.contents, lambda at, size: os.pread(number, size, at), where=str(filed.path))
+                file = ColumnFile(filed.contents, partial(os.pread, opened.fileno()), where=str(filed.path))
                 return filter_file(
                     file,
                     cursor=wanted.cursor,

@@ -127,7 +127,7 @@ class ColumnBuilding:
             limits=Limits(),
             chunk_after=span.after,
             ends=(ChunkEnd(id=span.upto, nbytes=0, events=None),),
-            nbytes_max=4 * COLUMN_FILE_LOG_BYTES,
+            nbytes_max=2 * COLUMN_FILE_LOG_BYTES,
             is_clean=steps.is_exact(span.cache_id) and steps.at_or_below(span.cache_id, span.after).id == span.after,
         )
         values, upto = self._history.load(wanted)

@@ -23,6 +23,7 @@ from eventlog.node.reading.answer_cache import AnswerCache, Key
 from eventlog.node.reading.column_building import ColumnBuilding
 from eventlog.node.reading.column_files import ColumnFiles, Filed, Wanted
 from eventlog.node.reading.fetch import Fetched, Fetching, join_fetched
+from eventlog.node.reading.filters import segments_of
 from eventlog.node.reading.history import History, HistoryRead
 from eventlog.node.reading.history_plan import plan_read
 from eventlog.node.reading.poll_messages import Shared
@@ -108,7 +109,12 @@ class Finding:
             self._find_far(key, pull, top=top, far=far)
         elif filed is not None and matches is not None:
             wanted = Wanted(
-                cursor=cursor.copy(), top=top, limits=limits, matches=matches, trimmed=pull.cache.trimmed_ids.copy(), only=pull.only
+                cursor=cursor.copy(),
+                top=top,
+                limits=limits,
+                matches=matches,
+                trimmed=pull.cache.trimmed_ids.copy(),
+                only=segments_of(matches, pull.cache),  # the places in the others move on all the same
             )
             self._make(key, pull, partial(self._files.answer, filed, wanted))
         elif read is not None:

@@ -1,6 +1,7 @@
 """What a committed group changes in the current state: entries, expiries, counters, the key table."""
 
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +11,12 @@ from eventlog.batch.stored import Values
 from eventlog.events import Kind
 from eventlog.interceptor import Share, Stamped
 from eventlog.interceptor.existence import update_table
+from eventlog.node.state.bulk_apply import entry_heads
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.results import Part
 from eventlog.segment.keys import entry_prefix, expiry_key
 
 Ints = npt.NDArray[np.int64]
-_ENTRY_HEAD = np.dtype([("version", "u1"), ("flags", "u1"), ("id", "<i8")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +65,14 @@ def changes_of(part: Part) -> Change:
     prefixes = {segment: entry_prefix(segment, share.rules.cache_id) for segment in set(segments)}
     picked = rows.tolist()
     keys, contents = share.keys, share.values
-    state_keys = [prefixes[segment] + keys[row] for segment, row in zip(segments, picked, strict=True)]
+    state_keys = map(add, map(prefixes.__getitem__, segments), map(keys.__getitem__, picked))
     kinds = share.kinds[rows]
     expiries: list[tuple[bytes, bytes | None]] = []
     if share.expiry is not None and share.expiry.any():
         deadlines = share.expiry[rows].tolist()
         entries: list[bytes | None] = [
             HEAD_EXPIRY.pack(FORMAT, HAS_EXPIRY, id_, deadline) + contents[row] if deadline else head + contents[row]
-            for id_, deadline, row, head in zip(ids.tolist(), deadlines, picked, _heads(ids), strict=True)
+            for id_, deadline, row, head in zip(ids.tolist(), deadlines, picked, entry_heads(ids), strict=True)
         ]
         expiries = [
             (expiry_key(segment, share.rules.cache_id, deadline, keys[row]), b"")
@@ -79,7 +80,7 @@ def changes_of(part: Part) -> Change:
             if deadline
         ]
     else:
-        entries = [head + contents[row] for head, row in zip(_heads(ids), picked, strict=True)]
+        entries = list(map(add, entry_heads(ids), map(contents.__getitem__, picked)))
     for index in np.flatnonzero(kinds > Kind.MODIFIED).tolist():
         entries[index] = None
     layer: dict[bytes, bytes | None] = {}
@@ -88,11 +89,3 @@ def changes_of(part: Part) -> Change:
     layer.update(zip(state_keys, entries, strict=True))
     nbytes = int((share.blocks.value_end - share.blocks.value_at).sum()) + 100 * len(layer)
     return Change(layer=layer, expiries=expiries, nbytes=nbytes, share=share, stamped=stamped)
-
-
-def _heads(ids: Ints) -> list[bytes]:
-    heads = np.zeros(len(ids), _ENTRY_HEAD)
-    heads["version"] = FORMAT
-    heads["id"] = ids
-    data = heads.tobytes()
-    return [data[at : at + _ENTRY_HEAD.itemsize] for at in range(0, len(data), _ENTRY_HEAD.itemsize)]

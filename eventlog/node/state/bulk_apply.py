@@ -6,6 +6,8 @@ storage thread.
 
 from collections.abc import Sequence
 from itertools import repeat
+from operator import add
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +24,7 @@ from eventlog.segment.keys import entry_prefix
 Ints = npt.NDArray[np.int64]
 Puts = list[tuple[bytes, bytes | None]]
 _ENTRY_HEAD = np.dtype([("version", "u1"), ("flags", "u1"), ("id", "<i8")])
+_BYTES_OF_HEAD = Struct(f"{_ENTRY_HEAD.itemsize}s")
 
 
 def puts_of(cache_id: int, segments: Sequence[int], data: Sequence[bytes], unfolded: Unfolded) -> Puts:
@@ -59,20 +62,20 @@ def _puts(unfolded: Unfolded, sections: slice, *, prefixes: list[bytes]) -> Puts
     section_of = np.repeat(np.arange(len(counts)), counts)
     keys = _slices(joined, words, keys_at[section_of], spread(key_offsets_at // 4, counts))
     values = _slices(joined, words, values_at[section_of], spread(value_offsets_at // 4, counts))
-    heads = _entry_heads(unfolded.bases[sections][section_of] + spread(np.zeros_like(counts), counts) * ID_STEP)
-    fronts = [prefixes[index] for index in unfolded.value[sections][section_of].tolist()] if len(prefixes) > 1 else repeat(prefixes[0])
-    puts: Puts = [(front + key, head + value) for front, key, head, value in zip(fronts, keys, heads, values, strict=False)]
+    heads = entry_heads(unfolded.bases[sections][section_of] + spread(np.zeros_like(counts), counts) * ID_STEP)
+    fronts = map(prefixes.__getitem__, unfolded.value[sections][section_of].tolist()) if len(prefixes) > 1 else repeat(prefixes[0])
+    puts: Puts = list(zip(map(add, fronts, keys), map(add, heads, values), strict=True))
     kinds = np.frombuffer(joined, np.uint8)[spread(kinds_at, counts)]
     for index in np.flatnonzero(kinds > Kind.MODIFIED).tolist():
         puts[index] = puts[index][0], None
     return puts
 
 
-def _entry_heads(ids: Ints) -> list[bytes]:
+def entry_heads(ids: Ints) -> list[bytes]:
+    """Return what stands before the values of entries without lifespans."""
     heads = np.zeros(len(ids), _ENTRY_HEAD)
     heads["version"], heads["id"] = FORMAT, ids
-    data, size = heads.tobytes(), _ENTRY_HEAD.itemsize
-    return [data[at : at + size] for at in range(0, len(data), size)]
+    return [head for (head,) in _BYTES_OF_HEAD.iter_unpack(heads.tobytes())]
 
 
 def _slices(joined: bytes, words: npt.NDArray[np.uint32], at: Ints, offsets: Ints) -> list[bytes]:

@@ -82,6 +82,13 @@ class EventBatch:
         """Values that were replaced or removed, if the cache keeps them."""
         return None if self._piece.before is None else self._moved_strings(self._piece.before)
 
+    def _has_image(self, kinds: npt.NDArray[np.uint8], before: Strings) -> npt.NDArray[np.bool_]:
+        """Return which events have a before-image; none has who was written while the cache kept none, and then it is no JSON."""
+        found: npt.NDArray[np.bool_] = kinds != Kind.CREATED
+        if self.source.json_values:
+            found &= before.offsets[1:] > before.offsets[:-1]
+        return found
+
     @cached_property
     def headers(self) -> Strings | None:
         """Headers, encoded; `eventlog.events.decode_headers` reads one."""
@@ -114,7 +121,7 @@ class EventBatch:
             "value": arrow.string_array(self.values, text=text, valid=None if has_value.all() else has_value),
         }
         if self.before is not None:
-            columns["before"] = arrow.string_array(self.before, text=text, valid=self.kinds != Kind.CREATED)
+            columns["before"] = arrow.string_array(self.before, text=text, valid=self._has_image(self.kinds, self.before))
         if self.headers is not None:
             columns["headers"] = arrow.string_array(self.headers)
         return arrow.record_batch(columns)
@@ -125,7 +132,7 @@ class EventBatch:
         numbers = (self.ids, self.kinds, self.segments, self.offsets)
         keys, values = items_of(piece.keys, order), items_of(piece.values, order)
         has_more = piece.before is not None or piece.headers is not None
-        before = None if piece.before is None else items_of(piece.before, order, valid=piece.kinds != Kind.CREATED)
+        before = None if piece.before is None else items_of(piece.before, order, valid=self._has_image(piece.kinds, piece.before))
         headers = None if piece.headers is None else items_of(piece.headers, order)
         changes = self.changes
         has_more = has_more or changes is not None

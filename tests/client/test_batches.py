@@ -117,3 +117,10 @@ def test_only_the_last_batch_of_an_answer_goes_on_behind_it() -> None:
 def test_an_answer_without_events_has_no_batches() -> None:
     answer, body = make()
     assert to_batches(answer, body, SOURCE) == []
+
+
+def test_an_event_written_while_no_images_were_kept_has_none_beside_one_that_has() -> None:
+    rows = [Row(1 << 30, 0, 3, 1, b"a", b"1"), Row((1 << 30) + ID_STEP, 0, 4, 1, b"a", b"2", b"1")]
+    found = batch(rows, source=EventSource(cache="c", cache_id=CACHE, cluster="x", text_keys=True, json_values=True))
+    assert [event.before for event in found.events()] == [None, 1]
+    assert [row["before"] for row in found.arrow().to_pylist()] == [None, "1"]

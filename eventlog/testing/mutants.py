@@ -11,8 +11,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from eventlog.batch.layout import read_head
 from eventlog.errors import ClockSkew
-from eventlog.replication.commands import Lead, Write
+from eventlog.replication.commands import Cut, Lead, Write
 from eventlog.replication.messages import APPEND
 from eventlog.replication.roster import OWN
 
@@ -156,6 +157,24 @@ def _nothing_is_committed(_self: Any, _segment: int, _upto: int) -> bool:
     return False
 
 
+def _cut_to_the_own_watermark(original: Any) -> Any:
+    """Cut what is not known to be committed when a term begins, without asking its primary: what happened before KIP-101."""
+
+    def learn(self: Any, terms: Any, *, now_ms: int) -> Any:
+        columns = self.columns
+        begun = [term.segment for term in terms if (known := columns.terms[term.segment]) is None or term.epoch > known.epoch]
+        commands = original(self, terms, now_ms=now_ms)
+        for segment in begun:
+            watermark = columns.watermark.item(segment)
+            is_open = columns.holds[segment] and not (columns.leads[segment] or columns.busy[segment] or columns.matched[segment])
+            if is_open and columns.ends[segment] > watermark:
+                columns.busy[segment] = True
+                commands.append(Cut(segment=segment, epoch=columns.epochs.item(segment), upto=watermark, discard=False))
+        return commands
+
+    return learn
+
+
 def _append_over_a_gap(self: Any, segment: int, previous: int) -> bool:
     return bool(previous >= self._columns.ends.item(segment))
 
@@ -221,6 +240,13 @@ def _same_epoch(segment: Any) -> int:
     return int(segment.epoch)
 
 
+# ---------------------------------------------------------------- what is stored
+
+
+def _believe_every_byte(data: Any, *, segment: int, cache: int) -> Any:
+    return read_head(data, where=f"segment {segment}, cache {cache}")
+
+
 # ---------------------------------------------------------------- consumers
 
 
@@ -283,6 +309,7 @@ MUTANTS: Final = (
         also=((f"{_BACKUP}.is_committed", _instead(_nothing_is_committed)),),
         seed=100052,
     ),
+    Mutant(name="truncation to the own watermark", target=f"{_CORE}.learn", make=_cut_to_the_own_watermark, seed=5),
     Mutant(name="append over a gap", target=f"{_BACKUP}.continues", make=_instead(_append_over_a_gap), seed=0),
     Mutant(name="backup answers before its sync", target=f"{_CORE}.receive", make=_answer_before_sync, seed=17),
     Mutant(name="primary counts itself before its sync", target=f"{_CORE}.append", make=_count_oneself_before_sync, seed=9),
@@ -298,6 +325,7 @@ MUTANTS: Final = (
         seed=0,
     ),
     Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=_instead(_lead_with_an_empty_disk), seed=64),
+    Mutant(name="checksum not checked", target="eventlog.batch.views:checked_head", make=_instead(_believe_every_byte), seed=0),
     Mutant(
         name="commit not fenced",
         target="eventlog.node.consumers.coordinator:check_commit",

@@ -17,11 +17,16 @@ _AFTER_US: Final = (0, 0, 0, 500, 5_000, 50_000)
 _CHANCES: Final = {"appended": 0.02}
 _CHANCE: Final = 0.4
 _ALONE: Final = 0.4
+_STRANDED: Final = 0.7
+_STRAND_US: Final = (2_000, 20_000, 100_000, 300_000)
+_TURNED_AGAIN: Final = 0.7
+_TURNED_US: Final = 200_000
 _FAVOURITES: Final = ("", "appended", "cut", "cut", "grown", "grown", "shrunk", "appointed")
+_RARE: Final = "cut again"  # in one epoch: seldom enough to be struck always
 
 
 class Ambush:
-    """`acts` are what may happen to a host, the first of them a crash; `host_of` finds where a node runs."""
+    """`acts` are what may happen to a host, the first of them a crash, the last that it is cut off; `host_of` finds where a node runs."""
 
     def __init__(
         self, world: World, hosts: Mapping[int, Host], *, host_of: Callable[[int], int], acts: tuple[Callable[[Host], None], ...]
@@ -30,7 +35,7 @@ class Ambush:
         self._hosts = hosts
         self._host_of = host_of
         self._acts = acts
-        self._crash = acts[0]
+        self._crash, self._cut_off = acts[0], acts[-1]
         self._ready_us = 0
         self.is_over = True
 
@@ -49,18 +54,34 @@ class Ambush:
             new, old = (msgspec.json.decode(data, type=SegmentRecord) for data in (value, before[key]))
             if new.epoch != old.epoch:
                 self._moment("appointed", new.segment, 0)
-            elif len(new.in_sync) != len(old.in_sync):
-                self._moment("grown" if len(new.in_sync) > len(old.in_sync) else "shrunk", new.segment, 0)
+            elif len(new.in_sync) > len(old.in_sync):
+                joined = next(replica.node for replica in new.in_sync if replica not in old.in_sync)
+                self._turn_again(self._host_of(joined))
+                self._moment("grown", new.segment, self._host_of(joined))
+            elif len(new.in_sync) < len(old.in_sync):
+                self._moment("shrunk", new.segment, 0)
+
+    def _turn_again(self, host: int) -> None:
+        """Let what once turned a stream to a host round come again now that it counts: it may be lost no more."""
+        deliver, chance = self._world.turned.get(host), self._world.random
+        if deliver is not None and not self.is_over and chance.random() < _TURNED_AGAIN:
+            self._world.scheduler.after(int(chance.random() * _TURNED_US), deliver)
 
     def _moment(self, what: str, segment: int, host: int) -> None:
         world = self._world
-        likely = 1.0 if what == self._favourite else _CHANCES.get(what, _CHANCE) / (5 if self._favourite else 1)
-        if self.is_over or world.scheduler.now_us < self._ready_us or world.random.random() > likely:
+        is_rare = what == _RARE
+        likely = 1.0 if is_rare or what == self._favourite else _CHANCES.get(what, _CHANCE) / (5 if self._favourite else 1)
+        if self.is_over or (world.scheduler.now_us < self._ready_us and not is_rare) or world.random.random() > likely:
             return
         self._ready_us = world.scheduler.now_us + int(self._mean_us * (0.2 + world.random.random()))
         act, delay_us = world.random.choice(self._acts), world.random.choice(_AFTER_US)
         world.reached[f"ambush: {what}"] += 1
-        world.scheduler.after(delay_us, lambda: self._strike(act, segment, host))
+        if is_rare:
+            self._leave_alone_with(segment, host)
+        elif what == "grown" and world.random.random() < _STRANDED:
+            self._strand(segment, host)
+        else:
+            world.scheduler.after(delay_us, lambda: self._strike(act, segment, host))
 
     def _strike(self, act: Callable[[Host], None], segment: int, host: int) -> None:
         """Hit the primary, or whoever the moment was about, or another of the set; or all of the set but the one with the least."""
@@ -77,6 +98,17 @@ class Ambush:
         hit = self._world.random.choice(others) if others and self._world.random.random() < 0.3 else primary
         self._world.note(f"ambush {hit}")
         act(self._hosts[hit])
+
+    def _strand(self, segment: int, host: int) -> None:
+        """Part who has just joined a set from the others, and a little later leave it alone: nothing may be committed without it."""
+        self._cut_off(self._hosts[host])
+        self._world.scheduler.after(self._world.random.choice(_STRAND_US), lambda: self._leave_alone_with(segment, host))
+
+    def _leave_alone_with(self, segment: int, host: int) -> None:
+        """Leave the one with the shortest log alone, if the set that it is of has this host."""
+        record = primary_of(self._world, segment)
+        if not self.is_over and record is not None and any(self._host_of(replica.node) == host for replica in record.in_sync):
+            self._leave_alone(record)
 
     def _leave_alone(self, record: SegmentRecord) -> None:
         """Take down all of an in-sync set but the one with the shortest log: it has to have everything that was ever committed."""

@@ -4,7 +4,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from eventlog.control.records import LOST_PREFIX, SEGMENT_PREFIX, SETTINGS_KEY, ClusterSettings, LostRanges, SegmentRecord, decode, encode
@@ -19,6 +19,7 @@ from eventlog.testing.sim.world import FIRST_CLIENT, Trace, World
 _HEAL_MS: Final = 10_000  # progress is demanded within it
 _QUIET_MS: Final = 30_000  # and then, without writes, agreement
 _STEP_US: Final = 100_000
+_COMPARE_US: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +103,17 @@ class Cluster:
         while why and scheduler.now_us < deadline_us:
             scheduler.run(scheduler.now_us + _STEP_US)
             why = self._unsettled()
+            if why and scheduler.now_us % _COMPARE_US < _STEP_US:
+                self._compare()
         if why:
             self.world.history.violate(f"{_QUIET_MS} ms after the last write: {why}")
+
+    def _compare(self) -> None:
+        """Have every node read all that it holds, as an operator does who compares copies: what is damaged comes to light."""
+        for host in self.hosts.values():
+            node = host.node
+            if node is not None and node.state is not None:
+                node.process.run(node.mending.read_all)
 
     def _unsettled(self) -> str:
         logs = self.logs()
@@ -134,7 +144,9 @@ class Cluster:
         return Logs(final=final, replicas=replicas, lost={ranges.segment: ranges.ranges for ranges in lost})
 
     def _log(self, node: int, segment: int) -> Sequence[Value]:
-        return self.hosts[self.mischief.host_of(node)].disk.log(segment)
+        """Return a log as whoever reads it sees it; what is damaged is nothing that was ever written."""
+        disk = self.hosts[self.mischief.host_of(node)].disk
+        return [disk.read(segment, value) or replace(value, tokens=()) for value in disk.log(segment)]
 
 
 def run_seed(seed: int, *, keep_lines: bool = False) -> Verdict:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from eventlog.control.records import Remembered
 from eventlog.replication import EpochStart
+from eventlog.testing.sim.damage import decoded, flipped
 from eventlog.testing.sim.history import Value
 
 Content = TypeVar("Content")
@@ -18,6 +19,8 @@ class Disk:
 
     Writes survive in the order in which they were made: of those not synced, a crash keeps the first few, or none. What retention
     trims from the front is out of reach for whoever reads the log, and stays known as the state that it made.
+
+    `damaged` has the bytes of values in which a bit was flipped, by segment and base; what reads a value goes through `read`.
     """
 
     def __init__(self, incarnation: str) -> None:
@@ -25,6 +28,7 @@ class Disk:
         self.remembered: Remembered | None = None
         self.applied: dict[int, int] = {}
         self.trimmed: dict[int, int] = {}
+        self.damaged: dict[tuple[int, int], bytes] = {}
         self._logs: dict[int, list[Value]] = {}
         self._histories: dict[int, list[EpochStart]] = {}
         self._installing: dict[int, None] = {}
@@ -50,6 +54,11 @@ class Disk:
         log = self._logs.get(segment)
         return log[-1].last if log else 0
 
+    def read(self, segment: int, value: Value) -> Value | None:
+        """Return what a value of the log is read as; None where it is seen to be damaged."""
+        data = self.damaged.get((segment, value.base))
+        return value if data is None else decoded(segment, value, data)
+
     # ------------------------------------------------------------ writing
 
     def append(self, segment: int, values: Sequence[Value], history: Sequence[EpochStart] = ()) -> None:
@@ -62,6 +71,8 @@ class Disk:
         for segment, values, history in batch:
             log, epochs = self._logs.setdefault(segment, []), self._histories.setdefault(segment, [])
             log.extend(values)
+            for value in values:
+                self.damaged.pop((segment, value.base), None)
             epochs.extend(history)
             added.append((log, len(values), epochs, len(history)))
 
@@ -71,6 +82,23 @@ class Disk:
                 del epochs[len(epochs) - more_epochs :]
 
         self._undo.append(undo)
+
+    def flip(self, segment: int, value: Value, *, chance: random.Random) -> None:
+        """Turn a bit of a stored value over."""
+        self.damaged[segment, value.base] = flipped(segment, value, chance=chance)
+
+    def mend(self, segment: int, value: Value) -> bool:
+        """Write a value once more in its place; return whether it was damaged."""
+        key = (segment, value.base)
+        data = self.damaged.pop(key, None)
+        if data is None:
+            return False
+
+        def undo() -> None:
+            self.damaged[key] = data
+
+        self._undo.append(undo)
+        return True
 
     def cut(self, segment: int, upto: int) -> int:
         """Remove the values that end above `upto`, and the epochs that begin there; return how many values."""

@@ -39,6 +39,7 @@ from eventlog.testing.sim.state import VALUE_BYTES, Ints, State, ints
 Groups = Sequence[Sequence[Value]]
 _PART_VALUES: Final = 3
 _READ_US: Final = 500
+_MEND_US: Final = 50_000  # until what was damaged is read again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class Hooks:
     propose: Callable[[Propose], None]
     committed: Callable[[Ints, Ints], None]
     resigned: Callable[[Ints], None]
+    read: Callable[[int, Sequence[Value]], Sequence[Value] | None]
 
 
 class Effects:
@@ -62,6 +64,7 @@ class Effects:
         self._state = state
         self._hooks = hooks
         self._snapshots: dict[tuple[int, int], Sequence[Value]] = {}
+        self._cut_in: dict[int, int] = {}  # segment -> the epoch of its last cut
         self.unwritten: dict[int, list[Value]] = {}
 
     def run(self, commands: Commands, *, group: Groups = (), arrived: Rows | None = None) -> None:
@@ -178,7 +181,9 @@ class Effects:
                 disk.drop(command.segment)
             elif disk.cut(command.segment, command.upto):
                 world.reached["truncation"] += 1
-                world.tell("cut", segment=command.segment, host=self._state.host)
+                is_again = self._cut_in.get(command.segment) == command.epoch
+                self._cut_in[command.segment] = command.epoch
+                world.tell("cut again" if is_again else "cut", segment=command.segment, host=self._state.host)
             end = disk.end(command.segment)
 
         self._state.storage.put(write, lambda: self.run(self._state.core.cut_done(command, end=end)))
@@ -198,7 +203,11 @@ class Effects:
     def _read_log(self, command: ReadLog) -> None:
         state = self._state
         count = max(1, command.bytes_max // VALUE_BYTES)
-        found = list(state.disk.after(command.segment, command.after)[:count])
+        sound = self._hooks.read(command.segment, state.disk.after(command.segment, command.after)[:count])
+        if sound is None:
+            state.process.after(_MEND_US, lambda: self._read_log(command))
+            return
+        found = list(sound)
         state.world.reached["catch-up from the log"] += bool(found)
 
         def answer() -> None:
@@ -222,7 +231,11 @@ class Effects:
             return
         if isinstance(command, OpenSnapshot):
             pin = int(state.core.watermark[command.segment])
-            self._snapshots[key] = [value for value in state.disk.log(command.segment) if value.last <= pin]
+            sound = self._hooks.read(command.segment, [value for value in state.disk.log(command.segment) if value.last <= pin])
+            if sound is None:
+                state.process.after(_MEND_US, lambda: self._snapshot(command))
+                return
+            self._snapshots[key] = sound
             state.world.reached["snapshot catch-up"] += 1
             opened = command
             act = lambda: self.run(state.core.snapshot_opened(opened, pin=pin, now_ms=state.now_ms()))  # noqa: E731 - one of two

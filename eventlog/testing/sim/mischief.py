@@ -50,6 +50,7 @@ class Mischief:
             Fault.DRAIN: self._operators.drain,
             Fault.REMOVE: self._operators.remove,
             Fault.FORCE: self._lose_all,
+            Fault.BIT: self._flip_bit,
         }
 
     def start(self) -> None:
@@ -169,6 +170,22 @@ class Mischief:
             else:
                 host.crash()
             self._restart(host, after_us=_GIVEN_UP_US + self._away_us())
+
+    def _flip_bit(self) -> None:
+        """Damage a stored value that another in-sync disk has for good, and that is nowhere else damaged; half of the time a late one."""
+        chance, segment = self._world.random, self._world.random.randrange(self._world.swarm.segments)
+        record = primary_of(self._world, segment)
+        disks = [self._hosts[self.host_of(replica.node)].disk for replica in record.in_sync] if record else []
+        if len(disks) < _COPIES_MIN:
+            return
+        one, other = chance.sample(disks, 2)
+        kept = min(disk.applied.get(segment, 0) for disk in (one, other))
+        values = [value for value in one.log(segment) if value.tokens and value.last <= kept]
+        if values:
+            value = chance.choice(values[-5:] if chance.random() < 0.5 else values)
+            if not any((segment, value.base) in host.disk.damaged for host in self._hosts.values()):
+                one.flip(segment, value, chance=chance)
+                self._world.reached["bit flipped"] += 1
 
     def _restart(self, host: Host, *, after_us: int) -> None:
         """Have a process again a little later, unless its member was removed meanwhile."""

@@ -20,8 +20,24 @@ from eventlog.testing.sim.disk import Disk
 from eventlog.testing.sim.effects import Effects, Hooks
 from eventlog.testing.sim.history import Value
 from eventlog.testing.sim.loop import virtual_loop
+from eventlog.testing.sim.mending import Mending
 from eventlog.testing.sim.metadata import HostStore, as_port
-from eventlog.testing.sim.packets import Acks, Beat, CloseUp, Found, Greeting, Packet, Promised, Read, Reset, Rows, Submit, Submitted
+from eventlog.testing.sim.packets import (
+    Acks,
+    Beat,
+    CloseUp,
+    Found,
+    Greeting,
+    Mended,
+    Packet,
+    Promised,
+    Read,
+    Reset,
+    Rows,
+    Submit,
+    Submitted,
+    Wanted,
+)
 from eventlog.testing.sim.peers import Peers
 from eventlog.testing.sim.records import Records, term_of
 from eventlog.testing.sim.scheduler import Process
@@ -140,7 +156,11 @@ class Node:
         )
         member.clock.raise_above(int(self.state.core.ends.max()))
         self._peers = Peers(self.state, gained=self._connected, lost=self._lost)
-        hooks = Hooks(send=self._peers.send, mark=self._mark, propose=self._propose, committed=self._committed, resigned=self._resigned)
+        self.mending = Mending(self.state, ask=self._peers.tell_all)
+        hooks = Hooks(
+            send=self._peers.send, mark=self._mark, propose=self._propose, committed=self._committed, resigned=self._resigned,
+            read=self.mending.read,
+        )  # fmt: skip
         self._effects = Effects(self.state, hooks)
         self._writes = Writes(self.state, self._effects, ask_lease=self.records.ask_lease)
         self.state.show(np.arange(segments))
@@ -268,7 +288,7 @@ class Node:
     def _lost(self, peer: Replica) -> None:
         self._effects.run(self._opened.core.lost(peer, now_ms=self._opened.now_ms()))
 
-    def receive(self, packet: Packet) -> None:
+    def receive(self, packet: Packet) -> None:  # noqa: C901 - one line a packet
         """Take a packet; before the disk is open, nothing is answered."""
         state = self.state
         if state is None:
@@ -288,6 +308,10 @@ class Node:
                 self._writes.submit(packet)
             case Read():
                 self._read(packet)
+            case Wanted():
+                self.mending.answer(packet)
+            case Mended():
+                self.mending.hear(packet)
 
     def _take(self, act: Callable[[], None]) -> None:
         try:
@@ -310,7 +334,10 @@ class Node:
                 continue
             limits[segment] = int(state.low.limits[segment])
             shown = min(limits[segment], int(state.core.watermark[segment]))
-            values[segment] = tuple(value for value in state.disk.after(segment, packet.after) if value.last <= shown)
+            found = self.mending.read(segment, [value for value in state.disk.after(segment, packet.after) if value.last <= shown])
+            if found is None:
+                return  # the reader asks again
+            values[segment] = tuple(found)
         self._world.send(state.host, packet.client, Found(request=packet.request, limits=limits, values=values))
         if self._world.closes_up and self._world.random.random() < 0.2:
             self._close_up()

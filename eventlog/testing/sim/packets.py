@@ -105,7 +105,24 @@ class Found:
     values: dict[int, tuple[Value, ...]]
 
 
-Packet = Greeting | Reset | Rows | Acks | Promised | CloseUp | Beat | Submit | Submitted | Read | Found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A host's stored value at `base` is damaged: who has it?"""
+
+    host: int
+    segment: int
+    base: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mended:
+    """A stored value that was wanted."""
+
+    segment: int
+    value: Value
+
+
+Packet = Greeting | Reset | Rows | Acks | Promised | CloseUp | Beat | Submit | Submitted | Read | Found | Wanted | Mended
 
 
 def turns_round(packet: Packet) -> bool:

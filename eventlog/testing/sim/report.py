@@ -24,6 +24,7 @@ REQUIRED: Final = (
     "removed",
     "drained",
     "joined under load",
+    "repaired from another replica",
 )
 """States that make a run of many seeds worth something; one that was never reached fails it."""
 

@@ -59,6 +59,7 @@ class World:
         self.errors: list[str] = []
         self.closes_up = swarm.closes_up  # whether readers ask for promises; it also brings all clocks together
         self.moments: list[Callable[[str, int, int], None]] = []  # hear of (what, segment, host) when something delicate happens
+        self.turned: dict[int, Callable[[], None]] = {}  # delivers once more what last turned a stream to this host round
         self._numbers = 0
 
     def number(self) -> int:
@@ -71,7 +72,8 @@ class World:
         may_repeat = source < FIRST_CLIENT and target < FIRST_CLIENT
         self.network.send(source, target, lambda: self._deliver(source, target, packet), may_repeat=may_repeat)
         if may_repeat and self.network.weather.echoes and turns_round(packet):
-            self.network.echo(source, target, lambda: self._deliver(source, target, packet))
+            self.turned[target] = lambda: self._deliver(source, target, packet)
+            self.network.echo(source, target, self.turned[target])
 
     def tell(self, what: str, *, segment: int, host: int) -> None:
         """Say that something delicate happens to a segment at a host."""

@@ -13,12 +13,13 @@ import numpy as np
 
 from eventlog.batch.layout import read_head
 from eventlog.errors import ClockSkew
+from eventlog.events import Change
 from eventlog.replication.commands import Cut, Lead, Write
 from eventlog.replication.messages import APPEND
 from eventlog.replication.roster import OWN
 
 Make = Callable[[Any], Any]
-World = Literal["cluster", "group", "reading"]
+World = Literal["cluster", "group", "reading", "near", "work"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +281,42 @@ def _skip_what_no_event_of_matches(original: Any) -> Any:
     return kinds_of
 
 
+def _begin_the_segment_again(_original: Any) -> Any:
+    return property(lambda self: ((*self.open, *(segment for segment in self.left if segment not in self.open)), None))
+
+
+def _take_any_place(self: Any, cursors: Any) -> None:
+    for cursor in cursors:
+        self.open[cursor.segment] = cursor
+        if cursor.finished:
+            self.left.pop(cursor.segment, None)
+            del self.open[cursor.segment]
+
+
+def _changes_without_joined(original: Any) -> Any:
+    def changes(self: Any, events: Any) -> Any:
+        found = original(self, events)
+        return np.where(found == Change.JOINED, 0, found).astype(np.uint8)
+
+    return changes
+
+
+def _keep_as_done_what_was_handed_out(original: Any) -> Any:
+    return lambda self: [replace(one, is_done=one.is_done or bool(one.member)) for one in original(self)]
+
+
+def _hand_out_whatever_is_there(self: Any, now_ms: int, limit: int) -> Any:
+    return [task for task in self.tasks.values() if task.ready_ms <= now_ms][:limit]
+
+
+def _forget_the_place(original: Any) -> Any:
+    def close(self: Any) -> None:
+        original(self)
+        self.upto = 0
+
+    return close
+
+
 def _look_at_what_is_there_now(self: Any, store: Any, state: Any) -> None:
     self._store, self._rows = store, state
 
@@ -367,5 +404,41 @@ MUTANTS: Final = (
         make=_instead(_look_at_what_is_there_now),
         seed=0,
         world="reading",
+    ),
+    Mutant(
+        name="entry repeated after another node took over",
+        target="eventlog.query.iterate.progress:IterationProgress.next",
+        make=_begin_the_segment_again,
+        also=(("eventlog.query.iterate.progress:IterationProgress.took", _instead(_take_any_place)),),
+        seed=0,
+        world="reading",
+    ),
+    Mutant(
+        name="joining a query missed",
+        target="eventlog.predicate.compile:Compiled.changes",
+        make=_changes_without_joined,
+        seed=0,
+        world="reading",
+    ),
+    Mutant(
+        name="event done before it was worked on",
+        target="eventlog.consume.work.queue:SegmentQueue.kept",
+        make=_keep_as_done_what_was_handed_out,
+        seed=0,
+        world="work",
+    ),
+    Mutant(
+        name="event handed out twice at once",
+        target="eventlog.consume.work.queue:SegmentQueue.ready",
+        make=_instead(_hand_out_whatever_is_there),
+        seed=0,
+        world="work",
+    ),
+    Mutant(
+        name="invalidation lost at resume",
+        target="eventlog.client.near_table:NearTable.close",
+        make=_forget_the_place,
+        seed=0,
+        world="near",
     ),
 )

@@ -16,14 +16,14 @@ from importlib import import_module
 from inspect import getattr_static
 from typing import Any, Final
 
-from eventlog.testing.consumers.run import run_group, run_reading
+from eventlog.testing.consumers.run import RUNS
 from eventlog.testing.mutants import MUTANTS, Make, Mutant
 from eventlog.testing.sim.cluster import run_seed
 from eventlog.testing.sim.report import report_seeds, say
 
 SEEDS_MAX: Final = 500
 KNOWN_SEEDS_MAX: Final = 500
-_RUNS: Final[Mapping[str, Callable[[int], Any]]] = {"cluster": run_seed, "group": run_group, "reading": run_reading}
+_RUNS: Final[Mapping[str, Callable[[int], Any]]] = {"cluster": run_seed, **RUNS}
 RANGES: Final = (0, 100_000, 200_000)  # where the three ranges begin
 
 
@@ -94,7 +94,7 @@ def run_unmutated(*, processes: int, seeds_max: int) -> bool:
 
 def _run_consumers(seed: int) -> list[str]:
     """Return a sentence for each kind of consumers that fails on a seed."""
-    outcomes = [(kind, run(seed)) for kind, run in (("group", run_group), ("reading", run_reading))]
+    outcomes = [(kind, run(seed)) for kind, run in RUNS.items()]
     return [
         f"seed {seed} of {kind}: {(*outcome.violations, *outcome.errors)[0]}"
         for kind, outcome in outcomes

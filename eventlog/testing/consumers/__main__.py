@@ -1,12 +1,31 @@
-"""`python -m eventlog.testing.consumers --seeds 0:500`: run seeds of consumer groups and of readers."""
+"""`python -m eventlog.testing.consumers --seeds 0:500`: run seeds of consumer groups, readers, near caches and work."""
 
 import argparse
 import sys
 import time
 from collections import Counter
+from typing import Final
 
 from eventlog.testing.consumers.run import KINDS, run_seed
 from eventlog.testing.sim.report import say
+
+REQUIRED: Final = (
+    "commits",
+    "crash of a member",
+    "crash of a node",
+    "cut",
+    "dead letters",
+    "handed out",
+    "iterations",
+    "move",
+    "pins changed within a segment",
+    "query restarts",
+    "served from memory",
+    "watch lost",
+)
+"""What makes a run of many seeds worth something; what never happened fails it."""
+
+SEEDS_MIN_FOR_REACH: Final = 50  # fewer may miss one by chance
 
 
 def main(arguments: list[str]) -> int:
@@ -26,10 +45,13 @@ def main(arguments: list[str]) -> int:
                 failed += 1
                 for sentence in (*outcome.violations[:3], *outcome.errors[:3]):
                     say(f"seed {seed} of {kind}: {sentence}")
-    say(f"{len(seeds)} seeds of {' and '.join(KINDS)}, {failed} failed, {time.process_time() - begun:.1f} CPU-seconds")
-    for name, count in sorted(reached.items()):
-        say(f"  {name:<32} {count:>8,} times")
-    return 1 if failed else 0
+    say(f"{len(seeds)} seeds of {', '.join(KINDS)}: {failed} failed, {time.process_time() - begun:.1f} CPU-seconds")
+    for name in sorted({*reached, *REQUIRED}):
+        say(f"  {name:<32} {reached[name]:>8,} times")
+    missing = [name for name in REQUIRED if not reached[name]] if len(seeds) >= SEEDS_MIN_FOR_REACH else []
+    for name in missing:
+        say(f"never reached: {name}")
+    return 1 if failed or missing else 0
 
 
 if __name__ == "__main__":

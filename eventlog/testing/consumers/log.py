@@ -31,10 +31,11 @@ class Written:
     key: bytes
     kind: Kind
     number: int | None
+    before: int | None = None
 
     @property
     def value(self) -> bytes:
-        return b"" if self.number is None else b'{"n": %d}' % self.number
+        return _text(self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +73,14 @@ class Log:
             kinds=np.array([event.kind for event in events], np.uint8),
             keys=[event.key for event in events],
             values=[event.value for event in events],
+            before=[_text(event.before) for event in events],
         )
         section = bytes(build_blocks(columns, np.array([len(events)]))[0])
         kinds = 0
         for event in events:
             kinds |= 1 << event.kind
         head = ValueHead(
-            flags=0, sections=1, epoch=1, count=len(events), bitmap=0, kinds=kinds, producers=0, base=base,
+            flags=0, sections=1, epoch=1, count=len(events), bitmap=columns.bitmap, kinds=kinds, producers=0, base=base,
             first_offset=self._offsets[segment],
         )  # fmt: skip
         self._offsets[segment] += len(events)
@@ -88,14 +90,20 @@ class Log:
         before = self.state.get(key)
         if before is not None and self._chance.random() < 0.25:
             del self.state[key]
-            return Written(id=id_, segment=segment, key=key, kind=Kind.REMOVED, number=None)
+            return Written(id=id_, segment=segment, key=key, kind=Kind.REMOVED, number=None, before=before.number)
         kind = Kind.CREATED if before is None else Kind.MODIFIED
-        event = self.state[key] = Written(id=id_, segment=segment, key=key, kind=kind, number=self._chance.randrange(4))
+        event = self.state[key] = Written(
+            id=id_, segment=segment, key=key, kind=kind, number=self._chance.randrange(4), before=None if before is None else before.number
+        )
         return event
 
     def events(self, *, after: int = 0, upto: int) -> list[Written]:
         """Return the events with ids in `(after, upto]`."""
         return [event for stored in self.stored for event in stored.events if after < event.id <= upto]
+
+
+def _text(number: int | None) -> bytes:
+    return b"" if number is None else b'{"n": %d}' % number
 
 
 class Copy:

@@ -1,19 +1,24 @@
-"""One run of readers: of those with filters, and of those that read the state and then the tail, at nodes that lag, restart and forget.
+"""One run of readers at nodes that lag, restart and forget.
+
+There is one with a filter, one of the state and then the tail, one that iterates over all entries, and one of a continuous query.
 
 Steps are taken at random, one at a time: time plays no part in what these promise.
 """
 
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from eventlog.events import Kind
 from eventlog.predicate.compile import compile_filter
 from eventlog.predicate.spec import FilterContext, FilterSpec
+from eventlog.testing.consumers.continuous import QueryReader
+from eventlog.testing.consumers.iterating import Iteration
 from eventlog.testing.consumers.log import Copy, Log, Written
 from eventlog.testing.consumers.readers import FilteredReader, Node, StateReader
 
-_STEPS: Final = 500
+_STEPS: Final = 600
 _NODES: Final = 2
 _LAST_STEPS: Final = 400
 _CONTEXT: Final = FilterContext(format="json", text_keys=True, before=False)
@@ -32,6 +37,8 @@ _FILTERS: Final = {
     "": lambda _: True,
 }
 
+_QUERIES: Final = ("value.n = 3", "value.n >= 2 AND key LIKE 'a%'", "key = 'b3'")
+
 
 class ReadingRun:
     """`run` plays it; afterwards `violations` has what must not be, and `reached` what was."""
@@ -46,6 +53,11 @@ class ReadingRun:
         matches = compile_filter(FilterSpec(where=where), _CONTEXT)
         self._filtered = FilteredReader(self._log, matches, wanted=_FILTERS[where], chance=chance, violate=self._violate)
         self._state = StateReader(self._log, compile_filter(FilterSpec(), _CONTEXT), chance=chance, violate=self._violate)
+
+        asked = chance.choice(_QUERIES)
+        query = compile_filter(FilterSpec(where=asked, continuous=True), replace(_CONTEXT, before=True))
+        self._query = QueryReader(self._log, query, wanted=_FILTERS[asked], chance=chance, violate=self._violate)
+        self._iteration = Iteration(self._log, chance=chance, violate=self._violate)
 
     def _violate(self, what: str) -> None:
         if what not in self.violations:
@@ -62,6 +74,9 @@ class ReadingRun:
             "state reader restarts": (3, self._state.restart),
             "state read anew": (1, self._state.begin),
             "pins are lost": (2, self._forget),
+            "query": (15, lambda: self._query.poll(self._node())),
+            "query restarts": (2, self._query.restart),
+            "iteration step": (20, lambda: self._iteration.step(self._node())),
         }
         weights = [weight for weight, _ in acts.values()]
         for name in self._chance.choices(list(acts), weights=weights, k=_STEPS):
@@ -69,6 +84,7 @@ class ReadingRun:
             acts[name][1]()
         self.reached["pins changed within a segment"] += self._state.repinned
         self._come_to_the_end()
+        self.reached["iterations"] += self._iteration.finished
 
     def _follow(self) -> None:
         self._node().copy.follow()
@@ -86,5 +102,7 @@ class ReadingRun:
         for _ in range(_LAST_STEPS):
             self._filtered.poll(self._node())
             self._state.step(self._node())
+            self._query.poll(self._node())
         self._filtered.check_end()
         self._state.check_end()
+        self._query.check_end()

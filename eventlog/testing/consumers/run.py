@@ -1,13 +1,14 @@
-"""Seeds of the simulators of consumers: `python -m eventlog.testing.consumers --seeds 0:200` runs both kinds on each."""
+"""Seeds of the simulators of consumers: `python -m eventlog.testing.consumers --seeds 0:200` runs every kind on each."""
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from eventlog.testing.consumers.groups import GroupRun
+from eventlog.testing.consumers.near import NearRun
 from eventlog.testing.consumers.reading import ReadingRun
-
-KINDS: Final = ("group", "reading")
+from eventlog.testing.consumers.work import WorkRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,24 @@ def run_reading(seed: int) -> Outcome:
     return Outcome(violations=tuple(run.violations), errors=(), reached=run.reached)
 
 
+def run_near(seed: int) -> Outcome:
+    """Run a near cache on a seed, and judge it."""
+    run = NearRun(seed)
+    run.run()
+    return Outcome(violations=tuple(run.violations), errors=(), reached=run.reached)
+
+
+def run_work(seed: int) -> Outcome:
+    """Run a work group on a seed, and judge it."""
+    run = WorkRun(seed)
+    run.run()
+    return Outcome(violations=tuple(run.violations), errors=(), reached=run.reached)
+
+
+RUNS: Final[Mapping[str, Callable[[int], Outcome]]] = {"group": run_group, "reading": run_reading, "near": run_near, "work": run_work}
+KINDS: Final = tuple(RUNS)
+
+
 def run_seed(kind: str, seed: int) -> Outcome:
     """Run a seed of one of `KINDS`."""
-    return {"group": run_group, "reading": run_reading}[kind](seed)
+    return RUNS[kind](seed)

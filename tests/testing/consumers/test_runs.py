@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
+import eventlog.testing.consumers.__main__ as command
 from eventlog.testing.consumers.__main__ import main
 from eventlog.testing.consumers.groups import GroupRun
 from eventlog.testing.consumers.reading import ReadingRun
 from eventlog.testing.consumers.run import KINDS, run_seed
+from eventlog.testing.consumers.work import WorkRun
 from eventlog.testing.mutants import MUTANTS
 from eventlog.testing.mutation import applied
 
@@ -57,4 +60,39 @@ def test_a_failing_seed_is_told_and_fails_the_command(capsys):
         assert main(["--seeds", "0:6"]) == 1
     assert "of group: a commit of " in capsys.readouterr().out
     assert main(["--seeds", "3"]) == 0
-    assert "1 seeds of group and reading, 0 failed" in capsys.readouterr().out
+    assert "1 seeds of group, reading, near, work: 0 failed" in capsys.readouterr().out
+
+
+def test_what_was_never_reached_fails_a_run_of_many_seeds(monkeypatch, capsys):
+    monkeypatch.setattr(command, "SEEDS_MIN_FOR_REACH", 1)
+    monkeypatch.setattr(command, "REQUIRED", ("commits", "a flood"))
+    assert main(["--seeds", "3"]) == 1
+    said = capsys.readouterr().out
+    assert "never reached: a flood" in said
+    assert "never reached: commits" not in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "states"),
+    [
+        ("reading", ("iterations", "query restarts", "pins changed within a segment")),
+        ("near", ("served from memory", "watch lost", "own write")),
+        ("work", ("handed out", "dead letters", "move", "session ends")),
+    ],
+)
+def test_what_makes_a_run_worth_something_happens_within_a_few_seeds(kind, states):
+    reached = sum((run_seed(kind, seed).reached for seed in range(20)), start=Counter[str]())
+    assert [state for state in states if not reached[state]] == []
+
+
+def test_a_work_group_ends_with_every_event_done_or_buried():
+    run = WorkRun(5)
+    run.run()
+    assert run.violations == []
+    assert run.reached["handed out"] > run.reached["write"] > 50
+
+
+@pytest.mark.parametrize("mutant", [mutant for mutant in MUTANTS if mutant.world in ("reading", "near", "work")], ids=lambda one: one.name)
+def test_the_history_tells_on_a_planted_bug_within_a_few_seeds(mutant):
+    with applied(mutant):
+        assert any(run_seed(mutant.world, seed).violations for seed in range(mutant.seed, mutant.seed + 20))

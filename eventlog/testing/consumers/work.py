@@ -1,0 +1,300 @@
+"""One run of a work group: the product's queues and its steps (`eventlog.node.consumers.work`), kept in a place that outlives coordinators.
+
+Steps are taken at random, one at a time. Writes fail or nobody hears of them, answers get lost, sessions end, coordinators change.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from eventlog.consume.membership.positions import Committed, Place
+from eventlog.consume.membership.record import decode_committed
+from eventlog.consume.work.record import decode_known
+from eventlog.errors import NotPrimary, StaleMember
+from eventlog.node.consumers.work import AGAIN, DONE, GIVEN_BACK, REJECTED, Changes, Settled, Wanted, Work
+from eventlog.node.consumers.work_reading import Row
+
+_KEYS: Final = (b"a", b"b", b"c")
+_STEPS: Final = 700
+_LAST_STEPS: Final = 3_000
+_MEMBERS: Final = 3
+_BACKOFF_MS: Final = 70_000  # longer than the longest
+T = TypeVar("T")
+Step = Callable[[Changes], T]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Member:
+    """`rows`: what it was handed and has not settled, with what it will say of each once it has worked on it (None: not yet)."""
+
+    id: str
+    sequence: int = 0
+    rows: dict[int, tuple[Row, int | None]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """The group as its coordinator knows it."""
+
+    segments: int
+    members: list[_Member]
+    generation: int = 1
+    deliveries_max: int = 4
+
+    def member(self, id_: str) -> _Member | None:
+        return next((member for member in self.members if member.id == id_), None)
+
+
+class _Running:
+    """One coordinator's time: what `Work` asks of whoever runs it."""
+
+    def __init__(self, run: "WorkRun", state: _Group) -> None:
+        self.id = ("g", 1)
+        self.state = state
+        self.node = self  # which has the clock
+        self.clock = self
+        self._run = run
+        self.positions = {
+            segment: decode_committed(run.kept[key]) for segment in range(state.segments) if (key := self.key("p", segment)) in run.kept
+        }
+
+    def wall_ms(self) -> int:
+        return self._run.now_ms
+
+    def key(self, tag: str, segment: int = 0) -> bytes:
+        return f"{tag}{segment}".encode()
+
+    def place(self, segment: int) -> Place:
+        committed: Committed | None = self.positions.get(segment)
+        return Place(id=0) if committed is None else committed.place
+
+    async def write(self, puts: Mapping[bytes, bytes], *, removes: tuple[bytes, ...] = ()) -> None:
+        self._run.write(puts, removes)
+
+
+class _Work(Work):
+    """Has no tasks of its own: what it would do in a turn of its own waits in `later`."""
+
+    def __init__(self, running: _Running, known: dict[int, Any]) -> None:
+        super().__init__(running, known)  # type: ignore[arg-type]  # it takes the place of a coordinator's
+        self.later: list[Step[Any]] = []
+
+    def _request(self, apply: Step[Any]) -> Any:
+        self.later.append(apply)
+
+    def arrived(self, rows: list[Row], after: dict[int, Place]) -> None:
+        self._arrived(rows, after)
+
+    def taking(self, member: str, wanted: Wanted) -> Step[list[tuple[Any, Row]]]:
+        return lambda changes: self._take_now(member, wanted, changes)
+
+    def settling(self, member: str, rows: list[Settled]) -> Step[None]:
+        return lambda changes: self._settle_now(member, rows, changes)
+
+    def keep(self, touched: set[int]) -> Coroutine[Any, Any, None]:
+        return self._keep(touched)
+
+
+class WorkRun:
+    """`run` plays it; afterwards `violations` has what must not be, and `reached` what was."""
+
+    def __init__(self, seed: int) -> None:
+        chance = self._chance = random.Random(seed)  # noqa: S311 - it must repeat, not surprise
+        self.violations: list[str] = []
+        self.reached: Counter[str] = Counter()
+        self.now_ms = 1
+        self.kept: dict[bytes, bytes] = {}
+        self._log: list[Row] = []
+        self._done: set[int] = set()  # worked on by somebody, to the end
+        self._dead: set[int] = set()
+        self._names = 0
+        self._faults = True
+        self._group = _Group(segments=chance.choice((1, 2)), members=[])
+        for _ in range(_MEMBERS):
+            self._join()
+        self._move()
+
+    def _violate(self, what: str) -> None:
+        if what not in self.violations:
+            self.violations.append(what)
+
+    # ------------------------------------------------------------ the run
+
+    def run(self) -> None:
+        """Play all steps, then let everything be done, and judge."""
+        acts: dict[str, tuple[int, Callable[[], None]]] = {
+            "write": (20, self._append),
+            "read": (25, self._read),
+            "take": (30, self._take),
+            "work": (40, self._process),
+            "settle": (30, self._settle),
+            "time passes": (10, self._wait),
+            "session ends": (2, self._leave),
+            "move": (3, self._move),
+        }
+        for name in self._chance.choices(list(acts), weights=[weight for weight, _ in acts.values()], k=_STEPS):
+            self.reached[name] += 1
+            acts[name][1]()
+        self.reached["dead letters"] += len(self._dead)
+        self._faults = False
+        for _ in range(_LAST_STEPS):
+            if all(row.place.id in self._done | self._dead for row in self._log) and self._is_all_committed():
+                return
+            self._wait()
+            for act in (self._read, self._take, self._process, self._settle):
+                act()
+        left = [row.place.id for row in self._log if row.place.id not in self._done | self._dead]
+        self._violate(f"{len(left)} events were never worked on: {left[:3]}, or their places never kept")
+
+    def _is_all_committed(self) -> bool:
+        last = {row.segment: row.place.id for row in self._log}
+        return all(self._running.place(segment).id >= id_ for segment, id_ in last.items())
+
+    def _append(self) -> None:
+        id_ = len(self._log) + 1
+        key = self._chance.choice(_KEYS)
+        segment = _KEYS.index(key) % self._group.segments
+        self._log.append(Row(segment=segment, place=Place(id=id_), kind=1, key=key, value=b"", before=None, headers=None))
+
+    def _wait(self) -> None:
+        self.now_ms += self._chance.choice((1, 150, _BACKOFF_MS))
+
+    # ------------------------------------------------------------ the coordinator
+
+    def _move(self) -> None:
+        """Have a coordinator that knows what is kept, and nothing else."""
+        self._running = _Running(self, self._group)
+        known = {
+            segment: decode_known(self.kept[key])
+            for segment in range(self._group.segments)
+            if (key := self._running.key("w", segment)) in self.kept
+        }
+        self._work = _Work(self._running, known)
+
+    def _read(self) -> None:
+        """Have the coordinator read on."""
+        for segment, queue in self._work.queues.items():
+            rows = [row for row in self._log if row.segment == segment and row.place.id > queue.read.id]
+            rows = rows[: self._chance.randint(1, 5)]
+            if rows:
+                self._work.arrived(rows, {segment: rows[-1].place})
+        while self._work.later:
+            self._turn(self._work.later.pop())
+
+    def _turn(self, step: Step[T]) -> T | None:
+        """Take a step, and keep what it changed before anybody is told; None where nobody is."""
+        changes = Changes()
+        try:
+            result = step(changes)
+        except StaleMember:
+            result = None
+        self._dead |= {letter.row.place.id for letter in changes.dead}
+        try:
+            if changes.touched:
+                _at_once(self._work.keep(changes.touched))
+        except NotPrimary:
+            self._move()
+            return None
+        return None if self._faults and self._chance.random() < 0.05 else result
+
+    def write(self, puts: Mapping[bytes, bytes], removes: tuple[bytes, ...]) -> None:
+        """Keep rows. Raises NotPrimary where that fails, or nobody knows."""
+        fate = self._chance.random() if self._faults else 1.0
+        if fate >= 0.03:
+            for key in removes:
+                self.kept.pop(key, None)
+            self.kept.update(puts)
+            self._judge(puts)
+        if fate < 0.06:
+            raise NotPrimary(segment=0)
+
+    def _judge(self, puts: Mapping[bytes, bytes]) -> None:
+        """Check that nothing counts as done that nobody has worked on."""
+        for key, value in puts.items():
+            segment = int(key[1:])
+            if key.startswith(b"p"):
+                upto = decode_committed(value).place.id
+                done = [row.place.id for row in self._log if row.segment == segment and row.place.id <= upto]
+            else:
+                done = [known.id for known in decode_known(value) if known.is_done]
+            if lost := [id_ for id_ in done if id_ not in self._done | self._dead]:
+                self._violate(f"event {lost[0]} of segment {segment} counts as done, and nobody has worked on it")
+
+    # ------------------------------------------------------------ members
+
+    def _join(self) -> None:
+        self._names += 1
+        self._group.members.append(_Member(id=f"m{self._names}"))
+
+    def _leave(self) -> None:
+        """End a member's session; another member comes."""
+        gone = self._chance.choice(self._group.members)
+        self._group.members.remove(gone)
+        self._join()
+        self._work.release(lambda member: self._group.member(member) is None)
+        while self._work.later:
+            self._turn(self._work.later.pop())
+
+    def _take(self) -> None:
+        member = self._chance.choice(self._group.members)
+        member.sequence += 1
+        wanted = Wanted(sequence=member.sequence, limit=self._chance.randint(1, 3), holding=frozenset(member.rows))
+        for _, row in self._turn(self._work.taking(member.id, wanted)) or ():
+            self._hand(member, row)
+
+    def _hand(self, member: _Member, row: Row) -> None:
+        """Note that a member begins to work on an event."""
+        self.reached["handed out"] += 1
+        id_ = row.place.id
+        for other in self._group.members:
+            if any(held.key == row.key and said is None for held, said in other.rows.values()):
+                self._violate(f"{member.id} was handed event {id_} of {row.key!r} while {other.id} works on one of that key")
+        before = [one.place.id for one in self._log if one.key == row.key and one.place.id < id_]
+        if early := [one for one in before if one not in self._done | self._dead]:
+            self._violate(f"{member.id} was handed event {id_} of {row.key!r} before event {early[0]} was done")
+        member.rows[id_] = row, None
+
+    def _process(self) -> None:
+        """Have a member work on an event to the end, or find that it cannot."""
+        member = self._chance.choice(self._group.members)
+        open_ = [id_ for id_, (_, said) in member.rows.items() if said is None]
+        if not open_:
+            return
+        id_ = self._chance.choice(open_)
+        said = self._chance.choice((DONE, DONE, DONE, DONE, AGAIN, GIVEN_BACK, REJECTED)) if self._faults else DONE
+        if said == DONE:
+            self._done.add(id_)
+        member.rows[id_] = member.rows[id_][0], said
+
+    def _settle(self) -> None:
+        """Have a member say what became of its events; it says so again until it is answered."""
+        member = self._chance.choice(self._group.members)
+        rows = [
+            Settled(segment=row.segment, id=id_, verdict=said)
+            for id_, (row, said) in member.rows.items()
+            if said is not None and id_ not in self._work.queues[row.segment].known  # else it is read again first
+        ]
+        if not rows:
+            return
+        settling = self._work.settling(member.id, rows)
+
+        def step(changes: Changes) -> bool:
+            with suppress(StaleMember):  # it has some of them no more; the others are settled
+                settling(changes)
+            return True
+
+        if self._turn(step):
+            for row in rows:
+                del member.rows[row.id]
+
+
+def _at_once(work: Coroutine[Any, Any, None]) -> None:
+    """Run what never waits."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise RuntimeError("keeping waited for something")

@@ -7,11 +7,12 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from eventlog.consume.membership.positions import Committed, Place
 from eventlog.consume.membership.record import decode_committed
+from eventlog.consume.membership.values import GroupState, Member
 from eventlog.consume.work.record import decode_known
 from eventlog.errors import NotPrimary, StaleMember
 from eventlog.node.consumers.work import AGAIN, DONE, GIVEN_BACK, REJECTED, Changes, Settled, Wanted, Work
@@ -28,38 +29,32 @@ Step = Callable[[Changes], T]
 
 @dataclass(slots=True, kw_only=True)
 class _Member:
-    """`rows`: what it was handed and has not settled, with what it will say of each once it has worked on it (None: not yet)."""
+    """`rows`: what it was handed and has not settled, with what it will say of each once it has worked on it (None: not yet).
+
+    `since_ms`: when it was handed them.
+    """
 
     id: str
     sequence: int = 0
     rows: dict[int, tuple[Row, int | None]] = field(default_factory=dict)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Group:
-    """The group as its coordinator knows it."""
-
-    segments: int
-    members: list[_Member]
-    generation: int = 1
-    deliveries_max: int = 4
-
-    def member(self, id_: str) -> _Member | None:
-        return next((member for member in self.members if member.id == id_), None)
+    since_ms: dict[int, int] = field(default_factory=dict)
 
 
 class _Running:
     """One coordinator's time: what `Work` asks of whoever runs it."""
 
-    def __init__(self, run: "WorkRun", state: _Group) -> None:
+    def __init__(self, run: "WorkRun") -> None:
         self.id = ("g", 1)
-        self.state = state
         self.node = self  # which has the clock
         self.clock = self
         self._run = run
         self.positions = {
-            segment: decode_committed(run.kept[key]) for segment in range(state.segments) if (key := self.key("p", segment)) in run.kept
+            segment: decode_committed(run.kept[key]) for segment in range(run.group.segments) if (key := self.key("p", segment)) in run.kept
         }
+
+    @property
+    def state(self) -> GroupState:
+        return self._run.group
 
     def wall_ms(self) -> int:
         return self._run.now_ms
@@ -112,7 +107,10 @@ class WorkRun:
         self._dead: set[int] = set()
         self._names = 0
         self._faults = True
-        self._group = _Group(segments=chance.choice((1, 2)), members=[])
+        self._members: list[_Member] = []
+        self.group = GroupState(
+            segments=chance.choice((1, 2)), mode="work", generation=1, deliveries_max=4, ack_timeout_ms=chance.choice((0, 0, 1_000))
+        )
         for _ in range(_MEMBERS):
             self._join()
         self._move()
@@ -156,7 +154,7 @@ class WorkRun:
     def _append(self) -> None:
         id_ = len(self._log) + 1
         key = self._chance.choice(_KEYS)
-        segment = _KEYS.index(key) % self._group.segments
+        segment = _KEYS.index(key) % self.group.segments
         self._log.append(Row(segment=segment, place=Place(id=id_), kind=1, key=key, value=b"", before=None, headers=None))
 
     def _wait(self) -> None:
@@ -166,10 +164,10 @@ class WorkRun:
 
     def _move(self) -> None:
         """Have a coordinator that knows what is kept, and nothing else."""
-        self._running = _Running(self, self._group)
+        self._running = _Running(self)
         known = {
             segment: decode_known(self.kept[key])
-            for segment in range(self._group.segments)
+            for segment in range(self.group.segments)
             if (key := self._running.key("w", segment)) in self.kept
         }
         self._work = _Work(self._running, known)
@@ -227,19 +225,19 @@ class WorkRun:
 
     def _join(self) -> None:
         self._names += 1
-        self._group.members.append(_Member(id=f"m{self._names}"))
+        self._members.append(_Member(id=f"m{self._names}"))
+        self.group = replace(self.group, members=tuple(Member(id=member.id) for member in self._members))
 
     def _leave(self) -> None:
         """End a member's session; another member comes."""
-        gone = self._chance.choice(self._group.members)
-        self._group.members.remove(gone)
+        self._members.remove(self._chance.choice(self._members))
         self._join()
-        self._work.release(lambda member: self._group.member(member) is None)
+        self._work.release(lambda member: self.group.member(member) is None)
         while self._work.later:
             self._turn(self._work.later.pop())
 
     def _take(self) -> None:
-        member = self._chance.choice(self._group.members)
+        member = self._chance.choice(self._members)
         member.sequence += 1
         wanted = Wanted(sequence=member.sequence, limit=self._chance.randint(1, 3), holding=frozenset(member.rows))
         for _, row in self._turn(self._work.taking(member.id, wanted)) or ():
@@ -249,17 +247,23 @@ class WorkRun:
         """Note that a member begins to work on an event."""
         self.reached["handed out"] += 1
         id_ = row.place.id
-        for other in self._group.members:
-            if any(held.key == row.key and said is None for held, said in other.rows.values()):
+        for other in self._members:
+            if any(held.key == row.key and said is None and self._is_in_time(other, held) for held, said in other.rows.values()):
                 self._violate(f"{member.id} was handed event {id_} of {row.key!r} while {other.id} works on one of that key")
         before = [one.place.id for one in self._log if one.key == row.key and one.place.id < id_]
         if early := [one for one in before if one not in self._done | self._dead]:
             self._violate(f"{member.id} was handed event {id_} of {row.key!r} before event {early[0]} was done")
         member.rows[id_] = row, None
+        member.since_ms[id_] = self.now_ms
+
+    def _is_in_time(self, member: _Member, row: Row) -> bool:
+        """Return whether nobody may have taken back what a member was handed."""
+        timeout_ms = self.group.ack_timeout_ms
+        return not timeout_ms or self.now_ms < member.since_ms[row.place.id] + timeout_ms
 
     def _process(self) -> None:
         """Have a member work on an event to the end, or find that it cannot."""
-        member = self._chance.choice(self._group.members)
+        member = self._chance.choice(self._members)
         open_ = [id_ for id_, (_, said) in member.rows.items() if said is None]
         if not open_:
             return
@@ -271,7 +275,7 @@ class WorkRun:
 
     def _settle(self) -> None:
         """Have a member say what became of its events; it says so again until it is answered."""
-        member = self._chance.choice(self._group.members)
+        member = self._chance.choice(self._members)
         rows = [
             Settled(segment=row.segment, id=id_, verdict=said)
             for id_, (row, said) in member.rows.items()

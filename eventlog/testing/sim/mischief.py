@@ -143,7 +143,7 @@ class Mischief:
             host.node.process.resume()
 
     def _lose_disk(self) -> None:
-        """Empty a disk, unless that would take the last copy of something: the loss of a minority is what must be survived."""
+        """Empty a disk, unless a set might then shrink to members that have all lost theirs: the loss of fewer must be survived."""
         host = self._any()
         records = [primary_of(self._world, segment) for segment in range(self._world.swarm.segments)]
         view = self.view()
@@ -151,8 +151,8 @@ class Mischief:
         for record in records:
             if record is None or record.min_in_sync < _COPIES_MIN:
                 return
-            whole = [replica for replica in record.in_sync if self._is_whole(replica)]
-            if all(replica.node == disks.get(host.number) for replica in whole):
+            whole = [replica for replica in record.in_sync if self._is_whole(replica) and replica.node != disks.get(host.number)]
+            if len(record.in_sync) - len(whole) >= record.min_in_sync:
                 return
         host.lose_disk()
         self._restart(host, after_us=self._away_us())

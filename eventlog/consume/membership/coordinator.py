@@ -39,6 +39,7 @@ class Coordinator:
         self.name = name
         self.state = state
         self.sessions = Sessions(state.members, now_ms)
+        self._joining: set[str] = set()  # members that have joined and have not said yet that they were told so
 
     def beat(self, beat: Beat, now_ms: int, *, leaders: Sequence[int] = ()) -> GroupState:
         """Return the state to keep after a member has spoken; its session goes on from now.
@@ -51,7 +52,10 @@ class Coordinator:
         known = self.state.member(beat.member.id)
         self.sessions.heard(beat.member.id, beat.via, now_ms)
         if beat.epoch == 0:
-            return self._join(beat, known, leaders)
+            is_repeated = known == beat.member and known.id in self._joining
+            self._joining.add(beat.member.id)
+            return self.state if is_repeated else self._join(beat, known, leaders)
+        self._joining.discard(beat.member.id)
         if known is None:
             raise self._stranger(beat.member)
         if beat.epoch > self.state.generation:
@@ -87,6 +91,7 @@ class Coordinator:
         """Go by `state` from now on: it is kept."""
         self.state = state
         self.sessions.follow(state.members, now_ms)
+        self._joining.intersection_update(member.id for member in state.members)
 
     def told(self, member: str) -> Told:
         """Return what a member is to be told now."""

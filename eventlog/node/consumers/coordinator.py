@@ -118,7 +118,13 @@ class Running:
         entries = puts if state is None else {**puts, record: encode_group(state)}
         try:
             versions = await self.node.inner.commit(
-                GROUPS_CACHE, self.route, puts=entries, removes=removes, expect={record: self.version}, deadline_ms=WRITE_MS_MAX
+                GROUPS_CACHE,
+                self.route,
+                puts=entries,
+                removes=removes,
+                expect={record: self.version},
+                term=self.term,
+                deadline_ms=WRITE_MS_MAX,
             )
         except EventLogError as error:
             self.forget(NotPrimary(segment=self.node.inner.segment(self.route)))

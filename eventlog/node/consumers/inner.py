@@ -193,20 +193,25 @@ class Inner:
         puts: Mapping[bytes, bytes],
         removes: Iterable[bytes] = (),
         expect: Expected | None = None,
+        term: int | None = None,
         deadline_ms: int = DEADLINE_MS_DEFAULT,
     ) -> int:
         """Put and remove entries of one route, all or none of them; return the highest version among them.
 
         `expect` says which version an entry must have, None for there being none. The cache is made if need be. A write of which
         nobody knows what became is written again, under the same conditions; where they do not hold any more because they had been
-        met the first time, that counts as done. So one without conditions may be there twice, one behind the other.
+        met the first time, that counts as done. So one without conditions may be there twice, one behind the other. With a `term` it is
+        written here alone, and only as long as that goes on: whoever takes the route over reads what there is, and must not be written
+        to behind his back.
 
         Raises:
+            NotPrimary: the term is over; a write that had been sent then is seen by who leads the route now, or is not there.
             VersionMismatch: an entry has another version than expected; nothing was written.
             OutcomeUnknown: it was sent, and nobody could say until the deadline what became of it.
             Unavailable: the route had no primary until the deadline; nothing was written.
         """
-        return max((await self.commit(cache, route, puts=puts, removes=removes, expect=expect, deadline_ms=deadline_ms)).values())
+        found = await self.commit(cache, route, puts=puts, removes=removes, expect=expect, term=term, deadline_ms=deadline_ms)
+        return max(found.values())
 
     async def commit(
         self,
@@ -216,6 +221,7 @@ class Inner:
         puts: Mapping[bytes, bytes],
         removes: Iterable[bytes] = (),
         expect: Expected | None = None,
+        term: int | None = None,
         deadline_ms: int = DEADLINE_MS_DEFAULT,
     ) -> dict[bytes, int]:
         """As `write`; return the version of each key, for a removed one the id of its removal, 0 where there was nothing to remove."""
@@ -229,8 +235,16 @@ class Inner:
             Columns(kinds=kinds, keys=keys, values=[*puts.values(), *(b"" for _ in gone)]), segments=self._node.segments, by_prefix=True
         )
         trying = _Trying(cache=found, frame=frame, expect=dict(expect or {}), puts=puts, removes=gone)
+
+        async def once() -> list[int]:
+            if term is not None and self.term(route) != term:
+                raise _TermOver
+            return await self._write_once(trying)
+
         try:
-            ids = await self._insist(partial(self._write_once, trying), deadline_ms=deadline_ms)
+            ids = await self._insist(once, deadline_ms=deadline_ms)
+        except _TermOver:
+            raise NotPrimary(segment=self.segment(route)) from None
         except Unavailable as error:
             if trying.is_unknown and not isinstance(error, OutcomeUnknown):
                 raise OutcomeUnknown(outcome="unknown", why=str(error)) from error
@@ -356,6 +370,10 @@ class _Trying:
         self.puts = puts
         self.removes = removes
         self.is_unknown = False
+
+
+class _TermOver(Exception):
+    """A word between `commit` and its tries."""
 
 
 class _LedHere(Exception):

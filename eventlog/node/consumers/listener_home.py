@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -194,9 +194,8 @@ class ListenerHome:
             if len(self._kept) >= LISTENERS_PER_NODE_MAX:
                 raise Overloaded(what="the number of listeners kept at one node", limit=LISTENERS_PER_NODE_MAX) from None
             key = record_key(record.id)
-            version = await self._node.inner.write(
-                LISTENERS, record.id.encode(), puts={key: encode_record(record)}, removes=[position_key(record.id)], expect={key: None}
-            )
+            puts = {key: encode_record(record)}
+            version = await self._write(record.id, puts=puts, removes=[position_key(record.id)], expect={key: None})
             now = asyncio.get_running_loop().time()
             kept = Kept(record, version=version, progress=self._progress_of(record), now=now)
             self._keep(kept)
@@ -212,7 +211,7 @@ class ListenerHome:
         """
         key = record_key(record.id)
         puts = {key: encode_record(record)}
-        kept.version = await self._node.inner.write(LISTENERS, record.id.encode(), puts=puts, expect={key: kept.version})
+        kept.version = await self._write(record.id, puts=puts, expect={key: kept.version})
         kept.record = record
 
     async def remove(self, listener: str) -> None:
@@ -222,8 +221,13 @@ class ListenerHome:
             ListenerNotFound: there is none.
         """
         await self.find(listener)
-        await self._node.inner.write(LISTENERS, listener.encode(), puts={}, removes=[record_key(listener), position_key(listener)])
+        await self._write(listener, puts={}, removes=[record_key(listener), position_key(listener)])
         self._drop(listener)
+
+    async def _write(self, listener: str, **what: Any) -> int:
+        """Write entries of a listener in the term in which it was read: another home has read what was there when this one was over."""
+        route = listener.encode()
+        return await self._node.inner.write(LISTENERS, route, term=self._epochs.get(self._node.inner.segment(route), 0), **what)
 
     # ------------------------------------------------------------ use
 
@@ -320,9 +324,7 @@ class ListenerHome:
         data = token.encode(kept.progress.position())
         key = record_key(listener)
         try:
-            await self._node.inner.write(
-                LISTENERS, listener.encode(), puts={position_key(listener): data}, expect={key: kept.version}, deadline_ms=1_000
-            )
+            await self._write(listener, puts={position_key(listener): data}, expect={key: kept.version}, deadline_ms=1_000)
         except EventLogError as error:
             if self._kept.get(listener) is kept:
                 self._dirty.add(listener)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import BadName, NotPrimary, OperationRefused, VersionMismatch
+from eventlog.node.cluster.leaving import hand_over
 from eventlog.node.consumers.inner import LISTENERS
 from eventlog.node.node import Node
 from eventlog.transport.connect import connect
@@ -151,5 +152,26 @@ def test_writers_in_a_race_are_told_apart_by_their_conditions(tmp_path: Path) ->
         found = await cluster.up[0].inner.entry(LISTENERS, b"r\0")
         assert found is not None
         assert int(found.value) == sum(won)
+
+    with_cluster(tmp_path, act)
+
+
+def test_a_write_of_a_term_is_not_passed_on_to_whoever_leads_the_route_after_it(tmp_path: Path) -> None:
+    """Else a coordinator that is replaced in the middle of a commit would change what its successor has read already."""
+
+    async def act(cluster: Cluster) -> None:
+        route, key = ROUTES[0], ROUTES[0] + b"\0"
+        await cluster.until(lambda: any(node.inner.leads(route) for node in cluster.up))
+        node = next(node for node in cluster.up if node.inner.leads(route))
+        term = node.inner.term(route)
+        await node.inner.write(LISTENERS, route, puts={key: b"1"}, term=term)
+        await hand_over(node)
+        await cluster.until(lambda: any(other.inner.leads(route) for other in cluster.up if other is not node))
+        with pytest.raises(NotPrimary):
+            await node.inner.write(LISTENERS, route, puts={key: b"2"}, term=term)
+        found = await node.inner.entry(LISTENERS, key)
+        assert found is not None
+        assert found.value == b"1"
+        await node.inner.write(LISTENERS, route, puts={key: b"3"})
 
     with_cluster(tmp_path, act)

@@ -8,7 +8,8 @@ import pytest
 from eventlog.client.cache import Cache
 from eventlog.client.client import Client, connect
 from eventlog.client.near import NearCache
-from eventlog.errors import InvalidArgument, NoEvents, NoState
+from eventlog.client.near_table import MISS, NearTable, Read
+from eventlog.errors import InvalidArgument, NoEvents, NoState, VersionMismatch
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX
 from eventlog.transport.connect import connect as dial
@@ -229,3 +230,39 @@ def test_forged_interest_is_refused(tmp_path: Path):
         connection.close()
 
     with_cluster(tmp_path, run)
+
+
+def test_what_is_written_through_it_is_served_from_memory_until_somebody_else_writes(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        await near.put("k", {"n": 0})
+        await kept(near, "k")
+        misses = near.statistics.misses
+        stored = await near.put("k", {"n": 1, "list": (1, 2)})
+        entry = near.peek("k")
+        assert (entry.value, entry.version) == ({"n": 1, "list": [1, 2]}, stored.id)
+        again = await near.replace("k", {"n": 2}, if_version=stored.id)
+        assert near.peek("k").version == again.id
+        assert await cache.get("k") == near.peek("k")
+        assert near.statistics.misses == misses
+        with pytest.raises(VersionMismatch):
+            await near.replace("k", {"n": 3}, if_version=stored.id)
+        await near.put("k", {"n": 4}, lifespan_ms=60_000)
+        assert near.peek("k") is None, "the node says when it expires"
+        newest = await other.put("k", {"n": 5})
+        await until(lambda: (found := near.peek("k")) is None or found.version == newest.id)
+        assert (await near.get("k")).version == newest.id
+
+    with_near(tmp_path, act)
+
+
+def test_a_write_that_another_one_overtook_is_not_kept():
+    table = NearTable(entries_max=10, bytes_max=1 << 20, staleness_s=1)
+    table.opening()
+    fill = table.begin_write("k", 7, nbytes=1)
+    assert table.changes() == ([7], [])
+    table.registered(5)
+    table.confirm(0)
+    table.advance(20, digests=[7], ids=[12])
+    table.end(fill, Read(entry="mine", as_of=10, until=99, nbytes=1))
+    assert table.find("k", 0.5) == MISS
+    assert table.statistics().misses == 0

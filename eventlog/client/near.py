@@ -1,7 +1,7 @@
 """A near cache: entries kept in this process, told of changes by the log, so that most reads cost a look into a dictionary."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from eventlog.client.formats import CacheFormat
@@ -140,14 +140,28 @@ class NearCache:
     # ------------------------------------------------------------ writing
 
     async def put(self, key: str | bytes, value: Any, /, **options: Any) -> Stored:
-        """Store a value, as `cache.put`. Whoever reads here afterwards reads it, or something later."""
-        self._demand_open()
-        return await self._cache.put(key, value, **options)
+        """Store a value, as `cache.put`. Whoever reads here afterwards reads it, or something later; mostly from memory."""
+        return await self._write(key, value, options, self._cache.put)
 
     async def replace(self, key: str | bytes, value: Any, /, **options: Any) -> Stored:
         """Replace a value, as `cache.replace`."""
+        return await self._write(key, value, options, self._cache.replace)
+
+    async def _write(self, key: str | bytes, value: Any, options: Mapping[str, Any], write: Callable[..., Awaitable[Stored]]) -> Stored:
+        """Write a value, and keep it as it is stored. One that expires is not kept: the node says when, and to who reads it."""
         self._demand_open()
-        return await self._cache.replace(key, value, **options)
+        stored_key, data = self._form.key(key), self._form.value(key, value)
+        fill = None
+        if self._info.lifespan_ms is None and options.get("lifespan_ms") is None:
+            place = key if self._form.is_text else stored_key
+            fill = self._table.begin_write(place, hash_key(stored_key), nbytes=len(stored_key))
+            if self._table.has_changes:
+                self._tail.wake()
+        stored = await write(key, value, **options)
+        if fill is not None and stored.id is not None:
+            entry = Entry(value=self._form.read_value(data), value_bytes=data, version=stored.id)
+            self._table.end(fill, Read(entry=entry, as_of=stored.id, until=NEVER, nbytes=len(data)))
+        return stored
 
     async def remove(self, key: str | bytes, /, **options: Any) -> Stored:
         """Remove an entry, as `cache.remove`."""

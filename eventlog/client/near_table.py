@@ -134,6 +134,12 @@ class NearTable:
             self._slots.move_to_end(key)
         return Fill(slot)
 
+    def begin_write(self, key: Hashable, digest: int, *, nbytes: int) -> Fill | None:
+        """Note that `key` is about to be written: what is written may be kept. As `begin`, but nobody has missed anything."""
+        fill = self.begin(key, digest, nbytes=nbytes)
+        self._misses -= 1
+        return fill
+
     def end(self, fill: Fill, read: Read) -> None:
         """Keep what was read, if nothing can have changed it without word; as soon as the tail watches the key."""
         slot = fill.slot

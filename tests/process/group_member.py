@@ -1,8 +1,8 @@
 """A member of a consumer group in a process of its own, and everything that it saw, line by line as it happens.
 
-`python -m tests.process.group_member FILE GROUP MODE ADDRESS...` runs until it is killed, or SIGTERM. Lines are JSON:
-`["read", time, segment, offset, value]`, `["commit", time, {segment: offset after the last one}]`, and of work
-`["task", time, id, key, value, deliveries]`, `["ack", time, id]`, `["again", time, id]`; times are of the machine's monotonic clock.
+`python -m tests.process.group_member FILE GROUP ADDRESS...` runs until it is killed, or SIGTERM. Lines are JSON:
+`["read", time, segment, offset, value]` and `["commit", time, {segment: offset after the last one}]`; times are of the machine's
+monotonic clock.
 """
 
 import asyncio
@@ -23,18 +23,15 @@ from eventlog.errors import EventLogError, StaleMember
 CACHE = "history"
 SESSION_MS = 3_000
 COMMIT_EVERY = 10
-RETRY_ONE_OF = 10
 
 
 class GroupMember:
     """One such process, running inside `with`; it may be killed, stopped and started again as the same or another member."""
 
-    def __init__(
-        self, directory: Path, name: str, addresses: Sequence[str], *, mode: str = "read", group: str = "g", wrapper: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, directory: Path, name: str, addresses: Sequence[str], *, group: str = "g") -> None:
         self.file = directory / f"member-{name}.jsonl"
         self._log = directory / f"member-{name}.log"
-        self._command = [*wrapper, sys.executable, "-m", "tests.process.group_member", str(self.file), group, mode, *addresses]
+        self._command = [sys.executable, "-m", "tests.process.group_member", str(self.file), group, *addresses]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -82,23 +79,7 @@ async def read(cache: Any, group: str, say: Any) -> None:
                 say("commit", {event.segment: event.offset + 1})
 
 
-async def work(cache: Any, group: str, say: Any) -> None:
-    async with cache.consumer(group, mode="work", session_timeout_ms=SESSION_MS, prefetch=4, max_deliveries=1_000) as consumer:
-        async for task in consumer:
-            say("task", task.id, task.key, task.value, task.deliveries)
-            try:
-                if random.randrange(RETRY_ONE_OF) == 0:
-                    say("again", task.id)
-                    await task.retry(after_ms=10)
-                else:
-                    say("end", task.id)
-                    await task.ack()
-                    say("ack", task.id)
-            except StaleMember:
-                continue
-
-
-async def main(file: Path, group: str, mode: str, addresses: list[str]) -> None:
+async def main(file: Path, group: str, addresses: list[str]) -> None:
     with file.open("a", buffering=1) as out:
 
         def say(what: str, *rest: Any) -> None:
@@ -108,7 +89,7 @@ async def main(file: Path, group: str, mode: str, addresses: list[str]) -> None:
             while True:
                 try:
                     async with eventlog.connect(*addresses, timeout_ms=60_000) as client:
-                        await (read if mode == "read" else work)(client.cache(CACHE), group, say)
+                        await read(client.cache(CACHE), group, say)
                 except EventLogError as error:
                     print(f"{time.monotonic()}: {error!r} {error}", flush=True)
                     await asyncio.sleep(0.2)
@@ -119,4 +100,4 @@ async def main(file: Path, group: str, mode: str, addresses: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

@@ -132,6 +132,10 @@ def test_a_reader_that_was_trimmed_away_is_given_what_there_is(node: NodeProcess
         await client.run_retention("resynced")
         with pytest.raises(EventsTrimmed):
             [event async for event in cache.events(from_id=first)]
+        with pytest.raises(EventsTrimmed):  # although nothing of what is gone would have matched
+            [event async for event in cache.events(from_id=first, where="value > 1000")]
+        async with cache.entries() as rows:
+            assert {key async for key, _ in rows} == set(ids), "retention removes events, no entries"
         events = cache.events(from_id=first, on_trimmed="resync", follow=True)
         state = [await anext(events) for _ in ids]
         assert {event.kind for event in state} == {"STATE"}

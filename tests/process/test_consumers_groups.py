@@ -1,7 +1,7 @@
-"""A consumer group while things go wrong: every event is read, and none again that was committed."""
+"""Members of groups that come and go as processes do, and what retention does to them. `test_consumers_faults` has the other faults."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -9,14 +9,10 @@ from pathlib import Path
 import pytest
 
 import eventlog.blocking
-from eventlog.consume.membership.record import GROUPS_CACHE, route_of
+from eventlog.consume.membership.record import GROUPS_CACHE
 from eventlog.errors import EventsTrimmed
-from eventlog.hashing import hash_key, route_bytes, segment_of
-from tests.process.clusters import ClusterProcesses
 from tests.process.group_checks import gaps, read_twice
 from tests.process.group_member import CACHE, SESSION_MS, GroupMember
-from tests.process.network_clusters import NetworkCluster
-from tests.process.networks import Network
 from tests.process.nodes import NodeProcess
 from tests.process.trials import Load
 
@@ -40,11 +36,6 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)  # a poll of files; nothing else tells
 
 
-def coordinator_of(cluster: ClusterProcesses, group: str = "g", *, node: int = 0) -> int:
-    """Return the index of the node that coordinates a group."""
-    return cluster.primaries(node)[segment_of(hash_key(route_bytes(route_of(group), by_prefix=True)), cluster.segments)]
-
-
 def read_all(members: list[GroupMember], values: set[str]) -> None:
     """Wait until every value has been read by somebody."""
     until(lambda: values <= {line[4] for member in members for line in member.lines() if line[0] == "read"})
@@ -59,25 +50,12 @@ def judge(members: list[GroupMember], load: Load) -> None:
     assert read_twice(lines) == []
 
 
-@pytest.mark.timeout(400)
-def test_kills_stops_moves_and_members_that_come_and_go(tmp_path: Path) -> None:
-    with ClusterProcesses(tmp_path) as cluster, ExitStack() as stack:
-        addresses = cluster.addresses
-        load = stack.enter_context(Load(tmp_path, addresses))
+@pytest.mark.timeout(200)
+def test_members_that_are_killed_stopped_and_leave_are_replaced(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "node", "--segments", "16") as node, ExitStack() as stack:
+        load = stack.enter_context(Load(tmp_path, [node.address], options=("--writers=2", "--readers=0")))
         load.busy()
-        members = [stack.enter_context(GroupMember(tmp_path, f"m{number}", addresses)) for number in range(3)]
-        more(members)
-        cluster.kill(coordinator_of(cluster))
-        more(members)
-        cluster.start()
-        cluster.settle()
-        for index in (1, 2):
-            cluster.kill(index)
-            more(members)
-            cluster.start()
-            cluster.settle()
-        cluster.command("admin", "drain", "n2")
-        cluster.command("admin", "rebalance", "start", "--wait", node=2)
+        members = [stack.enter_context(GroupMember(tmp_path, f"m{number}", [node.address])) for number in range(3)]
         more(members)
         members[0].kill()
         more(members[1:])
@@ -85,42 +63,12 @@ def test_kills_stops_moves_and_members_that_come_and_go(tmp_path: Path) -> None:
         time.sleep(2 * SESSION_MS / 1000)  # the fault itself
         more(members[2:])
         members[1].process.send_signal(18)
-        members.append(stack.enter_context(GroupMember(tmp_path, "m0", addresses)))  # killed, and started again
+        members.append(stack.enter_context(GroupMember(tmp_path, "m0", [node.address])))  # killed, and started again
         more(members[3:])
         members[2].end()
         more(members)
         judge(members[:3], load)  # the fourth writes into the file of the first
-        assert f'"{GROUPS_CACHE}"' not in cluster.command("cache", "list", "--json").stdout.decode()
-
-
-@pytest.fixture
-def network() -> Iterator[Network]:
-    with Network("n1", "n2", "n3", "m1", "m2", "test") as network, network.inside("test"):
-        yield network
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.needs_root("networks of our own are made of namespaces")
-def test_a_member_that_is_cut_off_is_replaced_and_comes_back(tmp_path: Path, network: Network) -> None:
-    with NetworkCluster(tmp_path, network) as cluster, ExitStack() as stack:
-        load = stack.enter_context(Load(tmp_path, cluster.addresses))
-        load.busy()
-        members = [
-            stack.enter_context(GroupMember(tmp_path, name, cluster.addresses, wrapper=network.wrapper(name))) for name in ("m1", "m2")
-        ]
-        more(members[:1])
-        more(members[1:])
-        everybody = ["n1", "n2", "n3"]
-        cluster.part(["m1"], everybody)
-        time.sleep(2 * SESSION_MS / 1000)  # the fault itself
-        more(members[1:])
-        cluster.join(["m1"], everybody)
-        more(members[:1])
-        for name in everybody:  # from one node alone: the way round is taken
-            cluster.part(["m2"], [name])
-            more(members[1:])
-            cluster.join(["m2"], [name])
-        judge(members, load)
+        assert f'"{GROUPS_CACHE}"' not in node.command("cache", "list", "--json").stdout.decode()
 
 
 def test_retention_that_passes_the_position_is_said(tmp_path: Path) -> None:

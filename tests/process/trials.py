@@ -25,13 +25,15 @@ TAKES_EFFECT_S = 0.02  # signals and `ip` need some ms until a fault is there, a
 
 
 class Load:
-    """One process of `workload.py`, running inside `with`. Loads of one cluster have different names."""
+    """One process of `workload.py`, running inside `with`. Loads of one cluster have different names; `options` as it takes them."""
 
-    def __init__(self, directory: Path, addresses: Sequence[str], *, name: str = "w", wrapper: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, directory: Path, addresses: Sequence[str], *, name: str = "w", wrapper: tuple[str, ...] = (), options: tuple[str, ...] = ()
+    ) -> None:
         self.name = name
         self._file = directory / f"history-{name}.json"
         self._log = directory / f"workload-{name}.log"
-        self._command = [*wrapper, sys.executable, "-m", "tests.process.workload", str(self._file), *addresses, f"--name={name}"]
+        self._command = [*wrapper, sys.executable, "-m", "tests.process.workload", str(self._file), *addresses, f"--name={name}", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

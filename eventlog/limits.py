@@ -131,6 +131,7 @@ STATE_SCAN_BYTES_MAX = 4 * MIB  # looked at for one batch, however little of it 
 ITERATIONS_MAX = 1_024
 ITERATION_IDLE_MS_MAX = 60_000
 ITERATION_BATCH_ENTRIES_DEFAULT = 1_000
+CHUNK_BYTES_DEFAULT = 1 * MIB  # of a segment that is copied, and of entries that a task gets: one size for work that goes on in pieces
 ITERATION_BATCH_ENTRIES_MAX = 100_000
 
 # disk

@@ -15,7 +15,7 @@ from eventlog.client.rows import Rows
 from eventlog.client.tasks import ForEachResult, TaskOptions, TaskRunner
 from eventlog.client.values import Entry
 from eventlog.errors import InvalidArgument
-from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, ITERATION_BATCH_ENTRIES_MAX
+from eventlog.limits import ANSWER_BYTES_MAX, CHUNK_BYTES_DEFAULT, ITERATION_BATCH_ENTRIES_MAX
 
 _PARALLEL_MAX = 64
 _PREFETCH_MAX = 64
@@ -164,14 +164,15 @@ class CacheEntries(CacheHandle):
         filter_params: Mapping[str, Any] | None = None,
         segments: Collection[int] | None = None,
         batch_size: int | None = None,
-        batch_bytes: int = ANSWER_BYTES_DEFAULT,
+        batch_bytes: int = CHUNK_BYTES_DEFAULT,
         parallel: int | None = None,
     ) -> ForEachResult:
         """Run a task, which is installed on the nodes under this name, over the entries that match, at the nodes that lead them.
 
         `count` and `remove` are always there; others are entry points of the group `eventlog.tasks` (`eventlog.node.state.tasks`). No entry
         leaves its node. Each batch is acknowledged after it was worked on: when segments move or a node leaves, nothing is worked on
-        twice; when one dies, at most the batch it was working on, for each of the streams.
+        twice; when one dies, at most the batch it was working on, for each of the streams. A batch is by default as large as what is
+        copied at once where segments move; `batch_bytes` says otherwise, `batch_size` bounds its entries.
 
         Raises:
             TaskNotFound: a node does not have it.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eventlog.limits import MIB
+from eventlog.limits import CHUNK_BYTES_DEFAULT, MIB
 
 
 class Replica(NamedTuple):
@@ -61,4 +61,4 @@ class Options:
     probe_ms: int = 300
     retry_ms: int = 200
     window_bytes: int = 16 * MIB
-    chunk_bytes: int = 1 * MIB
+    chunk_bytes: int = CHUNK_BYTES_DEFAULT

@@ -242,7 +242,7 @@ class WorkConsumer(Joined):
                 if error is None or done.done():
                     self._told(done, None)
                 elif len(batch) == 1:
-                    self._told(done, error)
+                    self._refused(verdict, done, error)
                 else:
                     await self._send_alone(verdict, done)
 
@@ -251,9 +251,14 @@ class WorkConsumer(Joined):
         try:
             await self._send([verdict], timeout_ms=self._core.options.timeout_ms)
         except EventLogError as error:
-            self._told(done, error)
+            self._refused(verdict, done, error)
         else:
             self._told(done, None)
+
+    def _refused(self, verdict: Verdict, done: "asyncio.Future[None]", error: EventLogError) -> None:
+        if isinstance(error, StaleMember):
+            self._holding.discard(verdict[1])  # should it be handed to this member again, that is another time
+        self._told(done, error)
 
     @staticmethod
     def _told(done: "asyncio.Future[None]", error: EventLogError | None) -> None:

@@ -186,9 +186,9 @@ def _round(lines: Sequence[Line], truth: Truth) -> Iterable[str]:
             seen[key].append(id_)
     log: dict[str, list[int]] = defaultdict(list)
     for one in truth.log:
-        if one.id <= upto:
-            log[one.key].append(one.id)
+        log[one.key].append(one.id)
     for key, ids in seen.items():
-        if ids != log[key][-len(ids) :]:
-            yield f"of {key} came {ids}, not the end of {log[key]}"
+        happened = [id_ for id_ in log[key] if id_ <= max(upto, ids[0])]  # the entry may be of a moment that the tail has not reached
+        if ids != happened[-len(ids) :]:
+            yield f"of {key} came {ids}, not the end of {happened}"
     yield from (f"{key} never came" for key in log if key not in seen and not key.startswith("r"))

@@ -188,3 +188,38 @@ def test_what_is_not_settled_in_time_goes_to_another_although_its_member_lives(t
                 assert [event.headers["dead.deliveries"] for event in dead] == [b"3"]
 
     run(act())
+
+
+def test_a_task_that_was_refused_and_given_up_comes_again_to_the_same_member(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            await cache.put("k", 1)
+            async with cache.consumer("workers", mode="work", ack_timeout_ms=100) as consumer:
+                (task,) = await tasks_of(consumer, 1)
+                (again,) = await tasks_of(consumer, 1)  # it hung, and nobody else is there
+                assert again.maybe_repeated
+                await asyncio.sleep(0)
+                assert consumer._holding == {task.id}
+                await again.ack()
+                assert not consumer._holding
+                await task.ack()  # the same event: it is done
+
+    run(act())
+
+
+def test_what_a_member_was_refused_is_not_said_to_be_in_its_hands(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as one, client_of(cluster) as two:
+            cache = await one.create_cache("jobs")
+            await cache.put("k", 1)
+            options = {"mode": "work", "ack_timeout_ms": 100}
+            async with cache.consumer("workers", **options) as first, two.cache("jobs").consumer("workers", **options) as second:
+                (task,) = await tasks_of(first, 1)
+                (again,) = await tasks_of(second, 1)
+                with pytest.raises(StaleMember):
+                    await task.ack()
+                assert not first._holding, "else it would be kept for it for ever when it is handed to it again and that answer is lost"
+                await again.ack()
+
+    run(act())

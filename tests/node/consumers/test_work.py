@@ -199,7 +199,6 @@ def test_a_task_that_was_refused_and_given_up_comes_again_to_the_same_member(tmp
                 (task,) = await tasks_of(consumer, 1)
                 (again,) = await tasks_of(consumer, 1)  # it hung, and nobody else is there
                 assert again.maybe_repeated
-                await asyncio.sleep(0)
                 assert consumer._holding == {task.id}
                 await again.ack()
                 assert not consumer._holding

@@ -67,6 +67,7 @@ def command(
         raise click.UsageError(f"--json and --format {format_name} exclude each other")
     if state_first and (group is not None or from_time is not None or from_id not in {None, "earliest"}):
         raise click.UsageError("--state-first begins with the entries: it excludes --group, --from-time and --from-id")
+    _check_wanted(params=params, group=group, **reading)
     if group is not None:
         refuse_beside_group(position_file=position_file, **reading)
         chosen = GroupRead(group=group, from_id=from_id, from_time=from_time, events_max=events_max)
@@ -89,6 +90,22 @@ def command(
         except KeyboardInterrupt:
             note_interrupt(_resume_hint(printer.position, start, position_file))
             raise
+
+
+def _check_wanted(*, params: tuple[tuple[str, Any], ...], group: str | None, **reading: Any) -> None:
+    """Raise a usage error for options that mean nothing, alone or beside others."""
+    if params and reading["filter"] is None:
+        raise click.UsageError("--param is a parameter of --filter, and none is named")
+    if reading["poll_interval_ms"] is not None and not reading["follow"]:
+        raise click.UsageError("--poll-interval needs --follow")
+    if reading["where"] is not None and not reading["where"].strip():
+        raise click.UsageError("--where is empty: leave it out, or give a condition")
+    if reading["select"] is not None and not all(field.strip() for field in reading["select"].split(",")):
+        raise click.UsageError("--select names fields of the value, with commas between them")
+    if group is not None and reading["on_trimmed"] == "resync":
+        raise click.UsageError("--group and --on-trimmed resync exclude each other: a group does not read state")
+    if reading["listener"] is not None and any(reading[name] for name in ("where", "filter", "select", "continuous")):
+        raise click.UsageError("--listener says what is wanted: it excludes --where, --filter, --select and --continuous")
 
 
 def _resume_hint(position: str, start: Start, position_file: str | None) -> str:

@@ -146,6 +146,12 @@ def test_trimmed_history_is_an_error_with_the_first_id_kept() -> None:
         ["--from-id", str(1 << 63)],
         ["--max", "0"],
         ["--segments", "x"],
+        ["--param", "a=1"],
+        ["--poll-interval", "5s"],
+        ["--where", " "],
+        ["--select", "value.a,"],
+        ["--group", "g", "--on-trimmed", "resync"],
+        ["--listener", "l", "--where", "value.a = 1"],
     ],
 )
 def test_options_at_odds_are_a_usage_error(words: list[str]) -> None:

@@ -17,6 +17,7 @@ class Source:
     cache_id: int = 1
     cluster: str = "x"
     text_keys: bool = True
+    may_repeat: Any = None
     json_values: bool = True
 
     def position_at(self, event_id: int) -> str:

@@ -204,6 +204,19 @@ def test_an_ephemeral_one_goes_when_nobody_uses_it_and_a_durable_one_stays(tmp_p
     on_cluster(tmp_path, act)
 
 
+def test_those_of_a_cache_that_is_dropped_go_with_it(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        await register(connections[0], cluster, durable=True)
+        await register(connections[1], cluster, durable=True, filter=ODD)
+        await register(connections[2], cluster, expire_ms=600_000)
+        assert len(await everything(connections[0])) == 3
+        await connections[0].request(Message(drop_cache=pb.DropCache(name="c")), timeout_ms=20_000)
+        await cluster.until(lambda: not any(len(node.listeners.home) for node in cluster.up))
+        assert await everything(connections[1]) == []
+
+    on_cluster(tmp_path, act)
+
+
 def test_lag_counts_what_is_kept_behind_the_acknowledged_place(tmp_path: Path) -> None:
     async def act(cluster: Cluster, connections: list[Connection]) -> None:
         name = (await register(connections[0], cluster, durable=True)).id

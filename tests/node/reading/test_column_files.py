@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from eventlog.consume import token
+from eventlog.consume.cursor import Cursor
 from eventlog.ids import ID_MAX
 from eventlog.node.reading import column_building
 from eventlog.node.reading.column_files import ColumnFiles
@@ -138,6 +139,25 @@ def test_nothing_is_answered_from_files_when_copies_moved(tmp_path):
         assert not files.of(1)
         assert not list((tmp_path / "columns").iterdir())
         assert files.nbytes == 0
+
+    run_filed(scenario, files)
+
+
+def test_files_of_some_segments_answer_for_these_alone(tmp_path):
+    files = ColumnFiles(tmp_path / "columns")
+
+    async def scenario(node):
+        fill(node, node.cache(), 60)
+        node.reads.place(np.array([True, False, True, True]))
+        asked = [0, 2, 3]
+        await read_all(node, filter=SEVENS, segments=asked)
+        await until(lambda: reached(files) >= last_of(node))
+        empty_log(node)
+        _, found = await read_all(node, filter=SEVENS, segments=asked)
+        assert by_id(found) == [row for row in wanted_of(node.rows[1]) if row.segment in asked]
+        assert files.find(1, Cursor.at_id(node.segments, 0, asked=np.array(asked)))
+        assert not files.find(1, Cursor.at_id(node.segments, 0, asked=np.array([0, 1])))
+        assert not files.find(1, Cursor(node.segments, 0))
 
     run_filed(scenario, files)
 

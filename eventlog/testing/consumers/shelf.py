@@ -116,11 +116,14 @@ class HostInner:
         puts: Mapping[bytes, bytes],
         removes: Iterable[bytes] = (),
         expect: Mapping[bytes, int | None] | None = None,
+        term: int | None = None,
         deadline_ms: int = 0,
     ) -> dict[bytes, int]:
-        del cache, route, removes, deadline_ms
+        del cache, removes, deadline_ms
         shelf = self._shelf
         await self._wait()
+        if term is not None and self.term(route) != term:
+            raise NotPrimary(segment=0)
         if shelf.chance.random() < shelf.unknown:
             if shelf.chance.random() < 0.5:
                 shelf.put(self._host, puts, expect or {})

@@ -12,7 +12,7 @@ from benchmarks import selecting
 from benchmarks.figures import MILLION, Row, Scale, note
 from benchmarks.peers import produce
 from benchmarks.peers.kafka import KafkaBrokers, KafkaUnavailable, jars
-from benchmarks.processes import Address, Node, cpu_seconds, in_child, scratch
+from benchmarks.processes import Address, Node, background_seconds, cpu_seconds, in_child, scratch
 from benchmarks.selecting import Selected
 
 EVENTS = MILLION
@@ -23,6 +23,7 @@ CASES: dict[str, tuple[str, float]] = {
     "promoted": ("1 % by a promoted field", 30.0),
 }
 _PLAIN, _PROMOTED = "orders", "promoted"
+_FIRST_WHERE = "kind <> 'CREATED' AND kind <> 'MODIFIED'"  # the same events, but not the same question
 _FILED_AFTER_SECONDS = 4.0  # nothing more was written for so long
 _FILED_SECONDS_MAX = 120.0
 
@@ -49,17 +50,34 @@ def run(scale: Scale) -> Iterator[Row]:
 
 def _asked_before(node: Node, columns: Path, events: int) -> Iterator[Row]:
     """Be the first to read with a filter, and wait until the node has made files of columns; a log in memory has none made."""
-    before = cpu_seconds(node.address.pid)
-    first = [in_child(selecting.chosen_by_nodes, node.address, cache, "kind", events=events) for cache in (_PLAIN, _PROMOTED)]
+    before = _own_seconds(node)
+    first = [
+        in_child(selecting.chosen_by_nodes, node.address, cache, "kind", events=events, where=_FIRST_WHERE) for cache in (_PLAIN, _PROMOTED)
+    ]
     yield note("10 % by kind, the first time", f"{first[0].ns_per_event:,.0f} ns/event, from the log as it is written")
     began, size, since = time.monotonic(), -1, time.monotonic()
     while (now := time.monotonic()) < min(since + _FILED_AFTER_SECONDS, began + _FILED_SECONDS_MAX):
-        found = sum(file.stat().st_size for file in columns.iterdir())
+        found = _size_of(columns)
         size, since = found, since if found == size else now
         time.sleep(0.25)
-    spent = cpu_seconds(node.address.pid) - before - sum(read.servers_cpu for read in first)
-    per_event = f"{max(size, 0) / events / 2:.0f} B/event on disk, {spent / events / 2 * 1e9:.0f} ns/event of the node, once"
+    if size <= 0:
+        yield note("laid out for filters", "nothing: the node has all of the log in memory")
+        return
+    spent = _own_seconds(node) - before - sum(read.servers_cpu for read in first)
+    per_event = f"{size / events / 2:.0f} B/event on disk, {spent / events / 2 * 1e9:.0f} ns/event of the node, once"
     yield note("laid out for filters", f"{per_event}; {since - began:.1f} s until it was done")
+
+
+def _size_of(columns: Path) -> int:
+    try:
+        return sum(file.stat().st_size for file in columns.iterdir())
+    except FileNotFoundError:  # replaced by a larger one just now
+        return 0
+
+
+def _own_seconds(node: Node) -> float:
+    """Return what a node has used without RocksDB's merging, which goes on after a million writes."""
+    return cpu_seconds(node.address.pid) - background_seconds(node.address.pid)
 
 
 def _both(address: Address, case: str, events: int) -> tuple[Selected, Selected]:

@@ -136,19 +136,18 @@ WHERE = {
 }
 
 
-def chosen_by_nodes(address: Address, cache: str, case: str, *, events: int, warm: bool = True) -> Selected:
-    """Have the node choose; with `warm` its parser of predicates has been loaded before."""
+def chosen_by_nodes(address: Address, cache: str, case: str, *, events: int, where: str = "") -> Selected:
+    """Have the node choose, by another predicate than the case's if `where` is one; its parser of predicates has been loaded before."""
     import eventlog
 
     async def run() -> Selected:
         async with eventlog.connect(address.text) as client:
             handle = client.cache(cache)
             await handle.info()
-            if warm:
-                await handle.poll(position=None, after="latest", where=WHERE[case])
+            await handle.poll(position=None, after="latest", where=where or WHERE[case])
             meter = Meter([address.pid])
             found = 0
-            async for _event in handle.events(where=WHERE[case]):
+            async for _event in handle.events(where=where or WHERE[case]):
                 found += 1
             return meter.selected(found=found, events=events)
 

@@ -351,7 +351,7 @@ MUTANTS: Final = (
     Mutant(name="backup answers before its sync", target=f"{_CORE}.receive", make=_answer_before_sync, seed=7),
     Mutant(name="primary counts itself before its sync", target=f"{_CORE}.append", make=_count_oneself_before_sync, seed=3),
     Mutant(name="id clock not raised on takeover", target=f"{_CLOCK}.raise_above", make=_instead(_stay_below), seed=200001),
-    Mutant(name="floor not chained", target=f"{_RULES}.next_floor", make=_instead(_floor_of_the_last), seed=143),
+    Mutant(name="floor not chained", target=f"{_RULES}.next_floor", make=_instead(_floor_of_the_last), seed=200053),
     Mutant(name="no floor", target=f"{_RULES}.next_floor", make=_instead(_no_floor), seed=200001),
     Mutant(name="promise above the lease", target=f"{_CLOCK}.close_up", make=_instead(_promise_above_the_lease), seed=10),
     Mutant(name="promise ignores what is in flight", target=f"{_MARKS}:Promises.begin", make=_instead(_begin_nothing), seed=0),
@@ -381,7 +381,7 @@ MUTANTS: Final = (
         name="coordinator goes by an earlier term",
         target="eventlog.node.consumers.coordinator:Running.is_current",
         make=_known_for_ever,
-        seed=213,
+        seed=221,
         world="group",
     ),
     Mutant(

@@ -78,7 +78,7 @@ def _measure(address: Address, lookups: int, gets: int, writes: int) -> Found:
 
 
 async def _fill(near: "object", keys: list[str]) -> None:
-    from eventlog.client.near import NearCache
+    from eventlog.client.near.near_cache import NearCache
 
     assert isinstance(near, NearCache)
     async with asyncio.timeout(60):
@@ -89,7 +89,7 @@ async def _fill(near: "object", keys: list[str]) -> None:
 
 async def _rounds(near: "object", asked: list[str], plain: dict[str, object]) -> tuple[float, float, float]:
     """Return the microseconds of one lookup: dictionary, `get`, `peek`; the middle one of some rounds, in turn."""
-    from eventlog.client.near import NearCache
+    from eventlog.client.near.near_cache import NearCache
 
     assert isinstance(near, NearCache)
     times: tuple[list[float], list[float], list[float]] = ([], [], [])
@@ -113,7 +113,7 @@ async def _rounds(near: "object", asked: list[str], plain: dict[str, object]) ->
 
 async def _dropped_after(near: "object", cache: "object", key: str) -> float:
     from eventlog.client.cache import Cache
-    from eventlog.client.near import NearCache
+    from eventlog.client.near.near_cache import NearCache
 
     assert isinstance(near, NearCache)
     assert isinstance(cache, Cache)

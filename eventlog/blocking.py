@@ -16,25 +16,25 @@ from functools import update_wrapper
 from itertools import chain
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from eventlog.client.batches import EventBatch
 from eventlog.client.cache import Cache as AsyncCache
 from eventlog.client.client import Client as AsyncClient
 from eventlog.client.client import connect as connect_async
 from eventlog.client.cluster import ClusterAdmin as AsyncClusterAdmin
-from eventlog.client.consumer import Consumer as AsyncConsumer
-from eventlog.client.continuous import QueryChange
-from eventlog.client.entries import Entries as AsyncEntries
-from eventlog.client.entries import EntryRows as AsyncEntryRows
 from eventlog.client.groups import GroupAdmin as AsyncGroupAdmin
-from eventlog.client.iterating import EntryBatch, Key
 from eventlog.client.listeners import ListenerAdmin as AsyncListenerAdmin
 from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
-from eventlog.client.near import NearCache as AsyncNearCache
-from eventlog.client.near_table import MISS, NearStatistics
-from eventlog.client.rows import Rows
+from eventlog.client.members.consumer import Consumer as AsyncConsumer
+from eventlog.client.members.work import Task as AsyncTask
+from eventlog.client.members.work import WorkConsumer as AsyncWorkConsumer
+from eventlog.client.near.near_cache import NearCache as AsyncNearCache
+from eventlog.client.near.table import MISS, NearStatistics
+from eventlog.client.reading.batches import EventBatch
+from eventlog.client.reading.continuous import QueryChange
+from eventlog.client.reading.entries import Entries as AsyncEntries
+from eventlog.client.reading.entries import EntryRows as AsyncEntryRows
+from eventlog.client.reading.iterating import EntryBatch, Key
+from eventlog.client.reading.rows import Rows
 from eventlog.client.values import CacheInfo, Entry, StoredMany
-from eventlog.client.work import Task as AsyncTask
-from eventlog.client.work import WorkConsumer as AsyncWorkConsumer
 from eventlog.errors import InvalidArgument
 from eventlog.events import Event
 
@@ -133,7 +133,7 @@ class Cache(_Facade[AsyncCache]):
         return Entries(self._thread, self._async.entries(prefix, **options))
 
     def events(self, from_id: int | str | None = None, **options: Any) -> Iterator[Event]:
-        """Yield events as objects; `options` are those of `eventlog.client.reads.CacheReads.events`."""
+        """Yield events as objects; `options` are those of `eventlog.client.reading.reads.CacheReads.events`."""
         return chain.from_iterable(self.event_batches(from_id, **options))
 
     def consumer(self, group: str, *, mode: str = "read", **options: Any) -> Any:
@@ -155,7 +155,7 @@ class Cache(_Facade[AsyncCache]):
         return self._thread.submit(_result_of(sent))
 
     def near(self, **options: Any) -> "NearCache":
-        """Return a near cache, to be used in a `with` statement; `options` are those of `eventlog.client.near.CacheNear.near`."""
+        """Return a near cache, to be used in a `with` statement; `options`: see `eventlog.client.near.near_cache.CacheNear.near`."""
         return NearCache(self._thread, self._async.near(**options))
 
     def continuous_query(
@@ -163,7 +163,7 @@ class Cache(_Facade[AsyncCache]):
     ) -> "QueryChanges":
         """Return the changes of what matches, to be iterated in a `with` statement.
 
-        `options` are those of `eventlog.client.continuous.CacheQueries.continuous_query`.
+        `options` are those of `eventlog.client.reading.continuous.CacheQueries.continuous_query`.
         """
         begin = self._thread.run(self._async.query_begin(position=position, initial=initial))
         return QueryChanges(Pulled(self._thread, self._async.query_lists(where, begin=begin, **options)))
@@ -186,7 +186,7 @@ class QueryChanges:
 
 
 class Entries(_Facade[AsyncEntries]):
-    """Iterate it for keys with entries; in a `with` statement it gives keys with values, or columns, as `eventlog.client.entries`."""
+    """Iterate it for keys with entries; in a `with` statement it gives keys with values, or columns: `eventlog.client.reading.entries`."""
 
     def __iter__(self) -> Iterator[tuple[Key, Entry]]:
         return chain.from_iterable(Pulled(self._thread, in_lists(self._async.generator, size=ROWS_PER_HOP)))
@@ -210,7 +210,7 @@ class EntryRows(_Facade[AsyncEntryRows]):
 
 
 class NearCache(_Facade[AsyncNearCache]):
-    """A near cache, as `eventlog.client.near.NearCache`. What it holds is read in the calling thread."""
+    """A near cache, as `eventlog.client.near.near_cache.NearCache`. What it holds is read in the calling thread."""
 
     def __enter__(self) -> Self:
         self._thread.run(self._async.__aenter__())
@@ -263,7 +263,7 @@ async def _result_of(future: "asyncio.Future[T]") -> T:
 
 
 class Consumer(_Facade[AsyncConsumer]):
-    """A member of a consumer group, as `eventlog.client.consumer.Consumer`; from entering it to leaving it."""
+    """A member of a consumer group, as `eventlog.client.members.consumer.Consumer`; from entering it to leaving it."""
 
     def __enter__(self) -> Self:
         self._thread.run(self._async.open())
@@ -309,7 +309,7 @@ class ListenerAdmin(_Facade[AsyncListenerAdmin]):
 
 
 class Task(_Facade[AsyncTask]):
-    """An event that nobody else works on, as `eventlog.client.work.Task`."""
+    """An event that nobody else works on, as `eventlog.client.members.work.Task`."""
 
     @property
     def event(self) -> Event:
@@ -337,7 +337,7 @@ class Task(_Facade[AsyncTask]):
 
 
 class WorkConsumer(_Facade[AsyncWorkConsumer]):
-    """A member of a work group, as `eventlog.client.work.WorkConsumer`; from entering it to leaving it."""
+    """A member of a work group, as `eventlog.client.members.work.WorkConsumer`; from entering it to leaving it."""
 
     def __enter__(self) -> Self:
         self._thread.run(self._async.open())

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from eventlog.client.reading import shortest
+from eventlog.client.reading.bounds import shortest
 from eventlog.ids import id_before
 from eventlog_cli.consume_group import GroupRead, consume_group, refuse_beside_group
 from eventlog_cli.conventions import common_options, open_client, settings

@@ -12,7 +12,7 @@ from eventlog_cli.printing import Printer
 from eventlog_cli.render import Render
 
 if TYPE_CHECKING:
-    from eventlog.client.batches import EventBatch
+    from eventlog.client.reading.batches import EventBatch
     from eventlog.events import Event
 
 _NOT_IN_GROUPS = ("segments", "position_file", "poll_interval_ms", "continuous")

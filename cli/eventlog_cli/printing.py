@@ -12,7 +12,7 @@ from eventlog_cli.position_file import PositionFile
 from eventlog_cli.render import Render
 
 if TYPE_CHECKING:
-    from eventlog.client.batches import EventBatch
+    from eventlog.client.reading.batches import EventBatch
     from eventlog.events import Event
 
     Printed = Callable[[EventBatch, list[Event]], None]

@@ -1,12 +1,12 @@
 """One cache as an application sees it."""
 
-from eventlog.client.consuming import CacheConsumers
-from eventlog.client.continuous import CacheQueries
-from eventlog.client.entries import CacheEntries
 from eventlog.client.listeners import CacheListeners
-from eventlog.client.near import CacheNear
-from eventlog.client.reads import CacheReads
-from eventlog.client.writes import CacheWrites
+from eventlog.client.members.consuming import CacheConsumers
+from eventlog.client.near.near_cache import CacheNear
+from eventlog.client.reading.continuous import CacheQueries
+from eventlog.client.reading.entries import CacheEntries
+from eventlog.client.reading.reads import CacheReads
+from eventlog.client.writing.writes import CacheWrites
 
 
 class Cache(CacheWrites, CacheConsumers, CacheReads, CacheEntries, CacheListeners, CacheQueries, CacheNear):

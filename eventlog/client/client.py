@@ -7,10 +7,10 @@ from typing import Any, Literal, Self
 from eventlog.client.cache import Cache
 from eventlog.client.cluster import ClusterAdmin
 from eventlog.client.core import ClientCore
-from eventlog.client.filtering import FilterInfo, filter_info
 from eventlog.client.groups import GroupAdmin
 from eventlog.client.listeners import ListenerAdmin
 from eventlog.client.options import ClientOptions
+from eventlog.client.reading.filtering import FilterInfo, filter_info
 from eventlog.client.values import CacheInfo, CheckReport, Format, KeyFormat, RetentionRun, SegmentInfo, Status
 from eventlog.client.wording import cache_info, cache_options, check_report, retention_run, segment_info, status
 from eventlog.errors import InvalidArgument, TimedOut

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from eventlog.client.following import Follower
-from eventlog.client.near_table import Nears
-from eventlog.client.nodes import Nodes
+from eventlog.client.connections.nodes import Nodes
+from eventlog.client.connections.requests import Requests
+from eventlog.client.connections.watchman import Watchman
+from eventlog.client.near.table import Nears
 from eventlog.client.options import ClientOptions
-from eventlog.client.requests import Requests
-from eventlog.client.watchman import Watchman
-from eventlog.client.writer import Writer
+from eventlog.client.reading.following import Follower
+from eventlog.client.writing.writer import Writer
 from eventlog.errors import ClientClosed
 from eventlog.routing.addresses import Address
 from eventlog.routing.routes import Routes

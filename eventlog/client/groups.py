@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from eventlog.client.reading import checked_id, time_ms
-from eventlog.client.requests import Requests
+from eventlog.client.connections.requests import Requests
+from eventlog.client.reading.bounds import checked_id, time_ms
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.client.filtering import Parameters, Select, filter_of
+from eventlog.client.connections.requests import Requests
 from eventlog.client.handle import CacheHandle
-from eventlog.client.reading import token_text
-from eventlog.client.requests import Requests
+from eventlog.client.reading.bounds import token_text
+from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

@@ -436,7 +436,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="invalidation lost at resume",
-        target="eventlog.client.near_table:NearTable.close",
+        target="eventlog.client.near.table:NearTable.close",
         make=_forget_the_place,
         seed=100001,
         world="near",

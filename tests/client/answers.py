@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import RUN, ValueHead, encode_value
-from eventlog.client.batches import EventBatch
+from eventlog.client.reading.batches import EventBatch
 from eventlog.events import Event, EventSource
 from eventlog.ids import ID_STEP
 from eventlog.wire.eventlog_pb2 import Part, PollAnswer

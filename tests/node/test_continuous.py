@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.client.cache import Cache
 from eventlog.client.client import Client, connect
-from eventlog.client.continuous import QueryChange
+from eventlog.client.reading.continuous import QueryChange
 from eventlog.errors import BadPredicate, EventsTrimmed, InvalidArgument
 from tests.node.clusters import Cluster, with_cluster
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, Final
 
-from eventlog.client.member import MemberHooks, MemberOptions, Membership
+from eventlog.client.members.member import MemberHooks, MemberOptions, Membership
 from eventlog.consume.membership.positions import Place
 from eventlog.errors import EventLogError, StaleMember, TimedOut
 from eventlog.testing.consumers.history import GroupHistory

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from eventlog.client.near_table import MISS, Fill, NearTable, Read
+from eventlog.client.near.table import MISS, Fill, NearTable, Read
 from eventlog.consume.near import Interest
 from eventlog.hashing import hash_key
 

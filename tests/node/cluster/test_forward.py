@@ -8,7 +8,7 @@ import pytest
 
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.layout import REFUSED
-from eventlog.client.rows import read_rows
+from eventlog.client.reading.rows import read_rows
 from eventlog.errors import CacheNotFound, EventLogError, NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node import operations

@@ -7,8 +7,8 @@ import pytest
 
 from eventlog.client.cache import Cache
 from eventlog.client.client import Client, connect
-from eventlog.client.near import NearCache
-from eventlog.client.near_table import MISS, NearTable, Read
+from eventlog.client.near.near_cache import NearCache
+from eventlog.client.near.table import MISS, NearTable, Read
 from eventlog.errors import InvalidArgument, NoEvents, NoState, VersionMismatch
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX

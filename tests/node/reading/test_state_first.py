@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import eventlog
-from eventlog.client.batches import EventBatch
+from eventlog.client.reading.batches import EventBatch
 from eventlog.consume import token
 from eventlog.errors import InvalidArgument, NoEvents, NoState, PositionMismatch
 from eventlog.hashing import hash_key

@@ -1,0 +1,233 @@
+"""The nodes of one cluster as a client sees them: who answered first, who can be reached directly, which segment is whose."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from eventlog.client.connections.uplink import Hooks, Uplink
+from eventlog.client.options import ClientOptions
+from eventlog.errors import ConnectionLost, EventLogError, InvalidArgument, WrongCluster
+from eventlog.routing.addresses import Address, Candidates, parse_address
+from eventlog.routing.routes import NOBODY, Routes
+from eventlog.topology import Topology
+from eventlog.transport.connection import Connection
+from eventlog.transport.exchange import Exchange
+from eventlog.wire.eventlog_pb2 import Done, Message
+
+log = logging.getLogger("eventlog.client")
+
+DIRECT_AGAIN_MS_MIN = 1_000  # after a node could not be reached; doubles
+DIRECT_AGAIN_MS_MAX = 60_000
+
+
+class _Direct:
+    """The direct connection to a node: opened when it is wanted, missed for a while after a failure."""
+
+    __slots__ = ("attempt", "has_worked", "not_before", "opening", "uplink")
+
+    def __init__(self, uplink: Uplink) -> None:
+        self.uplink = uplink
+        self.attempt = 0
+        self.not_before = 0.0
+        self.has_worked = False
+        self.opening: asyncio.Task[None] | None = None
+
+
+class Nodes:
+    """Roads to nodes. `home` is to whichever node answered; every node forwards, so it will do where there is no direct one.
+
+    `choose_producer`, `on_connection`, `on_lost` and `on_routes` are whoever's who writes; `on_stale` is called when the topology may be
+    out of date.
+    """
+
+    def __init__(self, addresses: list[Address], options: ClientOptions) -> None:
+        self._options = options
+        self._direct: dict[Address, _Direct] = {}
+        self._numbers: dict[Connection, int] = {}
+        self._known: set[Address] = set()  # reached once, or warned of
+        self._is_closed = False
+        self.home = self._uplink(Candidates(addresses))
+        self.cluster = ""
+        self.routes: Routes | None = None
+        self.topology: Topology | None = None
+        self.choose_producer: Callable[[], int | None] = lambda: None
+        self.on_connection: Callable[[Connection], None] = lambda _: None
+        self.on_lost: Callable[[Connection], None] = lambda _: None
+        self.on_routes: Callable[[], None] = lambda: None
+        self.on_stale: Callable[[], None] = lambda: None
+
+    def _uplink(self, candidates: Candidates) -> Uplink:
+        hooks = Hooks(
+            choose_producer=lambda: self.choose_producer(),  # noqa: PLW0108 -- it is set later
+            on_open=self._opened,
+            on_close=self._closed,
+            on_request=self._asked,
+        )
+        return Uplink(candidates, self._options, hooks)
+
+    # ------------------------------------------------------------ roads
+
+    def road(self, node: int) -> Connection | None:
+        """Return the connection for requests of a node's segments: to that node, else to one that forwards; None if nobody is reached.
+
+        A direct one is opened in the background when it is wanted; until then there is another.
+        """
+        if node != NOBODY and self._options.routing == "direct":
+            direct = self._direct_to(node)
+            if direct is not None:
+                return direct
+        home = self.home.live
+        return home if home is not None else next(iter(self._numbers), None)
+
+    def _direct_to(self, node: int) -> Connection | None:
+        home = self.home.live
+        if home is not None and self._numbers.get(home) == node:
+            return home
+        text = self.topology.addresses.get(node) if self.topology is not None else None
+        if text is None:
+            return None
+        address = parse_address(text)
+        direct = self._direct.get(address)
+        if direct is None:
+            direct = self._direct[address] = _Direct(self._uplink(Candidates([address])))
+        is_missing = direct.uplink.live is None and direct.opening is None and not self._is_closed
+        if is_missing and asyncio.get_running_loop().time() >= direct.not_before:
+            direct.opening = asyncio.create_task(self._open(direct, address), name=f"eventlog-client {address}")
+        return direct.uplink.live
+
+    async def _open(self, direct: _Direct, address: Address) -> None:
+        try:
+            connection = await direct.uplink.open_once()
+        except EventLogError as error:
+            self._missed(direct, address, error)
+        else:
+            direct.attempt, direct.has_worked = 0, True
+            log.debug("direct_connection address=%s node=%s", address, self._numbers.get(connection))
+        finally:
+            direct.opening = None
+        self.on_routes()
+
+    def _missed(self, direct: _Direct, address: Address, error: EventLogError) -> None:
+        wait_ms = min(DIRECT_AGAIN_MS_MAX, DIRECT_AGAIN_MS_MIN << min(direct.attempt, 10))
+        direct.attempt += 1
+        direct.not_before = asyncio.get_running_loop().time() + wait_ms / 1000
+        road = self.road(NOBODY)
+        if road is not None and address not in self._known:
+            self._known.add(address)
+            log.warning("%s cannot be reached from here (%s); its requests go through %s", address, error, road.peer)
+        self.on_stale()
+
+    def look_again(self) -> None:
+        """Have direct connections tried again that were missed for long enough."""
+        now = asyncio.get_running_loop().time()
+        missed = [direct for direct in self._direct.values() if direct.attempt and direct.opening is None and direct.uplink.live is None]
+        if any(now >= direct.not_before for direct in missed):
+            self.on_routes()
+
+    def uplink_of(self, connection: Connection) -> Uplink:
+        """Return whose connection that is, or was."""
+        return next((direct.uplink for direct in self._direct.values() if direct.uplink.live is connection), self.home)
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection that is of no more use."""
+        self.uplink_of(connection).drop(connection)
+
+    def live(self) -> list[Connection]:
+        """Return every open connection, that to `home` first."""
+        home = self.home.live
+        return sorted(self._numbers, key=lambda connection: connection is not home)
+
+    async def connection(self, node: int, deadline: float) -> Connection:
+        """Return `road(node)`, opening a connection to any node before `deadline` if there is none. Raises as `Uplink.connection`."""
+        return self.road(node) or await self.home.connection(deadline)
+
+    # ------------------------------------------------------------ what only some nodes can do
+
+    def note_lacking(self, lacking: set[int], connection: Connection | None) -> bool:
+        """Note that a node lacks what was asked of it; return whether there is another one to ask."""
+        number = self._numbers.get(connection) if connection is not None else None
+        members = set(self.topology.addresses) if self.topology is not None else set()
+        if number is None or number in lacking:
+            return False
+        lacking.add(number)
+        return bool(members - lacking)
+
+    async def other_than(self, lacking: set[int]) -> Connection:
+        """Return a connection to a member that is none of `lacking`.
+
+        Raises:
+            ConnectionLost: none of the others can be reached.
+        """
+        assert self.topology is not None, "known where others are"
+        for node in sorted(set(self.topology.addresses) - lacking):
+            connection = self._direct_to(node)
+            direct = self._direct.get(parse_address(self.topology.addresses[node]))
+            if connection is None and direct is not None and direct.opening is not None:
+                await asyncio.shield(direct.opening)
+                connection = direct.uplink.live
+            if connection is not None:
+                return connection
+        raise ConnectionLost(address="any other node", why="those that may have it cannot be reached")
+
+    # ------------------------------------------------------------ what connections tell
+
+    def _opened(self, connection: Connection, address: Address) -> None:
+        """Take note of the cluster; another one behind the same addresses would answer with other events."""
+        hello = connection.hello
+        if self.routes is None:
+            self.cluster = hello.cluster
+            self.routes = Routes(segments=hello.segments)
+        elif (hello.cluster, hello.segments) != (self.cluster, self.routes.segments):
+            raise WrongCluster(where=str(address), theirs=hello.cluster, ours=self.cluster)
+        self._numbers[connection] = hello.number
+        self._known.add(address)
+        self.on_connection(connection)
+        if self.topology is not None and hello.topology_epoch > self.topology.epoch:
+            self.on_stale()
+
+    def _closed(self, connection: Connection) -> None:
+        self._numbers.pop(connection, None)
+        for direct in self._direct.values():
+            if direct.uplink.live is None and direct.has_worked:
+                direct.not_before = 0.0
+        self.on_lost(connection)
+        self.on_stale()
+
+    def _asked(self, exchange: Exchange) -> None:
+        if exchange.kind != "topology_changed":
+            raise InvalidArgument(why="a client answers no requests")
+        exchange.answer(Message(done=Done()))
+        if self.topology is None or exchange.message.topology_changed.epoch > self.topology.epoch:
+            self.on_stale()
+
+    def learn(self, topology: Topology) -> None:
+        """Take in a topology, unless it is older than what is known."""
+        routes, known = self.routes, self.topology
+        if routes is None or topology.segments != routes.segments or (known is not None and topology.epoch < known.epoch):
+            return
+        if known is not None and (topology.primaries, topology.addresses) == (known.primaries, known.addresses):
+            self.topology = topology
+            return
+        self.topology = topology
+        self.routes = Routes(segments=routes.segments, primaries=topology.primaries)
+        self.home.candidates.learn(map(parse_address, topology.addresses.values()))
+        for direct in self._direct.values():
+            direct.not_before = min(direct.not_before, asyncio.get_running_loop().time() + DIRECT_AGAIN_MS_MIN / 1000)
+        self.on_routes()
+
+    def close(self) -> None:
+        """Close for good. What is unanswered fails."""
+        self._is_closed = True
+        for direct in self._direct.values():
+            if direct.opening is not None:
+                direct.opening.cancel()
+            direct.uplink.close()
+        self.home.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until every socket is gone."""
+        openings = [direct.opening for direct in self._direct.values() if direct.opening is not None]
+        if openings:
+            await asyncio.wait(openings)
+        for uplink in (*(direct.uplink for direct in self._direct.values()), self.home):
+            await uplink.wait_closed()

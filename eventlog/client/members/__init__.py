@@ -1,0 +1,1 @@
+"""Members of consumer groups, and of groups that share work."""

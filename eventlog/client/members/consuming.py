@@ -1,0 +1,140 @@
+"""The calls of a cache that make consumers of groups."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from typing import Any, Literal, overload
+
+from eventlog.client.members.consumer import Consumer
+from eventlog.client.members.member import MemberOptions
+from eventlog.client.members.work import PREFETCH_DEFAULT, WorkConsumer
+from eventlog.client.reading.bounds import OnTrimmed, Reading, checked_trimmed, start_of
+from eventlog.client.reading.filtering import Parameters, Select, filter_of
+from eventlog.client.reading.reads import CacheReads
+from eventlog.consume.membership.values import AssignorName, Mode, checked_name, checked_timeout
+from eventlog.errors import InvalidArgument
+from eventlog.limits import ACK_TIMEOUT_MS_MAX, DELIVERIES_MAX_DEFAULT, SESSION_TIMEOUT_MS_DEFAULT
+
+
+class CacheConsumers(CacheReads):
+    """A group's consumers share the segments of a cache; the cluster keeps how far the group is."""
+
+    @overload
+    def consumer(self, group: str, *, mode: Literal["read"] = "read", **options: Any) -> AbstractAsyncContextManager[Consumer]: ...
+
+    @overload
+    def consumer(self, group: str, *, mode: Literal["work"], **options: Any) -> AbstractAsyncContextManager[WorkConsumer]: ...
+
+    def consumer(self, group: str, *, mode: Mode = "read", **options: Any) -> AbstractAsyncContextManager[Any]:
+        """Join `group` for the time of an `async with`. Options are those of `new_consumer`, with `mode="work"` of `new_worker`."""
+        if mode not in ("read", "work"):
+            raise InvalidArgument(why=f"mode is {mode!r}: use read or work")
+        return self._joined(group, mode, options)
+
+    @asynccontextmanager
+    async def _joined(self, group: str, mode: Mode, options: Mapping[str, Any]) -> AsyncIterator[Consumer | WorkConsumer]:
+        made = await (self.new_consumer(group, **options) if mode == "read" else self.new_worker(group, **options))
+        async with made as consumer:
+            yield consumer
+
+    async def new_worker(
+        self,
+        group: str,
+        *,
+        max_deliveries: int = DELIVERIES_MAX_DEFAULT,
+        dead_letters: str = "",
+        prefetch: int = PREFETCH_DEFAULT,
+        from_id: int | str | None = None,
+        from_time: int | datetime | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS_DEFAULT,
+        ack_timeout_ms: int | None = None,
+        on_trimmed: OnTrimmed = "error",
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        filter: str | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> WorkConsumer:
+        """Return a member of the work group `group` that joins when it is entered: it is handed events one by one.
+
+        A key is with one member at a time, in its order; there may be more members than segments. The first member decides for the
+        group: what was handed out `max_deliveries` times without an acknowledgement goes into the cache `dead_letters` (default: this
+        one's name with `.dead`); what is not settled within `ack_timeout_ms` of being handed out goes to another member, although the
+        first one lives (None: never); `where` to `params`, as in `events`, say which events there are to do: the others count as done.
+        A later member leaves these out or says the same. `prefetch`: how many a member has at hand at most.
+
+        Raises:
+            InvalidArgument: the group shares events of another filter.
+        """
+        if max_deliveries < 1 or prefetch < 1:
+            raise InvalidArgument(why="max_deliveries and prefetch are 1 or more")
+        if ack_timeout_ms is not None and not 0 < ack_timeout_ms <= ACK_TIMEOUT_MS_MAX:
+            raise InvalidArgument(why=f"ack_timeout_ms is {ack_timeout_ms}, not in [1, {ACK_TIMEOUT_MS_MAX}]")
+        options = MemberOptions(
+            group=checked_name(group),
+            mode="work",
+            session_timeout_ms=checked_timeout(session_timeout_ms),
+            start_id=await self._start_id(from_id, from_time),
+            deliveries_max=max_deliveries,
+            dead_letters=dead_letters,
+            filter=filter_of(where=where, parameters=parameters, filter=filter, params=params),
+            ack_timeout_ms=ack_timeout_ms or 0,
+        )
+        earliest = _no_resync(on_trimmed) == "earliest"
+        return WorkConsumer(self._core, await self._source(None), options, prefetch=prefetch, earliest=earliest)
+
+    async def _start_id(self, from_id: int | str | None, from_time: int | datetime | None) -> int:
+        start, place = start_of(from_id=from_id, from_time=from_time, position=None)
+        if place is not None:
+            raise InvalidArgument(why="a group begins at an id, a time, earliest or latest")
+        return (await self.log_ends()).last_id if start == "latest" else start
+
+    async def new_consumer(
+        self,
+        group: str,
+        *,
+        instance_id: str | None = None,
+        assignor: AssignorName = "uniform",
+        auto_commit: bool | None = None,
+        from_id: int | str | None = None,
+        from_time: int | datetime | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS_DEFAULT,
+        on_trimmed: OnTrimmed = "error",
+        accept_diverged: bool = False,
+        max_bytes: int = 0,
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        select: Select | None = None,
+        filter: str | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> Consumer:
+        """Return a member of `group` that joins when it is entered.
+
+        The first member of all makes the group, and has it begin at `from_id` or `from_time`, else at the first event kept.
+        `instance_id` makes a static member, which keeps its segments through a restart within `session_timeout_ms`. `assignor`, of
+        the first member: `uniform`, `range`, or `owner`, which gives members the segments led by the node they are connected to.
+        `auto_commit`: see `Consumer`. `where` to `params` as in `events`: what does not match is passed over, and its places committed.
+
+        Raises:
+            EventsTrimmed: where the group goes on, retention has removed events; with `on_trimmed="earliest"` it goes on behind them.
+        """
+        source = await self._source(None)
+        options = MemberOptions(
+            group=checked_name(group),
+            instance_id=instance_id or "",
+            assignor=assignor,
+            session_timeout_ms=checked_timeout(session_timeout_ms),
+            start_id=await self._start_id(from_id, from_time),
+        )
+        reading = Reading(
+            on_trimmed=_no_resync(on_trimmed),
+            accept_diverged=accept_diverged,
+            max_bytes=max_bytes,
+            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
+        )
+        return Consumer(self._core, source, options, reading=reading, auto_commit=auto_commit)
+
+
+def _no_resync(on_trimmed: str) -> OnTrimmed:
+    if on_trimmed == "resync":
+        raise InvalidArgument(why="a group does not read state: on_trimmed is error or earliest")
+    return checked_trimmed(on_trimmed)

@@ -1,0 +1,205 @@
+"""Reading the segments of a group's member: one lane for each node that leads some of them, an answer at a time.
+
+A segment whose node is gone holds up its own lane and no other. A lane is begun anew when its segments change, those of the other lanes
+go on. `Lanes` owns the tasks; what has arrived waits in one short queue, and lanes wait while it is full.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from eventlog.client.connections.uplink import chance
+from eventlog.client.core import ClientCore
+from eventlog.client.members.progress import Places, Progress, places_of, position_of
+from eventlog.client.reading.batches import EventBatch
+from eventlog.client.reading.bounds import Reading
+from eventlog.client.reading.following import to_batches
+from eventlog.consume import token
+from eventlog.consume.position import OFFSET_UNKNOWN
+from eventlog.errors import EventLogError, FilterNotFound, TimedOut
+from eventlog.events import EventSource
+from eventlog.routing.retry import CURABLE, MOVES, backoff_ms
+from eventlog.wire.eventlog_pb2 import Message, PollAnswer
+
+POLL_WAIT_MS = 2_000
+POLL_SLACK_MS = 3_000  # then the node is taken for silent, and another asked
+ANSWERS_WAITING_MAX = 4
+AGAIN_MS_MAX = 200
+FILTER_TRIES_MAX = 8  # a node that has not been given the filter yet: others may
+
+LaneId = tuple[int, bool]  # the node; whether its segments have not been begun: those start at the first event kept
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Fetched:
+    """An answer: its events, and the places behind it. `is_stale`: hand out no more of it, what is left is fetched again."""
+
+    segments: frozenset[int]
+    batches: list[EventBatch]
+    after: Places
+    is_stale: bool = False
+
+
+class _Lane:
+    __slots__ = ("segments", "task")
+
+    def __init__(self, segments: frozenset[int], task: "asyncio.Task[None]") -> None:
+        self.segments = segments
+        self.task = task
+
+
+class Lanes:
+    """All lanes of one member. `failed` is told of what no retry cures."""
+
+    def __init__(self, core: ClientCore, progress: Progress, *, source: EventSource, reading: Reading) -> None:
+        self.max_events = 0
+        self.is_started = False
+        self.failed: Callable[[EventLogError], None] = lambda _: None
+        self._core = core
+        self._progress = progress
+        self._source = source
+        self._reading = reading
+        self._lanes: dict[LaneId, _Lane] = {}
+        self._waiting: list[Fetched] = []
+        self._open: Fetched | None = None  # being handed out
+        self._changed = asyncio.Event()  # something arrived, or there is room again
+        self._scope = (core.cluster, source.cache_id, core.routes.segments)
+
+    # ------------------------------------------------------------ what has arrived
+
+    def take(self) -> Fetched | None:
+        """Return the oldest answer that waits, None when there is none."""
+        self._open = self._waiting.pop(0) if self._waiting else None
+        if self._open is not None:
+            self._wake()
+        return self._open
+
+    async def wait(self) -> None:
+        """Return when something may have changed."""
+        changed = self._changed
+        await changed.wait()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def wake(self) -> None:
+        """Have whoever waits look again."""
+        self._wake()
+
+    # ------------------------------------------------------------ lanes
+
+    def start(self) -> None:
+        """Begin to read."""
+        self.is_started = True
+        self.arrange()
+
+    def arrange(self) -> None:
+        """Read every segment that the member has, and no other, each over the lane of the node that leads it now."""
+        wanted: dict[LaneId, set[int]] = {}
+        for segment, place in self._progress.fetch.items():
+            is_new = place.id == 0 and place.next_offset == OFFSET_UNKNOWN
+            wanted.setdefault((self._core.routes.primary(segment), is_new), set()).add(segment)
+        for id_, lane in list(self._lanes.items()):
+            if id_ not in wanted or lane.segments != wanted[id_]:
+                self._end(id_)
+        for id_, segments in wanted.items():
+            if id_ not in self._lanes:
+                own = frozenset(segments)
+                task = asyncio.create_task(self._run(id_, own), name=f"eventlog-consumer {id_[0]}")
+                self._lanes[id_] = _Lane(own, task)
+
+    def _end(self, id_: LaneId) -> None:
+        self._lanes.pop(id_).task.cancel()
+
+    def release(self, gone: frozenset[int]) -> None:
+        """Forget what was fetched of segments that the member has dropped; what came in the same answers is fetched again."""
+        affected = set(gone)
+        answers = [*self._waiting, *([] if self._open is None else [self._open])]
+        size = 0
+        while len(affected) > size:
+            size = len(affected)
+            affected.update(*(fetched.segments for fetched in answers if fetched.segments & affected))
+        for fetched in answers:
+            fetched.is_stale = fetched.is_stale or bool(fetched.segments & affected)
+        self._waiting = [fetched for fetched in self._waiting if not fetched.is_stale]
+        for id_, lane in list(self._lanes.items()):
+            if lane.segments & affected:
+                self._end(id_)
+        self._progress.rewind(affected & self._progress.owned)
+        self._wake()
+
+    async def close(self) -> None:
+        """End everything."""
+        tasks = [lane.task for lane in self._lanes.values()]
+        for id_ in list(self._lanes):
+            self._end(id_)
+        self._waiting = []
+        self._wake()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, id_: LaneId, segments: frozenset[int]) -> None:
+        attempt = 0
+        while True:
+            try:
+                answer, body = await self._poll(id_, segments, attempt)
+            except EventLogError as error:
+                attempt += 1
+                lacks_filter = isinstance(error, FilterNotFound) and attempt < FILTER_TRIES_MAX
+                if not lacks_filter and not isinstance(error, (*CURABLE, TimedOut)):
+                    self.failed(error)
+                    return
+                await self._pause(error, attempt)
+            else:
+                attempt = 0
+                await self._arrived(segments, answer, body)
+            if self._is_elsewhere(id_, segments):
+                asyncio.get_running_loop().call_soon(self.arrange)  # not from here: it cancels this task
+
+    async def _arrived(self, segments: frozenset[int], answer: PollAnswer, body: memoryview) -> None:
+        after = places_of(token.decode(answer.position))
+        batches = to_batches(answer, body, self._source)
+        while batches and len(self._waiting) >= ANSWERS_WAITING_MAX:
+            await self._changed.wait()
+        self._progress.fetched(after)
+        self._waiting.append(Fetched(segments=segments, batches=batches, after=after))
+        self._merge()
+        self._wake()
+
+    def _merge(self) -> None:
+        """Of answers without events only the last of a lane is kept."""
+        last = self._waiting[-1]
+        if len(self._waiting) > 1 and not last.batches:
+            before = self._waiting[-2]
+            if before.segments == last.segments and not before.batches:
+                self._waiting[-2:] = [last]
+
+    async def _poll(self, id_: LaneId, segments: frozenset[int], attempt: int) -> tuple[PollAnswer, memoryview]:
+        own = {segment: self._progress.fetch[segment] for segment in segments}
+        at_start = all(place.id == 0 and place.next_offset == OFFSET_UNKNOWN for place in own.values())
+        place = None if at_start else position_of(own, self._scope)
+        reading = replace(self._reading, after=0, position=place, segments=tuple(sorted(segments)))
+        request = reading.poll(self._source.cache_id)
+        request.max_events, request.wait_ms = self.max_events, POLL_WAIT_MS
+        loop = asyncio.get_running_loop()
+        timeout_ms = POLL_WAIT_MS + POLL_SLACK_MS
+        live = self._core.nodes.live()
+        if attempt % 2 and live:
+            connection = live[attempt % len(live)]
+        else:
+            connection = await self._core.nodes.connection(id_[0], loop.time() + timeout_ms / 1000)
+        reply = await connection.request(Message(poll=request), timeout_ms=timeout_ms)
+        return reply.message.poll_answer, reply.body
+
+    async def _pause(self, error: EventLogError, attempt: int) -> None:
+        if isinstance(error, MOVES):
+            self._core.nodes.on_stale()
+        wait_ms = backoff_ms(self._core.options.retry, attempt=attempt, chance=chance())
+        await asyncio.sleep(min(AGAIN_MS_MAX, wait_ms) / 1000)
+
+    def _is_elsewhere(self, id_: LaneId, segments: Iterable[int]) -> bool:
+        """Whether some segments belong into other lanes by now."""
+        node, is_new = id_
+        fetch, routes = self._progress.fetch, self._core.routes
+        begun = any(fetch[segment].id for segment in segments if segment in fetch)
+        return begun is is_new or any(routes.primary(segment) != node for segment in segments)

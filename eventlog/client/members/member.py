@@ -1,0 +1,214 @@
+"""A member of a consumer group: one request after the other says that it lives, and the answers say what it may read."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from eventlog.client.connections.uplink import chance
+from eventlog.client.core import ClientCore
+from eventlog.consume.membership.positions import Place
+from eventlog.consume.membership.record import route_of
+from eventlog.consume.membership.rows import decode_places, decode_set, encode_places, encode_set
+from eventlog.consume.membership.values import AssignorName, Mode
+from eventlog.errors import EventLogError, GroupNotFound, StaleMember, TimedOut
+from eventlog.limits import SESSION_TIMEOUT_MS_DEFAULT
+from eventlog.routing.retry import CURABLE, MOVES, backoff_ms
+from eventlog.transport.connection import Connection
+from eventlog.transport.reply import Reply
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Filter, Message
+
+log = logging.getLogger("eventlog.client")
+AGAIN_MS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """How a member joins."""
+
+    group: str
+    instance_id: str = ""
+    mode: Mode = "read"
+    assignor: AssignorName = "uniform"
+    session_timeout_ms: int = SESSION_TIMEOUT_MS_DEFAULT
+    start_id: int = 0
+    deliveries_max: int = 0
+    dead_letters: str = ""
+    filter: Filter | None = None
+    ack_timeout_ms: int = 0
+
+    @property
+    def beat_wait_ms(self) -> int:
+        """How long the coordinator may keep a request."""
+        return min(3_000, self.session_timeout_ms // 3)
+
+    @property
+    def beat_ms_max(self) -> int:
+        """After how long a request has failed that nobody answers: another road is tried well before the session ends."""
+        return self.beat_wait_ms + min(2_000, self.session_timeout_ms // 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberHooks:
+    """Who is told. `assigned` gets all segments to read, and the places of those that are new; it returns when the others are let go.
+
+    `lost`: the session is over, and with it everything that was assigned. `failed`: for good.
+    """
+
+    assigned: Callable[[frozenset[int], Mapping[int, Place]], Awaitable[None]]
+    lost: Callable[[], None]
+    failed: Callable[[EventLogError], None]
+
+
+class Membership:
+    """One member, as long as `run` runs. `epoch` 0: it is none at the moment."""
+
+    def __init__(self, core: ClientCore, cache_id: int, options: MemberOptions, hooks: MemberHooks) -> None:
+        self.id = uuid.uuid4().hex
+        self.epoch = 0
+        self.owned: frozenset[int] = frozenset()
+        self.changed = asyncio.Event()  # set, and replaced, whenever the coordinator has answered, or will not
+        self._core = core
+        self._cache_id = cache_id
+        self._options = options
+        self._hooks = hooks
+        self._expiry: asyncio.TimerHandle | None = None
+        self._expires_at = 0.0
+        self._attempt = 0
+        self._losses = 0
+
+    @property
+    def segment(self) -> int:
+        """The segment whose primary coordinates the group."""
+        return self._core.routes.segment(route_of(self._options.group), by_prefix=True)
+
+    async def run(self) -> None:
+        """Join, and stay a member."""
+        while True:
+            sent_at, losses = asyncio.get_running_loop().time(), self._losses
+            try:
+                reply = await self.ask(Message(group_beat=self._beat()), timeout_ms=self._options.beat_ms_max)
+            except (StaleMember, GroupNotFound) as error:
+                log.info("group_rejoined group=%s why=%s", self._options.group, error)
+                self._lose()
+            except EventLogError as error:
+                if not isinstance(error, (*CURABLE, TimedOut)):
+                    self._lose()
+                    self._hooks.failed(error)
+                    self._tell()
+                    return
+                await self._pause()
+            else:
+                self._attempt = 0
+                if losses == self._losses:  # else it tells only what is new to a session that has ended here meanwhile
+                    await self._take(reply, sent_at)
+
+    def _tell(self) -> None:
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    def _beat(self) -> pb.GroupBeat:
+        options, count = self._options, self._core.routes.segments
+        return pb.GroupBeat(
+            group=options.group,
+            cache_id=self._cache_id,
+            member=self.id,
+            instance=options.instance_id,
+            client=self._core.options.name,
+            epoch=self.epoch,
+            owned=encode_set(self.owned, count),
+            session_timeout_ms=options.session_timeout_ms,
+            assignor=options.assignor,
+            mode=options.mode,
+            start_id=options.start_id,
+            wait_ms=options.beat_wait_ms,
+            deliveries_max=options.deliveries_max,
+            dead_letters=options.dead_letters,
+            filter=options.filter,
+            ack_timeout_ms=options.ack_timeout_ms,
+        )
+
+    async def _take(self, reply: Reply, sent_at: float) -> None:
+        answer, count = reply.message.group_beat_answer, self._core.routes.segments
+        assigned = decode_set(answer.assigned, count)
+        places = decode_places(reply.body, rows=answer.places, count=count)
+        self._expire_at(sent_at + self._options.session_timeout_ms / 1000)
+        self.epoch = answer.epoch
+        if assigned != self.owned:
+            await self._hooks.assigned(assigned, places)
+            if self.epoch:  # it may have been lost meanwhile
+                self.owned = assigned
+        self._tell()
+
+    def _expire_at(self, when: float) -> None:
+        """Stop reading by then unless the coordinator has answered again: it may have given the segments to others."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expires_at = when
+        self._expiry = asyncio.get_running_loop().call_at(when, self._lose)
+
+    def check_time(self) -> None:
+        """Lose the session at once where it is over and nothing has had time to say so: the process stood still."""
+        if self.epoch and asyncio.get_running_loop().time() >= self._expires_at:
+            self._lose()
+
+    def _lose(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if self.epoch:
+            self.epoch, self.owned = 0, frozenset()
+            self._losses += 1
+            self._hooks.lost()
+
+    async def _pause(self) -> None:
+        wait_ms = min(AGAIN_MS_MAX, backoff_ms(self._core.options.retry, attempt=self._attempt, chance=chance()))
+        self._attempt += 1
+        await asyncio.sleep(wait_ms / 1000)
+
+    async def ask(self, message: Message, *buffers: bytes, timeout_ms: int) -> Reply:
+        """Send one request to the coordinator, over its own connection or one that forwards; one try."""
+        core = self._core
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        connection: Connection | None = None
+        try:
+            live = core.nodes.live()
+            if self._attempt % 2 and live:
+                connection = live[self._attempt % len(live)]
+            else:
+                connection = await core.nodes.connection(core.routes.primary(self.segment), deadline)
+            return await connection.request(message, *buffers, timeout_ms=timeout_ms)
+        except MOVES:
+            core.nodes.on_stale()
+            raise
+
+    async def insist(self, message: Message, *buffers: bytes, timeout_ms: int) -> Reply:
+        """Send a request that may be repeated to the coordinator until it is answered, or `timeout_ms` have passed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while True:
+            left_ms = int((deadline - loop.time()) * 1000)
+            try:
+                return await self.ask(message, *buffers, timeout_ms=max(1, min(left_ms, self._options.beat_ms_max)))
+            except EventLogError as error:
+                if not isinstance(error, (*CURABLE, TimedOut)) or left_ms <= AGAIN_MS_MAX:
+                    raise
+            await self._pause()
+
+    async def commit(self, places: Mapping[int, Place], *, epoch: int, metadata: str, timeout_ms: int) -> None:
+        """Have places kept. Raises StaleMember."""
+        request = pb.CommitGroup(
+            group=self._options.group, cache_id=self._cache_id, member=self.id, epoch=epoch, places=len(places), metadata=metadata
+        )
+        await self.insist(Message(commit_group=request), encode_places(places), timeout_ms=timeout_ms)
+
+    async def leave(self, *, timeout_ms: int) -> None:
+        """Say good-bye. A static member does not: it is expected back."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        if self.epoch and not self._options.instance_id:
+            request = pb.LeaveGroup(group=self._options.group, cache_id=self._cache_id, member=self.id)
+            await self.insist(Message(leave_group=request), timeout_ms=timeout_ms)
+        self.epoch, self.owned = 0, frozenset()

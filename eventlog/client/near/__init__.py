@@ -1,0 +1,1 @@
+"""Near caches: entries kept in this process, told of changes by the log."""

@@ -1,0 +1,1 @@
+"""The read roads: events, entries, state and then its tail, continuous queries, tasks."""

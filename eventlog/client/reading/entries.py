@@ -1,0 +1,199 @@
+"""The calls of a cache that go through all of its entries."""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
+
+from eventlog.client.handle import CacheHandle
+from eventlog.client.reading.bounds import segments_of
+from eventlog.client.reading.filtering import Parameters, Select, filter_of
+from eventlog.client.reading.iterating import EntryBatch, EntryReader, IterationOptions, Key
+from eventlog.client.reading.rows import Rows
+from eventlog.client.reading.tasks import ForEachResult, TaskOptions, TaskRunner
+from eventlog.client.values import Entry
+from eventlog.errors import InvalidArgument
+from eventlog.limits import ANSWER_BYTES_MAX, CHUNK_BYTES_DEFAULT, ITERATION_BATCH_ENTRIES_MAX
+
+_PARALLEL_MAX = 64
+_PREFETCH_MAX = 64
+
+
+class Entries(Rows[tuple[Key, Entry]]):
+    """Entries of a cache. In an `async with` statement it gives keys with values, iterated or awaited without one keys with entries."""
+
+    def __init__(self, make: Callable[..., AsyncGenerator[EntryBatch, None]], *, limit: int, metadata: bool) -> None:
+        super().__init__(_entries_of(make(metadata=True), limit))
+        self._make = make
+        self._limit = limit
+        self._metadata = metadata
+        self._opened: EntryRows | None = None
+
+    async def __aenter__(self) -> "EntryRows":
+        self._opened = EntryRows(self._make(metadata=self._metadata), limit=self._limit, metadata=self._metadata)
+        return self._opened
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._opened is not None:
+            await self._opened.aclose()
+
+
+class EntryRows:
+    """Iterate it for keys with their values (with `metadata`, their entries), or its `batches()` for columns: one of the two, once."""
+
+    def __init__(self, batches: AsyncGenerator[EntryBatch, None], *, limit: int, metadata: bool) -> None:
+        self._batches = batches
+        self.rows = _entries_of(batches, limit) if metadata else _pairs_of(batches, limit)
+
+    def __aiter__(self) -> AsyncIterator[tuple[Key, Any]]:
+        return self.rows
+
+    def batches(self) -> AsyncGenerator[EntryBatch, None]:
+        """Yield the entries as columns. `limit` does not cut them."""
+        return self._batches
+
+    async def aclose(self) -> None:
+        """End the reading."""
+        await self.rows.aclose()
+        await self._batches.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+async def _entries_of(batches: AsyncGenerator[EntryBatch, None], limit: int) -> AsyncGenerator[tuple[Key, Entry], None]:
+    left = limit
+    async with aclosing(batches):
+        async for batch in batches:
+            for row in batch.entries():
+                yield row
+                left -= 1
+                if not left:
+                    return
+
+
+async def _pairs_of(batches: AsyncGenerator[EntryBatch, None], limit: int) -> AsyncGenerator[tuple[Key, Any], None]:
+    left = limit
+    async with aclosing(batches):
+        async for batch in batches:
+            for row in batch.pairs():
+                yield row
+                left -= 1
+                if not left:
+                    return
+
+
+class CacheEntries(CacheHandle):
+    """Every entry once, as of a moment of its segment, whatever becomes of the nodes meanwhile."""
+
+    def entries(
+        self,
+        prefix: str | bytes | None = None,
+        *,
+        limit: int | None = None,
+        segments: Collection[int] | None = None,
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        select: Select | None = None,
+        filter: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        batch_size: int = 1_000,
+        batch_bytes: int = 1 << 20,
+        scope: str = "global",
+        scope_parameters: Mapping[str, Any] | None = None,
+        parallel: int = 1,
+        prefetch: int = 2,
+        metadata: bool = False,
+    ) -> Entries:
+        """Return the entries whose keys begin with `prefix`, at most `limit`, that match `where` or the installed `filter`.
+
+            async with cache.entries(where="value.total > 2") as rows:
+                async for key, value in rows: ...
+
+        Segment by segment, keys ascending in each; with `parallel` streams at the same time, in the order in which they come. What is
+        written meanwhile may be seen or not; what is there all the time is seen once, also when a node dies or segments move. Memory
+        holds `prefetch` batches a stream, and nothing that grows with the cache.
+
+        `scope`: `global`, `local` (what the node leads that this client is connected to), `segments` (those given), or a function
+        installed on the nodes, with its `scope_parameters`. With `metadata` rows have entries, which know version and expiry.
+
+        Raises:
+            NoState: the cache keeps no entries.
+            BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or no node has it.
+        """
+        _check_positive(limit=limit, batch_size=batch_size, batch_bytes=batch_bytes, parallel=parallel, prefetch=prefetch)
+        wanted = IterationOptions(
+            filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
+            batch_entries=min(batch_size, limit or batch_size, ITERATION_BATCH_ENTRIES_MAX),
+            batch_bytes=min(batch_bytes, ANSWER_BYTES_MAX),
+            scope="" if scope in {"global", "segments"} else scope,
+            scope_parameters=json.dumps(dict(scope_parameters)).encode() if scope_parameters else b"",
+            parallel=min(parallel, _PARALLEL_MAX),
+            prefetch=min(prefetch, _PREFETCH_MAX),
+        )
+        return Entries(partial(self._entry_batches, wanted, prefix, segments), limit=limit or 0, metadata=metadata)
+
+    async def _entry_batches(
+        self, wanted: IterationOptions, prefix: str | bytes | None, segments: Collection[int] | None, *, metadata: bool
+    ) -> AsyncGenerator[EntryBatch, None]:
+        info, form = await self._found()
+        wanted = replace(
+            wanted,
+            segments=None if segments is None else segments_of(segments, of=self._core.routes.segments),
+            prefix=b"" if prefix is None else form.key(prefix),
+            metadata=metadata,
+        )
+        reader = EntryReader(self._core.nodes, self._core.options, info=info, form=form)
+        async with aclosing(reader.batches(wanted)) as found:
+            async for batch in found:
+                yield batch
+
+    async def for_each(
+        self,
+        task: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        where: str | None = None,
+        parameters: Parameters | None = None,
+        filter: str | None = None,
+        filter_params: Mapping[str, Any] | None = None,
+        segments: Collection[int] | None = None,
+        batch_size: int | None = None,
+        batch_bytes: int = CHUNK_BYTES_DEFAULT,
+        parallel: int | None = None,
+    ) -> ForEachResult:
+        """Run a task, which is installed on the nodes under this name, over the entries that match, at the nodes that lead them.
+
+        `count` and `remove` are always there; others are entry points of the group `eventlog.tasks` (`eventlog.node.state.tasks`). No entry
+        leaves its node. Each batch is acknowledged after it was worked on: when segments move or a node leaves, nothing is worked on
+        twice; when one dies, at most the batch it was working on, for each of the streams. A batch is by default as large as what is
+        copied at once where segments move; `batch_bytes` says otherwise, `batch_size` bounds its entries.
+
+        Raises:
+            TaskNotFound: a node does not have it.
+            TaskFailed: it raised something; what was done stays.
+        """
+        info, _ = await self._found()
+        wanted = TaskOptions(
+            cache_id=info.id,
+            task=task,
+            parameters=json.dumps(dict(params)).encode() if params else b"",
+            filter=filter_of(where=where, parameters=parameters, filter=filter, params=filter_params),
+            batch_entries=min(batch_size or ITERATION_BATCH_ENTRIES_MAX, ITERATION_BATCH_ENTRIES_MAX),
+            batch_bytes=min(batch_bytes, ANSWER_BYTES_MAX),
+        )
+        of = self._core.routes.segments
+        runner = TaskRunner(self._core.nodes, self._core.options, wanted)
+        await runner.run(range(of) if segments is None else segments_of(segments, of=of), parallel=parallel)
+        return runner.result
+
+
+def _check_positive(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and number <= 0:
+            raise InvalidArgument(why=f"{name} is {number}: give a number above 0")

@@ -1,0 +1,143 @@
+"""Answers to a reader, one after the other: streamed by credits, asked for again after a lost connection."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from eventlog.client.connections.nodes import Nodes
+from eventlog.client.connections.requests import Requests
+from eventlog.client.connections.uplink import chance
+from eventlog.client.options import ClientOptions
+from eventlog.client.reading.batches import EventBatch, Order, arrow_module
+from eventlog.client.reading.bounds import Reading
+from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
+from eventlog.errors import EventLogError, FilterNotFound, Stopping
+from eventlog.events import Event, EventSource
+from eventlog.routing.retry import decide
+from eventlog.routing.routes import NOBODY
+from eventlog.transport.connection import Connection
+from eventlog.transport.reply import Reply
+from eventlog.wire.eventlog_pb2 import Message, PollAnswer, Watch
+
+log = logging.getLogger("eventlog.client")
+LISTENER_POLL_WAIT_MS = 30_000
+EVENTS_BEFORE_ARROW = 200_000  # a read this long is worth loading pyarrow for: its objects then cost half
+
+Answers = AsyncGenerator[tuple[PollAnswer, memoryview], None]
+Unpack = Callable[[PollAnswer, memoryview], list[EventBatch]]
+
+
+class Follower:
+    """Reads one cache's events. Every iterator resumes after the last answer that it has handed on whole."""
+
+    def __init__(self, nodes: Nodes, requests: Requests, options: ClientOptions) -> None:
+        self._nodes = nodes
+        self._requests = requests
+        self._options = options
+
+    async def batches(
+        self,
+        reading: Reading,
+        source: EventSource,
+        *,
+        follow: bool,
+        order: Order = "id",
+        poll_interval_ms: int | None = None,
+        unpack: "Unpack | None" = None,
+    ) -> AsyncGenerator[EventBatch, None]:
+        """Yield batches; their events follow each other in the order of ids, and stand in it unless `order` is `segment`.
+
+        `unpack` makes the batches of an answer, where it may have more than events in it.
+        """
+        answers = self._watch(reading, source.cache_id, follow=follow)
+        if follow and poll_interval_ms is not None:
+            answers = self._poll(reading, source.cache_id, interval_ms=poll_interval_ms)
+        elif reading.listener:
+            answers = self._poll(reading, source.cache_id, wait_ms=LISTENER_POLL_WAIT_MS if follow else 0)
+        async with aclosing(answers):
+            async for answer, body in answers:
+                reading.check_stalled(answer)
+                batches = unpack(answer, body) if unpack is not None else to_batches(answer, body, source, order=order)
+                for batch in batches:
+                    yield batch
+                if not batches and reading.filter is not None and not answer.state:  # nothing matched up to here: the place is news
+                    yield EventBatch(NO_EVENTS, source, last_id=answer.last_id)
+
+    async def events(self, batches: AsyncGenerator[EventBatch, None]) -> AsyncGenerator[Event, None]:
+        """Yield the events of batches as objects."""
+        seen = 0
+        async with aclosing(batches):
+            async for batch in batches:
+                for event in batch.events():
+                    yield event
+                seen += len(batch)
+                if seen > EVENTS_BEFORE_ARROW and "pyarrow" not in sys.modules:
+                    await asyncio.to_thread(arrow_module)
+
+    async def _watch(self, reading: Reading, cache_id: int, *, follow: bool) -> Answers:
+        loop = asyncio.get_running_loop()
+        attempt = 0
+        lacking: set[int] = set()
+        patience = self._options.reconnect_ms_max / 1000
+        deadline = loop.time() + patience
+        while True:
+            connection: Connection | None = None
+            try:
+                connection = await (self._nodes.other_than(lacking) if lacking else self._nodes.connection(NOBODY, deadline))
+                watch = Message(watch=Watch(poll=reading.poll(cache_id), follow=follow))
+                stream = connection.stream(watch, credit_bytes=self._options.read_ahead_bytes)
+                try:
+                    async for item in stream:
+                        answer = _answer_of(item)
+                        yield answer, item.body
+                        if reading.is_done(answer):
+                            return
+                        reading, attempt, deadline = reading.after_answer(answer), 0, loop.time() + patience
+                finally:
+                    stream.stop()
+                if not follow:
+                    return
+                raise Stopping  # a node ends what follows only when it goes away
+            except FilterNotFound:
+                if not self._nodes.note_lacking(lacking, connection):
+                    raise
+                continue
+            except EventLogError as error:
+                left_ms = int((deadline - loop.time()) * 1000)
+                decision = decide(self._options.retry, error, attempt=attempt, left_ms=left_ms, repeatable=True, chance=chance())
+                if not decision.again:
+                    raise
+            if decision.reconnect and connection is not None:
+                self._nodes.drop(connection)
+            await asyncio.sleep(decision.wait_ms / 1000)
+            attempt += 1
+
+    async def _poll(self, reading: Reading, cache_id: int, *, interval_ms: int = 0, wait_ms: int = 0) -> Answers:
+        held_percent = 0
+        while True:
+            request = reading.poll(cache_id)
+            request.wait_ms = wait_ms
+            reply = await self._requests.ask(Message(poll=request), wait_ms=wait_ms)
+            answer = reply.message.poll_answer
+            if answer.held_percent > held_percent:
+                log.warning("listener_falls_behind listener=%s held_percent=%d", reading.listener, answer.held_percent)
+            held_percent = answer.held_percent
+            yield answer, reply.body
+            if reading.is_done(answer):
+                return
+            reading = reading.after_answer(answer)
+            if answer.end and interval_ms:
+                await asyncio.sleep(interval_ms / 1000)
+
+
+def _answer_of(item: Reply) -> PollAnswer:
+    return item.message.stream_item.poll_answer
+
+
+def to_batches(answer: PollAnswer, body: memoryview, source: EventSource, *, order: Order = "id") -> list[EventBatch]:
+    """Return the events of an answer. Only the last batch carries the position on past them."""
+    pieces = arrange(take_apart(answer, body, cache_id=source.cache_id))
+    last_ids = [piece.last_id for piece in pieces[:-1]] + [answer.last_id]
+    return [EventBatch(piece, source, last_id=last_id, order=order) for piece, last_id in zip(pieces, last_ids, strict=False)]

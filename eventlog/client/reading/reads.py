@@ -1,0 +1,234 @@
+"""The calls of a cache that read: entries, and events from a position on."""
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Unpack as Options
+
+from eventlog.client.formats import CacheFormat
+from eventlog.client.handle import CacheHandle
+from eventlog.client.reading.batches import EventBatch, Order
+from eventlog.client.reading.bounds import Reading, Start, checked_id, position_after, segments_of
+from eventlog.client.reading.following import Unpack, to_batches
+from eventlog.client.reading.rows import RowReader, Rows
+from eventlog.client.reading.state_first import StateBatches
+from eventlog.client.reading.wanted import PollOptions, ReadOptions, Wanted
+from eventlog.client.values import Answer, Entry, LogEnds
+from eventlog.client.wording import consistency_number, log_ends, stalled
+from eventlog.consume.position import Position
+from eventlog.errors import EventsTrimmed, InvalidArgument
+from eventlog.events import Event, EventSource
+from eventlog.limits import ANSWER_BYTES_DEFAULT, POLL_WAIT_MS_MAX
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+
+class CacheReads(CacheHandle):
+    """Entries are as of now; events are those after a position, each once, in the order of their ids."""
+
+    # ------------------------------------------------------------ entries
+
+    async def get(self, key: str | bytes, *, consistency: str = "primary", at_least: int = 0) -> Entry | None:
+        """Return the entry of `key`, None if there is none. `at_least`: an id that the answering node must have applied."""
+        info, form = await self._found()
+        stored_key, number = form.key(key), consistency_number(consistency)
+        request = pb.Get(cache_id=info.id, key=stored_key, consistency=number, at_least=checked_id(at_least))
+        segment = None if number == pb.ANY else self._core.routes.segment(stored_key, by_prefix=info.route_by_prefix)
+        answer = (await self._core.requests.ask(Message(get=request), segment=segment)).message.get_answer
+        if not answer.found:
+            return None
+        return Entry(
+            value=form.read_value(answer.value),
+            value_bytes=answer.value,
+            version=answer.version,
+            expires_ms=answer.expires_ms or None,
+        )
+
+    def get_many(self, keys: Iterable[str | bytes], *, consistency: str = "primary") -> Rows[Entry | None]:
+        """Return the entries of many keys, in their order, None where there is none: iterate them, or await them as a list."""
+        number, given = consistency_number(consistency), list(keys)
+
+        async def rows() -> AsyncGenerator[Entry | None, None]:
+            reader, form = await self._row_reader()
+            async for entry in reader.entries_of(form.keys(given), consistency=number):
+                yield entry
+
+        return Rows(rows())
+
+    def keys(self, prefix: str | bytes | None = None, *, limit: int | None = None) -> Rows[str | bytes]:
+        """Return the keys that begin with `prefix`, at most `limit`: segment by segment, ascending in each."""
+        count = _limit(limit)
+
+        async def rows() -> AsyncGenerator[str | bytes, None]:
+            reader, form = await self._row_reader()
+            async for key in reader.keys(prefix=b"" if prefix is None else form.key(prefix), limit=count):
+                yield key
+
+        return Rows(rows())
+
+    async def _row_reader(self) -> tuple[RowReader, CacheFormat]:
+        info, form = await self._found()
+        return RowReader(self._core.nodes, self._core.options, info=info, form=form), form
+
+    async def size(self) -> int:
+        """Return the number of entries; expired ones count until their EXPIRED events are written, within seconds."""
+        info, _ = await self._found()
+        return (await self._core.requests.ask(Message(size=pb.Size(cache_id=info.id)))).message.size_answer.size
+
+    # ------------------------------------------------------------ events
+
+    async def log_ends(self) -> LogEnds:
+        """Return the first id kept, the low watermark and the number of events kept."""
+        info, _ = await self._found()
+        return log_ends((await self._core.requests.ask(Message(log_ends=pb.LogEnds(cache_id=info.id)))).message.log_ends_answer)
+
+    def events(self, from_id: int | str | None = None, **options: Options[ReadOptions]) -> AsyncGenerator[Event, None]:
+        """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow=True`, on and on.
+
+        Begins at the first event kept unless `from_id` (an id, `earliest`, `latest` or a token), `from_time` (that moment or later) or
+        `position` (a token, as `event.position` has) says otherwise; ends with `until_id`, inclusive. Lost connections are made good.
+        `segments` are read alone; `poll_interval_ms` asks at an interval instead of being woken.
+
+        The nodes answer only what matches `where`, a predicate of SQL with `parameters` for its placeholders, or the installed `filter`
+        of this name (`name@2` for a version) with its `params`; of the value only the fields in `select`, where they are named.
+
+        `state_first`: the entries that there are come first, as events of kind STATE whose id is the entry's version, and then what
+        happened after they were read, without gap or repetition. Their positions, too, resume anywhere.
+
+        With `continuous` the filter is a query on entries: each event says by `.change` whether its entry comes to match, still does, or
+        does no more. `continuous_query` is the same with a beginning.
+
+        With `listener` it is what that one wants, from where it has acknowledged unless a beginning is given; whoever asks for more has
+        acknowledged what came before.
+
+        Raises:
+            BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or no node has it.
+            ListenerNotFound: nobody registered it, or it was removed.
+            EventsTrimmed: retention has removed events that should come next. With `on_trimmed="earliest"` it goes on behind them; with
+                `"resync"` the entries that there are come as with `state_first`, and then what happens after them: a key seen
+                before and not among them is gone.
+            PositionDiverged: a forced primary gave up what was read before this place; `accept_diverged` goes on.
+            Unavailable: with `on_stalled="error"`, a segment without a primary holds the reader for two seconds.
+        """
+        return self._core.follower.events(self.event_batches(from_id, **options))
+
+    def event_batches(
+        self, from_id: int | str | None = None, *, order: Order = "id", max_bytes: int = 0, **options: Options[ReadOptions]
+    ) -> AsyncGenerator[EventBatch, None]:
+        """Yield the same events as columns. `order="segment"` leaves those of one batch grouped by segment, which saves the sorting.
+
+        `max_bytes` is the size that answers should have, 0 for the node's choice. With a filter there are batches without events: up to
+        their `last_id` nothing more matched.
+        """
+        wanted = Wanted(**options)
+        start, reading = wanted.reading(from_id, max_bytes=max_bytes)
+
+        async def batches() -> AsyncGenerator[EventBatch, None]:
+            begun = await self._begin(reading, start, wanted)
+            if begun is None:
+                return
+            while True:
+                try:
+                    async with aclosing(self._batches(begun, wanted, order)) as found:
+                        async for batch in found:
+                            yield batch
+                    return
+                except EventsTrimmed:
+                    if wanted.on_trimmed != "resync":
+                        raise
+                begun = replace(begun, after=0, position=None, goes_on=False, state_first=True)
+
+        return batches()
+
+    async def _batches(self, begun: Reading, wanted: Wanted, order: Order) -> AsyncGenerator[EventBatch, None]:
+        source = await self._source(begun.position)
+        unpack, follow = self._unpack(begun, source, order), wanted.follow
+        batches = self._core.follower.batches(
+            begun, source, follow=follow, order=order, poll_interval_ms=wanted.poll_interval_ms, unpack=unpack
+        )
+        async with aclosing(batches) as found:
+            async for batch in found:
+                yield batch
+
+    async def _begin(self, reading: Reading, start: Start, wanted: Wanted) -> Reading | None:
+        """Return the reading with its ends fixed, None if it ends before it begins."""
+        info, _ = await self._found()
+        until, follow = 0 if wanted.until_id is None else checked_id(wanted.until_id), wanted.follow
+        if not follow or start == "latest":
+            last_id = (await self.log_ends()).last_id
+            start = last_id if start == "latest" else start
+            until = until if follow else min(until or last_id, last_id)
+            if not follow and until == 0:
+                return None
+        routes, place = self._core.routes, reading.position
+        if place is not None:
+            # a place in another cache is the node's to judge: it knows whether that one had this name before
+            place.check(cluster=self._core.cluster, cache_id=place.cache_id, segments=routes.segments)
+            if isinstance(place.at, int) and place.cache_id == info.id:
+                start, place = place.at, None
+        if place is None and 0 < until <= start:
+            return None
+        return replace(reading, after=start, position=place, until_id=until, segments=segments_of(wanted.segments, of=routes.segments))
+
+    def _unpack(self, begun: Reading, source: EventSource, order: Order = "id") -> Unpack:
+        if not begun.state_first and (begun.position is None or not (begun.position.unread or begun.position.steps)):
+            return partial(to_batches, source=source, order=order)
+        scope = (self._core.cluster, source.cache_id, self._core.routes.segments)
+        return partial(StateBatches(source, start=begun.position, scope=scope, segments=begun.segments).batches, order=order)
+
+    async def _source(self, start: Position | None) -> EventSource:
+        info, form = await self._found()
+        scope = (self._core.cluster, info.id, self._core.routes.segments)
+        return EventSource(
+            cache=self.name,
+            cache_id=info.id,
+            cluster=self._core.cluster,
+            text_keys=form.is_text,
+            json_values=form.is_json,
+            position_at=partial(position_after, start, scope),
+        )
+
+    async def poll(
+        self,
+        after: int | str | None = None,
+        *,
+        max_events: int = 1_000,
+        max_bytes: int = ANSWER_BYTES_DEFAULT,
+        wait_ms: int = 0,
+        **options: Options[PollOptions],
+    ) -> Answer:
+        """Return what happened after an id or a position: at most `max_events`, as soon as there is something, within `wait_ms`.
+
+        With `max_events=0` the answer has the new position and no events. Pass its `position` (or `last_id`) to the next poll: it is
+        further on also where nothing matched the filter. The other options are those of `events`.
+        """
+        if not 0 <= wait_ms <= POLL_WAIT_MS_MAX:
+            raise InvalidArgument(why=f"wait_ms is {wait_ms}, not in [0, {POLL_WAIT_MS_MAX}]")
+        if alien := set(options) - set(PollOptions.__annotations__):
+            raise TypeError(f"poll takes no {', '.join(sorted(alien))}")
+        wanted = Wanted(**options, follow=True)
+        start, reading = wanted.reading(after, max_bytes=max_bytes)
+        begun = await self._begin(reading, start, wanted)
+        if begun is None:
+            raise InvalidArgument(why=f"until_id {wanted.until_id} is not after the position")
+        source = await self._source(begun.position)
+        request = begun.poll(source.cache_id)
+        request.max_events, request.wait_ms, request.notify = max_events, wait_ms, max_events == 0
+        reply = await self._core.requests.ask(Message(poll=request), wait_ms=wait_ms)
+        answer = reply.message.poll_answer
+        return Answer(
+            events=[event for batch in self._unpack(begun, source)(answer, reply.body) for event in batch.events()],
+            position=begun.token_after(answer) or source.position_at(answer.last_id),
+            last_id=answer.last_id,
+            is_end=answer.end,
+            low_watermark=answer.low_watermark,
+            stalled=stalled(answer),
+            held_percent=answer.held_percent,
+        )
+
+
+def _limit(limit: int | None) -> int:
+    if limit is not None and limit <= 0:
+        raise InvalidArgument(why=f"limit is {limit}: give a number above 0, or None for no limit")
+    return limit or 0

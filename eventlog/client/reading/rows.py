@@ -1,0 +1,212 @@
+"""Keys, and entries of keys, as they stream in from all primaries: many a message, held only until they are taken.
+
+A stream that breaks goes on after the last row that was taken, at whoever is primary then.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from eventlog.batch.views import decode_block
+from eventlog.client.connections.nodes import Nodes
+from eventlog.client.connections.uplink import chance
+from eventlog.client.formats import CacheFormat
+from eventlog.client.options import ClientOptions
+from eventlog.client.values import CacheInfo, Entry
+from eventlog.errors import CorruptData, EventLogError
+from eventlog.routing.retry import MOVES, decide
+from eventlog.routing.routes import Routes
+from eventlog.transport.connection import Connection
+from eventlog.wire.eventlog_pb2 import Consistency, GetMany, Keys, Message
+
+Row = TypeVar("Row")
+RawEntry = tuple[bytes, bytes, int]  # key, value, version (0: no entry)
+KEYS_PER_REQUEST_MAX = 10_000
+
+
+class Rows(Generic[Row]):
+    """Rows of an answer. Iterate with `async for`, which keeps a bounded part in memory; or `await` them all as a list."""
+
+    def __init__(self, rows: AsyncGenerator[Row, None]) -> None:
+        self.generator = rows
+
+    def __aiter__(self) -> AsyncIterator[Row]:
+        return self.generator
+
+    def __await__(self) -> Generator[Any, None, list[Row]]:
+        return self._all().__await__()
+
+    async def _all(self) -> list[Row]:
+        return [row async for row in self.generator]
+
+    async def aclose(self) -> None:
+        """End the answer before its end."""
+        await self.generator.aclose()
+
+
+class RowReader:
+    """Asks for rows of one cache."""
+
+    def __init__(self, nodes: Nodes, options: ClientOptions, *, info: CacheInfo, form: CacheFormat) -> None:
+        self._nodes = nodes
+        self._options = options
+        self._info = info
+        self._form = form
+
+    # ------------------------------------------------------------ entries of keys
+
+    async def entries_of(self, keys: Sequence[bytes], *, consistency: Consistency) -> AsyncGenerator[Entry | None, None]:
+        """Yield the entries of keys in their order, None where there is none. A lost connection is made good."""
+        done, patience = 0, Patience(self._nodes, self._options)
+        while done < len(keys):
+            part = keys[done : done + KEYS_PER_REQUEST_MAX]
+            try:
+                async with aclosing(self._entries_once(part, consistency, patience)) as rows:
+                    async for row in rows:
+                        done += 1
+                        patience.has_progress()
+                        yield self._entry(row)
+            except EventLogError as error:
+                await patience.wait_after(error)
+
+    async def _entries_once(self, keys: Sequence[bytes], consistency: Consistency, patience: "Patience") -> AsyncGenerator[RawEntry, None]:
+        """Yield the rows of keys, each from the stream of its primary."""
+        routes = self._routes
+        owners = [routes.primary(routes.segment(key, by_prefix=self._info.route_by_prefix)) for key in keys]
+        async with AsyncExitStack() as stack:
+            streams: dict[int, AsyncGenerator[RawEntry, None]] = {}
+            for owner in dict.fromkeys(owners):
+                own = [key for key, number in zip(keys, owners, strict=True) if number == owner]
+                request = Message(get_many=GetMany(cache_id=self._info.id, count=len(own), consistency=consistency))
+                connection = await patience.connection(owner)
+                streams[owner] = await stack.enter_async_context(aclosing(self._stream(connection, request, *_key_column(own))))
+            for owner in owners:
+                row = await anext(streams[owner], None)
+                if row is None:
+                    raise CorruptData(where="answer", why="fewer entries than keys")
+                yield row
+
+    def _entry(self, row: RawEntry) -> Entry | None:
+        _, value, version = row
+        return Entry(value=self._form.read_value(value), value_bytes=value, version=version) if version else None
+
+    # ------------------------------------------------------------ all of them
+
+    async def keys(self, *, prefix: bytes, limit: int) -> AsyncGenerator[str | bytes, None]:
+        """Yield keys, segment by segment, ascending in each."""
+        async with aclosing(self._scan(prefix, limit)) as rows:
+            async for key, _, _ in rows:
+                yield self._form.read_key(key)
+
+    async def _scan(self, prefix: bytes, limit: int) -> AsyncGenerator[RawEntry, None]:
+        left = limit or LIMIT_NONE
+        rest, after = list(range(self._routes.segments)), None
+        patience = Patience(self._nodes, self._options)
+        while rest and left > 0:
+            owner, own = next(iter(self._routes.by_primary(rest).items()))
+            keys = Keys(cache_id=self._info.id, prefix=prefix, limit=left if limit else 0, after=after)
+            keys.segments.extend(own if len(own) < self._routes.segments or after is not None else ())
+            last = after
+            try:
+                connection = await patience.connection(owner)
+                async with aclosing(self._stream(connection, Message(keys=keys))) as rows:
+                    async for row in rows:
+                        last, left = row[0], left - 1
+                        patience.has_progress()
+                        yield row
+                own_left: list[int] = []
+                last = None
+            except EventLogError as error:
+                await patience.wait_after(error)
+                own_left = own if last is None else self._from_segment_of(last, own)
+            finished = set(own).difference(own_left)
+            rest, after = own_left + [segment for segment in rest if segment not in finished and segment not in own_left], last
+
+    def _from_segment_of(self, key: bytes, segments: list[int]) -> list[int]:
+        segment = self._routes.segment(key, by_prefix=self._info.route_by_prefix)
+        if segment not in segments:
+            raise CorruptData(where="answer", why=f"a key of segment {segment}, which was not asked for")
+        return segments[segments.index(segment) :]
+
+    @property
+    def _routes(self) -> Routes:
+        routes = self._nodes.routes
+        assert routes is not None, "a cache that was looked up was found by a node"
+        return routes
+
+    async def _stream(self, connection: Connection, request: Message, *buffers: bytes) -> AsyncGenerator[RawEntry, None]:
+        stream = connection.stream(request, *buffers, credit_bytes=self._options.read_ahead_bytes)
+        try:
+            async for item in stream:
+                for row in read_rows(item.body, count=item.message.stream_item.entries.count):
+                    yield row
+        finally:
+            stream.stop()
+
+
+class Patience:
+    """How long a read goes on trying: the time of an operation, from its last row on."""
+
+    def __init__(self, nodes: Nodes, options: ClientOptions) -> None:
+        self._nodes = nodes
+        self._options = options
+        self._attempt = 0
+        self._has_progress = True
+        self._deadline = 0.0
+        self._connection: Connection | None = None
+
+    def has_progress(self) -> None:
+        """Take note of a row."""
+        self._has_progress = True
+
+    async def connection(self, owner: int) -> Connection:
+        """Return the connection to ask a node's segments on."""
+        if self._has_progress:
+            self._has_progress, self._attempt = False, 0
+            self._deadline = asyncio.get_running_loop().time() + self._options.timeout_ms / 1000
+        self._connection = None
+        self._connection = await self._nodes.connection(owner, self._deadline)
+        return self._connection
+
+    async def wait_after(self, error: EventLogError) -> None:
+        """Return when it is time to try again. Raises `error` if that is of no use."""
+        if self._has_progress:
+            self._attempt = 0
+            self._deadline = asyncio.get_running_loop().time() + self._options.timeout_ms / 1000
+        left_ms = int((self._deadline - asyncio.get_running_loop().time()) * 1000)
+        decision = decide(self._options.retry, error, attempt=self._attempt, left_ms=left_ms, repeatable=True, chance=chance())
+        if not decision.again:
+            raise error
+        if isinstance(error, MOVES):
+            self._nodes.on_stale()
+        if decision.reconnect and self._connection is not None:
+            self._nodes.drop(self._connection)
+        await asyncio.sleep(decision.wait_ms / 1000)
+        self._attempt += 1
+
+
+LIMIT_NONE = (1 << 63) - 1
+
+
+def _key_column(keys: Sequence[bytes]) -> tuple[bytes, bytes]:
+    offsets = np.zeros(len(keys) + 1, "<i4")
+    np.cumsum([len(key) for key in keys], out=offsets[1:])
+    return offsets.tobytes(), b"".join(keys)
+
+
+def read_rows(body: memoryview, *, count: int) -> list[RawEntry]:
+    """Return key, value and version (0: no entry) of each row of an item.
+
+    Raises:
+        CorruptData: lengths contradict each other.
+    """
+    if len(body) < 8 * count:
+        raise CorruptData(where="answer", why=f"{count} rows do not fit {len(body)} bytes")
+    block = decode_block(body[8 * count :], where="answer")
+    if block.count != count:
+        raise CorruptData(where="answer", why=f"{block.count} rows in an item of {count}")
+    versions = np.frombuffer(body[: 8 * count], "<i8").tolist()
+    return list(zip(block.keys.to_list(), block.values.to_list(), versions, strict=True))

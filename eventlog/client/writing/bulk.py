@@ -1,0 +1,93 @@
+"""Many writes of one call: pairs or Arrow columns to stored bytes, cut into frames that a node takes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+from eventlog.client.formats import REMOVE, CacheFormat, Remove, checked_json
+from eventlog.client.reading.batches import arrow_module
+from eventlog.client.writing.changes import EVENT_BYTES, Changes
+from eventlog.errors import InvalidArgument
+from eventlog.limits import BATCH_EVENTS_MAX
+
+Columns = tuple[list[bytes], list[bytes], list[bool] | None]  # keys, values, which are removals
+
+
+def pair_columns(pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any], form: CacheFormat) -> Columns:
+    """Return pairs of key and value as they are stored; `REMOVE` as a value removes the key.
+
+    Raises:
+        InvalidArgument, BadValue, TooLarge: naming the first that does not fit the cache.
+    """
+    given = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
+    try:
+        keys, values = map(list, zip(*given, strict=True)) if given else ([], [])
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(why="put_many takes pairs of key and value") from error
+    stored_keys = form.keys(keys)
+    if Remove not in set(map(type, values)):
+        return stored_keys, form.values(keys, values), None
+    rows = zip(keys, values, strict=True)
+    return stored_keys, [b"" if value is REMOVE else form.value(key, value) for key, value in rows], [value is REMOVE for value in values]
+
+
+def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Columns:
+    """Return two columns of a RecordBatch or Table as they are stored; a null value removes the key.
+
+    Values of a JSON cache may be text or bytes that hold JSON, or anything else that Arrow has, which becomes JSON.
+
+    Raises:
+        InvalidArgument: a column is missing or cannot be a key.
+        BadValue: a value does not fit the cache's format.
+    """
+    arrow = arrow_module()
+    for name in (key, value):
+        if name not in batch.schema.names:
+            raise InvalidArgument(why=f"no column {name!r} among {', '.join(batch.schema.names)}")
+    keys = arrow.column_bytes(batch.column(key))
+    if keys is None or None in keys:
+        raise InvalidArgument(why=f"column {key!r} has nulls, or is neither text nor binary: keys cannot be made of it")
+    found = arrow.column_bytes(batch.column(value))
+    if found is None:
+        if not form.is_json:
+            raise InvalidArgument(why=f"column {value!r} is neither text nor binary; values of this cache are bytes")
+        objects = batch.column(value).to_pylist()
+        found = [None if item is None else form.value(own, item) for own, item in zip(keys, objects, strict=True)]
+    elif form.is_json:
+        _check_json(keys, found)
+    removed = [item is None for item in found]
+    return keys, [item or b"" for item in found], removed if any(removed) else None
+
+
+def _check_json(keys: list[bytes], values: list[bytes | None]) -> None:
+    for key, value in zip(keys, values, strict=True):
+        if value is not None:
+            checked_json(key, value)
+
+
+def parts_of(changes: Changes, *, bytes_max: int) -> Iterator[Changes]:
+    """Yield the same changes in parts that fit a frame, in order; nearly always that is one."""
+    if changes.nbytes <= bytes_max and len(changes) <= BATCH_EVENTS_MAX:
+        yield changes
+        return
+    sizes = [len(key) + len(value) + EVENT_BYTES for key, value in zip(changes.keys, changes.values, strict=True)]
+    if changes.headers is not None:
+        sizes = [size + len(header) for size, header in zip(sizes, changes.headers, strict=True)]
+    low = base = 0
+    for high, total in enumerate(accumulate(sizes)):
+        if high > low and (total - base > bytes_max or high - low >= BATCH_EVENTS_MAX):
+            yield _slice(changes, low, high)
+            low, base = high, total - sizes[high]
+    yield _slice(changes, low, len(changes))
+
+
+def _slice(changes: Changes, low: int, high: int) -> Changes:
+    return replace(
+        changes,
+        keys=changes.keys[low:high],
+        values=changes.values[low:high],
+        removed=None if changes.removed is None else changes.removed[low:high],
+        lifespans=None if changes.lifespans is None else changes.lifespans[low:high],
+        headers=None if changes.headers is None else changes.headers[low:high],
+    )

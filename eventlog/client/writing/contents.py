@@ -1,0 +1,265 @@
+"""Frames of writes: calls put together into blocks, and taken apart again: by primary, or when only some blocks were written."""
+
+from collections.abc import Container, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.batch.build import Columns, build_one, build_write
+from eventlog.batch.layout import REFUSED
+from eventlog.client.writing.changes import Call, Changes, Ledger, kinds_of
+from eventlog.errors import BadMessage, ClientClosed, EventLogError, KeyExists, VersionMismatch
+from eventlog.events import Kind
+from eventlog.routing.routes import Routes
+from eventlog.routing.window import Frame
+from eventlog.wire.eventlog_pb2 import Message, WriteAnswer
+
+Ints = npt.NDArray[np.int64]
+
+
+class Body(Protocol):
+    """What a frame sends, but for the numbers of its blocks."""
+
+    def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
+        """Return what goes on the wire. No numbers: the blocks have none."""
+        ...
+
+    def part(self, blocks: Ints) -> "Body":
+        """Return some of the blocks."""
+        ...
+
+
+class ManyBlocks:
+    """Blocks somewhere in `data`; rows of `table` are theirs, with their lengths."""
+
+    __slots__ = ("_data", "_starts", "_table")
+
+    def __init__(self, table: npt.NDArray[np.void], data: bytes, starts: Ints | None = None) -> None:
+        self._table = table
+        self._data = data
+        self._starts = starts  # None: back to back, and all of `data`
+
+    def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
+        """Return the table, then the blocks, those together that lie together."""
+        self._table["sequence"] = sequences if len(sequences) else 0
+        if self._starts is None:
+            return self._table.tobytes(), self._data
+        starts, ends = self._starts, self._starts + self._table["length"]
+        firsts = np.flatnonzero(np.append(True, starts[1:] != ends[:-1]))
+        lasts = np.append(firsts[1:] - 1, len(starts) - 1)
+        view = memoryview(self._data)
+        runs = zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True)
+        return self._table.tobytes(), b"".join([view[low:high] for low, high in runs])
+
+    def part(self, blocks: Ints) -> "ManyBlocks":
+        """Return some of the blocks."""
+        starts = self._starts
+        if starts is None:
+            starts = np.cumsum(self._table["length"], dtype=np.int64) - self._table["length"]
+        return ManyBlocks(self._table[blocks], self._data, starts[blocks])
+
+
+class OneEvent:
+    """One block of one event without optional columns."""
+
+    __slots__ = ("_key", "_kind", "_segment", "_value")
+
+    def __init__(self, key: bytes, value: bytes, *, kind: int, segment: int) -> None:
+        self._key = key
+        self._value = value
+        self._kind = kind
+        self._segment = segment
+
+    def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
+        """Return the block with its table."""
+        sequence = sequences.item(0) if len(sequences) else 0
+        return (build_one(self._key, self._value, kind=self._kind, segment=self._segment, sequence=sequence),)
+
+    def part(self, blocks: Ints) -> "OneEvent":
+        """Return itself: it has one block."""
+        assert len(blocks) <= 1
+        return self
+
+
+class Contents:
+    """What a frame carries. `items[row]` is the index, over all calls of the ledger, of the item in each row of its blocks.
+
+    `calls` are those that have items in it; `error` is why the last try failed.
+    """
+
+    __slots__ = ("attempts", "body", "calls", "counts", "error", "items", "ledger")
+
+    def __init__(self, *, ledger: Ledger, calls: list[Call], items: Ints, counts: Ints, body: Body) -> None:
+        self.calls = calls
+        self.ledger = ledger
+        self.items = items
+        self.counts = counts
+        self.body = body
+        self.attempts = 0
+        self.error: EventLogError | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether somebody still waits for any of it."""
+        return any(call.is_live for call in self.calls)
+
+    @property
+    def deadline(self) -> float:
+        """The latest deadline of a call that is live."""
+        return max((call.deadline for call in self.calls if call.is_live), default=0.0)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its request says nothing but which blocks there are."""
+        return self.calls[0].changes.is_plain
+
+    def message(self, cache_id: int, producer_id: int) -> Message:
+        """Return the request, without its body."""
+        message = Message()
+        write = message.write
+        write.cache_id = cache_id
+        write.producer_id = producer_id
+        write.blocks = len(self.counts)
+        changes = self.calls[0].changes
+        if changes.condition is not None:
+            condition = write.conditions.add(block=0, key=changes.condition.key)
+            if changes.condition.version is None:
+                condition.present = True
+            elif changes.condition.version:
+                condition.version = changes.condition.version
+            else:
+                condition.absent = True
+        write.previous = changes.wants_previous
+        return message
+
+    def rows_of(self, blocks: Ints) -> Ints:
+        """Return the rows of some blocks."""
+        chosen = np.zeros(len(self.counts), bool)
+        chosen[blocks] = True
+        return np.flatnonzero(np.repeat(chosen, self.counts))
+
+    def forgotten_refusals(self, kinds: npt.NDArray[np.uint8], *, known: Container[int]) -> dict[int, EventLogError]:
+        """Return why blocks were refused whose reasons the node has forgotten: an answer to a write that was sent again."""
+        refused = np.flatnonzero(np.add.reduceat(kinds == REFUSED, np.cumsum(self.counts) - self.counts)).tolist()
+        condition = self.calls[0].changes.condition
+        if condition is None:
+            return {block: BadMessage(why="a block was refused and no reason given") for block in refused if block not in known}
+        key = condition.key.decode(errors="backslashreplace")
+        missed = VersionMismatch(key=key, expected=-1 if condition.version is None else condition.version, found=0)
+        error = KeyExists(key=key, version=0) if condition.version == 0 else missed
+        return {block: error for block in refused if block not in known}
+
+    def fail(self, error: EventLogError, blocks: Ints | None = None) -> None:
+        """Tell whoever wrote these blocks, or all, that they failed."""
+        self.ledger.fail(self.items if blocks is None else self.items[self.rows_of(blocks)], error)
+
+
+def pack(calls: list[Call], routes: Routes) -> Frame[Contents]:
+    """Return one frame with the changes of all calls, which are of one cache."""
+    segments, items, counts, body = _lay_out([call.changes for call in calls], routes)
+    contents = Contents(ledger=Ledger(calls), calls=calls, items=items, counts=counts, body=body)
+    return Frame(cache=calls[0].changes.cache_id, segments=segments, content=contents)
+
+
+def _lay_out(parts: list[Changes], routes: Routes) -> tuple[Ints, Ints, Ints, Body]:
+    """Return segments of the blocks, items in their rows, counts of the blocks, and the blocks."""
+    first = parts[0]
+    if len(parts) == 1 and len(first.keys) == 1 and first.lifespans is None and first.headers is None:
+        key = first.keys[0]
+        segment = routes.segment(key, by_prefix=first.by_prefix)
+        kind = _REMOVED if first.removed is not None and first.removed[0] else _CREATED
+        return np.array((segment,)), _FIRST, _ONE, OneEvent(key, first.values[0], kind=kind, segment=segment)
+    write = build_write(_columns(parts), segments=routes.segments, by_prefix=first.by_prefix)
+    table = write.table
+    return table["segment"].astype(np.int64), write.order, table["count"].astype(np.int64), ManyBlocks(table, write.blocks)
+
+
+_CREATED, _REMOVED = int(Kind.CREATED), int(Kind.REMOVED)
+_FIRST, _ONE = np.zeros(1, np.int64), np.ones(1, np.int64)
+
+
+def _columns(parts: list[Changes]) -> Columns:
+    count = sum(map(len, parts))
+    has_lifespans = any(part.lifespans is not None for part in parts)
+    has_headers = any(part.headers is not None for part in parts)
+    has_removals = any(part.removed is not None for part in parts)
+    removed = _chain([part.removed or [False] * len(part) for part in parts]) if has_removals else None
+    return Columns(
+        kinds=kinds_of(removed, count),
+        keys=_chain([part.keys for part in parts]),
+        values=_chain([part.values for part in parts]),
+        expiry=np.array(_chain([part.lifespans or [0] * len(part) for part in parts]), np.int64) if has_lifespans else None,
+        headers=_chain([part.headers or [b""] * len(part) for part in parts]) if has_headers else None,
+    )
+
+
+def _chain(parts: list[Sequence[Any]]) -> Sequence[Any]:
+    if len(parts) == 1:
+        return parts[0]
+    chained: list[Any] = []
+    for part in parts:
+        chained += part
+    return chained
+
+
+def split_by_call(frame: Frame[Contents], routes: Routes) -> list[Frame[Contents]]:
+    """Return a frame for what each live call has in `frame`, so that none fails for another's sake. They share the ledger."""
+    contents = frame.content
+    ledger, items = contents.ledger, np.sort(contents.items)
+    owners = ledger.owners(items)
+    frames = []
+    for index in np.unique(owners).tolist():
+        own, call = items[owners == index], ledger.calls[index]
+        if not call.is_live:
+            ledger.fail(own, ClientClosed(what="call"))
+            continue
+        call.is_alone = True
+        segments, places, counts, body = _lay_out([_some(call.changes, own - ledger.begin_of(index))], routes)
+        part = Contents(ledger=ledger, calls=[call], items=own[places], counts=counts, body=body)
+        part.attempts, part.error = contents.attempts, contents.error
+        frames.append(Frame(cache=frame.cache, segments=segments, content=part))
+    return frames
+
+
+def _some(changes: Changes, items: Ints) -> Changes:
+    if len(items) == len(changes):
+        return changes
+
+    def pick(column: Sequence[Any]) -> list[Any]:
+        return [column[item] for item in items.tolist()]
+
+    return replace(
+        changes,
+        keys=pick(changes.keys),
+        values=pick(changes.values),
+        removed=changes.removed and pick(changes.removed),
+        lifespans=changes.lifespans and pick(changes.lifespans),
+        headers=changes.headers and pick(changes.headers),
+    )
+
+
+def rest_of(frame: Frame[Contents], blocks: Ints) -> Frame[Contents]:
+    """Return a frame with only some of the blocks; it shares the ledger."""
+    contents = frame.content
+    ledger, items = contents.ledger, contents.items[contents.rows_of(blocks)]
+    calls = contents.calls
+    if len(calls) > 1:
+        calls = [ledger.calls[index] for index in np.unique(ledger.owners(items)).tolist()]
+    rest = Contents(ledger=ledger, calls=calls, items=items, counts=contents.counts[blocks], body=contents.body.part(blocks))
+    rest.attempts, rest.error = contents.attempts, contents.error
+    return Frame(cache=frame.cache, segments=frame.segments[blocks], content=rest)
+
+
+def read_answer(answer: WriteAnswer, body: memoryview, *, rows: int) -> tuple[Ints, npt.NDArray[np.uint8]]:
+    """Return id (0: no event) and kind of every row.
+
+    Raises:
+        BadMessage: it answers another number of rows.
+    """
+    if answer.events == rows == 1:
+        return np.array([answer.id], np.int64), np.array([answer.kind], np.uint8)
+    if answer.events != rows or len(body) != 9 * rows:
+        raise BadMessage(why=f"an answer for {answer.events} events in {len(body)} bytes to a write of {rows}")
+    return np.frombuffer(body[: 8 * rows], "<i8"), np.frombuffer(body[8 * rows :], np.uint8)

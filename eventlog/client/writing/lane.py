@@ -1,0 +1,293 @@
+"""Frames of one primary's segments on their way: out on the road to it, and back as answers, refusals or silence.
+
+What must be numbered how, and sent again when, is decided by `routing.window`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eventlog.batch.layout import REFUSED
+from eventlog.client.connections.nodes import Nodes
+from eventlog.client.connections.uplink import chance
+from eventlog.client.options import ClientOptions
+from eventlog.client.writing.contents import Contents, read_answer, rest_of, split_by_call
+from eventlog.client.writing.undecided import Undecided, WriteFrame
+from eventlog.errors import ConnectionLost, EventLogError, Outcome, OutcomeUnknown, Stopping, TimedOut
+from eventlog.routing.lanes import Lanes
+from eventlog.routing.retry import MOVES, decide
+from eventlog.routing.verdict import judge
+from eventlog.transport.connection import Connection
+from eventlog.transport.reply import Reply
+from eventlog.wire.eventlog_pb2 import Message, WriteAnswer
+from eventlog.wire.kinds import read_error
+
+
+@dataclass(slots=True, kw_only=True)
+class Shared:
+    """What all lanes of a writer have in common.
+
+    `send_soon` has every lane send what it may, in the next turn of the loop; `answered` at once.
+    """
+
+    nodes: Nodes
+    options: ClientOptions
+    lanes: Lanes[Contents]
+    undecided: Undecided
+    send_soon: Callable[[], None]
+    answered: Callable[[], None]
+    producer_id: int = 0
+
+
+class Lane:
+    """The window of a node's segments, and the connection on which its frames go: to that node, or to one that forwards."""
+
+    def __init__(self, number: int, shared: Shared) -> None:
+        self.number = number
+        self.window = shared.lanes.window(number)
+        self.connection: Connection | None = None
+        self.is_road_stale = False
+        self.not_before = 0.0
+        self._active_at = 0.0  # when it last got an answer, or began to owe one
+        self._loop = asyncio.get_running_loop()
+        self._shared = shared
+        self._messages: dict[tuple[int, int, int], Message] = {}
+
+    # ------------------------------------------------------------ sending
+
+    def send(self, *, at_once: bool = False) -> None:
+        """Send whatever may be sent; `at_once`: do not wait for company."""
+        connection = self.connection
+        if connection is None or self.is_road_stale:
+            connection = self._find_road()
+        if connection is None or (self.not_before and self._is_too_early()):
+            return
+        window = self.window
+        if not window.has_unanswered:
+            self._active_at = self._loop.time()
+        while (frame := window.take()) is not None:
+            self._transmit(frame, connection)
+        if at_once:
+            connection.flush()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what comes had better wait: answers that are due soon let it go in one frame. A silent node holds up nobody else."""
+        return self.window.is_full and self._loop.time() - self._active_at < STALLED_S
+
+    def _find_road(self) -> Connection | None:
+        """Return the connection to go on with; None if there is none, or while the old one owes answers."""
+        road, window = self._shared.nodes.road(self.number), self.window
+        if self.connection is None:
+            self.is_road_stale = False
+            self.connection = road
+            if road is not None:
+                for frame in window.resume():
+                    self._transmit(frame, road)
+        elif road is None or road is self.connection:
+            self.is_road_stale = False
+        elif window.has_unanswered:
+            return None  # two roads at once could change the order
+        else:
+            self.connection, self.is_road_stale = road, False
+        return self.connection
+
+    def _is_too_early(self) -> bool:
+        wait = self.not_before - self._loop.time()
+        if wait > 0:
+            self._loop.call_later(wait, self._shared.send_soon)
+            return True
+        self.not_before = 0.0
+        return False
+
+    def _transmit(self, frame: WriteFrame, connection: Connection) -> None:
+        try:
+            connection.post(_Sent(self, frame, connection), self._message(frame), *frame.content.body.buffers(frame.sequences))
+        except ConnectionLost:
+            return  # `lost` deals with this frame, too
+        except EventLogError as error:
+            self._on_error(frame, error)
+
+    def _message(self, frame: WriteFrame) -> Message:
+        contents, producer = frame.content, self._shared.producer_id
+        if not contents.is_plain:
+            return contents.message(frame.cache, producer)
+        place = (frame.cache, producer, len(contents.counts))
+        message = self._messages.get(place)
+        if message is None:
+            if len(self._messages) >= MESSAGES_KEPT_MAX:
+                self._messages.clear()
+            message = self._messages[place] = contents.message(frame.cache, producer)
+        return message
+
+    def lost(self) -> None:
+        """Take note that the connection is gone: whatever it carried may be written or not."""
+        self.connection = None
+        self.window.lost()
+        if not self._shared.options.idempotent:
+            for frame in list(self.window.unanswered()):
+                self.window.give_up(frame)
+                self._fail(frame, OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came"))
+
+    # ------------------------------------------------------------ answers
+
+    def written(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
+        """Take note of an answer, and send what waited for it."""
+        self._active_at = self._loop.time()
+        self._on_written(frame, answer, body)
+        self._shared.answered()
+
+    def refused(self, frame: WriteFrame, error: EventLogError) -> None:
+        """Take note of an error instead of an answer."""
+        self._on_error(frame, error)
+        self._shared.answered()
+
+    def _on_written(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
+        window, contents = self.window, frame.content
+        ledger = contents.ledger
+        if answer.has_previous:
+            ledger.previous = answer.previous
+        if answer.events == len(contents.items) == 1 and not answer.refusals and answer.kind != REFUSED:
+            window.answered(frame)
+            if not self._shared.undecided.decided(frame):
+                return
+            if len(ledger.calls) == 1 and len(ledger.calls[0].changes) == 1:
+                ledger.accept_one(answer.id, answer.kind)
+            else:
+                ledger.accept(contents.items, np.array([answer.id], np.int64), np.array([answer.kind], np.uint8))
+            return
+        try:
+            ids, kinds = read_answer(answer, body, rows=len(contents.items))
+        except EventLogError as error:
+            self._on_error(frame, type(error)(outcome="unknown", **error.facts()))
+            return
+        if not answer.refusals and not (kinds == REFUSED).any():
+            window.answered(frame)
+            if self._shared.undecided.decided(frame):
+                ledger.accept(contents.items, ids, kinds)
+            return
+        refusals = {refusal.block: read_error(refusal.error) for refusal in answer.refusals}
+        refusals |= contents.forgotten_refusals(kinds, known=refusals)
+        self._on_refusals(frame, refusals, ids=ids, kinds=kinds)
+
+    def _on_refusals(self, frame: WriteFrame, refusals: dict[int, EventLogError], *, ids: Any, kinds: Any) -> None:
+        contents, is_numbered = frame.content, self._shared.options.idempotent
+        doubts = [error for error in refusals.values() if error.outcome == "unknown" and error.retry]
+        if doubts and is_numbered:
+            self._on_error(frame, doubts[0])  # sent again whole: what was written is answered with its first result
+            return
+        none = np.zeros(len(contents.counts), np.int64)
+        answered = self.window.answered_before(frame) if is_numbered else none
+        verdict = judge(refusals, sequences=frame.sequences if is_numbered else none, answered=answered, doubtful=frame.doubtful)
+        is_open = self._shared.undecided.decided(frame)
+        again = np.array(verdict.again, np.int64)
+        rest = rest_of(frame, again)
+        rest.wanted = bool(len(again)) and contents.is_live and is_open
+        if rest.wanted:
+            self._shared.undecided.add(rest)
+            self._wait_after(rest, refusals[verdict.again[0]])
+        elif len(again) and is_open:
+            rest.content.fail(too_late(self._shared.options.timeout_ms, outcome="none"))
+        if is_numbered:
+            self.window.refused_in_part(frame, rest, free=np.array(verdict.unnumbered, np.int64), again=again, told=verdict.told)
+        else:
+            self.window.answered(frame)
+            if rest.wanted:
+                self.window.add(rest)
+        if not is_open:
+            return
+        for block, error in verdict.failed.items():
+            contents.fail(error, np.array([block]))
+        written = np.setdiff1d(np.arange(len(contents.counts)), np.array(list(refusals), np.int64))
+        rows = contents.rows_of(written)
+        contents.ledger.accept(contents.items[rows], ids[rows], kinds[rows])
+
+    def _wait_after(self, frame: WriteFrame, error: EventLogError) -> None:
+        """Have a frame that was refused for now wait a little; where it has no time left, its calls end in time by themselves."""
+        contents, now = frame.content, self._loop.time()
+        left_ms = int((contents.deadline - now) * 1000)
+        decision = decide(self._shared.options.retry, error, attempt=contents.attempts, left_ms=left_ms, repeatable=True, chance=chance())
+        if decision.again:
+            contents.attempts += 1
+            contents.error = error
+            self.not_before = now + decision.wait_ms / 1000
+            if isinstance(error, MOVES):
+                self._shared.nodes.on_stale()
+
+    def _on_error(self, frame: WriteFrame, error: EventLogError) -> None:
+        """Nothing of a frame was written; or nobody knows, if the error says so."""
+        window, contents, shared = self.window, frame.content, self._shared
+        is_numbered, is_unknown = shared.options.idempotent, error.outcome == "unknown"
+        now = self._loop.time()
+        left_ms = int((contents.deadline - now) * 1000)
+        decision = decide(shared.options.retry, error, attempt=contents.attempts, left_ms=left_ms, repeatable=is_numbered, chance=chance())
+        if decision.again:
+            contents.attempts += 1
+            contents.error = error
+            self.not_before = now + decision.wait_ms / 1000
+            self._again(frame, is_unknown=is_unknown)
+            if isinstance(error, MOVES):
+                shared.nodes.on_stale()
+            if isinstance(error, Stopping) and self.connection is not None:
+                shared.nodes.drop(self.connection)
+        elif is_unknown:
+            window.answered(frame)  # appended, as far as numbers are concerned
+            self._fail(frame, error)
+        elif len(contents.calls) > 1 and is_numbered and frame.wanted and not frame.doubtful:
+            self._split(frame)
+        else:
+            frame.wanted = False
+            window.refused(frame)
+            in_doubt = OutcomeUnknown(outcome="unknown", why=f"a second try failed: {error}")
+            self._fail(frame, in_doubt if frame.doubtful else error)
+
+    def _again(self, frame: WriteFrame, *, is_unknown: bool) -> None:
+        if is_unknown:
+            self.window.doubted(frame)
+        else:
+            self.window.refused(frame)
+        if not self._shared.options.idempotent:
+            rest = rest_of(frame, np.arange(len(frame.content.counts)))
+            self._shared.undecided.replaced(frame, [rest])
+            self.window.add(rest)
+
+    def _split(self, frame: WriteFrame) -> None:
+        """Give each call a frame of its own: the refusal may be about one of them alone."""
+        routes, shared = self._shared.nodes.routes, self._shared
+        assert routes is not None, "a frame was sent"
+        parts = split_by_call(frame, routes)
+        self.window.replaced(frame, parts)
+        shared.undecided.replaced(frame, parts)
+
+    def _fail(self, frame: WriteFrame, error: EventLogError) -> None:
+        self._shared.undecided.fail(frame, error)
+
+
+class _Sent:
+    """A frame on its way."""
+
+    __slots__ = ("_connection", "_frame", "_lane")
+
+    def __init__(self, lane: Lane, frame: WriteFrame, connection: Connection) -> None:
+        self._lane = lane
+        self._frame = frame
+        self._connection = connection
+
+    def answered(self, reply: Reply) -> None:
+        self._lane.written(self._frame, reply.message.write_answer, reply.body)
+
+    def failed(self, error: EventLogError) -> None:
+        if not self._connection.is_closed:  # else all frames are lost at once
+            self._lane.refused(self._frame, error)
+
+
+MESSAGES_KEPT_MAX = 1_024
+STALLED_S = 0.3  # a disk that is slow answers within that
+
+
+def too_late(timeout_ms: int, *, outcome: Outcome) -> TimedOut:
+    """Return the error of a write whose time is over."""
+    return TimedOut(outcome=outcome, what="a write", timeout_ms=timeout_ms)

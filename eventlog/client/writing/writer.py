@@ -1,0 +1,326 @@
+"""Writes of one client: calls of one moment share a frame, frames go to the lanes of their segments, calls run out of time."""
+
+import asyncio
+from typing import Any
+
+from eventlog.client.connections.nodes import Nodes
+from eventlog.client.connections.uplink import chance
+from eventlog.client.options import ClientOptions
+from eventlog.client.writing.backlog import Backlog
+from eventlog.client.writing.changes import Call, Changes
+from eventlog.client.writing.contents import pack, rest_of
+from eventlog.client.writing.lane import STALLED_S, Lane, Shared, too_late
+from eventlog.client.writing.undecided import Undecided, WriteFrame, may_be_written
+from eventlog.errors import ClientClosed, EventLogError, Outcome, OutcomeUnknown
+from eventlog.routing.lanes import Lanes
+from eventlog.routing.numbering import Numbering
+from eventlog.routing.retry import backoff_ms
+from eventlog.routing.window import State
+from eventlog.transport.connection import Connection
+
+TIMER_SLACK_S = 0.002  # loops round times to milliseconds, and may be early
+HAND_OVER_S = 0.1  # how long a primary that lost segments may take to answer what it owes before its connection is given up
+
+
+class Writer:
+    """The writing side of one client. `keep_connected` is to be run by whoever owns it."""
+
+    def __init__(self, nodes: Nodes, options: ClientOptions) -> None:
+        self._nodes = nodes
+        self._options = options
+        self._backlog = Backlog(bytes_max=options.bytes_unanswered_max)
+        self._undecided = Undecided()
+        self._shared: Shared | None = None  # from the first connection on
+        self._lanes: dict[int, Lane] = {}
+        self._is_send_due = False
+        self._was_alone = True  # the last frame had one call
+        self._is_unsettled = False
+        self._hand_over: asyncio.TimerHandle | None = None
+        self._asks_anew = False
+        self._look_again: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._needs_connection = asyncio.Event()
+        self._is_closed = False
+        nodes.choose_producer = self._choose_producer
+        nodes.on_connection = self._on_connection
+        nodes.on_lost = self._on_lost
+        nodes.on_routes = self._on_routes
+
+    @property
+    def bytes_unanswered(self) -> int:
+        """Bytes of writes that wait or are on their way."""
+        return self._backlog.nbytes
+
+    @property
+    def frames_undecided(self) -> int:
+        """Frames that are kept until it is known what became of them, here or in windows."""
+        windows = self._shared.lanes.windows.values() if self._shared is not None else ()
+        return max(len(list(self._undecided)), sum(map(len, windows)))
+
+    async def write(self, changes: Changes, *, is_many: bool, timeout_ms: int | None = None) -> "asyncio.Future[Any]":
+        """Take changes in as soon as there is room; return the future of what became of them (Stored, or StoredMany).
+
+        Changes take effect in the order in which they were taken in, those of one segment. Cancelling the future leaves open whether
+        they do.
+
+        Raises:
+            TimedOut: no room in time.
+            ClientClosed: the client is closed.
+        """
+        timeout_ms = timeout_ms or self._options.timeout_ms
+        call = Call(changes, timeout_ms=timeout_ms, is_many=is_many)
+        if not self._backlog.has_admitted(call.nbytes):
+            await self._backlog.admit(call.nbytes, deadline=call.deadline, timeout_ms=timeout_ms)
+        if self._is_closed:
+            raise ClientClosed(what="client")
+        self._backlog.add(call)
+        self._watch(call.deadline)
+        if self._undecided or not self._was_alone or is_many:
+            self._send_soon()
+        elif not self._is_send_due:
+            self._send(at_once=True)  # nobody else is writing, so there is nothing to wait for
+        return call.future
+
+    # ------------------------------------------------------------ sending
+
+    def _send_soon(self) -> None:
+        if not self._is_send_due:
+            self._is_send_due = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def _send(self, *, at_once: bool = False) -> None:
+        """Put waiting calls into frames, and have lanes send."""
+        self._is_send_due = False
+        shared = self._shared
+        if shared is None:
+            self._want_connection()
+            return
+        if self._is_unsettled:
+            self._settle(shared)
+        if self._undecided:
+            for lane in tuple(self._lanes.values()):
+                lane.send()
+        while self._backlog and not self._has_full_lane():
+            calls = self._backlog.take(bytes_target=self._options.frame_bytes_target)
+            for lane in self._add(calls, shared) if calls else ():
+                lane.send(at_once=at_once)
+        if self._backlog and self._look_again is None:
+            self._look_again = asyncio.get_running_loop().call_later(STALLED_S, self._on_look_again)
+        if any(lane.connection is None for lane in self._lanes.values()):
+            self._want_connection()
+        if self._wants_anew:
+            self._begin_anew()
+
+    def _on_look_again(self) -> None:
+        """Go on where calls wait for the answers of a node that has fallen silent meanwhile."""
+        self._look_again = None
+        self._send_soon()
+
+    def _add(self, calls: list[Call], shared: Shared) -> list[Lane]:
+        """Put calls into a frame, and that into lanes; return those."""
+        assert self._nodes.routes is not None, "a connection has said how many segments there are"
+        self._was_alone = len(calls) == 1
+        frame = pack(calls, self._nodes.routes)
+        frame.content.ledger.on_close = self._backlog.release
+        found = []
+        for number, part in shared.lanes.add(frame):
+            self._undecided.add(part)
+            found.append(self._lane(number, shared))
+        return found
+
+    def _lane(self, number: int, shared: Shared) -> Lane:
+        lane = self._lanes.get(number)
+        if lane is None:
+            lane = self._lanes[number] = Lane(number, shared)
+        return lane
+
+    def _has_full_lane(self) -> bool:
+        """Whether calls had better wait and share frames later: for answers that are on their way, not for what may take long."""
+        return any(lane.is_full for lane in self._lanes.values())
+
+    def _answered(self) -> None:
+        if not self._is_send_due and (self._backlog or self._undecided or self._is_unsettled or self._wants_anew):
+            self._send()
+
+    # ------------------------------------------------------------ which lane
+
+    def _on_routes(self) -> None:
+        shared, topology = self._shared, self._nodes.topology
+        if shared is None:
+            return
+        if topology is not None:
+            shared.lanes.aim(topology.primaries)
+            self._is_unsettled = True
+        for lane in self._lanes.values():
+            lane.is_road_stale = True
+            lane.not_before = 0.0
+        self._send_soon()
+
+    def _settle(self, shared: Shared) -> None:
+        self._is_unsettled = not shared.lanes.settle(self._undecided.replaced)
+        for number in shared.lanes.windows:
+            self._lane(number, shared)
+        if self._is_unsettled and self._hand_over is None:
+            self._hand_over = asyncio.get_running_loop().call_later(HAND_OVER_S, self._on_hand_over)
+
+    def _on_hand_over(self) -> None:
+        """Give up connections whose node owes answers about segments that are another's now: whoever has them knows what was written."""
+        self._hand_over = None
+        if self._shared is None or self._is_closed:
+            return
+        for number in self._shared.lanes.unsettled():
+            connection = self._lanes[number].connection
+            if connection is not None:
+                self._nodes.drop(connection)
+        self._send_soon()
+
+    # ------------------------------------------------------------ connections
+
+    def _choose_producer(self) -> int | None:
+        if not self._options.idempotent:
+            return None
+        if self._shared is None:
+            return 0
+        self._undecided.drop_unwanted()
+        # What somebody waits for is sent again under its numbers first.
+        is_waited_for = any(frame.wanted and frame.state is State.LOST for frame in self._undecided)
+        wants_anew = self._shared.lanes.numbering.wants_anew and not is_waited_for
+        self._asks_anew = self._is_quiet and (wants_anew or self._is_pointless)
+        return 0 if self._asks_anew else self._shared.producer_id
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether no connection owes an answer to a write."""
+        return not any(lane.connection is not None and lane.window.has_unanswered for lane in self._lanes.values())
+
+    @property
+    def _is_pointless(self) -> bool:
+        """Whether all that would be sent again is wanted by nobody any more: better begin anew and never write it."""
+        waiting = [lane.window for lane in self._lanes.values() if lane.window.has_unanswered]
+        return bool(waiting) and all(window.is_pointless for window in waiting)
+
+    def _on_connection(self, connection: Connection) -> None:
+        """Begin on a new connection: lanes without one send on it first what the last one left unanswered."""
+        routes = self._nodes.routes
+        assert routes is not None, "an open connection has said how many segments there are"
+        if self._shared is None:
+            self._shared = Shared(
+                nodes=self._nodes,
+                options=self._options,
+                lanes=Lanes(Numbering(routes.segments), split=rest_of, numbered=self._options.idempotent),
+                undecided=self._undecided,
+                send_soon=self._send_soon,
+                answered=self._answered,
+                producer_id=connection.producer_id,
+            )
+        elif self._asks_anew and self._is_quiet and connection.producer_id != self._shared.producer_id:
+            for window in self._shared.lanes.windows.values():
+                for frame in window.begin_anew():
+                    self._undecided.fail(frame, OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came"))
+            self._shared.producer_id = connection.producer_id
+        self._asks_anew = False
+        self._send_soon()
+
+    def _begin_anew(self) -> None:
+        """Once nothing is on its way, open another connection for another producer id."""
+        home = self._nodes.home.live
+        if self._is_quiet and home is not None:
+            self._nodes.drop(home)
+        elif home is None:
+            self._want_connection()
+
+    def _on_lost(self, connection: Connection) -> None:
+        for lane in self._lanes.values():
+            if lane.connection is connection:
+                lane.lost()
+        self._is_unsettled = self._shared is not None
+        self._send_soon()
+
+    def _want_connection(self) -> None:
+        if self._has_work:
+            self._needs_connection.set()
+
+    @property
+    def _wants_anew(self) -> bool:
+        return self._shared is not None and self._shared.lanes.numbering.wants_anew
+
+    @property
+    def _has_work(self) -> bool:
+        return not self._is_closed and (bool(self._backlog) or any(frame.content.is_live for frame in self._undecided))
+
+    async def keep_connected(self) -> None:
+        """Open connections whenever writes need one. Runs until cancelled."""
+        loop = asyncio.get_running_loop()
+        attempt = 0
+        while True:
+            await self._needs_connection.wait()
+            self._needs_connection.clear()
+            try:
+                await self._nodes.home.connection(loop.time() + self._options.timeout_ms / 1000)
+                attempt = 0
+            except EventLogError as error:
+                if not error.retry:
+                    self._fail_all(error)
+                await asyncio.sleep(backoff_ms(self._options.retry, attempt=attempt, chance=chance()) / 1000)
+                attempt += 1
+            self._send_soon()
+
+    # ------------------------------------------------------------ deadlines and the end
+
+    def _watch(self, deadline: float) -> None:
+        if self._timer is None or deadline + TIMER_SLACK_S < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_at(deadline + TIMER_SLACK_S, self._on_timer)
+
+    def _on_timer(self) -> None:
+        """Fail what is out of time, and wait for what runs out of it next."""
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for call in self._backlog.waiting():
+            if call.deadline <= now:
+                call.fail(too_late(call.timeout_ms, outcome="none"))
+        late = {id(call): call for call in self._undecided.calls() if call.deadline <= now and call.is_live}
+        for call in late.values():
+            call.fail(_late_error(call, [frame for frame in self._undecided if call in frame.content.calls], now=now))
+        self._backlog.forget_dead()
+        self._undecided.drop_unwanted()
+        deadlines = [call.deadline for call in self._live_calls()]
+        if deadlines:
+            self._watch(min(deadlines))
+
+    def _live_calls(self) -> list[Call]:
+        return [call for call in (*self._backlog.waiting(), *self._undecided.calls()) if call.is_live]
+
+    async def flush(self) -> None:
+        """Wait until everything that was taken in is decided."""
+        waiting = {call.future for call in self._live_calls()}
+        if waiting:
+            await asyncio.wait(waiting)
+
+    def close(self) -> None:
+        """Fail whatever is not decided."""
+        self._is_closed = True
+        self._fail_all(ClientClosed(what="client"))
+        for timer in (self._timer, self._hand_over, self._look_again):
+            if timer is not None:
+                timer.cancel()
+
+    def _fail_all(self, error: EventLogError) -> None:
+        for call in self._backlog.waiting():
+            call.fail(error)
+        self._backlog.forget_dead()
+        for frame in self._undecided:
+            outcome: Outcome = "unknown" if may_be_written(frame) else "none"
+            self._undecided.fail(frame, type(error)(outcome=outcome, **error.facts()))
+            frame.wanted = False
+
+
+def _late_error(call: Call, frames: list[WriteFrame], *, now: float) -> EventLogError:
+    """Return the error of a call that is out of time: why its last try failed, if nothing of it can have been written."""
+    contents = [frame.content for frame in frames]
+    has_left = any(may_be_written(frame) for frame in frames)
+    will_leave = any(other.is_live and other.deadline > now for content in contents for other in content.calls)
+    if has_left or will_leave or any(content.ledger.has_begun(call) for content in contents):
+        return too_late(call.timeout_ms, outcome="unknown")
+    return next((content.error for content in contents if content.error is not None), too_late(call.timeout_ms, outcome="none"))

@@ -1,0 +1,322 @@
+"""The calls of a cache that write."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eventlog.client.formats import headers_bytes, lifespan
+from eventlog.client.reading.bounds import checked_id
+from eventlog.client.values import Stored, StoredMany
+from eventlog.client.writing.acknowledging import CacheAcknowledging, Expecting, OnWaitTimeout
+from eventlog.client.writing.bulk import arrow_columns, pair_columns, parts_of
+from eventlog.client.writing.changes import Changes, Condition
+from eventlog.errors import EventLogError, InvalidArgument, PartlyWritten
+from eventlog.limits import BATCH_BYTES_MAX
+from eventlog.wire.eventlog_pb2 import Clear, Message
+
+
+class CacheWrites(CacheAcknowledging):
+    """Puts and removals. They take effect in the order in which they were called, and are durable when they return."""
+
+    async def put(
+        self,
+        key: str | bytes,
+        value: Any,
+        *,
+        headers: Mapping[str, bytes] | None = None,
+        lifespan_ms: int | None = None,
+        if_version: int | None = None,
+        if_absent: bool = False,
+        previous: bool = False,
+        timeout_ms: int | None = None,
+        wait_listeners: Sequence[str] = (),
+        wait_ms: int | None = None,
+        on_wait_timeout: OnWaitTimeout | None = None,
+    ) -> Stored:
+        """Store `value` under `key` and return what became of it, once it is durable.
+
+        Cancelling leaves open whether it is written. With `wait_listeners`, and those that the cache waits for, it returns when they have
+        acknowledged the event too, by polling for what comes behind it, but within `wait_ms` (1 s): then with `on_wait_timeout="error"`
+        LISTENER_TIMEOUT is raised, though the event is written, and with `"proceed"` the call returns.
+
+        Raises:
+            ListenerNotFound: there is no such listener; nothing was written.
+            ListenerTimeout: the event is written, and a listener has not acknowledged it.
+            KeyExists: `if_absent`, and there is an entry.
+            VersionMismatch: `if_version`, and the entry has another version, or there is none.
+            BadValue, InvalidArgument, TooLarge: nothing was sent.
+            TimedOut: `outcome` tells whether it may have been written.
+        """
+        if if_absent and if_version is not None:
+            raise InvalidArgument(why="if_absent and if_version exclude each other")
+        _, form = await self._found()
+        stored_key = form.key(key)
+        condition = None
+        if if_absent or if_version is not None:
+            condition = Condition(key=stored_key, version=0 if if_version is None else _version(if_version))
+        return await self._write_one(
+            stored_key,
+            form.value(key, value),
+            condition=condition,
+            headers=headers_bytes(headers),
+            lifespan_ms=lifespan(lifespan_ms),
+            wants_previous=previous,
+            timeout_ms=timeout_ms,
+            expecting=await self._expected(wait_listeners, wait_ms, on_wait_timeout),
+        )
+
+    async def replace(
+        self,
+        key: str | bytes,
+        value: Any,
+        *,
+        if_version: int | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        lifespan_ms: int | None = None,
+        previous: bool = False,
+        timeout_ms: int | None = None,
+        wait_listeners: Sequence[str] = (),
+        wait_ms: int | None = None,
+        on_wait_timeout: OnWaitTimeout | None = None,
+    ) -> Stored:
+        """As `put`, but only if there is an entry, with `if_version` that one.
+
+        Raises:
+            VersionMismatch: there is none, or another.
+        """
+        _, form = await self._found()
+        stored_key = form.key(key)
+        return await self._write_one(
+            stored_key,
+            form.value(key, value),
+            condition=Condition(key=stored_key, version=None if if_version is None else _version(if_version)),
+            headers=headers_bytes(headers),
+            lifespan_ms=lifespan(lifespan_ms),
+            wants_previous=previous,
+            timeout_ms=timeout_ms,
+            expecting=await self._expected(wait_listeners, wait_ms, on_wait_timeout),
+        )
+
+    async def remove(
+        self,
+        key: str | bytes,
+        *,
+        headers: Mapping[str, bytes] | None = None,
+        if_version: int | None = None,
+        previous: bool = False,
+        timeout_ms: int | None = None,
+        wait_listeners: Sequence[str] = (),
+        wait_ms: int | None = None,
+        on_wait_timeout: OnWaitTimeout | None = None,
+    ) -> Stored:
+        """Remove the entry of `key`. Where there is none, nothing happens and the result's `id` is None.
+
+        Raises:
+            VersionMismatch: `if_version`, and the entry has another version, or there is none.
+        """
+        _, form = await self._found()
+        stored_key = form.key(key)
+        return await self._write_one(
+            stored_key,
+            b"",
+            condition=None if if_version is None else Condition(key=stored_key, version=_version(if_version)),
+            headers=headers_bytes(headers),
+            wants_previous=previous,
+            is_removal=True,
+            timeout_ms=timeout_ms,
+            expecting=await self._expected(wait_listeners, wait_ms, on_wait_timeout),
+        )
+
+    async def _expected(self, listeners: Sequence[str], wait_ms: int | None, on_wait_timeout: str | None) -> Expecting | None:
+        info = self._info
+        if not listeners and info is not None and not info.wait_listeners:
+            return None  # nearly always: a write without anybody to wait for does nothing more
+        return await self._expecting(listeners, wait_ms, on_wait_timeout)
+
+    async def _write_one(
+        self,
+        key: bytes,
+        value: bytes,
+        *,
+        condition: Condition | None,
+        headers: bytes,
+        wants_previous: bool,
+        timeout_ms: int | None,
+        lifespan_ms: int = 0,
+        is_removal: bool = False,
+        expecting: Expecting | None = None,
+    ) -> Stored:
+        info, form = await self._found()
+        changes = Changes(
+            cache_id=info.id,
+            by_prefix=info.route_by_prefix,
+            keys=(key,),
+            values=(value,),
+            removed=(True,) if is_removal else None,
+            lifespans=(lifespan_ms,) if lifespan_ms else None,
+            headers=(headers,) if headers else None,
+            condition=condition,
+            wants_previous=wants_previous,
+        )
+        future = await self._core.writer.write(changes, is_many=False, timeout_ms=timeout_ms)
+        stored: Stored = await future
+        if self._core.nears:
+            self._core.nears.wrote(info.id, (key,), (stored.id,))
+        if expecting is not None:
+            await self._acknowledged(expecting, (key,), (stored.id,))
+        return stored if stored.previous is None else Stored(stored.id, stored.kind, form.read_value(stored.previous))
+
+    async def put_many(
+        self,
+        pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any],
+        *,
+        headers: Mapping[str, bytes] | None = None,
+        lifespan_ms: int | None = None,
+        timeout_ms: int | None = None,
+        wait_listeners: Sequence[str] = (),
+        wait_ms: int | None = None,
+        on_wait_timeout: OnWaitTimeout | None = None,
+    ) -> StoredMany:
+        """Store many pairs of key and value; with `eventlog.REMOVE` as its value, a key is removed instead.
+
+        Pairs of one segment are written together or not at all, unless the call is larger than 16 MiB. `headers` and `lifespan_ms` are
+        for every pair; listeners are waited for as `put` does.
+
+        Raises:
+            PartlyWritten: some were written, some not.
+            EventLogError: none was; or, if its `outcome` says so, nobody knows.
+        """
+        _, form = await self._found()
+        keys, values, removed = pair_columns(pairs, form)
+        expecting = await self._expected(wait_listeners, wait_ms, on_wait_timeout)
+        stored = await self._write_many(
+            keys, values, removed=removed, headers=headers_bytes(headers), lifespan_ms=lifespan(lifespan_ms), timeout_ms=timeout_ms
+        )
+        if expecting is not None:
+            await self._acknowledged(expecting, keys, stored.ids)
+        return stored
+
+    async def remove_many(self, keys: Iterable[str | bytes], *, timeout_ms: int | None = None) -> StoredMany:
+        """Remove the entries of many keys, as `put_many`."""
+        _, form = await self._found()
+        stored = form.keys(keys)
+        return await self._write_many(stored, [b""] * len(stored), removed=[True] * len(stored), timeout_ms=timeout_ms)
+
+    async def put_arrow(self, batch: Any, *, key: str = "key", value: str = "value", timeout_ms: int | None = None) -> StoredMany:
+        """Store two columns of a `pyarrow.RecordBatch` or `Table`, as `put_many`; a null value removes its key."""
+        _, form = await self._found()
+        keys, values, removed = arrow_columns(batch, form, key=key, value=value)
+        return await self._write_many(keys, values, removed=removed, timeout_ms=timeout_ms)
+
+    async def send_columns(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        *,
+        removed: Sequence[bool] | None = None,
+        timeout_ms: int | None = None,
+    ) -> "asyncio.Future[StoredMany]":
+        """Take in columns of bytes as they are to be stored, and return the future of their result.
+
+        Returns as soon as there is room among the bytes unanswered, so that a producer that does not wait for results is held back by
+        their number alone. Nothing is checked: values of a JSON cache have to be JSON. At most a frame's worth, 16 MiB.
+        """
+        info, _ = await self._found()
+        changes = Changes(cache_id=info.id, by_prefix=info.route_by_prefix, keys=keys, values=values, removed=removed or None)
+        if len(keys) != len(values) or len(removed or keys) != len(keys):
+            raise InvalidArgument(why=f"{len(keys)} keys, {len(values)} values, {len(removed or ())} marks of removal")
+        if not keys:
+            return _done(_nothing())
+        future: asyncio.Future[StoredMany] = await self._core.writer.write(changes, is_many=True, timeout_ms=timeout_ms)
+        if self._core.nears:
+            future.add_done_callback(lambda _: self._core.nears.wrote_some(info.id, keys))
+        return future
+
+    async def _write_many(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        *,
+        removed: Sequence[bool] | None,
+        headers: bytes = b"",
+        lifespan_ms: int = 0,
+        timeout_ms: int | None,
+    ) -> StoredMany:
+        info, _ = await self._found()
+        changes = Changes(
+            cache_id=info.id,
+            by_prefix=info.route_by_prefix,
+            keys=keys,
+            values=values,
+            removed=removed,
+            lifespans=[lifespan_ms] * len(keys) if lifespan_ms else None,
+            headers=[headers] * len(keys) if headers else None,
+        )
+        if not keys:
+            return _nothing()
+        parts = list(parts_of(changes, bytes_max=BATCH_BYTES_MAX))
+        futures = [await self._core.writer.write(part, is_many=True, timeout_ms=timeout_ms) for part in parts]
+        try:
+            if len(futures) == 1:
+                only: StoredMany = await futures[0]
+                return only
+            return _together(await asyncio.gather(*futures, return_exceptions=True), [len(part) for part in parts])
+        finally:
+            if self._core.nears:
+                self._core.nears.wrote_some(info.id, keys)
+
+    async def clear(self) -> int:
+        """Remove every entry, one REMOVED event each, and return how many there were. Not atomic; called again, it goes on."""
+        info, _ = await self._found()
+        removed = 0
+        while True:
+            reply = await self._core.requests.ask(Message(clear=Clear(cache_id=info.id)))
+            removed += reply.message.clear_answer.removed
+            self._core.nears.wrote_unknown(info.id)
+            if not reply.message.clear_answer.more:
+                return removed
+
+
+def _version(number: int) -> int:
+    if number <= 0:
+        raise InvalidArgument(why=f"{number} is not the version of an entry; use if_absent for keys without one")
+    return checked_id(number)
+
+
+def _nothing() -> StoredMany:
+    return StoredMany(np.zeros(0, np.int64), np.zeros(0, np.uint8))
+
+
+def _done(result: StoredMany) -> "asyncio.Future[StoredMany]":
+    future: asyncio.Future[StoredMany] = asyncio.get_running_loop().create_future()
+    future.set_result(result)
+    return future
+
+
+def _together(parts: "list[StoredMany | BaseException]", sizes: list[int]) -> StoredMany:
+    """Return the results of the parts of one call as one, or say which of them failed."""
+    found = [part for part in parts if isinstance(part, StoredMany)]
+    if len(found) == len(parts):
+        return StoredMany(np.concatenate([part.id_column for part in found]), np.concatenate([part.kind_column for part in found]))
+    fates: dict[str, list[int]] = {"ok": [], "none": [], "unknown": []}
+    errors: list[EventLogError] = []
+    low = 0
+    for part, size in zip(parts, sizes, strict=True):
+        rows = range(low, low + size)
+        low += size
+        if isinstance(part, StoredMany):
+            fates["ok"] += rows
+        elif isinstance(part, PartlyWritten):
+            errors.append(part)
+            for name, indexes in fates.items():
+                indexes += [rows[index] for index in getattr(part, name)]
+        elif isinstance(part, EventLogError):
+            errors.append(part)
+            fates[part.outcome] += rows
+        else:
+            raise part
+    if len(fates["none"]) == low or len(fates["unknown"]) == low:
+        raise errors[0]
+    raise PartlyWritten(outcome="unknown" if fates["unknown"] else "none", why=str(errors[0]), **fates)

@@ -1,0 +1,44 @@
+"""What a reader wants, as requests carry it."""
+
+import pytest
+
+from eventlog.client.reading.filtering import filter_of
+from eventlog.errors import InvalidArgument
+from eventlog.wire.eventlog_pb2 import Filter
+
+
+def test_nothing_said_is_no_filter():
+    assert filter_of() is None
+    assert filter_of(select=[]) is None
+
+
+def test_a_condition_has_its_parameters_as_json():
+    assert filter_of(where="key = ? AND value.a IN (?)", parameters=["x", [1, None, b"\0"]]) == Filter(
+        where="key = ? AND value.a IN (?)", parameters=b'["x",[1,null,{"base64":"AA=="}]]'
+    )
+    assert filter_of(where="key = :k", parameters={"k": "x"}).parameters == b'{"k":"x"}'
+
+
+def test_fields_are_a_list_or_words_with_commas():
+    assert list(filter_of(select="a, b.c").select) == list(filter_of(select=["a", "b.c"]).select) == ["a", "b.c"]
+
+
+def test_a_factory_may_be_named_with_its_version():
+    assert filter_of(filter="large", params={"least": 3}) == Filter(name="large", arguments=b'{"least":3}')
+    assert filter_of(filter="large@2") == Filter(name="large", version=2)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"parameters": [1]},
+        {"params": {"a": 1}},
+        {"filter": "large@new"},
+        {"where": " "},
+        {"select": "a,,b"},
+        {"where": "key = ?", "parameters": [object()]},
+    ],
+)
+def test_what_says_nothing_is_refused(given):
+    with pytest.raises(InvalidArgument):
+        filter_of(**given)

@@ -1,0 +1,124 @@
+"""Calls waiting for frames, writers waiting for room."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from eventlog.client.writing.backlog import Backlog
+from eventlog.client.writing.changes import Call, Changes
+from eventlog.errors import TimedOut
+
+LATER = 1e9
+
+
+def call(size: int = 10, *, cache: int = 1, previous: bool = False) -> Call:
+    changes = Changes(cache_id=cache, by_prefix=False, keys=[b""], values=[bytes(size - 24)], wants_previous=previous)
+    assert changes.nbytes == size
+    return Call(changes, timeout_ms=1_000, is_many=False)
+
+
+def on_loop(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+def admit(backlog: Backlog, nbytes: int, deadline: float = LATER) -> "asyncio.Task[None]":
+    return asyncio.ensure_future(backlog.admit(nbytes, deadline=deadline, timeout_ms=7))
+
+
+async def turn() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def test_writers_get_room_in_the_order_in_which_they_came() -> None:
+    async def test() -> None:
+        backlog = Backlog(bytes_max=100)
+        await backlog.admit(90, deadline=LATER, timeout_ms=1)
+        large, small = admit(backlog, 50), admit(backlog, 5)
+        await turn()
+        assert (large.done(), small.done(), backlog.nbytes) == (False, False, 90), "the small one overtook"
+        backlog.release(45)
+        await turn()
+        assert (large.done(), small.done(), backlog.nbytes) == (True, True, 100)
+
+    on_loop(test)
+
+
+def test_what_is_larger_than_all_room_gets_it_alone() -> None:
+    async def test() -> None:
+        backlog = Backlog(bytes_max=100)
+        await backlog.admit(10, deadline=LATER, timeout_ms=1)
+        huge, after = admit(backlog, 1_000), admit(backlog, 1)
+        await turn()
+        assert not huge.done()
+        backlog.release(10)
+        await turn()
+        assert (huge.done(), after.done(), backlog.nbytes) == (True, False, 1_000)
+        backlog.release(1_000)
+        await after
+
+    on_loop(test)
+
+
+def test_a_writer_out_of_time_leaves_the_line_to_those_behind_it() -> None:
+    async def test() -> None:
+        backlog = Backlog(bytes_max=100)
+        await backlog.admit(90, deadline=LATER, timeout_ms=1)
+        late, patient = admit(backlog, 50, deadline=asyncio.get_running_loop().time()), admit(backlog, 5)
+        with pytest.raises(TimedOut) as caught:
+            await late
+        assert (caught.value.outcome, caught.value.timeout_ms) == ("none", 7)
+        await patient
+        assert backlog.nbytes == 95
+
+    on_loop(test)
+
+
+@pytest.mark.parametrize("moment", ["before room", "after room"])
+def test_a_cancelled_writer_keeps_no_room(moment: str) -> None:
+    async def test() -> None:
+        backlog = Backlog(bytes_max=100)
+        await backlog.admit(100, deadline=LATER, timeout_ms=1)
+        waiting = admit(backlog, 50)
+        await asyncio.sleep(0)
+        if moment == "after room":
+            backlog.release(100)  # room is there, but the task has not run yet
+        waiting.cancel()
+        await turn()
+        assert waiting.cancelled()
+        assert backlog.nbytes == (0 if moment == "after room" else 100)
+
+    on_loop(test)
+
+
+def test_a_frame_takes_what_follows_in_the_same_cache_up_to_its_size() -> None:
+    async def test() -> None:
+        backlog = Backlog(bytes_max=10_000)
+        calls = [call(40), call(40), call(40), call(40, cache=2), call(40, cache=2), call(40, previous=True), call(40), call(500)]
+        for each in calls:
+            backlog.nbytes += each.nbytes
+            backlog.add(each)
+        taken = []
+        while backlog:
+            taken.append([calls.index(each) for each in backlog.take(bytes_target=100)])
+        assert taken == [[0, 1], [2], [3, 4], [5], [6], [7]]
+
+    on_loop(test)
+
+
+def test_calls_that_nobody_waits_for_give_their_room_back() -> None:
+    async def test() -> None:
+        backlog = Backlog(bytes_max=10_000)
+        calls = [call(40), call(50), call(60)]
+        for each in calls:
+            backlog.nbytes += each.nbytes
+            backlog.add(each)
+        calls[0].future.cancel()
+        assert backlog.take(bytes_target=1) == [calls[1]]
+        assert backlog.nbytes == 110
+        calls[2].future.cancel()
+        backlog.forget_dead()
+        assert (list(backlog.waiting()), backlog.nbytes) == ([], 50)
+
+    on_loop(test)

@@ -41,6 +41,11 @@ def check_json(share: Share) -> None:
     raise BadBlocks([(block, f"a value is not JSON: {why}") for block, why in sorted(whys.items())])
 
 
+def is_json(value: bytes) -> bool:
+    """Return whether every reader can decode a value."""
+    return _why_not(_decode, (value,)) is None
+
+
 def _why_not(decode: Callable[[bytes], object], values: Iterable[bytes]) -> str | None:
     try:
         for value in values:

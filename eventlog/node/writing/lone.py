@@ -18,6 +18,7 @@ from eventlog.batch.stored import seal_one
 from eventlog.consume.groups import CacheValues
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
+from eventlog.interceptor.json_values import is_json
 from eventlog.interceptor.producers import FrameResult
 from eventlog.node.copying.replicate_body import Carried, GroupValues
 from eventlog.node.state.caches import CacheState
@@ -128,10 +129,13 @@ def plain(pending: Pending, bounds: Bounds) -> Lone | None:
         return None
     key_end, value_at, value_end = found
     block = bytes(pending.blocks)
-    key, asked = block[KEY_AT:key_end], block[KIND_AT]
+    key, value, asked = block[KEY_AT:key_end], block[value_at:value_end], block[KIND_AT]
     hashed = hash_key(key)
-    fits = len(key) <= bounds.key_bytes and value_end - value_at <= bounds.value_bytes and (cache.options.bytes_keys or key.isascii())
-    if not fits or segment_of(hashed, cache.segments) != segment:
+    if len(key) > bounds.key_bytes or len(value) > bounds.value_bytes or segment_of(hashed, cache.segments) != segment:
+        return None
+    if not (cache.options.bytes_keys or key.isascii()):
+        return None
+    if cache.options.format == "json" and asked != _REMOVED and not is_json(value):
         return None
     if pending.producer and not cache.producers.is_next(pending.producer, segment, sequence):
         return None
@@ -145,7 +149,7 @@ def plain(pending: Pending, bounds: Bounds) -> Lone | None:
         segment=segment,
         sequence=sequence,
         key=key,
-        value=block[value_at:value_end],
+        value=value,
         hashed=hashed,
         kind=kind,
         block=block,

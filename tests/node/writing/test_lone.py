@@ -27,7 +27,7 @@ KEYS = [b"a", b"b", b"c", b"a longer key", "clé".encode(), b"", b"x" * 64]
 
 
 def cache_with(**options) -> CacheState:
-    own = CacheOptions(format="bytes", **{"before": False, **options})
+    own = CacheOptions(**{"format": "bytes", "before": False, **options})
     return new_cache(cache_id=9, name="c", options=own, from_id=0, segments=SEGMENTS)
 
 
@@ -112,6 +112,8 @@ def test_what_is_plain_takes_the_short_road():
     cache = cache_with()
     assert plain(event(cache, b"a"), BOUNDS) is not None
     assert plain(event(cache_with(state=False), b"a", is_removal=True), BOUNDS) is not None
+    assert plain(event(cache_with(format="json"), b"a", b"{}"), BOUNDS) is not None
+    assert plain(event(cache_with(format="json", state=False), b"a", b"", is_removal=True), BOUNDS) is not None
 
 
 def two_events(cache) -> Pending:
@@ -137,6 +139,7 @@ def spoiled(cache) -> Pending:
         lambda: event(cache_with(), b"a", segment=SEGMENTS, producer=PRODUCER),
         lambda: event(cache_with(), b"a", producer=PRODUCER),
         lambda: event(cache_with(), "clé".encode()),
+        lambda: event(cache_with(format="json"), b"a", b"{"),
         lambda: event(cache_with(before=True), b"a"),
         lambda: event(cache_with(lifespan_ms=1_000), b"a"),
         lambda: event(cache_with(route_by_prefix=True), b"a"),

@@ -133,14 +133,11 @@ def plain(pending: Pending, bounds: Bounds) -> Lone | None:
     hashed = hash_key(key)
     if len(key) > bounds.key_bytes or len(value) > bounds.value_bytes or segment_of(hashed, cache.segments) != segment:
         return None
-    if not (cache.options.bytes_keys or key.isascii()):
+    if not _can_be_read(cache, key, None if asked == _REMOVED else value):
         return None
-    if cache.options.format == "json" and asked != _REMOVED and not is_json(value):
-        return None
-    if pending.producer and not cache.producers.is_next(pending.producer, segment, sequence):
-        return None
+    is_next = not pending.producer or cache.producers.is_next(pending.producer, segment, sequence)
     kind = _kind(cache, asked, hashed)
-    if kind == ABSENT:
+    if kind == ABSENT or not is_next:
         return None
     if kind != asked:
         block = b"".join((block[:KIND_AT], bytes((kind,)), block[KIND_AT + 1 :]))
@@ -154,6 +151,10 @@ def plain(pending: Pending, bounds: Bounds) -> Lone | None:
         kind=kind,
         block=block,
     )
+
+
+def _can_be_read(cache: CacheState, key: bytes, value: bytes | None) -> bool:
+    return (cache.options.bytes_keys or key.isascii()) and (value is None or cache.options.format != "json" or is_json(value))
 
 
 def _kind(cache: CacheState, asked: int, hashed: int) -> int:

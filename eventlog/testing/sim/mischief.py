@@ -7,6 +7,7 @@ from eventlog.control.metastore import Listing
 from eventlog.control.records import Replica
 from eventlog.control.view import PREFIXES, ClusterView, read_view
 from eventlog.testing.sim.ambush import Ambush
+from eventlog.testing.sim.chaining import Chaining
 from eventlog.testing.sim.clients import primary_of
 from eventlog.testing.sim.metadata import METADATA_HOST, StoreFaults
 from eventlog.testing.sim.node import Host
@@ -30,6 +31,7 @@ class Mischief:
         self._is_over = False
         self._host_of: dict[int, int] = {}
         self._operators = Operators(world, hosts, look=self.view, host_of=self.host_of)
+        self._chaining = Chaining(world, hosts, host_of=self.host_of, move=self._operators.move_segment)
         self._ambush = Ambush(world, hosts, host_of=self.host_of, acts=(self.crash, self.crash, self._pause, self._cut_off))
         self._acts = {
             Fault.CRASH: lambda: self.crash(self._any()),
@@ -43,7 +45,7 @@ class Mischief:
             Fault.DISK: self._lose_disk,
             Fault.STORE_OUT: self._store_out,
             Fault.ZOMBIE: self._plan_zombie,
-            Fault.CHAIN: self._operators.chain,
+            Fault.CHAIN: self._chaining.chain,
             Fault.MOVE: self._operators.move,
             Fault.MEMBER: self._operators.change_owners,
             Fault.JOIN: self._operators.add_member,
@@ -73,7 +75,7 @@ class Mischief:
 
     def stop(self) -> None:
         """Make everything good again, except that clocks stay as wrong as they are."""
-        self._is_over = self._ambush.is_over = self._operators.is_over = True
+        self._is_over = self._ambush.is_over = self._operators.is_over = self._chaining.is_over = True
         self._world.note("heal")
         self._world.network.heal()
         self._world.store.faults = StoreFaults()

@@ -17,7 +17,6 @@ from eventlog.control.records import CommitPlan, NodeRecord, SegmentRecord
 from eventlog.control.rules import appoint
 from eventlog.control.view import ClusterView
 from eventlog.errors import MetadataConflict, OperationRefused
-from eventlog.testing.sim.clients import primary_of
 from eventlog.testing.sim.node import Host
 from eventlog.testing.sim.world import World
 
@@ -47,34 +46,12 @@ class Operators:
     def move(self) -> None:
         """Give a segment to another member of its in-sync set, nobody having failed; now and then twice in a row."""
         segment = self._world.random.randrange(self._world.swarm.segments)
-        self._move_segment(segment)
+        self.move_segment(segment)
         if self._world.random.random() < 0.4:
-            self._world.scheduler.after(int(self._world.random.random() * 30_000), lambda: self._move_segment(segment))
+            self._world.scheduler.after(int(self._world.random.random() * 30_000), lambda: self.move_segment(segment))
 
-    def chain(self) -> None:
-        """Let the one with the fastest clock lead, and a little later its successor be succeeded before that one has a lease to match."""
-        segment = self._world.random.randrange(self._world.swarm.segments)
-        record = primary_of(self._world, segment)
-        if record is None:
-            return
-        clocks = {
-            replica.node: node.state.clock.physical_ms()
-            for replica in record.in_sync
-            if (node := self._hosts[self._host_of(replica.node)].node) is not None and node.state is not None
-        }
-        fastest = max(clocks, key=clocks.__getitem__, default=record.primary)
-        if fastest != record.primary:
-            self._move_segment(segment, but=tuple(clocks.keys() - {fastest}))
-
-        def again() -> None:
-            self._move_segment(segment, but=(fastest,))
-            successor = primary_of(self._world, segment)
-            if successor is not None:
-                self._move_segment(segment, but=(fastest, successor.primary))
-
-        self._world.scheduler.after(700_000, again)
-
-    def _move_segment(self, segment: int, *, but: tuple[int, ...] = ()) -> None:
+    def move_segment(self, segment: int, but: tuple[int, ...] = ()) -> None:
+        """Give a segment to a member of its in-sync set that runs, none of those in `but`."""
         if self.is_over:
             return
         view = self._look()

@@ -26,7 +26,7 @@ class Fault(StrEnum):
     DISK = "disk"  # crash, and the disk is empty afterwards
     STORE_OUT = "metadata store out"
     ZOMBIE = "zombie"  # a primary that hears of no change and reaches no other node, though it works on for longer than its lease
-    CHAIN = "chain"  # two appointments in the same moment, the first of the one with the fastest clock
+    CHAIN = "chain"  # two appointments in the same moment, once a primary promised more than either may issue
     MOVE = "move"  # the controller appoints another member of the in-sync set, nobody having failed
     MEMBER = "member"  # owners change: one comes, one goes
     JOIN = "join"  # a member that nobody knew, and load is evened out

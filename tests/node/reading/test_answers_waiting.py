@@ -48,7 +48,7 @@ def test_a_long_poll_ends_empty_with_the_position_moved_to_the_watermark():
 def test_a_reader_of_other_segments_moves_on_without_an_answer():
     async def scenario(node):
         cache = node.cache()
-        exchange = waiting(node, segments=[3], wait_ms=50)
+        exchange = waiting(node, segments=[3], wait_ms=500)
         for _ in range(20):
             node.write((cache, {0: [b"not for you"]}))
             await asyncio.sleep(0)

@@ -106,14 +106,14 @@ async def compare(node: "Node", segment: int, numbers: Collection[int]) -> Compa
         pins = [found.state_pin for found in bounds.values()]
         if not all(pins):
             raise Unavailable(why=f"the state of segment {segment} is not whole everywhere yet")
-        common = pb.DigestSegments(segments=[segment], upto=upto, after=after, state_from=min(pins), state_upto=max(pins))
+        common = pb.DigestSegments(segments=[segment], upto=upto, after=after, state_from=min(pins) - 1, state_upto=max(pins) - 1)
         digests = await _ask_each(node, {number: _pinned(common, found.state_pin) for number, found in bounds.items()})
     except EventLogError as error:
         return Comparison(segment=segment, digests={}, why=str(error))
     logs = {(found.events, found.last_id, found.digest) for found in digests.values()}
     states = {(found.entries, found.state_digest) for found in digests.values()}
-    why = f"the copies differ up to id {upto}" if len(logs) > 1 else f"the states differ as of id {min(pins)}" if len(states) > 1 else ""
-    return Comparison(segment=segment, digests=digests, why=why)
+    whys = [f"the copies differ up to id {upto}"] * (len(logs) > 1) + [f"the states differ as of id {common.state_from}"] * (len(states) > 1)
+    return Comparison(segment=segment, digests=digests, why=" and ".join(whys))
 
 
 def _pinned(common: pb.DigestSegments, pin: int) -> pb.DigestSegments:

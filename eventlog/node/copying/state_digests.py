@@ -1,7 +1,8 @@
 """Checksums of the state of a segment's copies, as of one moment for all of them.
 
 Copies apply the same log at different times, so each is read from a pin of its own. What the log changed between the lowest and the
-highest of these pins is left out on every node; everything else must be the same bytes, whichever pin it was read from.
+highest of these pins is left out on every node; everything else must be the same bytes, whichever pin it was read from. A pin is named by
+the last id that changed the segment: every copy gets there with the event itself, without waiting for a promise beyond it.
 """
 
 import asyncio
@@ -54,9 +55,9 @@ class StateDigest:
 
 
 async def pin_of(node: "Node", segment: int) -> int:
-    """Pin the state of a segment as it is now; return the id of that moment, 0 where the state is not whole here."""
+    """Pin the state of a segment as it is now; return one above the last id that changed it, 0 where the state is not whole here."""
     pin = await node.state_reads.pins.take()
-    return max(pin.id_of(segment), 0)
+    return pin.applied_of(segment) + 1
 
 
 async def own_state_digest(node: "Node", segment: int, asked: pb.DigestSegments) -> StateDigest:
@@ -65,12 +66,12 @@ async def own_state_digest(node: "Node", segment: int, asked: pb.DigestSegments)
     Raises:
         Unavailable: the pin is gone, or this copy does not get as far as the others.
     """
-    pin = node.state_reads.pins.find(segment, asked.state_pin)
+    pin = node.state_reads.pins.find_applied(segment, asked.state_pin - 1)
     if pin is None:
         raise Unavailable(why=f"the state of segment {segment} is not pinned at {asked.state_pin} any more")
     await _reach(node, segment, asked.state_upto)
     keyed = {cache.cache_id: int(cache.trimmed_ids[segment]) for cache in node.caches if cache.options.state}
-    if any(trimmed > asked.state_from for trimmed in keyed.values()):
+    if asked.state_from < asked.state_upto and any(trimmed > asked.state_from for trimmed in keyed.values()):
         raise Unavailable(why=f"retention passed the moment at which segment {segment} is compared")
     read = partial(_read, node.store, _Bounds(segment=segment, after=asked.state_from, upto=asked.state_upto, pin=pin), sorted(keyed))
     return await aside(read)
@@ -80,7 +81,7 @@ async def _reach(node: "Node", segment: int, upto: int) -> None:
     """Wait until this copy knows of everything up to `upto`."""
     try:
         async with asyncio.timeout(_WAIT_S):
-            while node.state_reads.pins.places().ids[segment] < upto:  # noqa: ASYNC110  # promises move it, which tell nobody
+            while node.state_reads.pins.places().applied[segment] < upto:  # noqa: ASYNC110  # watermarks move it, which tell nobody
                 await asyncio.sleep(_PAUSE_S)
     except TimeoutError:
         raise Unavailable(why=f"the copy of segment {segment} at {node.name} does not reach id {upto}") from None

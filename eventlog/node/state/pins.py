@@ -47,6 +47,10 @@ class Pin:
         """Return the id as of which a segment can be read, NOT_HERE where it cannot."""
         return int(self.places.ids[segment]) if self.is_open else NOT_HERE
 
+    def applied_of(self, segment: int) -> int:
+        """Return the last id that changed a segment, NOT_HERE where it cannot be read."""
+        return int(self.places.applied[segment]) if self.is_open else NOT_HERE
+
 
 class Pins:
     """The pins of a node. `places` is called on the loop."""
@@ -88,6 +92,10 @@ class Pins:
     def find(self, segment: int, id_: int) -> Pin | None:
         """Return a pin that holds a segment as of exactly this id, if there still is one."""
         return next((pin for pin in reversed(self._pins) if pin.id_of(segment) == id_), None)
+
+    def find_applied(self, segment: int, id_: int) -> Pin | None:
+        """Return a pin of which this id was the last that had changed a segment, if there still is one."""
+        return next((pin for pin in reversed(self._pins) if pin.applied_of(segment) == id_), None)
 
     def use(self, pin: Pin) -> None:
         """Note that a pin is being read."""

@@ -89,7 +89,7 @@ def _of_writes(history: History, log: Sequence[Stored]) -> list[str]:
             count = times.pop(value, 0)
             if one["outcome"] == "ok" and count != 1:
                 found.append(f"{value} was acknowledged and is there {count} times")
-            elif one["outcome"] == "ok" and ids[value] != one["ids"][at]:
+            elif one["outcome"] == "ok" and one["ids"] and ids[value] != one["ids"][at]:
                 found.append(f"{value} was acknowledged with id {one['ids'][at]} and has {ids[value]}")
             elif one["outcome"] == "none" and count:
                 found.append(f"{value} was refused ({one['error']}) and is there")

@@ -11,11 +11,11 @@ import random
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import eventlog
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, PartlyWritten
 
 CACHE = "history"
 KEYS = 60
@@ -86,10 +86,20 @@ class Workload:
                         operation.ids = [int(id_) for id_ in (await cache.put_many(pairs)).ids]
                     operation.outcome = "ok"
                     self.acknowledged += 1
+                except PartlyWritten as error:
+                    self._divide(operation, error)
                 except EventLogError as error:
                     operation.outcome, operation.error = error.outcome, f"{error.code}: {error}"
                 operation.ended = time.monotonic()
                 await asyncio.sleep(PAUSE_S)
+
+    def _divide(self, operation: Operation, error: PartlyWritten) -> None:
+        """Make of a batch that was written in part one operation a fate; the ids of what was written are not known."""
+        values, text = operation.values, f"{error.code}: {error}"
+        for outcome, rows in (("ok", error.ok), ("none", error.none), ("unknown", error.unknown)):
+            part = replace(operation, values=[values[row] for row in rows], outcome=outcome, error=text, ended=time.monotonic())
+            self.operations.append(part)
+        self.operations.remove(operation)
 
     async def _read(self, reading: Reading, number: int) -> None:
         addresses = self.addresses[number % len(self.addresses) :] + self.addresses[: number % len(self.addresses)]

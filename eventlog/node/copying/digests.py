@@ -112,8 +112,12 @@ async def compare(node: "Node", segment: int, numbers: Collection[int]) -> Compa
         return Comparison(segment=segment, digests={}, why=str(error))
     logs = {(found.events, found.last_id, found.digest) for found in digests.values()}
     states = {(found.entries, found.state_digest) for found in digests.values()}
-    whys = [f"the copies differ up to id {upto}"] * (len(logs) > 1) + [f"the states differ as of id {common.state_from}"] * (len(states) > 1)
-    return Comparison(segment=segment, digests=digests, why=" and ".join(whys))
+    why = ""
+    if len(logs) > 1:
+        why = f"the copies differ up to id {upto}"
+    elif len(states) > 1:
+        why = f"the states differ as of id {common.state_from}"
+    return Comparison(segment=segment, digests=digests, why=why)
 
 
 def _pinned(common: pb.DigestSegments, pin: int) -> pb.DigestSegments:

@@ -13,6 +13,7 @@ from eventlog.transport.exchange import Exchange
 from eventlog.transport.server import Server
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.exchanges import Stage
 from tests.client.fake_node import FakeNode
 
 
@@ -64,7 +65,7 @@ class FakeCluster:
             task.cancel()
 
     def move(self, segments: list[int], number: int, *, tell: bool = True) -> None:
-        """Make a member primary of some segments; `tell`: the others tell their clients."""
+        """Make a member primary of some segments; `tell`: those that do not hang tell whoever has greeted them."""
         for segment in segments:
             self.primaries[segment] = number
         self.epoch += 1
@@ -72,7 +73,12 @@ class FakeCluster:
             for member, server in self._servers.items():
                 if member not in self.hung:
                     for connection in server.connections:
-                        connection.send(Message(topology_changed=pb.TopologyChanged(epoch=self.epoch)))
+                        if connection.session.stage is Stage.OPEN:  # one that has yet to greet gets the epoch with the answer
+                            connection.send(Message(topology_changed=pb.TopologyChanged(epoch=self.epoch)))
+
+    def stages(self, number: int) -> list[Stage]:
+        """Where each connection of a member is."""
+        return [connection.session.stage for connection in self._servers[number].connections]
 
     def segments_of(self, number: int) -> list[int]:
         return [segment for segment, owner in enumerate(self.primaries) if owner == number]

@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 
 from eventlog.batch.entries import encode_entry
+from eventlog.node.copying import state_digests
 from eventlog.node.copying.digests import compare
 from eventlog.node.copying.state_digests import StateDigest, read_state
 from eventlog.segment.keys import TAG_ENTRY, entry_key, expiry_key, tag_range
@@ -87,5 +88,19 @@ def test_copies_of_a_cluster_are_equal_while_it_is_written_to_and_a_changed_row_
         await backup.storage.run(lambda: backup.store.apply([(key, value[:-1] + bytes([value[-1] ^ 1]))]))
         backup.state_reads.pins.close()
         assert "states differ" in (await compare(node, 0, numbers)).why
+
+    with_cluster(tmp_path, act)
+
+
+def test_copies_that_have_applied_the_same_wait_for_no_promise_beyond_it(tmp_path, monkeypatch):
+    async def act(cluster: Cluster) -> None:
+        await cluster.create_cache()
+        for number in range(40):
+            await cluster.put(b"%d" % number, b"v")
+        await cluster.check()
+        monkeypatch.setattr(state_digests, "_WAIT_S", 0)
+        node = cluster.up[0]
+        for segment in range(node.segments):
+            assert (await compare(node, segment, [other.number for other in cluster.up])).why == ""
 
     with_cluster(tmp_path, act)

@@ -24,6 +24,7 @@ TOP = Path(__file__).resolve().parent.parent
 LOGS = TOP / ".build" / "logs"
 BIN = TOP / ".venv" / "bin"
 LANE_SECONDS_MAX = 3000
+FOR_TESTS = "EVENTLOG_TEST_"
 UNTRIED = "untried: "
 """How tests/conftest.py begins the reason of a skip that only depends on being root."""
 
@@ -136,7 +137,7 @@ def run(lane: Lane) -> Outcome:
 def _run_command(command: tuple[str, ...], log: IO[bytes]) -> str:
     # A session of its own, so that whatever a stopped lane started is stopped with it.
     process = subprocess.Popen(
-        command, cwd=TOP, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=_environment(), start_new_session=True
+        command, cwd=TOP, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment(), start_new_session=True
     )
     _running.add(process)
     overdue = threading.Timer(LANE_SECONDS_MAX, _kill, (process,))
@@ -150,8 +151,9 @@ def _run_command(command: tuple[str, ...], log: IO[bytes]) -> str:
     return f"{Path(command[0]).name} exited with {code}" if code else ""
 
 
-def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")}
+def environment() -> dict[str, str]:
+    """Return what commands run with: neither the configuration of a node nor a PYTHONPATH with another tree than the tested one."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith(FOR_TESTS) or not name.startswith(("EVENTLOG_", "PYTHON"))}
     return kept | {"NO_COLOR": "1", "COLUMNS": "140"}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import UNTRIED, Case, Lane, Verdict, conclude, judge, main, read_report
+from tests.lanes import UNTRIED, Case, Lane, Verdict, conclude, environment, judge, main, read_report
 
 TOP = Path(__file__).resolve().parents[2]
 TESTS = Lane(name="unit", commands=(), runs_tests=True)
@@ -83,6 +83,12 @@ def test_the_last_line_has_the_counts_alone(capsys: pytest.CaptureFixture[str]) 
 def test_one_failure_makes_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert conclude({"unit": judge(TESTS, cases=[PASSED, FAILED], why="", in_ci=False)}, is_root=True) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed"
+
+
+def test_commands_get_what_is_meant_for_tests_and_no_configuration_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("EVENTLOG_TEST_ETCD", "EVENTLOG_DATA", "PYTHONPATH"):
+        monkeypatch.setenv(name, "x")
+    assert {"EVENTLOG_TEST_ETCD", "EVENTLOG_DATA", "PYTHONPATH"} & set(environment()) == {"EVENTLOG_TEST_ETCD"}
 
 
 def test_an_unknown_lane_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,24 +52,37 @@ class Leaders:
     def _tell(self) -> None:
         self._is_telling = False
         self._told = self.topology.epoch
-        message = Message(topology_changed=pb.TopologyChanged(epoch=self._told))
         for connection in list(self._clients):
-            if connection.is_closed:
-                self._clients.discard(connection)
-            elif not connection.session.outgoing and not is_peer(
-                connection
-            ):  # else it has not answered what it was told before, and will ask anyway
-                try:
-                    connection.post(_Nobody(), message)
-                except EventLogError:
-                    self._clients.discard(connection)  # it reads nothing any more
+            self._tell_one(connection)
+
+    def _tell_one(self, connection: Connection) -> None:
+        """Tell a client of the newest epoch; who has yet to answer what it was told before is told when it does."""
+        if connection.is_closed:
+            self._clients.discard(connection)
+        elif not connection.session.outgoing and not is_peer(connection):
+            try:
+                connection.post(_Told(self, connection, self._told), Message(topology_changed=pb.TopologyChanged(epoch=self._told)))
+            except EventLogError:
+                self._clients.discard(connection)  # it reads nothing any more
+
+    def heard(self, connection: Connection, epoch: int) -> None:
+        """Take note that a client knows of `epoch`."""
+        if epoch < self._told:
+            self._tell_one(connection)
 
 
-class _Nobody:
-    """Takes answers that nobody needs."""
+class _Told:
+    """Takes a client's answer to what it was told."""
+
+    def __init__(self, leaders: Leaders, connection: Connection, epoch: int) -> None:
+        self._leaders = leaders
+        self._connection = connection
+        self._epoch = epoch
 
     def answered(self, reply: Reply) -> None:
-        """Take the answer."""
+        """Tell it what has changed meanwhile."""
+        del reply
+        self._leaders.heard(self._connection, self._epoch)
 
     def failed(self, error: EventLogError) -> None:
         """Take note that there is none."""

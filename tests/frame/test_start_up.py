@@ -33,3 +33,9 @@ def test_starting_loads_nothing_heavy(start: str) -> None:
 
 def test_the_check_sees_a_heavy_package_when_there_is_one() -> None:
     assert "numpy" in modules_after(f"import numpy; {REPORT}")
+
+
+def test_a_node_starts_without_the_packages_of_any_extra():
+    lacking = ("aiokafka", "deltalake", "duckdb", "grpc", "opentelemetry", "pyspark", "sqlalchemy")
+    code = f"import sys; sys.modules.update(dict.fromkeys({lacking})); import eventlog.assemble, eventlog.blocking, eventlog_cli.serve"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -11,14 +11,17 @@ import logging
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from eventlog.control.metastores.etcd_members import EtcdMember, EtcdMembers
 from eventlog.control.metastores.location import EtcdLocation, Location, open_metastore
 from eventlog.errors import BadConfig, MetadataUnavailable
 from eventlog.node.cluster.etcd_child import EtcdChild, EtcdSeat, command_line, find_etcd
 from eventlog.node.cluster.joining import Found, find_cluster
 from eventlog.node.config import PORT_MAX, NodeConfig, split_address
 from eventlog.node.home import Home
+
+if TYPE_CHECKING:
+    from eventlog.control.metastores.etcd_members import EtcdMember, EtcdMembers
 
 log = logging.getLogger("eventlog.etcd")
 CLIENT_PORT_ADDED = 100
@@ -38,7 +41,7 @@ class Managed:
         """Return where the metadata are now: members come and go."""
         location = self.found.location
         assert isinstance(location, EtcdLocation), "it is managed"
-        members = EtcdMembers(location.endpoints)
+        members = _members_of(location)
         try:
             return _with(location, await members.read())
         except MetadataUnavailable:
@@ -111,7 +114,7 @@ async def _start(seat: EtcdSeat, cluster: dict[str, str], *, joins: bool) -> Etc
 
 async def _join(seat: EtcdSeat, found: Found, location: EtcdLocation, *, members_max: int) -> Managed:
     """Become a member while there are fewer than `members_max`; whoever makes it an odd number gives everybody a vote."""
-    members = EtcdMembers(location.endpoints)
+    members = _members_of(location)
     try:
         there = await members.read()
         if all(member.peer != seat.peer for member in there) and len(there) >= members_max:
@@ -148,7 +151,15 @@ async def _wait_for_quorum(managed: Managed) -> None:
             log.info("etcd_waits error=%s", error)
 
 
-def _with(location: EtcdLocation, members: Sequence[EtcdMember]) -> EtcdLocation:
+def _members_of(location: EtcdLocation) -> "EtcdMembers":
+    try:
+        from eventlog.control.metastores.etcd_members import EtcdMembers  # noqa: PLC0415 -- an extra: most nodes do without grpc
+    except ImportError:
+        raise BadConfig(option="meta", why="etcd needs more packages: pip install 'eventlog[etcd]'") from None
+    return EtcdMembers(location.endpoints)
+
+
+def _with(location: EtcdLocation, members: "Sequence[EtcdMember]") -> EtcdLocation:
     """Return the location with the clients' addresses of all members; those that vote first."""
     ordered = sorted(members, key=lambda member: (member.is_learner, member.name))
     clients = [client for member in ordered for client in member.clients]

@@ -11,6 +11,7 @@ from eventlog.control.records import SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, ClockSkew, MetadataUnavailable
 from eventlog.ids import ID_STEP
+from eventlog.node.copying.replicate import term_of
 from eventlog.replication import Options, Replica
 from eventlog.replication.commands import Mark, Propose
 from eventlog.testing.clocks import SeededEntropy
@@ -39,7 +40,7 @@ from eventlog.testing.sim.packets import (
     Wanted,
 )
 from eventlog.testing.sim.peers import Peers
-from eventlog.testing.sim.records import Records, term_of
+from eventlog.testing.sim.records import Records
 from eventlog.testing.sim.scheduler import Process
 from eventlog.testing.sim.state import VALUE_BYTES, Ints, State, ints, open_core
 from eventlog.testing.sim.storage import Storage

@@ -12,7 +12,7 @@ from eventlog.control.records import SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
 from eventlog.errors import LostDisk, MetadataConflict, MetadataUnavailable
 from eventlog.limits import LEASE_RENEW_MS
-from eventlog.replication import LostRange, Replica, Term
+from eventlog.replication import Replica
 from eventlog.replication.commands import Propose
 from eventlog.testing.clocks import SeededEntropy
 from eventlog.testing.sim.clocks import HostClock
@@ -137,19 +137,3 @@ class Records:
 
 def _record_of(replica: Replica) -> ReplicaRecord:
     return ReplicaRecord(node=replica.node, incarnation=replica.incarnation)
-
-
-def term_of(found: Versioned[SegmentRecord], view: ClusterView) -> Term:
-    """Return what the core is told of a segment's record."""
-    record = found.record
-    return Term(
-        segment=record.segment,
-        revision=found.revision,
-        epoch=record.epoch,
-        primary=record.primary,
-        owners=record.owners,
-        in_sync=tuple(Replica(replica.node, replica.incarnation) for replica in record.in_sync),
-        min_in_sync=record.min_in_sync,
-        session=record.session,
-        lost=tuple(LostRange(lost.after, lost.upto) for lost in view.lost_ranges(record.segment)),
-    )

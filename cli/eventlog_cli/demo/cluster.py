@@ -13,7 +13,7 @@ from eventlog_cli.progress import Progress
 if TYPE_CHECKING:
     from eventlog.blocking import Client
 
-SETTLE_SECONDS_MAX = 60.0
+SETTLE_SECONDS_MAX = 120.0
 _LOOK_EVERY_SECONDS = 0.05
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from eventlog.errors import EventLogError
 from eventlog_cli.conventions import common_options, settings
 from eventlog_cli.demo.checks import PROBLEMS_SHOWN, Check
 from eventlog_cli.demo.cluster import Cluster
@@ -43,6 +44,8 @@ def command(path: str | None, key: str | None, *, nodes: int, keep: bool, direct
         story.run()
         stays = keep
         start, stop = cluster.write_scripts(program_words())
+    except EventLogError as error:
+        raise click.ClickException(f"the demo did not come to its end: {error}; its files are left in {home}") from error
     finally:
         if not stays:
             cluster.stop()

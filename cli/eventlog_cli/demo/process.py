@@ -12,7 +12,7 @@ import orjson
 
 from eventlog.errors import Unavailable
 
-START_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 15.0
 _LOOK_EVERY_SECONDS = 0.01
 LISTEN_DEFAULT, HTTP_DEFAULT = "127.0.0.1:7400", "127.0.0.1:7480"

@@ -47,16 +47,10 @@ class Writers:
         """Wait until every writer has `more` further acknowledgements; `check` raises when there is no point in waiting.
 
         Raises:
-            Unavailable: it took longer than `seconds_max`.
+            Unavailable: the last of them had none for `seconds_max`; how long all take is the machine's business.
         """
-        goals = [(writer, writer.acknowledged + more) for writer in self._writers]
-        deadline = time.monotonic() + seconds_max
-        while any(writer.acknowledged < goal for writer, goal in goals):
-            check()
-            if time.monotonic() > deadline:
-                slowest = min(writer.acknowledged for writer, _ in goals)
-                raise Unavailable(why=f"a writer had only {slowest} writes acknowledged after {seconds_max:.0f} s")
-            time.sleep(_LOOK_EVERY_SECONDS)
+        begins = [(writer, writer.acknowledged) for writer in self._writers]
+        wait_for(lambda: min(writer.acknowledged - begin for writer, begin in begins), more, check=check, seconds_max=seconds_max)
 
     def abandon(self) -> None:
         """End writing without waiting for answers: the node may be gone for good."""
@@ -71,6 +65,22 @@ class Writers:
         for writer in self._writers:
             writer.join()
         return [write for writer in self._writers for write in writer.writes]
+
+
+def wait_for(reached: Callable[[], int], goal: int, *, check: Callable[[], None], seconds_max: float) -> None:
+    """Wait until `reached` returns `goal` or more; `check` raises when there is no point in waiting.
+
+    Raises:
+        Unavailable: it stood still for `seconds_max`.
+    """
+    last, deadline = reached(), time.monotonic() + seconds_max
+    while (now := reached()) < goal:
+        check()
+        if now > last:
+            last, deadline = now, time.monotonic() + seconds_max
+        elif time.monotonic() > deadline:
+            raise Unavailable(why=f"a writer had no write acknowledged for {seconds_max:.0f} s")
+        time.sleep(_LOOK_EVERY_SECONDS)
 
 
 class _Writer(threading.Thread):

@@ -1,0 +1,25 @@
+"""How the demo waits for its writers: for as long as they get on."""
+
+import pytest
+
+from eventlog.errors import Unavailable
+from eventlog_cli.demo.writers import wait_for
+
+
+def test_writers_that_get_on_are_waited_for_longer_than_a_standstill() -> None:
+    done: list[None] = []
+    wait_for(lambda: len(done), 30, check=lambda: done.append(None), seconds_max=0.05)
+    assert len(done) == 30
+
+
+def test_writers_that_stand_still_are_given_up() -> None:
+    with pytest.raises(Unavailable, match="no write acknowledged for"):
+        wait_for(lambda: 7, 8, check=lambda: None, seconds_max=0.02)
+
+
+def test_there_is_no_waiting_for_writers_whose_nodes_are_gone() -> None:
+    def check() -> None:
+        raise Unavailable(why="node n1 ended")
+
+    with pytest.raises(Unavailable, match="node n1 ended"):
+        wait_for(lambda: 0, 1, check=check, seconds_max=60)

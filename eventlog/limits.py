@@ -136,7 +136,7 @@ ITERATION_BATCH_ENTRIES_MAX = 100_000
 
 # disk
 DISK_RESERVE_BYTES_DEFAULT = 256 * MIB
-BALLAST_BYTES = 16 * MIB  # given up by a start on a full disk
+BALLAST_BYTES = 16 * MIB  # given up by a start on a full disk; and the steps in which it grows with the journal
 
 assert SEGMENTS_DEFAULT <= SEGMENTS_MAX <= 1 << 16, "a segment is a u16 in every format"
 assert VALUE_BYTES_MAX <= VALUE_BYTES_CAP < BATCH_BYTES_CAP < 1 << 31, "offsets within a block are int32"

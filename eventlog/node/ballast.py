@@ -1,7 +1,7 @@
-"""Room that a node keeps for its own start: opening writes a little, and on a disk that is full to the last block nothing can be written.
+"""Room that a node keeps for its own start: opening writes, and on a disk that is full to the last block nothing can be written.
 
-The file is made while there is plenty, and removed by a start that finds next to nothing: the node opens and serves reads, with writes
-refused until there is space. Then it is made again.
+The file is made while there is plenty and grows with what a start would have to write after a kill. A start that finds less room than
+that removes it: the node opens and serves reads, with writes refused until there is space. Then it is made again.
 """
 
 import logging
@@ -17,23 +17,28 @@ _NAME = "ballast"
 def drop_ballast(data: Path) -> None:
     """Remove the file where the disk of a data directory has less room than it takes."""
     file = data / _NAME
-    if file.exists() and free_bytes(data) < BALLAST_BYTES:
+    if file.exists() and free_bytes(data) < file.stat().st_size:
         file.unlink()
         log.warning("ballast_dropped path=%s", file)
 
 
-def keep_ballast(data: Path, *, reserve_bytes: int) -> None:
-    """Make the file if it is not there and more than the reserve is left beside it; without a reserve there is none."""
+def keep_ballast(data: Path, *, start_bytes: int, reserve_bytes: int) -> None:
+    """Make the file large enough for a start that writes `start_bytes`, if more than the reserve is left beside it.
+
+    In whole steps, and never smaller again: a node that was busy once will be. Without a reserve there is none.
+    """
     file = data / _NAME
-    if not reserve_bytes or file.exists() or free_bytes(data) < reserve_bytes + 2 * BALLAST_BYTES:
+    wanted = (1 + -(-start_bytes // BALLAST_BYTES)) * BALLAST_BYTES
+    lacking = wanted - (file.stat().st_size if file.exists() else 0)
+    if not reserve_bytes or lacking <= 0 or free_bytes(data) < reserve_bytes + 2 * lacking:
         return
-    new = data / f"{_NAME}.new"
     try:
-        with new.open("wb") as opened:
-            os.posix_fallocate(opened.fileno(), 0, BALLAST_BYTES)
-        new.replace(file)
+        opened = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.posix_fallocate(opened, 0, wanted)
+        finally:
+            os.close(opened)
     except OSError as error:  # somebody else was faster with the space, or the file system cannot
-        new.unlink(missing_ok=True)
         log.warning("ballast_not_made error=%s", error)
 
 

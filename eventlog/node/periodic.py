@@ -78,11 +78,15 @@ class Periodic:
         was_full = self._node.disk.is_full
         self._node.disk.look()
         if not self._node.disk.is_full:
-            await asyncio.to_thread(keep_ballast, self._node.config.data, reserve_bytes=self._node.disk.reserve_bytes)
+            await asyncio.to_thread(self._keep_ballast)
         give_up_tables(self._node.caches, bytes_max=KEY_INDEX_BYTES_MAX)  # here because both grow with what is written
         if self._node.disk.is_full != was_full:
             self._node.reads.files.clear()
             log.warning("disk_%s free_bytes=%d", "resumed" if was_full else "full", self._node.disk.free_bytes)
+
+    def _keep_ballast(self) -> None:
+        node = self._node
+        keep_ballast(node.config.data, start_bytes=node.store.replay_bytes(), reserve_bytes=node.disk.reserve_bytes)
 
     async def _close_up(self) -> None:
         """Promise idle time away, so that readers' positions move on without writes; note how late the loop called this."""

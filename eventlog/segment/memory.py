@@ -271,6 +271,9 @@ class MemoryStore:
     def free_bytes(self) -> int:
         return self.disk.bytes_free
 
+    def replay_bytes(self) -> int:
+        return 0
+
     def figures(self) -> dict[str, tuple[int, int]]:
         return {"rows": (len(self.disk.log.rows) + len(self.disk.state.rows) + len(self.disk.meta.rows), 0)}
 

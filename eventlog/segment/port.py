@@ -226,6 +226,10 @@ class Store(Protocol):
         """Return the bytes that the disk has left for unprivileged users."""
         ...
 
+    def replay_bytes(self) -> int:
+        """Return the most that opening it again after a kill would have to write, the state that was lost included."""
+        ...
+
     def figures(self) -> dict[str, tuple[int, int]]:
         """Return (used, limit) of every bounded thing inside; limit 0 where there is no bound."""
         ...

@@ -29,15 +29,15 @@ def fill_up(ballast: Path) -> None:
     ballast.write_bytes(bytes(shutil.disk_usage(ballast.parent).free - 20 * MIB))
 
 
-def until_it_is_there(path: Path) -> None:
+def until_it_has(path: Path, nbytes: int) -> None:
     deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} is not there after a minute"
+    while not path.exists() or path.stat().st_size < nbytes:
+        assert time.monotonic() < deadline, f"{path} has no {nbytes} bytes after a minute"
         time.sleep(0.05)  # a poll of the disk; nothing else tells
 
 
 def fill_to_the_last_block(ballast: Path) -> None:
-    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(4096))
 
@@ -96,19 +96,20 @@ def test_a_node_starts_on_a_disk_that_is_full_to_the_last_block_and_serves_reads
             cache = client.cache("c")
             assert (await cache.get("key-7")).value["value"] == 7
             assert len([event async for event in cache.events(from_id=0)]) >= 500
-            with pytest.raises(DiskFull):
-                await cache.put("key-7", 8)
+            await asyncio.to_thread(fill_to_the_last_block, ballast)  # what the start was given back
+            await until_writable(cache, wanted=False)
             await asyncio.to_thread(ballast.unlink)
             await until_writable(cache, wanted=True)
-            await asyncio.to_thread(until_it_is_there, node.data / "ballast")
+            await asyncio.to_thread(until_it_has, node.data / "ballast", 16 * MIB)
 
-    disk = mounted(tmp_path / "disk", "200m")
+    disk = mounted(tmp_path / "disk", "400m")
     try:
         with NodeProcess(disk / "node", "--disk-reserve", "32MiB") as node:
             node.command("cache", "create", "c")
             rows = b"".join(b'{"key":"key-%d","value":%d}\n' % (number, number) for number in range(500))
-            node.command("load", "c", "-", "--format", "jsonl", "--key", "key", stdin=rows)
-            until_it_is_there(node.data / "ballast")
+            large = b"".join(b'{"key":"large-%d","value":"%s"}\n' % (number, b"x" * 1_000_000) for number in range(40))
+            node.command("load", "c", "-", "--format", "jsonl", "--key", "key", stdin=rows + large)
+            until_it_has(node.data / "ballast", 40 * MIB)  # a start after a kill writes the journal out
             for end in (node.kill, node.stop):
                 end()
                 ballast = disk / "others"

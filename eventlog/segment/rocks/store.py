@@ -13,6 +13,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import starmap
 from typing import TypeVar
@@ -174,9 +175,18 @@ class RocksStore:
         disk = os.statvfs(self._directory.path)
         return disk.f_bavail * disk.f_frsize
 
+    def replay_bytes(self) -> int:
+        return self._journal_bytes() + (self._open().state.property_int_value("rocksdb.cur-size-all-mem-tables") or 0)
+
+    def _journal_bytes(self) -> int:
+        found = 0
+        for file in self._directory.database.glob("*.log"):
+            with suppress(FileNotFoundError):  # written out meanwhile, and removed
+                found += file.stat().st_size
+        return found
+
     def figures(self) -> dict[str, tuple[int, int]]:
         database, options = self._open(), self._options
-        journals = sum(file.stat().st_size for file in self._directory.database.glob("*.log"))
 
         def total(name: str) -> int:
             return sum(family.property_int_value(name) or 0 for family in (database.log, database.state, database.meta))
@@ -185,7 +195,7 @@ class RocksStore:
             "buffers_bytes": (total("rocksdb.cur-size-all-mem-tables"), options.buffers_bytes_max),
             "log_cache_bytes": (database.log_cache.get_usage(), options.cache_bytes // 4),
             "state_cache_bytes": (database.state_cache.get_usage(), options.cache_bytes - options.cache_bytes // 4),
-            "journal_bytes": (journals, options.journal_bytes_max),
+            "journal_bytes": (self._journal_bytes(), options.journal_bytes_max),
             "table_bytes": (total("rocksdb.total-sst-files-size"), 0),
             "unmerged_log_files": (int(database.log.property_value("rocksdb.num-files-at-level0") or 0), 1_000),
         }

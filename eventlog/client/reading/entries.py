@@ -1,11 +1,11 @@
 """The calls of a cache that go through all of its entries."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.bounds import segments_of
@@ -17,6 +17,8 @@ from eventlog.client.values import Entry
 from eventlog.errors import InvalidArgument
 from eventlog.limits import ANSWER_BYTES_MAX, CHUNK_BYTES_DEFAULT, ITERATION_BATCH_ENTRIES_MAX
 
+Row = TypeVar("Row")
+
 _PARALLEL_MAX = 64
 _PREFETCH_MAX = 64
 
@@ -25,7 +27,7 @@ class Entries(Rows[tuple[Key, Entry]]):
     """Entries of a cache. In an `async with` statement it gives keys with values, iterated or awaited without one keys with entries."""
 
     def __init__(self, make: Callable[..., AsyncGenerator[EntryBatch, None]], *, limit: int, metadata: bool) -> None:
-        super().__init__(_entries_of(make(metadata=True), limit))
+        super().__init__(_first_rows(make(metadata=True), EntryBatch.entries, limit))
         self._make = make
         self._limit = limit
         self._metadata = metadata
@@ -45,7 +47,7 @@ class EntryRows:
 
     def __init__(self, batches: AsyncGenerator[EntryBatch, None], *, limit: int, metadata: bool) -> None:
         self._batches = batches
-        self.rows = _entries_of(batches, limit) if metadata else _pairs_of(batches, limit)
+        self.rows: AsyncGenerator[tuple[Key, Any], None] = _first_rows(batches, EntryBatch.entries if metadata else EntryBatch.pairs, limit)
 
     def __aiter__(self) -> AsyncIterator[tuple[Key, Any]]:
         return self.rows
@@ -66,22 +68,14 @@ class EntryRows:
         await self.aclose()
 
 
-async def _entries_of(batches: AsyncGenerator[EntryBatch, None], limit: int) -> AsyncGenerator[tuple[Key, Entry], None]:
+async def _first_rows(
+    batches: AsyncGenerator[EntryBatch, None], rows_of: Callable[[EntryBatch], Iterator[tuple[Key, Row]]], limit: int
+) -> AsyncGenerator[tuple[Key, Row], None]:
+    """Yield the rows of all batches, or the first `limit` if that is not 0."""
     left = limit
     async with aclosing(batches):
         async for batch in batches:
-            for row in batch.entries():
-                yield row
-                left -= 1
-                if not left:
-                    return
-
-
-async def _pairs_of(batches: AsyncGenerator[EntryBatch, None], limit: int) -> AsyncGenerator[tuple[Key, Any], None]:
-    left = limit
-    async with aclosing(batches):
-        async for batch in batches:
-            for row in batch.pairs():
+            for row in rows_of(batch):
                 yield row
                 left -= 1
                 if not left:

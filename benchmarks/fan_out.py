@@ -1,4 +1,4 @@
-"""1,000 followers that long-poll one cache, each on its own connection, at 100 single puts/s; 10,000 idle listeners; one node, fsync."""
+"""1,000 followers that long-poll one cache, each a connection, at 100 single puts/s of another process; 10,000 idle listeners; one node, fsync."""
 
 import asyncio
 import time
@@ -11,13 +11,8 @@ import numpy.typing as npt
 import eventlog
 from benchmarks import idle_listeners
 from benchmarks.figures import MILLION, Row, Scale, bounded, note
+from benchmarks.followers import following
 from benchmarks.processes import Address, Node, cpu_seconds, in_child, resident_bytes, scratch
-from eventlog.errors import EventLogError
-from eventlog.transport.connect import connect
-from eventlog.transport.connection import Connection
-from eventlog.transport.options import ConnectOptions
-from eventlog.transport.reply import Reply
-from eventlog.wire.eventlog_pb2 import Message, Poll
 
 FOLLOWERS = 1_000
 PER_SECOND = 100
@@ -26,8 +21,6 @@ WARM_SECONDS = 2
 P99_MS_MAX = 100.0
 CORES_MAX = 0.6
 GROWTH_MIB_MAX = 100.0
-WAIT_MS = 30_000
-LATE_SECONDS_MAX = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,41 +58,6 @@ def run(scale: Scale) -> Iterator[Row]:
         )
 
 
-class Follower:
-    """Polls again as soon as it is answered, and notes when it had which id."""
-
-    __slots__ = ("_cache_id", "_connection", "_last_id", "is_over", "seen")
-
-    def __init__(self, connection: Connection, cache_id: int) -> None:
-        self._connection = connection
-        self._cache_id = cache_id
-        self._last_id = 0
-        self.seen: list[tuple[int, float]] = []
-        self.is_over = False
-
-    def ask(self) -> None:
-        """Ask for what comes next."""
-        poll = Poll(cache_id=self._cache_id, max_bytes=1 << 20, wait_ms=WAIT_MS)
-        if self._last_id:
-            poll.after = self._last_id
-        else:
-            poll.latest = True
-        self._connection.post(self, Message(poll=poll))
-
-    def answered(self, reply: Reply) -> None:
-        """Take an answer."""
-        answer = reply.message.poll_answer
-        self.seen.append((answer.last_id, time.perf_counter()))
-        self._last_id = answer.last_id
-        if not self.is_over:
-            self.ask()
-
-    def failed(self, error: EventLogError) -> None:
-        """End in alarm, unless it is the end."""
-        if not self.is_over:
-            raise error
-
-
 @dataclass(frozen=True, slots=True)
 class Puts:
     """When each put was called, and when it was acknowledged, by the id of its event."""
@@ -132,47 +90,27 @@ def _measure(address: Address, followers: int, seconds: int) -> Found:
         async with eventlog.connect(address.text) as client:
             cache = await client.create_cache("fan-out")
             before = resident_bytes(address.pid)
-            options = ConnectOptions(client="follower")
-            connections = [await connect(address.host, address.port, options=options) for _ in range(followers)]
-            all_of_them = [Follower(connection, (await cache.info()).id) for connection in connections]
-            for follower in all_of_them:
-                follower.ask()
-            await pace(cache, WARM_SECONDS * PER_SECOND)
-            warm = max(began)
-            start, used, own = time.perf_counter(), cpu_seconds(address.pid), time.process_time()
-            answers = sum(len(follower.seen) for follower in all_of_them)
-            await pace(cache, seconds * PER_SECOND)
-            took = time.perf_counter() - start
-            cores = (cpu_seconds(address.pid) - used) / took
-            own_cores = (time.process_time() - own) / took
-            answers = sum(len(follower.seen) for follower in all_of_them) - answers
-            grown = resident_bytes(address.pid) - before
-            async with asyncio.timeout(LATE_SECONDS_MAX):
-                while any(not follower.seen or follower.seen[-1][0] < max(began) for follower in all_of_them):  # noqa: ASYNC110 -- they are called back
-                    await asyncio.sleep(0.02)
-            for follower in all_of_them:
-                follower.is_over = True
-            for connection in connections:
-                connection.close()
+            with following(address, (await cache.info()).id, followers) as all_of_them:
+                await pace(cache, WARM_SECONDS * PER_SECOND)
+                warm = max(began)
+                answers_before, own = all_of_them.used()
+                start, used = time.perf_counter(), cpu_seconds(address.pid)
+                await pace(cache, seconds * PER_SECOND)
+                took = time.perf_counter() - start
+                cores = (cpu_seconds(address.pid) - used) / took
+                answers, own_after = all_of_them.used()
+                grown = resident_bytes(address.pid) - before
+                seen = all_of_them.end(max(began))
         counted = np.array(sorted(id_ for id_ in began if id_ > warm))
         called = np.array([began[id_] for id_ in counted.tolist()])
-        late = [_delivered(follower, counted) - called for follower in all_of_them]
         return Found(
-            delivered=np.concatenate(late) * 1_000,
+            delivered=(seen.delivered(counted) - np.tile(called, followers)) * 1_000,
             acknowledged=(np.array([acknowledged[id_] for id_ in counted.tolist()]) - called) * 1_000,
-            answers=answers,
+            answers=answers - answers_before,
             seconds=took,
             server_cores=cores,
-            client_cores=own_cores,
+            client_cores=(own_after - own) / took,
             grown_bytes=grown,
         )
 
     return asyncio.run(story())
-
-
-def _delivered(follower: Follower, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return when a follower had each id."""
-    last_ids = np.array([last_id for last_id, _ in follower.seen])
-    times = np.array([moment for _, moment in follower.seen])
-    found: npt.NDArray[np.float64] = times[np.searchsorted(last_ids, ids)]
-    return found

@@ -1,4 +1,4 @@
-"""1,000 followers that long-poll one cache, each a connection, at 100 single puts/s of another process; 10,000 idle listeners; one node, fsync."""
+"""1,000 followers that long-poll one cache, each on its own connection, at 100 single puts/s; 10,000 idle listeners; one node, fsync."""
 
 import asyncio
 import time

@@ -4,7 +4,8 @@ from typing import Any
 
 import click
 
-from eventlog.client.reading.bounds import shortest
+from eventlog.client.reading.bounds import read_token, shortest
+from eventlog.errors import InvalidArgument
 from eventlog.ids import id_before
 from eventlog_cli.consume_group import GroupRead, consume_group, refuse_beside_group
 from eventlog_cli.conventions import common_options, open_client, settings
@@ -15,6 +16,7 @@ from eventlog_cli.printing import Printer
 from eventlog_cli.render import renderer
 
 Start = int | str
+_PLACES = frozenset({"earliest", "latest", "committed"})
 
 
 @click.command("consume")
@@ -67,6 +69,7 @@ def command(
         raise click.UsageError(f"--json and --format {format_name} exclude each other")
     if state_first and (group is not None or from_time is not None or from_id not in {None, "earliest"}):
         raise click.UsageError("--state-first begins with the entries: it excludes --group, --from-time and --from-id")
+    _check_start(from_id)
     _check_wanted(params=params, group=group, **reading)
     if group is not None:
         refuse_beside_group(position_file=position_file, **reading)
@@ -82,14 +85,26 @@ def command(
     if file is not None:
         start = file.read() or start
     with open_client() as client:
-        goes_on = reading["listener"] is not None and from_id is None and from_time is None and start == "earliest"
-        batches = client.cache(cache_name).event_batches(from_id=None if goes_on else start, state_first=state_first, **reading)
+        cache, listener = client.cache(cache_name), reading["listener"]
+        goes_on = listener is not None and from_id is None and from_time is None and start == "earliest"
+        batches = cache.event_batches(from_id=None if goes_on else start, state_first=state_first, **reading)
         printer = Printer(renderer(format_name), file=file, events_max=events_max)
         try:
             printer.run(batches)
         except KeyboardInterrupt:
             note_interrupt(_resume_hint(printer.position, start, position_file))
             raise
+        if listener is not None and printer.position:
+            cache.poll(position=printer.position, listener=listener, max_events=0)  # nobody asks for more: what was printed is had
+
+
+def _check_start(from_id: Start | None) -> None:
+    """Raise a usage error for what is no place to begin at; whether a token fits the cache is for the nodes to say."""
+    if isinstance(from_id, str) and from_id not in _PLACES:
+        try:
+            read_token(from_id)
+        except InvalidArgument as error:
+            raise click.BadParameter(error.why, param_hint="'--from-id'") from error
 
 
 def _check_wanted(*, params: tuple[tuple[str, Any], ...], group: str | None, **reading: Any) -> None:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -70,6 +71,7 @@ class Root(LazyGroup):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         """Run the command line and exit, as `click.Command.main` does."""
+        _open_standard_streams()
         fixed = {"prog_name": "eventlog", "standalone_mode": False}
         sys.exit(exit_code(lambda: super(Root, self).main(args, *rest, **options | fixed)))
 
@@ -90,6 +92,13 @@ class Root(LazyGroup):
             raise ClosedPipe from error
         except KeyboardInterrupt as error:
             raise Interrupted from error
+
+
+def _open_standard_streams() -> None:
+    """Open what the caller has closed (`>&-`), so that no socket gets its number: what is printed there would go over the wire."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers: the lowest free one is taken
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 -- open as long as the process lives
 
 
 def exit_code(action: Callable[[], object]) -> int:

@@ -190,8 +190,14 @@ class Client:
 
         Raises:
             Unalterable: one is fixed at creation.
+            ListenerNotFound: writes are to wait for a listener that is not there, which would delay or fail all of them.
         """
-        reply = await self._opened.requests.ask(Message(alter_cache=pb.AlterCache(name=name, options=cache_options(options))))
+        wanted = cache_options(options)
+        for listener in filter(None, wanted.wait_listeners.split(",")):
+            found = await self.listeners.describe(listener)
+            if found.cache != name:
+                raise InvalidArgument(why=f"listener {listener!r} reads cache {found.cache!r}, so writes of {name!r} would wait in vain")
+        reply = await self._opened.requests.ask(Message(alter_cache=pb.AlterCache(name=name, options=wanted)))
         return cache_info(reply.message.cache_answer.cache)
 
     async def drop_cache(self, name: str) -> None:

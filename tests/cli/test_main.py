@@ -1,5 +1,6 @@
 """The command itself: its table, options anywhere on the line, ends of every kind."""
 
+import os
 import subprocess
 import sys
 
@@ -137,3 +138,10 @@ def test_a_pipe_that_nobody_reads_ends_with_0_and_silence() -> None:
     child.stdout.close()
     _, stderr = child.communicate()
     assert (child.returncode, stderr) == (0, b"")
+
+
+def test_what_is_printed_to_a_closed_stdout_goes_nowhere() -> None:
+    program = "import os, sys\nfrom eventlog_cli.main import main\ntry:\n    main(['--version'])\nfinally:\n    os.fstat(1)"
+    line = f'"{sys.executable}" -c "$PROGRAM" >&-'
+    done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, env=os.environ | {"PROGRAM": program}, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

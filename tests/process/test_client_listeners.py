@@ -69,7 +69,9 @@ def test_commands_register_and_read_and_remove(node: NodeProcess) -> None:
     name = registered["listener_id"]
     for n in range(4):
         shell.ok("put", "told", f"k{n}", f'{{"n": {n}}}')
-    assert [event["value"]["n"] for event in shell.ok("consume", "told", "--listener", name).rows] == [2, 3]
+    assert [event["value"]["n"] for event in shell.ok("consume", "told", "--listener", name, "--max", "1").rows] == [2]
+    assert [event["value"]["n"] for event in shell.ok("consume", "told", "--listener", name).rows] == [3]
+    assert shell.ok("consume", "told", "--listener", name).rows == []  # what was printed is acknowledged at the end
     listed = shell.ok("listeners", "list", "told", "--json").row
     assert (listed["listener_id"], listed["cache"], listed["where"], listed["durable"]) == (name, "told", "value.n > 1", True)
     assert (listed["hold_bytes"], type(listed["lag"])) == (1 << 30, int)
@@ -111,6 +113,11 @@ def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeP
         with pytest.raises(ListenerNotFound):
             await cache.put("never", 1, wait_listeners=["nobody"])
         assert await cache.get("never") is None
+        with pytest.raises(ListenerNotFound):
+            await client.alter_cache("waited", wait_listeners=["nobody"])
+        await client.create_cache("waited-beside")
+        with pytest.raises(InvalidArgument, match="reads cache 'waited'"):
+            await client.alter_cache("waited-beside", wait_listeners=[two])
         await client.alter_cache("waited", wait_listeners=[two], wait_ms=60)
         altered = client.cache("waited")
         with pytest.raises(ListenerTimeout):

@@ -31,9 +31,9 @@ def filter_of(
     Raises:
         InvalidArgument: parameters without what they are for or that JSON cannot hold, or a version that is no number.
     """
-    if parameters is not None and where is None:
+    if parameters and where is None:
         raise InvalidArgument(why="parameters are the values of placeholders in where, and there is no where")
-    if params is not None and filter is None:
+    if params and filter is None:
         raise InvalidArgument(why="params are those of a filter, and none is named")
     fields = _fields(select)
     if where is None and filter is None and not fields and not continuous:

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Unpack as Options
+from typing import get_args
 
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
@@ -121,6 +122,8 @@ class CacheReads(CacheHandle):
         `max_bytes` is the size that answers should have, 0 for the node's choice. With a filter there are batches without events: up to
         their `last_id` nothing more matched.
         """
+        if order not in get_args(Order):
+            raise InvalidArgument(why=f"order is {order!r}: use id or segment")
         wanted = Wanted(**options)
         start, reading = wanted.reading(from_id, max_bytes=max_bytes)
 

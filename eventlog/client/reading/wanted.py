@@ -16,6 +16,7 @@ from eventlog.client.reading.bounds import (
     start_of,
 )
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
+from eventlog.errors import InvalidArgument
 
 
 class PollOptions(TypedDict, total=False):
@@ -73,6 +74,8 @@ class Wanted:
         Raises:
             InvalidArgument: something that cannot be wanted, or not together.
         """
+        if self.poll_interval_ms is not None and self.poll_interval_ms <= 0:
+            raise InvalidArgument(why=f"poll_interval_ms is {self.poll_interval_ms}: give a number above 0")
         start, place = start_of(from_id=from_id, from_time=self.from_time, position=self.position)
         is_placed = any(given is not None for given in (from_id, self.from_time, self.position))
         reading = Reading(

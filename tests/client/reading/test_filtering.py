@@ -9,7 +9,7 @@ from eventlog.wire.eventlog_pb2 import Filter
 
 def test_nothing_said_is_no_filter():
     assert filter_of() is None
-    assert filter_of(select=[]) is None
+    assert filter_of(select=[], parameters=[], params={}) is None
 
 
 def test_a_condition_has_its_parameters_as_json():

@@ -50,7 +50,7 @@ def consume_group(cache_name: str, chosen: GroupRead, render: Render, **reading:
         cache = client.cache(cache_name)
         if not follow:
             last_id = cache.log_ends().last_id
-            until_id = min(until_id or last_id, last_id)
+            until_id = last_id if until_id is None else min(until_id, last_id)
         with cache.consumer(chosen.group, from_id=chosen.start, auto_commit=False, **options) as consumer:
 
             def printed(batch: "EventBatch", events: "list[Event]") -> None:

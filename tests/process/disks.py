@@ -55,3 +55,17 @@ def cut_power(disk: Path) -> None:
         fcntl.ioctl(handle, _SHUTDOWN, struct.pack("I", _LOSE_UNSYNCED))
     finally:
         os.close(handle)
+
+
+@contextmanager
+def slow_syncs(pid: int, *, ms: int) -> Iterator[None]:
+    """Let every sync of a running process take so much longer, its metadata's as well."""
+    inject = ("-e", "trace=fdatasync,fsync", "-e", f"inject=fdatasync,fsync:delay_enter={ms * 1_000}")
+    with subprocess.Popen(["strace", "-f", "-p", str(pid), "-o", "/dev/null", *inject], stderr=subprocess.PIPE, text=True) as strace:
+        assert strace.stderr is not None
+        try:
+            said = strace.stderr.readline()
+            assert "attached" in said, said
+            yield
+        finally:
+            strace.terminate()

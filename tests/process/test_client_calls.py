@@ -55,6 +55,41 @@ def test_polls_answer_with_events_and_where_to_go_on(node: NodeProcess) -> None:
     using(node, test)
 
 
+def test_an_empty_key_is_a_key_like_others(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("empty-key")
+        assert [entry async for entry in cache.entries()] == []
+        assert (await cache.put("", "nothing")).kind == "CREATED"
+        assert await cache.keys() == [""], "alone"
+        await cache.put_many([("", "something"), *((f"k{n}", n) for n in range(600))])
+        expected = {"": "something", **{f"k{n}": n for n in range(600)}}
+        assert (await cache.get("")).value == "something"  # type: ignore[union-attr]
+        assert [entry and entry.value for entry in await cache.get_many(["", "none", "k1"])] == ["something", None, 1]
+        assert set(await cache.keys()) == set(expected)
+        assert {key: entry.value async for key, entry in cache.entries(batch_size=1)} == expected
+        assert {event.key: event.value async for event in cache.events(state_first=True)} == expected
+        assert (await cache.remove("")).kind == "REMOVED"
+        assert await cache.get("") is None
+        assert await cache.get_many([""]) == [None]
+        assert await cache.clear() == 600
+
+    using(node, test)
+
+
+def test_there_is_nothing_until_the_first_id(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("until")
+        first = await cache.put("k", 1)
+        for follow in (False, True):
+            assert [event.id async for event in cache.events(until_id=0, follow=follow)] == []
+            assert [event.id async for event in cache.events(until_id=first.id - 1, follow=follow)] == []
+            assert [event.id async for event in cache.events(until_id=first.id, follow=follow)] == [first.id]
+        with pytest.raises(InvalidArgument):
+            await cache.poll(until_id=0)
+
+    using(node, test)
+
+
 def test_waiting_for_an_id_ends_when_readers_see_it(node: NodeProcess) -> None:
     async def test(client: eventlog.Client) -> None:
         cache, other = await client.create_cache("wait"), await client.create_cache("wait-other")

@@ -12,6 +12,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import DiskFull, EventLogError
+from tests.process.disks import slow_syncs
 from tests.process.nodes import NodeProcess
 
 MIB = 1 << 20
@@ -150,3 +151,34 @@ def test_a_failed_sync_stops_the_node_and_nothing_is_acknowledged_after_it(tmp_p
         keys = {json.loads(line)["key"] for line in node.command("keys", "c", "--json").stdout.splitlines()}
         assert set(acknowledged) <= keys
         assert len(keys) <= len(acknowledged) + 3
+
+
+def test_a_slow_disk_holds_up_who_waits_for_it_and_nobody_else(tmp_path):
+    assert shutil.which("strace"), "strace is needed to make a sync slow: install the package strace"
+
+    async def run(node: NodeProcess) -> None:
+        async with eventlog.connect(node.address) as writer, eventlog.connect(node.address) as reader:
+            cache = await writer.create_cache("c", format="json")
+            await cache.put_many([(f"key-{number}", number) for number in range(500)])
+            follower = aiter(reader.cache("c").events(from_id="latest", follow=True))
+            coming = asyncio.create_task(anext(follower))
+            with slow_syncs(node.pid, ms=1_000):
+                for turn in range(3):
+                    put = asyncio.create_task(cache.put("slow", turn))
+                    answered = 0
+                    while not put.done():
+                        assert (await reader.cache("c").get("key-7")).value == 7
+                        assert len((await reader.cache("c").poll(after=0, max_events=10)).events) == 10
+                        await reader.status()
+                        await asyncio.to_thread(node.page, "/health/live")
+                        answered += 1
+                    assert answered >= 10, "a loop that waited for the disk would have answered once"
+                    assert (await coming).id == (await put).id
+                    coming = asyncio.create_task(anext(follower))
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+            await follower.aclose()
+
+    with NodeProcess(tmp_path) as node:
+        asyncio.run(asyncio.wait_for(run(node), 120))
+        assert node.stop() == 0

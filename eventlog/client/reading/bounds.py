@@ -167,8 +167,10 @@ def segments_of(segments: Collection[int] | None, *, of: int) -> tuple[int, ...]
     if segments is None:
         return ()
     found = tuple(sorted(set(segments)))
-    if not found or found[0] < 0 or found[-1] >= of:
-        raise InvalidArgument(why=f"segments {list(found)}: give some of 0 to {of - 1}")
+    if alien := [segment for segment in found if not 0 <= segment < of]:
+        raise InvalidArgument(why=f"there is no segment {alien[0]}: give some of 0 to {of - 1}")
+    if not found:
+        raise InvalidArgument(why=f"no segments to read: give some of 0 to {of - 1}, or None for all")
     return found
 
 

@@ -158,6 +158,8 @@ class CacheReads(CacheHandle):
         """Return the reading with its ends fixed, None if it ends before it begins."""
         info, _ = await self._found()
         until, follow = 0 if wanted.until_id is None else checked_id(wanted.until_id), wanted.follow
+        if wanted.until_id == 0:
+            return None  # further down 0 is no end
         if not follow or start == "latest":
             last_id = (await self.log_ends()).last_id
             start = last_id if start == "latest" else start

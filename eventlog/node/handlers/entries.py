@@ -158,10 +158,10 @@ async def _send_segment(node: "Node", exchange: Exchange, cache: CacheState, whe
 
 def _by_bytes(rows: Sequence[Row], *, values: bool) -> list[list[Row]]:
     parts: list[list[Row]] = []
-    size = ANSWER_BYTES_DEFAULT
+    size = 0
     for key, entry in rows:
         own = len(key) + (len(entry.value) if values and entry is not None else 0)
-        if size + own > ANSWER_BYTES_DEFAULT:
+        if not parts or size + own > ANSWER_BYTES_DEFAULT:
             parts.append([])
             size = 0
         parts[-1].append((key, entry))

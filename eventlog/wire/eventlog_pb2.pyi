@@ -448,16 +448,18 @@ class GetAnswer(_message.Message):
     def __init__(self, found: _Optional[bool] = ..., value: _Optional[bytes] = ..., version: _Optional[int] = ..., expires_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., applied_id: _Optional[int] = ..., lifespan_ms: _Optional[int] = ...) -> None: ...
 
 class GetMany(_message.Message):
-    __slots__ = ("cache_id", "consistency", "count", "credit")
+    __slots__ = ("cache_id", "consistency", "count", "credit", "metadata")
     CACHE_ID_FIELD_NUMBER: _ClassVar[int]
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
     cache_id: int
     consistency: Consistency
     count: int
     credit: int
-    def __init__(self, cache_id: _Optional[int] = ..., consistency: _Optional[_Union[Consistency, str]] = ..., count: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
+    metadata: bool
+    def __init__(self, cache_id: _Optional[int] = ..., consistency: _Optional[_Union[Consistency, str]] = ..., count: _Optional[int] = ..., credit: _Optional[int] = ..., metadata: _Optional[bool] = ...) -> None: ...
 
 class Keys(_message.Message):
     __slots__ = ("cache_id", "prefix", "limit", "credit", "values", "segments", "after")
@@ -478,10 +480,12 @@ class Keys(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ..., prefix: _Optional[bytes] = ..., limit: _Optional[int] = ..., credit: _Optional[int] = ..., values: _Optional[bool] = ..., segments: _Optional[_Iterable[int]] = ..., after: _Optional[bytes] = ...) -> None: ...
 
 class Entries(_message.Message):
-    __slots__ = ("count",)
+    __slots__ = ("count", "metadata")
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
     count: int
-    def __init__(self, count: _Optional[int] = ...) -> None: ...
+    metadata: bool
+    def __init__(self, count: _Optional[int] = ..., metadata: _Optional[bool] = ...) -> None: ...
 
 class Size(_message.Message):
     __slots__ = ("cache_id", "segments")

@@ -1,18 +1,21 @@
 """A near cache: entries kept in this process, told of changes by the log, so that most reads cost a look into a dictionary."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self
 
+from eventlog.batch.entry_rows import EntryRow
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
-from eventlog.client.near.table import MISS, NearStatistics, NearTable, Read
+from eventlog.client.near.table import MISS, Fill, NearStatistics, NearTable, Read
 from eventlog.client.near.tail import NearTail, now_s
+from eventlog.client.reading.rows import RowReader, entry_of
 from eventlog.client.values import CacheInfo, Entry, Stored, StoredMany
 from eventlog.errors import InvalidArgument, NoEvents, NoState, TimedOut
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX
-from eventlog.wire.eventlog_pb2 import Get, Message
+from eventlog.wire.eventlog_pb2 import PRIMARY, Get, Message
 
 if TYPE_CHECKING:
     from eventlog.client.cache import Cache
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 NEVER = float("inf")
 ENTRIES_DEFAULT = 10_000
 STALENESS_MS_DEFAULT = 1_000
-READS_AT_ONCE = 64
 
 
 class NearCache:
@@ -104,37 +106,49 @@ class NearCache:
         return default if found is MISS else found
 
     async def get_many(self, keys: Iterable[str | bytes]) -> list[Entry | None]:
-        """Return the entries of many keys, in their order."""
+        """Return the entries of many keys, in their order: those that memory lacks in one read of each primary."""
         given = list(keys)
         found = [self.peek(key, MISS) for key in given]
         missing = [row for row, entry in enumerate(found) if entry is MISS]
-        for low in range(0, len(missing), READS_AT_ONCE):
-            rows = missing[low : low + READS_AT_ONCE]
-            for row, entry in zip(rows, await asyncio.gather(*(self._read(given[row]) for row in rows)), strict=True):
+        if missing:
+            for row, entry in zip(missing, await self._read_many([given[row] for row in missing]), strict=True):
                 found[row] = entry
         return found
 
     async def _read(self, key: str | bytes) -> Entry | None:
         self._demand_open()
         stored_key = self._form.key(key)
-        fill = self._table.begin(key if self._form.is_text else stored_key, hash_key(stored_key), nbytes=len(stored_key))
-        if self._table.has_changes:
-            self._tail.wake()
-        asked_at = now_s()
+        fill, asked_at = self._begin(key, stored_key), now_s()
         segment = self._core.routes.segment(stored_key, by_prefix=self._info.route_by_prefix)
         reply = await self._core.requests.ask(Message(get=Get(cache_id=self._info.id, key=stored_key)), segment=segment)
         answer = reply.message.get_answer
-        entry: Entry | None = None
-        if answer.found:
-            entry = Entry(
-                value=self._form.read_value(answer.value),
-                value_bytes=answer.value,
-                version=answer.version,
-                expires_ms=answer.expires_ms or None,
-            )
+        version = answer.version if answer.found else 0
+        row = EntryRow(stored_key, answer.value, version, answer.applied_id, answer.expires_ms, answer.lifespan_ms)
+        return self._end_read(fill, row, asked_at)
+
+    async def _read_many(self, keys: Sequence[str | bytes]) -> list[Entry | None]:
+        self._demand_open()
+        stored_keys = self._form.keys(keys)
+        fills = [self._begin(key, stored_key) for key, stored_key in zip(keys, stored_keys, strict=True)]
+        asked_at = now_s()
+        reader = RowReader(self._core.nodes, self._core.options, info=self._info, form=self._form)
+        async with aclosing(reader.rows_of(stored_keys, consistency=PRIMARY)) as rows:
+            waiting = iter(fills)
+            return [self._end_read(next(waiting), row, asked_at) async for row in rows]
+
+    def _begin(self, key: str | bytes, stored_key: bytes) -> Fill | None:
+        """Note that a key is about to be read, and have the tail watch it; None if the result cannot be kept."""
+        fill = self._table.begin(key if self._form.is_text else stored_key, hash_key(stored_key), nbytes=len(stored_key))
+        if self._table.has_changes:
+            self._tail.wake()
+        return fill
+
+    def _end_read(self, fill: Fill | None, row: EntryRow, asked_at: float) -> Entry | None:
+        """Return what was read, and keep it if that may be; one that expires, until its lifespan from the question on is over."""
+        entry = entry_of(row, self._form)
         if fill is not None:
-            until = asked_at + answer.lifespan_ms / 1000 if answer.lifespan_ms else NEVER
-            self._table.end(fill, Read(entry=entry, as_of=answer.applied_id, until=until, nbytes=len(answer.value)))
+            until = asked_at + row.lifespan_ms / 1000 if row.lifespan_ms else NEVER
+            self._table.end(fill, Read(entry=entry, as_of=row.applied_id, until=until, nbytes=len(row.value)))
         return entry
 
     # ------------------------------------------------------------ writing

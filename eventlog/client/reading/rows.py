@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from eventlog.batch.views import decode_block
+from eventlog.batch.entry_rows import EntryRow, decode_rows
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.uplink import chance
 from eventlog.client.formats import CacheFormat
@@ -23,7 +23,6 @@ from eventlog.transport.connection import Connection
 from eventlog.wire.eventlog_pb2 import Consistency, GetMany, Keys, Message
 
 Row = TypeVar("Row")
-RawEntry = tuple[bytes, bytes, int]  # key, value, version (0: no entry)
 KEYS_PER_REQUEST_MAX = 10_000
 
 
@@ -60,6 +59,12 @@ class RowReader:
 
     async def entries_of(self, keys: Sequence[bytes], *, consistency: Consistency) -> AsyncGenerator[Entry | None, None]:
         """Yield the entries of keys in their order, None where there is none. A lost connection is made good."""
+        async with aclosing(self.rows_of(keys, consistency=consistency)) as rows:
+            async for row in rows:
+                yield entry_of(row, self._form)
+
+    async def rows_of(self, keys: Sequence[bytes], *, consistency: Consistency) -> AsyncGenerator[EntryRow, None]:
+        """Yield the same as rows, with their metadata."""
         done, patience = 0, Patience(self._nodes, self._options)
         while done < len(keys):
             part = keys[done : done + KEYS_PER_REQUEST_MAX]
@@ -68,19 +73,19 @@ class RowReader:
                     async for row in rows:
                         done += 1
                         patience.has_progress()
-                        yield self._entry(row)
+                        yield row
             except EventLogError as error:
                 await patience.wait_after(error)
 
-    async def _entries_once(self, keys: Sequence[bytes], consistency: Consistency, patience: "Patience") -> AsyncGenerator[RawEntry, None]:
+    async def _entries_once(self, keys: Sequence[bytes], consistency: Consistency, patience: "Patience") -> AsyncGenerator[EntryRow, None]:
         """Yield the rows of keys, each from the stream of its primary."""
         routes = self._routes
         owners = [routes.primary(routes.segment(key, by_prefix=self._info.route_by_prefix)) for key in keys]
         async with AsyncExitStack() as stack:
-            streams: dict[int, AsyncGenerator[RawEntry, None]] = {}
+            streams: dict[int, AsyncGenerator[EntryRow, None]] = {}
             for owner in dict.fromkeys(owners):
                 own = [key for key, number in zip(keys, owners, strict=True) if number == owner]
-                request = Message(get_many=GetMany(cache_id=self._info.id, count=len(own), consistency=consistency))
+                request = Message(get_many=GetMany(cache_id=self._info.id, count=len(own), consistency=consistency, metadata=True))
                 connection = await patience.connection(owner)
                 streams[owner] = await stack.enter_async_context(aclosing(self._stream(connection, request, *_key_column(own))))
             for owner in owners:
@@ -89,19 +94,15 @@ class RowReader:
                     raise CorruptData(where="answer", why="fewer entries than keys")
                 yield row
 
-    def _entry(self, row: RawEntry) -> Entry | None:
-        _, value, version = row
-        return Entry(value=self._form.read_value(value), value_bytes=value, version=version) if version else None
-
     # ------------------------------------------------------------ all of them
 
     async def keys(self, *, prefix: bytes, limit: int) -> AsyncGenerator[str | bytes, None]:
         """Yield keys, segment by segment, ascending in each."""
         async with aclosing(self._scan(prefix, limit)) as rows:
-            async for key, _, _ in rows:
-                yield self._form.read_key(key)
+            async for row in rows:
+                yield self._form.read_key(row.key)
 
-    async def _scan(self, prefix: bytes, limit: int) -> AsyncGenerator[RawEntry, None]:
+    async def _scan(self, prefix: bytes, limit: int) -> AsyncGenerator[EntryRow, None]:
         left = limit or LIMIT_NONE
         rest, after = list(range(self._routes.segments)), None
         patience = Patience(self._nodes, self._options)
@@ -114,7 +115,7 @@ class RowReader:
                 connection = await patience.connection(owner)
                 async with aclosing(self._stream(connection, Message(keys=keys))) as rows:
                     async for row in rows:
-                        last, left = row[0], left - 1
+                        last, left = row.key, left - 1
                         patience.has_progress()
                         yield row
                 own_left: list[int] = []
@@ -137,11 +138,12 @@ class RowReader:
         assert routes is not None, "a cache that was looked up was found by a node"
         return routes
 
-    async def _stream(self, connection: Connection, request: Message, *buffers: bytes) -> AsyncGenerator[RawEntry, None]:
+    async def _stream(self, connection: Connection, request: Message, *buffers: bytes) -> AsyncGenerator[EntryRow, None]:
         stream = connection.stream(request, *buffers, credit_bytes=self._options.read_ahead_bytes)
         try:
             async for item in stream:
-                for row in read_rows(item.body, count=item.message.stream_item.entries.count):
+                entries = item.message.stream_item.entries
+                for row in decode_rows(item.body, count=entries.count, has_metadata=entries.metadata):
                     yield row
         finally:
             stream.stop()
@@ -197,16 +199,8 @@ def _key_column(keys: Sequence[bytes]) -> tuple[bytes, bytes]:
     return offsets.tobytes(), b"".join(keys)
 
 
-def read_rows(body: memoryview, *, count: int) -> list[RawEntry]:
-    """Return key, value and version (0: no entry) of each row of an item.
-
-    Raises:
-        CorruptData: lengths contradict each other.
-    """
-    if len(body) < 8 * count:
-        raise CorruptData(where="answer", why=f"{count} rows do not fit {len(body)} bytes")
-    block = decode_block(body[8 * count :], where="answer")
-    if block.count != count:
-        raise CorruptData(where="answer", why=f"{block.count} rows in an item of {count}")
-    versions = np.frombuffer(body[: 8 * count], "<i8").tolist()
-    return list(zip(block.keys.to_list(), block.values.to_list(), versions, strict=True))
+def entry_of(row: EntryRow, form: CacheFormat) -> Entry | None:
+    """Return a row as callers see it, None where there is no entry."""
+    if not row.version:
+        return None
+    return Entry(value=form.read_value(row.value), value_bytes=row.value, version=row.version, expires_ms=row.expires_ms or None)

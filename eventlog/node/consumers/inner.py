@@ -15,7 +15,6 @@ import numpy as np
 from eventlog.batch.build import Columns, WriteFrame, build_write
 from eventlog.batch.check import read_table
 from eventlog.batch.entries import Entry
-from eventlog.batch.views import decode_block
 from eventlog.control.caches import INTERNAL_PREFIX
 from eventlog.errors import CacheNotFound, EventLogError, KeyExists, NotPrimary, OutcomeUnknown, Stopping, Unavailable, VersionMismatch
 from eventlog.events import Kind
@@ -25,6 +24,7 @@ from eventlog.limits import MIB
 from eventlog.node.cluster.forward import connection_to, forwarded, leads, translated
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.entries import Pace, Page, visible
+from eventlog.node.state.forward_entries import read_rows
 from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.node.writing.own_writes import awaited
@@ -155,7 +155,7 @@ class Inner:
         try:
             async with connection.stream(request) as stream, asyncio.timeout(_ASK_MS / 1000 + 5):
                 async for item in stream:
-                    rows += _rows(item)
+                    rows += [(row.key, Entry(version=row.version, expiry=0, schema_id=None, value=row.value)) for row in read_rows(item)]
         except TimeoutError:
             raise NotPrimary(segment=segments[0]) from None
         except EventLogError as error:
@@ -378,13 +378,3 @@ class _TermOver(Exception):
 
 class _LedHere(Exception):
     """A word between `ask` and its tries."""
-
-
-def _rows(item: Reply) -> list[tuple[bytes, Entry]]:
-    count = item.message.stream_item.entries.count
-    block = decode_block(item.body[8 * count :], where="answer")
-    versions = np.frombuffer(item.body[: 8 * count], "<i8").tolist()
-    return [
-        (key, Entry(version=version, expiry=0, schema_id=None, value=value))
-        for key, value, version in zip(block.keys.to_list(), block.values.to_list(), versions, strict=True)
-    ]

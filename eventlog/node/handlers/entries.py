@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.entries import Entry
+from eventlog.batch.entry_rows import EntryRow, encode_rows
 from eventlog.errors import BadMessage, NoState, NotPrimary
-from eventlog.events import Kind
 from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
@@ -23,8 +22,6 @@ from eventlog.wire.eventlog_pb2 import Consistency, Message
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
-
-Row = tuple[bytes, Entry | None]
 
 
 def _state_cache(node: "Node", cache_id: int) -> CacheState:
@@ -81,27 +78,37 @@ async def get_many(node: "Node", exchange: Exchange) -> None:
     while low < len(keys):
         own = keys[low : low + pace.rows]
         found = await _find(node, exchange, cache, own)
-        pace.saw(len(own), sum(len(entry.value) for entry in found if entry is not None))
+        pace.saw(len(own), sum(len(row.value) for row in found))
         low += len(own)
-        for part in _by_bytes(list(zip(own, found, strict=True)), values=True):
-            await _send(exchange, [key for key, _ in part], [entry for _, entry in part])
+        await _send(exchange, found, has_metadata=request.metadata)
     exchange.stream_end()
 
 
-async def _find(node: "Node", exchange: Exchange, cache: CacheState, keys: list[bytes]) -> list[Entry | None]:
-    """Return the entries of some keys, those of other primaries from these."""
+async def _find(node: "Node", exchange: Exchange, cache: CacheState, keys: list[bytes]) -> list[EntryRow]:
+    """Return the entries of some keys, with their metadata, those of other primaries from these."""
     places = [_place(node, cache, key) for key in keys]
     request = exchange.message.get_many
     is_any = request.consistency == Consistency.ANY
     here = [leads(node, segment) or (is_any and has_state(node, segment)) for segment in places]
     await _check_fresh(node, [segment for segment, is_here in zip(places, here, strict=True) if is_here], request.consistency)
-    own = [place for place in zip(places, keys, here, strict=True) if place[2]]
-    found = iter(await node.entries.find(cache, [(segment, key) for segment, key, _ in own], now=node.now_2020()) if own else ())
+    own = [(segment, key) for segment, key, is_here in zip(places, keys, here, strict=True) if is_here]
+    vouched = {segment: vouched_id(node, segment) for segment, _ in own}  # first, as in `get`
+    now = node.now_2020()
+    entries = await node.entries.find(cache, own, now=now) if own else []
+    found = [_row(key, entry, now=now, applied_id=vouched[segment]) for (segment, key), entry in zip(own, entries, strict=True)]
     if len(own) == len(keys):
-        return list(found)
+        return found
     rest = [(segment, key) for segment, key, is_here in zip(places, keys, here, strict=True) if not is_here]
-    fetched = iter(await entries_elsewhere(node, exchange.message, rest))
-    return [next(found if is_here else fetched) for is_here in here]
+    mine, fetched = iter(found), iter(await entries_elsewhere(node, exchange.message, rest))
+    return [next(mine if is_here else fetched) for is_here in here]
+
+
+def _row(key: bytes, entry: Entry | None, *, now: int, applied_id: int) -> EntryRow:
+    if entry is None:
+        return EntryRow(key, b"", 0, applied_id)
+    if not entry.expiry:
+        return EntryRow(key, entry.value, entry.version, applied_id)
+    return EntryRow(key, entry.value, entry.version, applied_id, expires_ms=entry.expiry + EPOCH_MS, lifespan_ms=entry.expiry - now)
 
 
 def _read_keys(body: memoryview, count: int) -> list[bytes]:
@@ -149,39 +156,33 @@ async def _send_segment(node: "Node", exchange: Exchange, cache: CacheState, whe
         pace.saw(len(rows), sum(len(entry.value) for _, entry in rows))
         rows = rows[: where.rows - sent]
         sent += len(rows)
-        for part in _by_bytes(rows, values=request.values):
-            await _send(exchange, [key for key, _ in part], [entry for _, entry in part], values=request.values)
+        await _send(exchange, [EntryRow(key, entry.value if request.values else b"", entry.version) for key, entry in rows])
         if after is None:
             break
     return sent
 
 
-def _by_bytes(rows: Sequence[Row], *, values: bool) -> list[list[Row]]:
-    parts: list[list[Row]] = []
+async def _send(exchange: Exchange, rows: Sequence[EntryRow], *, has_metadata: bool = False) -> None:
+    """Stream rows, in items of about ANSWER_BYTES_DEFAULT, as credits for them come."""
+    for part in _by_bytes(rows):
+        numbers, block = encode_rows(part, has_metadata=has_metadata)
+        message = Message()
+        message.stream_item.entries.count, message.stream_item.entries.metadata = len(part), has_metadata
+        await exchange.credit()
+        exchange.stream_send(message, numbers, block)
+
+
+def _by_bytes(rows: Sequence[EntryRow]) -> list[list[EntryRow]]:
+    parts: list[list[EntryRow]] = []
     size = 0
-    for key, entry in rows:
-        own = len(key) + (len(entry.value) if values and entry is not None else 0)
+    for row in rows:
+        own = len(row.key) + len(row.value)
         if not parts or size + own > ANSWER_BYTES_DEFAULT:
             parts.append([])
             size = 0
-        parts[-1].append((key, entry))
+        parts[-1].append(row)
         size += own
     return parts
-
-
-async def _send(exchange: Exchange, keys_: Sequence[bytes], entries: Sequence[Entry | None], *, values: bool = True) -> None:
-    count = len(keys_)
-    columns = Columns(
-        kinds=np.full(count, Kind.STATE, np.uint8),
-        keys=keys_,
-        values=[entry.value if entry is not None and values else b"" for entry in entries],
-    )
-    block, _ = build_blocks(columns, np.array([count]))
-    versions = np.array([0 if entry is None else entry.version for entry in entries], np.int64)
-    message = Message()
-    message.stream_item.entries.count = count
-    await exchange.credit()
-    exchange.stream_send(message, versions.tobytes(), block)
 
 
 async def size(node: "Node", exchange: Exchange) -> None:

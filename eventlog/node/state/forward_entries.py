@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eventlog.batch.entries import Entry
-from eventlog.batch.views import decode_block
+from eventlog.batch.entry_rows import EntryRow, decode_rows
 from eventlog.errors import CorruptData, EventLogError
 from eventlog.node.cluster.forward import ask, connection_to, forwarded, translated
 from eventlog.transport.connection import Connection
@@ -36,9 +35,9 @@ def _by_connection(node: "Node", segments: Sequence[int], *, forwarded: bool) ->
     return found
 
 
-async def entries_elsewhere(node: "Node", message: Message, places: Sequence[Place]) -> list[Entry | None]:
+async def entries_elsewhere(node: "Node", message: Message, places: Sequence[Place]) -> list[EntryRow]:
     """Return the entries of keys of other primaries, in their order. Raises NotPrimary."""
-    found: dict[Place, Entry | None] = {}
+    found: dict[Place, EntryRow] = {}
     owners = _by_connection(node, sorted({segment for segment, _ in places}), forwarded=message.forwarded)
     for connection, segments in owners.items():
         chosen = frozenset(segments)
@@ -48,16 +47,16 @@ async def entries_elsewhere(node: "Node", message: Message, places: Sequence[Pla
     return [found[place] for place in places]
 
 
-async def _fetch(connection: Connection, message: Message, places: Sequence[Place]) -> list[Entry | None]:
+async def _fetch(connection: Connection, message: Message, places: Sequence[Place]) -> list[EntryRow]:
     request = forwarded(message)
     request.get_many.count = len(places)
     offsets = np.zeros(len(places) + 1, "<i4")
     np.cumsum([len(key) for _, key in places], out=offsets[1:])
-    rows: list[Entry | None] = []
+    rows: list[EntryRow] = []
     try:
         stream = connection.stream(request, offsets.tobytes(), b"".join([key for _, key in places]))
         async for item in stream:
-            rows += _rows(item)
+            rows += read_rows(item)
     except EventLogError as error:
         raise translated(error, places[0][0]) from error
     if len(rows) != len(places):
@@ -65,12 +64,10 @@ async def _fetch(connection: Connection, message: Message, places: Sequence[Plac
     return rows
 
 
-def _rows(item: Reply) -> list[Entry | None]:
-    count = item.message.stream_item.entries.count
-    block = decode_block(item.body[8 * count :], where="answer")
-    versions = np.frombuffer(item.body[: 8 * count], "<i8").tolist()
-    values = zip(block.values.to_list(), versions, strict=True)
-    return [Entry(version=version, expiry=0, schema_id=None, value=value) if version else None for value, version in values]
+def read_rows(item: Reply) -> list[EntryRow]:
+    """Return the entries in one item of a stream of them. Raises CorruptData."""
+    entries = item.message.stream_item.entries
+    return decode_rows(item.body, count=entries.count, has_metadata=entries.metadata)
 
 
 async def relay_keys(node: "Node", exchange: Exchange, segments: Sequence[int], *, after: bytes | None, limit: int) -> int:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from eventlog.batch.build import Columns, build_write
+from eventlog.batch.entry_rows import decode_rows
 from eventlog.batch.layout import REFUSED
-from eventlog.client.reading.rows import read_rows
 from eventlog.errors import CacheNotFound, EventLogError, NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node import operations
@@ -61,9 +61,9 @@ def cache_id(cluster: Cluster) -> int:
 
 async def rows_of(connection: Connection, message: Message, *body: bytes) -> list[tuple[bytes, bytes, int]]:
     return [
-        row
+        row[:3]
         async for item in connection.stream(message, *body)
-        for row in read_rows(item.body, count=item.message.stream_item.entries.count)
+        for row in decode_rows(item.body, count=item.message.stream_item.entries.count, has_metadata=False)
     ]
 
 

@@ -9,6 +9,7 @@ from eventlog.client.cache import Cache
 from eventlog.client.client import Client, connect
 from eventlog.client.near.near_cache import NearCache
 from eventlog.client.near.table import MISS, NearTable, Read
+from eventlog.client.near.tail import now_s
 from eventlog.errors import InvalidArgument, NoEvents, NoState, VersionMismatch
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX
@@ -266,3 +267,29 @@ def test_a_write_that_another_one_overtook_is_not_kept():
     table.end(fill, Read(entry="mine", as_of=10, until=99, nbytes=1))
     assert table.find("k", 0.5) == MISS
     assert table.statistics().misses == 0
+
+
+def test_what_memory_lacks_of_many_is_read_at_once_and_kept(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        keys = [f"k{number}" for number in range(3 * SEGMENTS)]
+        await other.put_many([(key, {"n": row}) for row, key in enumerate(keys)])
+        await other.put("brief", {"n": -1}, lifespan_ms=60_000)
+        asked = [*keys, "brief", "none", keys[0]]
+        entries = await near.get_many(asked)
+        assert [entry and entry.value["n"] for entry in entries] == [*range(len(keys)), -1, None, 0]
+        assert entries[-3] == await cache.get("brief")
+        assert entries[-3].expires_ms is not None
+
+        def missing() -> list[str]:
+            return [key for key in asked if near.peek(key, "miss") == "miss"]
+
+        async with asyncio.timeout(30):
+            while missing():
+                await near.get_many(missing())
+        assert [near.peek(key) for key in asked] == entries == await near.get_many(asked)
+        later = now_s() + 70  # the tail vouches for longer, the lifespan does not
+        assert (near._table.find("brief", later), near._table.find("k0", later)) == (MISS, entries[0])
+        await other.put_many([(key, {"n": 0}) for key in keys])
+        await until(lambda: missing() == [*keys, keys[0]])
+
+    with_near(tmp_path, act, max_staleness_ms=200_000)

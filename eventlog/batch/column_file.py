@@ -7,8 +7,9 @@ rows that hold what is wanted.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from crc32c import crc32c
 from eventlog.batch.columns import EventColumns, Runs, runs_of
 from eventlog.batch.join import Bytes, cut_out
 from eventlog.batch.layout import RUN
+from eventlog.batch.text_index import INDEX_TYPES, NUMBERS_TOGETHER, IndexedTexts, IndexSummary, TextIndex, make_index
 from eventlog.batch.texts import Texts
 from eventlog.errors import CorruptData
 from eventlog.ids import ID_STEP
@@ -24,7 +26,7 @@ from eventlog.ids import ID_STEP
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Read = Callable[[int, int], bytes]  # (size, place)
-ROWS_TOGETHER = 16
+ROWS_TOGETHER = 8
 _PIECE_WORTH_BYTES = 6 << 10  # reading one piece takes as long as so many bytes at once
 _FEW = 8  # rows of which there are so many times more runs are looked up one by one
 
@@ -41,12 +43,13 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contents:
-    """What is in a file: so many events, of these `kinds` (bits `1 << kind`), in so many bytes."""
+    """What is in a file: so many events, of these `kinds` (bits `1 << kind`), in so many bytes; `indexes` by the column they are of."""
 
     events: int
     kinds: int
     nbytes: int
     extents: Mapping[str, Extent]
+    indexes: Mapping[str, IndexSummary]
 
 
 class _Layout:
@@ -55,6 +58,7 @@ class _Layout:
     def __init__(self) -> None:
         self.buffers: list[Bytes] = []
         self.extents: dict[str, Extent] = {}
+        self.indexes: dict[str, IndexSummary] = {}
         self.nbytes = 0
 
     def add(self, name: str, data: Bytes, pieces: npt.NDArray[np.uint32] | None = None) -> None:
@@ -62,16 +66,25 @@ class _Layout:
         self.buffers.append(data)
         self.nbytes += len(data)
 
-    def add_texts(self, name: str, texts: Texts | None) -> None:
+    def add_texts(self, name: str, texts: Texts | None, *, is_indexed: bool = False) -> None:
         if texts is None:
             return
         offsets = np.zeros(len(texts) + 1, "<u4")
         np.cumsum(texts.sizes, out=offsets[1:])
         data = memoryview(cut_out(texts.data, texts.starts, texts.sizes))
+        if is_indexed:
+            self._add_index(name, Texts(data=bytes(data), starts=offsets[:-1].astype(np.int64), sizes=texts.sizes))
         bounds = [*offsets[:-1:ROWS_TOGETHER].tolist(), len(data)]
         pieces = [crc32c(data[low:high]) for low, high in pairwise(bounds)]
         self.add(f"{name} offsets", offsets.tobytes())
         self.add(name, data, np.array(pieces, np.uint32))
+
+    def _add_index(self, name: str, texts: Texts) -> None:
+        self.indexes[name], columns = make_index(texts)
+        for column, numbers in columns.items():
+            data, size = memoryview(numbers.tobytes()), NUMBERS_TOGETHER * numbers.itemsize
+            pieces = [crc32c(data[low : low + size]) for low in range(0, len(data), size)]
+            self.add(f"{name} {column}", data, np.array(pieces, np.uint32))
 
     def add_numbers(self, name: str, numbers: Ints | None) -> None:
         if numbers is not None:
@@ -83,16 +96,17 @@ def encode_columns(events: EventColumns, *, fields: Iterable[str] = ()) -> tuple
     layout = _Layout()
     layout.add("runs", runs_of(events).tobytes())
     layout.add("kinds", events.kinds.tobytes())
-    layout.add_texts("keys", events.keys)
+    layout.add_texts("keys", events.keys, is_indexed=True)
     layout.add_texts("values", events.values)
     layout.add_texts("before", events.before)
     layout.add_texts("headers", events.headers)
     layout.add_numbers("expiry", events.expiry)
     layout.add_numbers("schema_ids", events.schema_ids)
     for field in fields:
-        layout.add_texts(_promoted(field), events.promoted(field))
+        layout.add_texts(_promoted(field), events.promoted(field), is_indexed=True)
     kinds = int(np.bitwise_or.reduce(np.left_shift(1, events.kinds.astype(np.int64))))
-    return Contents(events=len(events), kinds=kinds, nbytes=layout.nbytes, extents=layout.extents), layout.buffers
+    contents = Contents(events=len(events), kinds=kinds, nbytes=layout.nbytes, extents=layout.extents, indexes=layout.indexes)
+    return contents, layout.buffers
 
 
 def _promoted(field: str) -> str:
@@ -111,7 +125,6 @@ class ColumnFile:
         self._read = read
         self._where = where
         self._columns: dict[str, bytes] = {}
-        self._texts: dict[str, Texts] = {}
 
     @cached_property
     def runs(self) -> Runs:
@@ -145,25 +158,41 @@ class ColumnFile:
             self._check(crc32c(found) == extent.checksum, name)
         return found
 
+    def column(self, name: str, rows: Ints | None) -> Texts:
+        """Return the texts of some rows, None for all; not read before they are needed, where an index tells something of them."""
+        summary = self.contents.indexes.get(name)
+        if summary is None:
+            return self.texts(name, rows)
+        return IndexedTexts(TextIndex(summary, partial(self._numbers, name)), partial(self.texts, name), rows)
+
+    def _numbers(self, name: str, column: str, low: int, high: int) -> npt.NDArray[Any]:
+        """Return numbers `[low, high)` of a column of an index."""
+        numbers = np.zeros(0, INDEX_TYPES[column])
+        if low >= high:
+            return numbers
+        extent, size = self.contents.extents[f"{name} {column}"], NUMBERS_TOGETHER * numbers.itemsize
+        first, last = low // NUMBERS_TOGETHER, -(-high // NUMBERS_TOGETHER)
+        data = self._bytes(extent.at + first * size, min(last * size, extent.size) - first * size)
+        view = memoryview(data)
+        assert extent.pieces is not None, "the columns of an index are written in pieces"
+        found = [crc32c(view[at : at + size]) for at in range(0, len(data), size)]
+        self._check(found == extent.pieces[first:last].tolist(), f"{name} {column}")
+        return np.frombuffer(data, numbers.dtype)[low - first * NUMBERS_TOGETHER : high - first * NUMBERS_TOGETHER]
+
     def texts(self, name: str, rows: Ints | None) -> Texts:
         """Return the texts of some rows, None for all."""
-        found = self._texts.get(name)
-        if found is not None:
-            return found if rows is None else found.take(rows)
         offsets = np.frombuffer(self.whole(f"{name} offsets"), "<u4")
-        if rows is not None:
-            some = self._some(name, rows, offsets)
-            if some is not None:
-                return some
-        offsets = offsets.astype(np.int64)
-        self._texts[name] = Texts(data=self.whole(name), starts=offsets[:-1], sizes=np.diff(offsets))
-        return self.texts(name, rows)
-
-    def _some(self, name: str, rows: Ints, offsets: npt.NDArray[np.uint32]) -> Texts | None:
-        """Return the texts of `rows` from the pieces that hold them; None where it takes less to read the whole column."""
-        extent = self.contents.extents[name]
+        if rows is None:
+            begins = offsets[:-1].astype(np.int64)
+            return Texts(data=self.whole(name), starts=begins, sizes=np.diff(offsets).astype(np.int64))
         begins = offsets[rows].astype(np.int64)
         sizes = offsets[rows + 1] - begins
+        some = None if name in self._columns else self._some(name, rows, offsets, sizes)
+        return Texts(data=self.whole(name), starts=begins, sizes=sizes) if some is None else some
+
+    def _some(self, name: str, rows: Ints, offsets: npt.NDArray[np.uint32], sizes: Ints) -> Texts | None:
+        """Return the texts of `rows` from the pieces that hold them; None where it takes less to read the whole column."""
+        extent = self.contents.extents[name]
         of_row = rows // ROWS_TOGETHER
         held = of_row[sizes > 0]
         pieces = held[np.flatnonzero(np.diff(held, prepend=-1))]
@@ -176,7 +205,7 @@ class ColumnFile:
         self._check(list(map(crc32c, data)) == extent.pieces[pieces].tolist(), name)
         self.nbytes += int(lengths.sum())
         shift = np.append(np.cumsum(lengths) - lengths - lows, 0)  # from places in the column to places in what was read
-        starts = np.where(sizes > 0, begins + shift[np.searchsorted(pieces, of_row)], 0)
+        starts = np.where(sizes > 0, offsets[rows] + shift[np.searchsorted(pieces, of_row)], 0)
         return Texts(data=b"".join(data), starts=starts, sizes=sizes)
 
     def _bytes(self, at: int, size: int) -> bytes:
@@ -243,7 +272,7 @@ class FileColumns(EventColumns):
 
     @cached_property
     def keys(self) -> Texts:
-        return self._file.texts("keys", self._own)
+        return self._file.column("keys", self._own)
 
     @cached_property
     def values(self) -> Texts:
@@ -269,7 +298,7 @@ class FileColumns(EventColumns):
         return self._optional(_promoted(field))
 
     def _optional(self, name: str) -> Texts | None:
-        return self._file.texts(name, self._own) if self._file.has(name) else None
+        return self._file.column(name, self._own) if self._file.has(name) else None
 
     def _integers(self, name: str) -> Ints | None:
         if not self._file.has(name):

@@ -8,11 +8,13 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Words = npt.NDArray[np.uint64]
 _WORD = 8
+_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _FEW = 8  # of so few candidates each is asked for by itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Texts:
     """Item i is `data[starts[i]:starts[i] + sizes[i]]`; items stand in any order, with anything between them."""
 
@@ -56,6 +58,22 @@ class Texts:
         rows = np.flatnonzero(np.isin(self.sizes, np.unique([len(text) for text in wanted])))
         items = self.take(rows).to_list()
         return self._marked(rows[np.fromiter((item in wanted for item in items), bool, len(items))])
+
+    def words(self, rows: Ints, at: int) -> Words:
+        """Return eight bytes of some items from `at` on, as they sort, zeros behind an item's end."""
+        starts, sizes = self.starts[rows] + at, np.clip(self.sizes[rows] - at, 0, _WORD)
+        room = len(self.data) - _WORD
+        if room < 0:
+            pieces = [
+                self.data[start : start + size].ljust(_WORD, b"\0") for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+            ]
+            return np.frombuffer(b"".join(pieces), ">u8").astype(np.uint64)
+        words = np.ndarray((room + 1,), "<u8", self.data, 0, (1,))
+        near = np.clip(starts, 0, room)
+        shift = np.clip((starts - near) * 8, 0, 63).astype(np.uint64)
+        found = np.where(sizes > 0, words[near] >> shift, 0).astype(np.uint64)
+        kept = np.where(sizes == _WORD, _ALL_BITS, (np.uint64(1) << (8 * np.minimum(sizes, _WORD - 1)).astype(np.uint64)) - np.uint64(1))
+        return (found & kept).byteswap()
 
     def _marked(self, rows: Ints) -> Mask:
         mask = np.zeros(len(self), bool)

@@ -1,7 +1,7 @@
 """One answer to a reader, out of stored values: which events, up to which id, in which parts. The same bytes for every such reader.
 
 Large stored values that are wanted whole go out as they are, everything else is joined. Parts follow each other by segment and,
-within one, by id.
+within one, by id; with a filter by id alone.
 """
 
 from collections.abc import Iterable, Sequence

@@ -98,6 +98,33 @@ def filter_file(
     return replace(found, scanned_bytes=file.nbytes)
 
 
+def one_of(answers: Sequence[Answer]) -> Answer:
+    """Return answers, each of which goes on where the one before it ended, as one."""
+    if len(answers) == 1:
+        return answers[0]
+    found = [answer for answer in answers if answer.events]
+    return Answer(
+        upto=answers[-1].upto,
+        events=sum(answer.events for answer in found),
+        first_id=found[0].first_id if found else 0,
+        last_id=found[-1].last_id if found else 0,
+        parts=tuple(part for answer in found for part in answer.parts),
+        body=tuple(piece for answer in found for piece in answer.body),
+        ends=_ends_of(answers),
+        nbytes=sum(answer.nbytes for answer in found),
+        scanned_bytes=sum(answer.scanned_bytes for answer in answers),
+    )
+
+
+def _ends_of(answers: Sequence[Answer]) -> SegmentEnds | None:
+    last: dict[int, tuple[int, int]] = {}
+    for ends in [answer.ends for answer in answers if answer.ends is not None]:
+        last.update(zip(ends.segments, zip(ends.next_offsets, ends.epochs, strict=True), strict=True))
+    if not last:
+        return None
+    return SegmentEnds(list(last), [offset for offset, _ in last.values()], [epoch for _, epoch in last.values()])
+
+
 def _rows_of(file: ColumnFile, runs: Ints, *, lows: Ints, highs: Ints) -> Ints:
     """Return the rows of events `[lows, highs)` of some of the runs."""
     counts = highs[runs] - lows[runs]

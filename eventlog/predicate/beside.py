@@ -11,7 +11,7 @@ from eventlog.predicate.tree import Node, Path
 from eventlog.predicate.values import Truth, Truths
 
 _WHOLE_MAX = 1 << 53
-_NULL = b"null"
+_NOTHING = (b"", b"null")
 
 
 def beside_or(item: Node, options: Iterable[Any], otherwise: Truths, *, has_null: bool = False) -> Truths:
@@ -31,7 +31,7 @@ def beside_or(item: Node, options: Iterable[Any], otherwise: Truths, *, has_null
         if texts is None:
             return otherwise(frame)
         true = texts.is_in(wanted)
-        other = np.zeros(len(true), bool) if has_null else (texts.sizes > 0) & ~true & ~texts.equals(_NULL)
+        other = np.zeros(len(true), bool) if has_null else ~(true | texts.is_in(_NOTHING))
         return true, other
 
     return judged

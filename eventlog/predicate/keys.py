@@ -88,27 +88,10 @@ def order(texts: Texts, octets: bytes) -> npt.NDArray[np.int8]:
     rows = np.arange(len(texts))
     for at in range(0, len(octets), _WORD):
         expected = np.uint64(int.from_bytes(octets[at : at + _WORD].ljust(_WORD, b"\0"), "big"))
-        words = _words(texts, rows, at)
+        words = texts.words(rows, at)
         found[rows[words < expected]] = -1
         found[rows[words > expected]] = 1
         rows = rows[words == expected]
         if not len(rows):
             break
     return found
-
-
-def _words(texts: Texts, rows: npt.NDArray[np.int64], at: int) -> npt.NDArray[np.uint64]:
-    """Return eight bytes of each item from `at` on, as they sort, zeros behind its end."""
-    starts, sizes = texts.starts[rows] + at, np.clip(texts.sizes[rows] - at, 0, _WORD)
-    room = len(texts.data) - _WORD
-    if room < 0:
-        pieces = [texts.data[start : start + size].ljust(_WORD, b"\0") for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
-        return np.frombuffer(b"".join(pieces), ">u8").astype(np.uint64)
-    words = np.ndarray((room + 1,), "<u8", texts.data, 0, (1,))
-    near = np.clip(starts, 0, room)
-    shift = np.clip((starts - near) * 8, 0, 63).astype(np.uint64)
-    found = np.where(sizes > 0, words[near] >> shift, 0).astype(np.uint64)
-    kept = np.where(
-        sizes == _WORD, np.uint64(0xFFFFFFFFFFFFFFFF), (np.uint64(1) << (8 * np.minimum(sizes, _WORD - 1)).astype(np.uint64)) - np.uint64(1)
-    )
-    return (found & kept).byteswap()

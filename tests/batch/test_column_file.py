@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch import column_file
+from eventlog.batch import column_file, text_index
 from eventlog.batch.column_file import ColumnFile, FileColumns, encode_columns
 from eventlog.batch.columns import EventColumns, join_events
 from eventlog.batch.texts import Texts
@@ -35,6 +35,8 @@ def worth(request, monkeypatch):
     """Have texts read in pieces, or never."""
     monkeypatch.setattr(column_file, "_PIECE_WORTH_BYTES", request.param)
     monkeypatch.setattr(column_file, "ROWS_TOGETHER", 3)
+    monkeypatch.setattr(column_file, "NUMBERS_TOGETHER", 2)
+    monkeypatch.setattr(text_index, "NUMBERS_TOGETHER", 2)
 
 
 @given(st.integers(0, 1 << 30), st.data())
@@ -63,8 +65,15 @@ def test_a_file_holds_the_events_it_was_made_of(seed, data):
 @pytest.mark.usefixtures("worth")
 def test_a_flipped_bit_is_noticed_by_whoever_reads_it(at, bit):
     file, _ = file_of(columns_of(Log(5)), flip=(at, bit))
+    keys = file_of(columns_of(Log(5)))[0].events().keys.to_list()
     with pytest.raises(CorruptData, match="damaged"):
-        rows_in(file.events().take(np.ones(file.contents.events, bool)))
+        _read_everything(file, keys)
+
+
+def _read_everything(file, keys):
+    rows_in(file.events().take(np.ones(file.contents.events, bool)))
+    for key in (b"", *keys):
+        file.events().keys.equals(key)
 
 
 def test_a_file_that_ends_early_is_noticed():
@@ -103,6 +112,15 @@ def test_promoted_fields_are_kept_where_all_events_have_them():
     found = file_of(events, fields=["value.a", "value.b"])[0].events()
     assert found.promoted("value.a").to_list() == [b"42"] * len(events)
     assert found.promoted("value.b") is None
+
+
+def test_keys_are_looked_up_without_reading_them():
+    events = columns_of(Log(3, groups=40))
+    file, read = file_of(events)
+    prefix = next(key for key in events.keys.to_list() if key)[:1]
+    found = file.events().keys.starts_with(prefix)
+    assert found.tolist() == [key.startswith(prefix) for key in events.keys.to_list()]
+    assert {file.contents.extents[name].at for name in ("keys", "keys offsets")}.isdisjoint({place for place, _ in read})
 
 
 def test_the_kinds_of_a_file_are_known_without_reading_it():

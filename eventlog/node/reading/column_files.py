@@ -9,9 +9,10 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from eventlog.batch.join import Bytes
 from eventlog.consume.answer import Answer
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
-from eventlog.consume.filtered import filter_file
+from eventlog.consume.filtered import filter_file, one_of
 from eventlog.errors import CorruptData, Unavailable
 from eventlog.limits import COLUMN_FILES_BYTES_MAX
 from eventlog.predicate.spec import CompiledFilter
@@ -29,6 +30,7 @@ from eventlog.predicate.spec import CompiledFilter
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+_MOMENT_S = 0.01  # so long an answer goes on to the next file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -105,21 +107,42 @@ class ColumnFiles:
         """Return the files of a cache by rising ids."""
         return self._caches.get(cache_id, ())
 
-    def find(self, cache_id: int, cursor: Cursor) -> Filed | None:
-        """Return the file that goes on where a cursor stands."""
-        lowest = cursor.lowest
+    def find(self, cache_id: int, cursor: Cursor) -> tuple[Filed, ...]:
+        """Return the files that go on where a cursor stands, one after the other."""
+        found: list[Filed] = []
+        at = cursor.lowest
         for filed in self._caches.get(cache_id, ()):
             span = filed.span
-            if span.after <= lowest < span.upto and bool((span.held if cursor.asked is None else span.held[cursor.asked]).all()):
-                return filed
-        return None
+            if span.after <= at < span.upto and bool((span.held if cursor.asked is None else span.held[cursor.asked]).all()):
+                found.append(filed)
+                at = span.upto
+        return tuple(found)
 
-    def answer(self, filed: Filed, wanted: Wanted) -> Answer:
-        """Return what a reader wants of a file.
+    def answer(self, files: Sequence[Filed], wanted: Wanted) -> Answer:
+        """Return what a reader wants of files that follow each other; when that has taken a moment, of the first of them.
 
         Raises:
-            Unavailable: it is gone or damaged, and dropped now: look elsewhere.
+            Unavailable: the first is gone or damaged, and dropped now: look elsewhere.
         """
+        cursor, limits, until = wanted.cursor, wanted.limits, perf_counter() + _MOMENT_S
+        found: list[Answer] = []
+        for filed in files:
+            try:
+                answer = self._answer(filed, wanted, limits)
+            except Unavailable:
+                if not found:
+                    raise
+                break
+            if found and answer.nbytes > limits.nbytes:
+                break  # there is always one event in an answer, however large it is: it comes with the next one
+            found.append(answer)
+            cursor.advance(answer.upto, answer.ends)
+            limits = replace(limits, events=limits.events - answer.events, nbytes=limits.nbytes - answer.nbytes)
+            if answer.upto < filed.span.upto or min(limits.events, limits.nbytes) <= 0 or perf_counter() >= until:
+                break
+        return one_of(found)
+
+    def _answer(self, filed: Filed, wanted: Wanted, limits: Limits) -> Answer:
         try:
             with filed.path.open("rb", buffering=0) as opened:
                 file = ColumnFile(filed.contents, partial(os.pread, opened.fileno()), where=str(filed.path))
@@ -127,7 +150,7 @@ class ColumnFiles:
                     file,
                     cursor=wanted.cursor,
                     top=min(wanted.top, filed.span.upto),
-                    limits=wanted.limits,
+                    limits=limits,
                     matches=wanted.matches,
                     trimmed=wanted.trimmed,
                     only=wanted.only,

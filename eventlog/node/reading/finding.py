@@ -93,9 +93,9 @@ class Finding:
         """Deliver what lies between cursor and `top`: above `floor` it is in the tail, below in the store, `far` segments elsewhere."""
         cursor, limits, matches = pull.cursor, pull.limits, pull.matches
         read: HistoryRead | None = None
-        filed = None if matches is None or len(far) else self._filed(pull, floor)
-        if filed is not None:
-            top = min(top, filed.span.upto)
+        filed = () if matches is None or len(far) else self._filed(pull, floor)
+        if filed:
+            top = min(top, filed[-1].span.upto)
         elif cursor.lowest < floor and not len(far):
             read = self._plan(pull, top=top, floor=floor)
             top = read.top
@@ -107,7 +107,7 @@ class Finding:
             self._making[key].append(pull)
         elif len(far):
             self._find_far(key, pull, top=top, far=far)
-        elif filed is not None and matches is not None:
+        elif filed and matches is not None:
             wanted = Wanted(
                 cursor=cursor.copy(),
                 top=top,
@@ -122,12 +122,12 @@ class Finding:
         else:
             self._find_in_tail(key, pull, top=top)
 
-    def _filed(self, pull: Pull, floor: int) -> Filed | None:
-        """Return the file to read for a pull with a filter, if there is one; of history there will be."""
+    def _filed(self, pull: Pull, floor: int) -> tuple[Filed, ...]:
+        """Return the files to read for a pull with a filter, if there are any; of history there will be."""
         found = self._files.find(pull.cache.cache_id, pull.cursor)
-        if found is not None or pull.cursor.lowest < floor:
+        if found or pull.cursor.lowest < floor:
             self._building.ask(pull.cache)
-        return found
+        return found[:1] if pull.limits.is_raw else found  # another node gets one part
 
     def _find_in_tail(self, key: Key, pull: Pull, *, top: int) -> None:
         cursor, limits, matches = pull.cursor, pull.limits, pull.matches

@@ -9,7 +9,7 @@ import pytest
 from eventlog.consume import token
 from eventlog.consume.cursor import Cursor
 from eventlog.ids import ID_MAX
-from eventlog.node.reading import column_building
+from eventlog.node.reading import column_building, column_files
 from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.segment.keys import log_range
 from eventlog.wire.eventlog_pb2 import Filter
@@ -84,6 +84,44 @@ def test_files_answer_what_the_log_would(seed, tmp_path):
             at, before = token.decode(again.position).at, token.decode(answer.position).at
             assert at.offsets.tolist() == before.offsets.tolist() == [cache.next_offsets[segment] for segment in segments]
         await node.reads.stop()
+
+    run_filed(scenario, files)
+
+
+@pytest.mark.parametrize("moment_s", [60.0, 0.0])
+def test_an_answer_goes_on_from_file_to_file_for_a_moment(moment_s, tmp_path, monkeypatch):
+    monkeypatch.setattr(column_files, "_MOMENT_S", moment_s)
+    files = ColumnFiles(tmp_path / "columns")
+
+    async def scenario(node):
+        fill(node, node.cache(), 60)
+        await filed(node, files)
+        empty_log(node)
+        expected = wanted_of(node.rows[1])
+        answer, found = await ask(node, filter=SEVENS, max_events=len(expected) - 1)
+        if moment_s:
+            assert by_id(found) == expected[:-1], "all that was asked for, though no file has it all"
+            assert len(answer.parts) > 1
+            return
+        assert by_id(found) == [row for row in expected if row.id <= answer.last_id]
+        assert sum(one.span.after < answer.last_id for one in files.of(1)) < len(files.of(1)), "others have their turn"
+
+    run_filed(scenario, files)
+
+
+def test_no_answer_grows_beyond_what_was_asked_for_with_the_next_file(tmp_path):
+    files = ColumnFiles(tmp_path / "columns")
+
+    async def scenario(node):
+        fill(node, node.cache(), 60)
+        await filed(node, files)
+        empty_log(node)
+        answer, found = await ask(node, filter=SEVENS, max_bytes=300)
+        while not answer.end:
+            answer, rows = await ask(node, filter=SEVENS, max_bytes=300, position=answer.position)
+            assert len(answer.parts) <= 1 or sum(part.length for part in answer.parts) <= 600
+            found += rows
+        assert by_id(found) == wanted_of(node.rows[1])
 
     run_filed(scenario, files)
 

@@ -12,6 +12,8 @@ from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.cluster.peers import peer_of
 from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.crowds import give as give_answer
+from eventlog.node.reading.crowds import refuse as refuse_answer
 from eventlog.node.reading.filters import is_filtered, spec_of
 from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.node.reading.state_first import StateNode, answer_state, is_state_read, send_state
@@ -38,6 +40,8 @@ class ReadingNode(StateNode, Protocol):
 def poll(node: ReadingNode, exchange: Exchange) -> None:
     """Answer with what follows a position, at once or when there is something."""
     request = exchange.message.poll
+    if exchange.has_room and node.reads.crowds.join(exchange):
+        return
     if exchange.has_room and not request.listener and not is_filtered(request) and not is_state_read(request):
         _poll(node, exchange, None)
     else:
@@ -49,6 +53,8 @@ def _poll(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None,
         pull = node.reads.begin(exchange.message.poll, matches=matches)
     except EventLogError as error:
         exchange.fail(error)
+        return
+    if matches is None and not listener and node.reads.crowds.open(exchange, pull):
         return
     pull.owner = exchange.connection
     pull.done = partial(_answer, exchange) if not listener else partial(_answer_listener, node, exchange, listener)
@@ -99,16 +105,10 @@ def _answer_listener(node: ReadingNode, exchange: Exchange, listener: str, found
 
 
 def _answer(exchange: Exchange, found: Delivered | EventLogError) -> None:
-    exchange.on_end = None  # no cycle for the collector to find
-    if exchange.is_over:
-        return
     if isinstance(found, EventLogError):
-        exchange.fail(found)
-        return
-    try:
-        exchange.answer(*found.content)
-    except EventLogError as error:  # too large for a frame
-        exchange.fail(error)
+        refuse_answer(exchange, found)
+    else:
+        give_answer(exchange, *found.content)
 
 
 async def watch(node: ReadingNode, exchange: Exchange) -> None:
@@ -176,7 +176,7 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
                 until=id_,
                 limits=Limits(events=1, nbytes=1),
                 owner=exchange.connection,
-                done=lambda _: node.reads.first_id(cache, say, owner=exchange.connection),
+                done=lambda _: node.reads.kept.first_id(cache, say, owner=exchange.connection),
                 wait_ms=CLOSE_UP_MS_MAX,
                 ends_at=id_,
             )

@@ -240,7 +240,7 @@ async def _first_id(node: "Node", cache: CacheState, exchange: Exchange) -> int:
         else:
             found.set_result(first_id)
 
-    node.reads.first_id(cache, say, owner=exchange.connection)
+    node.reads.kept.first_id(cache, say, owner=exchange.connection)
     return await found
 
 

@@ -12,18 +12,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
 from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.lost import Lost, diverged
-from eventlog.errors import (
-    CacheDropped,
-    CorruptData,
-    EventLogError,
-    EventsTrimmed,
-    Stopping,
-    Unavailable,
-)
+from eventlog.errors import CacheDropped, CorruptData, EventLogError, Stopping, Unavailable
 from eventlog.ids import ID_MAX
 from eventlog.limits import (
     CLOSE_UP_MS_MAX,
@@ -35,10 +26,12 @@ from eventlog.limits import (
 )
 from eventlog.node.reading.alike import Alike
 from eventlog.node.reading.column_files import ColumnFiles
+from eventlog.node.reading.crowds import Crowds
 from eventlog.node.reading.deadlines import Deadlines
 from eventlog.node.reading.fetch import Fetching, far_of, named_of
 from eventlog.node.reading.filters import Filters, segments_of
 from eventlog.node.reading.finding import Finding, Road
+from eventlog.node.reading.kept import Kept
 from eventlog.node.reading.poll_messages import Shared, bare_message
 from eventlog.node.reading.pulls import Delivered, Pull, ReadContext, begin
 from eventlog.node.reading.reach import Reach
@@ -63,7 +56,9 @@ class Reads:
     def __init__(self, context: ReadContext, *, history_bytes_max: int = HISTORY_CACHE_BYTES_MAX, files: ColumnFiles | None = None) -> None:
         self._context = context
         self._thread = ReaderThread()
-        self._rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round)
+        self.crowds = Crowds(begin=self.begin, take=self.pull, cancel=self.cancel, has_news=self._has_news)
+        self.kept = Kept(context.segments, take=self.pull, fail=self.fail)
+        self._rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round, answers=self._answers)
         self._deadlines = Deadlines(self._expire)
         self._reach = Reach(context)
         self._round_limit = ID_MAX  # how far readers might see when the last round began
@@ -87,7 +82,7 @@ class Reads:
         self._lost_changes = 0
         self._is_stopping = False
         self.watches = 0  # how many go on for now
-        self.given = 0  # answers since start
+        self._ended = 0  # pulls since start
 
     def start(self) -> None:
         """Begin to serve."""
@@ -110,7 +105,7 @@ class Reads:
         """Return used, limit and peak of everything bounded in reading."""
         readers_max = CONNECTIONS_MAX * REQUESTS_PER_CONNECTION_MAX
         waiting = {
-            "readers_waiting": (len(self._rounds), readers_max, self._rounds.peak),
+            "readers_waiting": (len(self._rounds) + self.crowds.waiting, readers_max, self._rounds.peak + self.crowds.peak),
             "readers_behind": (len(self._turns), readers_max, self._turns.peak),
         }
         return self._context.tail.figures() | self._finding.figures() | self._thread.figures() | self.filters.figures() | waiting
@@ -119,6 +114,14 @@ class Reads:
     def made(self) -> int:
         """Return how many answers were read, judged and encoded since start; `given` were given."""
         return self._finding.made
+
+    @property
+    def given(self) -> int:
+        """Return how many answers were given since start."""
+        return self._ended + self.crowds.given
+
+    def _answers(self) -> int:
+        return self.given + self.crowds.due
 
     # ------------------------------------------------------------ what the node tells
 
@@ -257,16 +260,6 @@ class Reads:
             self.cancel(pull)
             pull.done(error)
 
-    def first_id(self, cache: CacheState, done: Callable[[int | EventLogError], None], *, owner: object) -> None:
-        """Pass the first id kept of a cache to `done`, 0 when nothing is kept."""
-        cursor = Cursor(self._context.segments, 0)
-        self._probe(cache, cursor, lambda found: done(found if isinstance(found, EventLogError) else found.first_id), owner=owner)
-
-    def _probe(self, cache: CacheState, cursor: Cursor, done: Callable[[Delivered | EventLogError], None], *, owner: object) -> None:
-        """Find the first event kept behind `cursor`."""
-        limits = Limits(events=1, nbytes=1)
-        self.pull(Pull(cache=cache, cursor=cursor, until=ID_MAX, limits=limits, owner=owner, done=done, skips_trimmed=True))
-
     def _expire(self, pull: Pull) -> None:
         """End the waiting: what there is now, or nothing, is the answer. Who was told where it stands is not told so again."""
         if pull.told == pull.cursor.key:
@@ -294,7 +287,7 @@ class Reads:
         cache, cursor, tail = pull.cache, pull.cursor, self._context.tail
         if cache.dropped:
             raise CacheDropped(cache=cache.name)
-        if self._is_trimmed(pull):
+        if self.kept.is_trimmed(pull):
             return
         self._check_diverged(pull)
         limit = self.limit(cursor.asked)
@@ -325,23 +318,6 @@ class Reads:
         """Return the id above which no event of a pull is known of."""
         return max(self._context.tail.last_id(pull.cache.cache_id), named_of(self._context.low, far_of(self._context.low, pull.cursor)))
 
-    def _is_trimmed(self, pull: Pull) -> bool:
-        """Return whether retention has passed the cursor, and begin to say so; who asked for it is moved on instead."""
-        cache, cursor = pull.cache, pull.cursor
-        if pull.skips_trimmed:
-            cursor.skip_trimmed(cache.trimmed_ids, cache.trimmed_offsets)
-            return False
-        lost = cursor.lost(cache.trimmed_ids, cache.trimmed_offsets)
-        if not lost:
-            return False
-
-        def say(found: Delivered | EventLogError) -> None:
-            error = found if isinstance(found, EventLogError) else EventsTrimmed(first_id=found.first_id, lost=lost)
-            self.fail(pull, error)
-
-        self._probe(cache, cursor.copy(), say, owner=pull.owner)
-        return True
-
     def _idle(self, pull: Pull, limit: int) -> None:
         """Nothing to read: end here, or wait."""
         if limit >= pull.until or (pull.wait_ms == 0 and self._is_at_end(pull, limit)):
@@ -362,6 +338,11 @@ class Reads:
             self._held_caches.add(pull.cache.cache_id)  # nothing but a promise tells of news there
         if not self._context.closing.is_alone:
             self._context.closing.follow(on=True)
+
+    def _has_news(self, pull: Pull) -> bool:
+        """Return whether readers may see more by now than a pull has had."""
+        lowest = pull.cursor.lowest
+        return self._last_id(pull) > lowest and self._reach.refresh() > lowest
 
     def _is_at_end(self, pull: Pull, limit: int) -> bool:
         """Return whether a pull that waits for nothing new has seen all there was when it began, here or anywhere else."""
@@ -439,7 +420,7 @@ class Reads:
         """Deliver what was made in the thread, unless the cache went or retention passed in the meantime."""
         if pull.cache.dropped:
             raise CacheDropped(cache=pull.cache.name)
-        if not self._is_trimmed(pull):
+        if not self.kept.is_trimmed(pull):
             self._take(pull, shared)
 
     def _take(self, pull: Pull, shared: Shared) -> None:
@@ -490,7 +471,7 @@ class Reads:
 
     def _finish(self, pull: Pull, delivered: Delivered) -> None:
         self.cancel(pull)
-        self.given += 1
+        self._ended += 1
         pull.done(delivered)
 
     def _say_stalled(self, pull: Pull, stalled: Sequence[Stalled]) -> None:

@@ -1,8 +1,9 @@
 """Wake-ups in rounds: whoever waits for a cache's events is looked at once for all that was committed since the round before.
 
 The first news after a quiet time begin a round at once. After it the node pauses, so that many readers get many events with one
-answer: twice as long as it worked, and until each look had `ANSWER_S` of time since the round began. What makes an answer dear is not
-the look: it is the request that brought it and the next one, both ways through the kernel. A few readers cost next to no pause.
+answer: twice as long as it worked, and so long that answers take no more than `SHARE` of the loop. What makes an answer dear is not
+the look: it is the request that brought it and the next one, both ways through the kernel. So it is measured what the loop used from
+one round to the next, and shared out among the answers. A few readers cost next to no pause.
 
 A round goes in slices, and the loop does other things in between: a write waits for a slice, not for a thousand readers. Who is looked
 at late in a round gets what was committed since it began. Readers of caches without news are not touched.
@@ -11,24 +12,57 @@ at late in a round gets what was committed since it began. Readers of caches wit
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from time import perf_counter, thread_time
+from time import thread_time  # on a busy machine the clock goes on while nothing is done
 
 from eventlog.node.reading.pulls import Pull
 
 SLICE_S = 0.001
 SLICE_LOOKS = 24  # and what these make the loop do next: answers to send, requests to take
+RENEW_LOOKS = 200  # at least, before what was committed meanwhile is read for those who are left
 PAUSE_FACTOR = 2
-ANSWER_S = 0.00008  # twice what a long poll costs on a machine of 2.5 GHz
+SHARE = 0.5
+ANSWER_S = 0.00004  # a long poll on a machine of 2.5 GHz, until it is measured here
+ANSWER_S_MAX = 0.0002  # what else the loop does meanwhile keeps no reader longer than this
+MEASURED_ANSWERS_MIN = 50
 _AGAIN_S = 0.005
+
+
+class Pace:
+    """How far apart rounds are. `answers` returns how many were given, or are about to be, since start."""
+
+    def __init__(self, answers: Callable[[], int]) -> None:
+        self._answers = answers
+        self._answer_s = ANSWER_S
+        self._began_at = 0.0
+        self._began_cpu_s = 0.0
+        self._began_answers = 0
+        self._period_s = 0.0
+
+    def begin(self, now: float) -> None:
+        """Note that a round begins; the one before shows what answers cost, if there was no idle time in between."""
+        cpu_s, answers = thread_time(), self._answers()
+        count = answers - self._began_answers
+        if count >= MEASURED_ANSWERS_MIN and now - self._began_at < 2 * self._period_s:
+            found = min((cpu_s - self._began_cpu_s) / count, ANSWER_S_MAX)
+            self._answer_s += (found - self._answer_s) / 4
+        self._began_at, self._began_cpu_s, self._began_answers = now, cpu_s, answers
+
+    def next_at(self, now: float, *, looks: int, spent_s: float) -> float:
+        """Return when the next round may begin after one of so many looks, which took `spent_s` of the processor."""
+        count = max(looks, self._answers() - self._began_answers)
+        self._period_s = max(now - self._began_at + PAUSE_FACTOR * spent_s, count * self._answer_s / SHARE)
+        return self._began_at + self._period_s
 
 
 class Rounds:
     """Pulls that wait, by cache. `look` is called with each that may have something, and puts it back with `add` if not.
 
-    `begin` is called before a round's first look, `renew` when there are news while it goes on.
+    `begin` is called before a round's first look, `renew` when there are news while it goes on. `answers` is for the `Pace`.
     """
 
-    def __init__(self, look: Callable[[Pull], None], *, begin: Callable[[], None], renew: Callable[[], None]) -> None:
+    def __init__(
+        self, look: Callable[[Pull], None], *, begin: Callable[[], None], renew: Callable[[], None], answers: Callable[[], int]
+    ) -> None:
         self._look = look
         self._begin = begin
         self._renew = renew
@@ -37,9 +71,10 @@ class Rounds:
         self._work: deque[Pull] = deque()
         self._timer: asyncio.Handle | None = None
         self._quiet_until = 0.0
-        self._began_at = 0.0
+        self._pace = Pace(answers)
         self._spent_s = 0.0
         self._looks = 0
+        self._renewed_looks = 0  # of these, when those who follow were last given what is new
         self._is_news = False  # since the slice before
         self._count = 0
         self.peak = 0
@@ -107,8 +142,8 @@ class Rounds:
 
     def _round(self) -> None:
         self.rounds += 1
-        self._began_at = asyncio.get_running_loop().time()
-        self._spent_s, self._looks, self._is_news = 0.0, 0, False
+        self._pace.begin(asyncio.get_running_loop().time())
+        self._spent_s, self._looks, self._renewed_looks, self._is_news = 0.0, 0, 0, False
         dirty, self._dirty = self._dirty, set()
         for cache_id in dirty:
             self._work.extend(self._waiting.get(cache_id, ()))
@@ -116,24 +151,24 @@ class Rounds:
         self._slice()
 
     def _slice(self) -> None:
-        started, used = perf_counter(), thread_time()
+        started = thread_time()
         work = self._work
-        if self._is_news:
-            self._is_news = False
+        if self._is_news and self._looks >= self._renewed_looks + RENEW_LOOKS:
+            self._is_news, self._renewed_looks = False, self._looks
             self._renew()
         looks = 0
-        while work and looks < SLICE_LOOKS and perf_counter() - started < SLICE_S:
+        while work and looks < SLICE_LOOKS and thread_time() - started < SLICE_S:
             pull = work.popleft()
             if self.remove(pull):
                 looks += 1
                 self._look(pull)
         loop = asyncio.get_running_loop()
         self._looks += looks
-        self._spent_s += thread_time() - used  # of the processor: on a busy machine the clock goes on while nothing is done
+        self._spent_s += thread_time() - started
         if work:
             self._timer = loop.call_soon(self._slice)
             return
         self._timer = None
-        self._quiet_until = max(loop.time() + PAUSE_FACTOR * self._spent_s, self._began_at + ANSWER_S * self._looks)
+        self._quiet_until = self._pace.next_at(loop.time(), looks=self._looks, spent_s=self._spent_s)
         if self._dirty:
             self._schedule()

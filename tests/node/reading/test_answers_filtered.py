@@ -160,7 +160,7 @@ def test_a_write_wakes_a_thousand_with_one_reading_and_one_judging_for_each_filt
         filters = [None, "wanted", "other", "more"]
         exchanges = [(where := filters[index % 4], waiting(node, **_filtered(where))) for index in range(1_000)]
         async with asyncio.timeout(30):
-            while len(node.reads._rounds) < 1_000:  # noqa: ASYNC110 -- they begin as their filter has been compiled
+            while node.reads.figures()["readers_waiting"][0] < 1_000:  # noqa: ASYNC110 -- they begin as their filter has been compiled
                 await asyncio.sleep(0.01)
         assert (node.reads.made, node.reads.given, len(node.compiled)) == (0, 0, 3)
         node.write((cache, {0: [b"wanted"], 1: [b"more"]}))

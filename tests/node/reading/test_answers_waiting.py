@@ -215,7 +215,7 @@ def test_many_who_lag_are_answered_a_few_a_turn_and_share_their_answers_while_mo
         fill(node, cache, 60)
         exchanges = []
         for _ in range(100):
-            exchanges.append(waiting(node, after=first, max_bytes=300))
+            exchanges.append(waiting(node, after=first, max_bytes=300, wait_ms=900))  # too short to wait with others
             if len(exchanges) % 10 == 0:
                 node.write((cache, {0: [b"more"]}))
                 await asyncio.sleep(0)

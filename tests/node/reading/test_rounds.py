@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from eventlog.node.reading import rounds as module
-from eventlog.node.reading.rounds import Rounds
+from eventlog.node.reading.rounds import Pace, Rounds
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ class Watched:
 
     def __init__(self, look=None):
         self.seen, self.begun, self.renewed = [], 0, 0
-        self.rounds = Rounds(look or self.seen.append, begin=self._begin, renew=self._renew)
+        self.rounds = Rounds(look or self.seen.append, begin=self._begin, renew=self._renew, answers=lambda: 0)
         self._again = asyncio.Event()
 
     def _begin(self):
@@ -99,7 +99,7 @@ def test_news_during_a_pause_are_one_round_after_it(monkeypatch):
 
 def test_a_long_round_lets_the_loop_go_on(monkeypatch):
     clock = iter(range(1_000_000))
-    monkeypatch.setattr(module, "perf_counter", lambda: next(clock) * 1e-9)
+    monkeypatch.setattr(module, "thread_time", lambda: next(clock) * 1e-9)
     monkeypatch.setattr(module, "SLICE_S", 2e-9)
 
     async def main():
@@ -136,6 +136,7 @@ def test_a_slice_is_no_more_than_a_few_looks(monkeypatch):
 
 def test_news_in_the_middle_of_a_round_are_for_who_was_not_looked_at_and_for_the_next_one(monkeypatch):
     monkeypatch.setattr(module, "SLICE_LOOKS", 2)
+    monkeypatch.setattr(module, "RENEW_LOOKS", 2)
     monkeypatch.setattr(module, "ANSWER_S", 0.0)
 
     async def main():
@@ -175,7 +176,7 @@ def test_many_looks_make_the_next_round_wait_and_few_do_not(monkeypatch):
             watched.rounds.add(pull())
             watched.rounds.mark(1)
             await watched.until_begun(2)
-            assert loop.time() >= began + many * 0.001
+            assert loop.time() >= began + many * 0.001 / module.SHARE
 
     asyncio.run(main())
 
@@ -227,3 +228,44 @@ def test_after_stopping_nothing_happens():
         assert (watched.seen, len(watched.rounds)) == ([], 0)
 
     asyncio.run(main())
+
+
+def test_dear_answers_set_rounds_apart_and_cheap_ones_bring_them_closer(monkeypatch):
+    used = [0.0]
+    monkeypatch.setattr(module, "thread_time", lambda: used[0])
+    answers = [0]
+    pace = Pace(lambda: answers[0])
+    now, periods = 0.0, []
+    for answer_s in [0.00016] * 20 + [0.00001] * 20:
+        pace.begin(now)
+        answers[0] += 1_000
+        used[0] += 1_000 * answer_s
+        now = pace.next_at(now, looks=1, spent_s=0.0)
+        periods.append(now)
+    dear, cheap = periods[19] - periods[18], periods[39] - periods[38]
+    assert dear == pytest.approx(0.16 / module.SHARE, rel=0.1)
+    assert cheap == pytest.approx(0.01 / module.SHARE, rel=0.1)
+
+
+def test_what_the_loop_does_in_an_idle_time_is_not_taken_for_the_cost_of_answers(monkeypatch):
+    used, answers = [0.0], [0]
+    monkeypatch.setattr(module, "thread_time", lambda: used[0])
+    pace = Pace(lambda: answers[0])
+    for now in range(0, 100, 10):
+        pace.begin(float(now))
+        answers[0] += 1_000
+        used[0] += 5.0
+        assert pace.next_at(float(now), looks=1, spent_s=0.0) == pytest.approx(now + 1_000 * module.ANSWER_S / module.SHARE)
+
+
+def test_a_loop_that_is_busy_with_other_things_does_not_keep_readers_for_long(monkeypatch):
+    used, answers = [0.0], [0]
+    monkeypatch.setattr(module, "thread_time", lambda: used[0])
+    pace = Pace(lambda: answers[0])
+    now = before = 0.0
+    for _ in range(50):
+        pace.begin(now)
+        answers[0] += 100
+        used[0] += 1.0
+        before, now = now, pace.next_at(now, looks=100, spent_s=0.0)
+    assert now - before <= 100 * module.ANSWER_S_MAX / module.SHARE + 1e-9

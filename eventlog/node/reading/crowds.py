@@ -1,0 +1,190 @@
+"""Polls that ask the same and wait: one pull for all of them, and one answer, given to each in small slices.
+
+Followers who keep up ask the same again as soon as they are answered. A thousand of them are one pull that waits, one look at what is
+new and one encoded answer; what is left for each is to be noted when it asks, and its frame when there is news.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from eventlog.errors import EventLogError
+from eventlog.node.reading.deadlines import LONG_MS
+from eventlog.node.reading.pulls import Delivered, Pull
+from eventlog.transport.exchange import Exchange
+from eventlog.wire.eventlog_pb2 import Poll
+from eventlog.wire.frames import SharedFrame
+
+JOIN_MS = 100  # after the first of them: who comes later waits in a crowd of its own, so that all wait about as long as they asked for
+SLICE_ANSWERS = 24  # sent in one turn of the loop, and as many requests that follow: a write waits no longer than for these
+RENEW_ANSWERS = 200  # after so many the others get what was committed meanwhile, too
+
+
+@dataclass(slots=True, eq=False)
+class _Crowd:
+    """Those who ask the same poll, serialized in `key`, and wait with one pull. `joins_until` is a time of the loop."""
+
+    key: bytes
+    pull: Pull
+    joins_until: float
+    members: dict[Exchange, None]
+
+
+@dataclass(slots=True, eq=False)
+class _Due:
+    """An answer, and who is still to be given it; `given` have it."""
+
+    key: bytes
+    pull: Pull
+    content: tuple[bytes | SharedFrame, ...]
+    members: deque[Exchange]
+    given: int = 0
+
+
+class Crowds:
+    """Who waits with others. `begin` makes the pull of a poll, `take` has one answered, `cancel` forgets it.
+
+    `has_news` says whether there is more than a pull has had.
+    """
+
+    def __init__(
+        self,
+        *,
+        begin: Callable[[Poll], Pull],
+        take: Callable[[Pull], None],
+        cancel: Callable[[Pull], None],
+        has_news: Callable[[Pull], bool],
+    ) -> None:
+        self._begin = begin
+        self._take = take
+        self._cancel = cancel
+        self._has_news = has_news
+        self._open: dict[bytes, _Crowd] = {}
+        self._due: deque[_Due] = deque()
+        self._is_turn_due = False
+        self.waiting = 0  # who waits with somebody else's pull
+        self.peak = 0
+        self.due = 0  # answers to be given yet
+        self.given = 0  # answers since start, beside one for each pull
+
+    def join(self, exchange: Exchange) -> bool:
+        """Let a poll wait with those who ask the same; return whether there are any."""
+        key = exchange.message.poll.SerializeToString()
+        crowd = self._open.get(key)
+        if crowd is None:
+            return False
+        if asyncio.get_running_loop().time() >= crowd.joins_until:
+            del self._open[key]
+            return False
+        crowd.members[exchange] = None
+        exchange.on_end = partial(self._leave, crowd, exchange)
+        self._wait(1)
+        return True
+
+    def open(self, exchange: Exchange, pull: Pull) -> bool:
+        """Have a pull answered for a poll that others may join; return whether it is of that kind."""
+        poll = exchange.message.poll
+        if (pull.wait_ms or 0) < LONG_MS or poll.latest or poll.notify:
+            return False
+        self._start(poll.SerializeToString(), pull, [exchange])
+        return True
+
+    def _start(self, key: bytes, pull: Pull, members: Iterable[Exchange]) -> None:
+        crowd = _Crowd(key, pull, asyncio.get_running_loop().time() + JOIN_MS / 1000, dict.fromkeys(members))
+        for exchange in crowd.members:
+            exchange.on_end = partial(self._leave, crowd, exchange)
+            pull.owner = exchange.connection
+        self._wait(len(crowd.members) - 1)
+        pull.wait_ms = (pull.wait_ms or 0) + JOIN_MS
+        pull.done = partial(self._done, crowd)
+        self._open[key] = crowd
+        self._take(pull)
+
+    def _wait(self, count: int) -> None:
+        self.waiting += count
+        self.peak = max(self.peak, self.waiting)
+
+    def _leave(self, crowd: _Crowd, exchange: Exchange) -> None:
+        del crowd.members[exchange]
+        if crowd.members:
+            self.waiting -= 1
+        else:
+            self._close(crowd)
+            self._cancel(crowd.pull)
+
+    def _close(self, crowd: _Crowd) -> None:
+        if self._open.get(crowd.key) is crowd:
+            del self._open[crowd.key]
+
+    def _done(self, crowd: _Crowd, found: Delivered | EventLogError) -> None:
+        self._close(crowd)
+        members = deque(crowd.members)
+        self.waiting -= len(members) - 1
+        for exchange in members:
+            exchange.on_end = None
+        if isinstance(found, EventLogError):
+            for exchange in members:
+                refuse(exchange, found)
+            return
+        content = found.content if len(members) == 1 or found.shared is not None else (SharedFrame(found.message, found.body),)
+        self._due.append(_Due(crowd.key, crowd.pull, content, members))
+        self.due += len(members)
+        if not self._is_turn_due:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Give some of what is due, the rest in the next turns of the loop."""
+        self._is_turn_due = True  # whatever comes due meanwhile is for this turn
+        left = SLICE_ANSWERS
+        while self._due and left > 0:
+            due = self._due[0]
+            if due.given >= RENEW_ANSWERS and self._has_news(due.pull):
+                self._due.popleft()
+                self._renew(due)
+                continue
+            count = min(left, len(due.members))
+            for _ in range(count):
+                give(due.members.popleft(), *due.content)
+            self.given += count if due.given else count - 1
+            self.due -= count
+            due.given += count
+            left -= count
+            if not due.members:
+                self._due.popleft()
+        self._is_turn_due = bool(self._due)
+        if self._due:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _renew(self, due: _Due) -> None:
+        """Ask again for those who are left."""
+        members = [exchange for exchange in due.members if not exchange.is_over]
+        self.due -= len(due.members)
+        if not members:
+            return
+        try:
+            pull = self._begin(Poll.FromString(due.key))
+        except EventLogError as error:
+            for exchange in members:
+                refuse(exchange, error)
+            return
+        self._start(due.key, pull, members)
+
+
+def give(exchange: Exchange, *content: bytes | SharedFrame) -> None:
+    """Answer a request, unless nobody waits for it any more."""
+    exchange.on_end = None  # no cycle for the collector to find
+    if exchange.is_over:
+        return
+    try:
+        exchange.answer(*content)
+    except EventLogError as error:  # too large for a frame
+        exchange.fail(error)
+
+
+def refuse(exchange: Exchange, error: EventLogError) -> None:
+    """Answer a request with an error, unless nobody waits for it any more."""
+    exchange.on_end = None
+    if not exchange.is_over:
+        exchange.fail(error)

@@ -1,0 +1,163 @@
+"""Polls that ask the same and wait together."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from eventlog.errors import CacheDropped
+from eventlog.node.reading import crowds as module
+from tests.node.asking import ask, fill, run, waiting
+from tests.node.polling import rows_of_answer
+
+
+def readers_waiting(node):
+    return node.reads.figures()["readers_waiting"][0]
+
+
+async def values_of(exchange):
+    answer, body = await exchange.until()
+    return [row.value for row in rows_of_answer(answer, body)]
+
+
+async def start_of(node, cache):
+    """Return where a cache ends that has a few events."""
+    fill(node, cache, 3)
+    return (await ask(node))[0].last_id
+
+
+def test_those_who_ask_the_same_wait_as_one_and_are_all_answered():
+    async def scenario(node):
+        cache = node.cache()
+        start = await start_of(node, cache)
+        made, given = node.reads.made, node.reads.given
+        exchanges = [waiting(node, after=start) for _ in range(300)]
+        assert (len(node.reads._rounds), readers_waiting(node)) == (1, 300)
+        node.write((cache, {0: [b"new"]}))
+        assert [await values_of(exchange) for exchange in exchanges] == [[b"new"]] * 300
+        assert (node.reads.made - made, node.reads.given - given, readers_waiting(node)) == (1, 300, 0)
+        assert all(exchange.on_end is None for exchange in exchanges)
+
+    run(scenario)
+
+
+def test_they_are_answered_a_few_in_each_turn_of_the_loop():
+    async def scenario(node):
+        cache = node.cache()
+        start = await start_of(node, cache)
+        exchanges = [waiting(node, after=start) for _ in range(100)]
+        node.write((cache, {0: [b"new"]}))
+        counts = [0]
+        while counts[-1] < len(exchanges):
+            await asyncio.sleep(0)
+            counts.append(sum(bool(exchange.answers) for exchange in exchanges))
+        assert max(after - before for before, after in pairwise(counts)) <= module.SLICE_ANSWERS
+
+    run(scenario)
+
+
+def test_who_is_answered_late_gets_what_was_committed_meanwhile(monkeypatch):
+    monkeypatch.setattr(module, "SLICE_ANSWERS", 4)
+    monkeypatch.setattr(module, "RENEW_ANSWERS", 8)
+
+    async def scenario(node):
+        cache = node.cache()
+        start = await start_of(node, cache)
+        given = node.reads.given
+        exchanges = [waiting(node, after=start) for _ in range(20)]
+        exchanges[-1].is_over = True  # has left meanwhile
+        node.write((cache, {0: [b"first"]}))
+        await exchanges[0].until()
+        node.write((cache, {1: [b"second"]}))
+        found = [await values_of(exchange) for exchange in exchanges[:-1]]
+        assert found == [[b"first"]] * 8 + [[b"first", b"second"]] * 11
+        await asyncio.sleep(0)
+        assert (node.reads.given - given, node.reads.crowds.due, readers_waiting(node)) == (19, 0, 0)
+        assert not exchanges[-1].answers
+
+    run(scenario)
+
+
+def test_who_leaves_is_not_answered_and_the_last_one_takes_the_pull_with_him():
+    async def scenario(node):
+        cache = node.cache()
+        start = await start_of(node, cache)
+        exchanges = [waiting(node, after=start) for _ in range(3)]
+        exchanges[0].is_over = True
+        exchanges[0].on_end()
+        assert readers_waiting(node) == 2
+        node.write((cache, {0: [b"new"]}))
+        assert [await values_of(exchange) for exchange in exchanges[1:]] == [[b"new"]] * 2
+        assert not exchanges[0].answers
+        last = waiting(node, after=node.last_id)
+        last.on_end()
+        assert (readers_waiting(node), len(node.reads._rounds)) == (0, 0)
+        again = waiting(node, after=node.last_id)
+        assert readers_waiting(node) == 1, "he who left is not joined"
+        node.write((cache, {0: [b"newer"]}))
+        assert await values_of(again) == [b"newer"]
+
+    run(scenario)
+
+
+def test_who_comes_late_waits_for_as_long_as_he_asked_for(monkeypatch):
+    monkeypatch.setattr(module, "JOIN_MS", 0)
+
+    async def scenario(node):
+        cache = node.cache()
+        start = await start_of(node, cache)
+        exchanges = [waiting(node, after=start) for _ in range(5)]
+        assert (len(node.reads._rounds), readers_waiting(node)) == (5, 5)
+        node.write((cache, {0: [b"new"]}))
+        assert [await values_of(exchange) for exchange in exchanges] == [[b"new"]] * 5
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("fields", [{"wait_ms": 500}, {"latest": True}, {"notify": True}])
+def test_short_waits_and_those_that_depend_on_their_moment_are_nobody_elses(fields):
+    async def scenario(node):
+        cache = node.cache()
+        start = await start_of(node, cache)
+        where = {} if "latest" in fields else {"after": start}
+        for _ in range(2):
+            waiting(node, **where, **fields)
+        assert (len(node.reads._rounds), node.reads.crowds.waiting) == (2, 0)
+
+    run(scenario)
+
+
+def test_a_dropped_cache_is_told_to_all_of_them():
+    async def scenario(node):
+        cache = node.cache()
+        start = await start_of(node, cache)
+        exchanges = [waiting(node, after=start) for _ in range(50)]
+        cache.dropped = True
+        node.reads.dropped(cache)
+        for exchange in exchanges:
+            with pytest.raises(CacheDropped):
+                await exchange.until()
+        assert readers_waiting(node) == 0
+
+    run(scenario)
+
+
+def test_an_answer_that_cannot_be_made_again_is_an_error_for_those_who_are_left(monkeypatch):
+    monkeypatch.setattr(module, "SLICE_ANSWERS", 4)
+    monkeypatch.setattr(module, "RENEW_ANSWERS", 4)
+
+    async def scenario(node):
+        cache = node.cache()
+        start = await start_of(node, cache)
+        exchanges = [waiting(node, after=start) for _ in range(10)]
+        node.write((cache, {0: [b"first"]}))
+        await exchanges[0].until()
+        node.write((cache, {1: [b"second"]}))
+        node.caches.drop(cache)
+        for exchange in exchanges[:4]:
+            assert await values_of(exchange) == [b"first"]
+        for exchange in exchanges[4:]:
+            with pytest.raises(CacheDropped):
+                await exchange.until()
+
+    run(scenario)

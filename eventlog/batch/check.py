@@ -37,7 +37,7 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """Blocks back to back in `data`, and where their columns are (byte positions). `events` is the sum of `counts`.
+    """Blocks in `data`, and where their columns are (byte positions). `events` is the sum of `counts`.
 
     `key_at`, `key_end` (and the same for values) have one number an event, in the order of the blocks; they are made when asked for.
     """
@@ -102,8 +102,10 @@ def read_table(body: memoryview, blocks: int) -> tuple[npt.NDArray[np.void], mem
     return table, body[size:]
 
 
-def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bounds: Bounds, text_keys: bool = False) -> Blocks:
-    """Return the columns of all blocks; `data` begins at a multiple of 8 and holds them back to back.
+def check_blocks(
+    data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bounds: Bounds, starts: Ints | None = None, text_keys: bool = False
+) -> Blocks:
+    """Return the columns of all blocks; `data` begins at a multiple of 8 and holds them back to back, or where `starts` says.
 
     With `text_keys`, keys must be UTF-8.
 
@@ -112,7 +114,8 @@ def check_blocks(data: npt.NDArray[np.uint8], *, lengths: Ints, counts: Ints, bo
     """
     if len(lengths) == 1 and (one := _lone(data, lengths, counts, bounds, text_keys=text_keys)) is not None:
         return one
-    starts = np.cumsum(lengths) - lengths
+    if starts is None:
+        starts = np.cumsum(lengths) - lengths
     _fail((lengths < BLOCK_HEAD_BYTES + 16) | (lengths & 7 != 0), "its length is no multiple of 8 or too short")
     words = data.view("<u4")
     head = words[(starts >> 2)[:, None] + np.arange(4)].astype(np.int64)

@@ -22,7 +22,14 @@ def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = N
     Raises:
         BadBlocks: naming the blocks; the caller refuses their frames and admits the rest again.
     """
-    blocks = check_blocks(submitted.data, lengths=submitted.lengths, counts=submitted.counts, bounds=bounds, text_keys=rules.text_keys)
+    blocks = check_blocks(
+        submitted.data,
+        starts=submitted.starts,
+        lengths=submitted.lengths,
+        counts=submitted.counts,
+        bounds=bounds,
+        text_keys=rules.text_keys,
+    )
     if not submitted.counts.all():
         raise BadBlocks([(block, "it is empty") for block in np.flatnonzero(submitted.counts == 0).tolist()])
     kinds = np.where(blocks.kinds == Kind.REMOVED, np.uint8(Kind.EXPIRED), blocks.kinds) if submitted.internal else blocks.kinds

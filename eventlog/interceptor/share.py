@@ -47,8 +47,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """Blocks of one cache as they came, of one or more frames, back to back in `data`; one number a block in the arrays.
+    """Blocks of one cache as they came, of one or more frames, in `data`; one number a block in the arrays.
 
+    They lie back to back, or where `starts` says, at multiples of 8.
     `now` is physical time in milliseconds since 2020; lifespans count from it.
     """
 
@@ -58,6 +59,7 @@ class Submitted:
     counts: Ints
     producers: npt.NDArray[np.uint64]
     sequences: Ints
+    starts: Ints | None = None
     conditions: tuple[Condition, ...] = ()
     previous_rows: tuple[int, ...] = ()
     internal: bool = False

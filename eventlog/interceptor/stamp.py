@@ -76,11 +76,11 @@ def _verbatim(share: Share, order: Ints) -> Stamped:
     lengths, counts, bitmaps, bits = blocks.lengths, blocks.counts, blocks.bitmaps, _kind_bits(share.kinds, blocks.counts)
     segments, producers, sequences = submitted.segments, submitted.producers, submitted.sequences
     joined: bytes | memoryview = view
-    starts: Ints | None = None
+    starts = submitted.starts
     rank = np.arange(len(share.kinds))
     if not in_order:
         starts = blocks.starts[order]
-        if len(view) < _BLOCK_BYTES_ALONE * len(order):  # summing up small blocks one by one costs more than a copy
+        if int(lengths.sum()) < _BLOCK_BYTES_ALONE * len(order):  # summing up small blocks one by one costs more than a copy
             lows, highs = starts.tolist(), (starts + lengths[order]).tolist()
             joined, starts = b"".join([view[low:high] for low, high in zip(lows, highs, strict=True)]), None
         rank = _ranks(order, counts)

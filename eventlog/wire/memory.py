@@ -1,15 +1,15 @@
 """Memory for what a peer says is coming: reserved at once, there only as far as it is written, used again when nobody looks at it."""
 
-from collections import deque
 from sys import getrefcount
 from typing import Any, Final
 
 from eventlog.limits import KIB, MIB
 
 POOLED_BYTES_MAX: Final = 16 * MIB
+SLAB_BYTES: Final = 8 * MIB
 SHARED_BYTES: Final = 192 * KIB
-_ROUNDED_TO_BYTES = 64 * KIB
-_UNUSED = 3  # references to an array that only the pool holds: the pool's, the loop's, getrefcount's
+_ALIGNMENT = 64
+_UNUSED = 2  # references to a slab that only the pool holds: the pool's, getrefcount's
 
 
 def reserve(size: int) -> memoryview:
@@ -30,28 +30,47 @@ def _empty(size: int) -> Any:
 
 
 class Arena:
-    """What the readers of one thread share: a buffer for small frames, and a pool of memory for large ones.
+    """What the readers of one thread share: a buffer for small frames, and slabs from which large ones are cut.
 
     Memory fresh from the kernel costs more than what is copied into it (a page fault per 4 KiB: 500 us a MiB against 150), and the
-    allocator gives large blocks back at once. So the last few are kept here and handed out again once no view of them is left.
+    allocator gives large blocks back at once. So a few slabs are kept, and used again once no view of them is left. Frames that come
+    one after the other lie side by side in a slab, so that who takes several together need not copy them. A view holds its whole slab;
+    while all are held, memory is of the size that was asked for, so that a few frames kept for long cost no more than the pool.
     """
 
-    __slots__ = ("_pool", "_pooled_bytes", "shared")
+    __slots__ = ("_at", "_pool", "shared")
 
     def __init__(self) -> None:
         self.shared = memoryview(bytearray(SHARED_BYTES))
-        self._pool: deque[Any] = deque()
-        self._pooled_bytes = 0
+        self._pool: list[Any] = []  # the last one is cut from, below `_at` it is given away
+        self._at = 0
 
     def reserve(self, size: int) -> memoryview:
-        """As `reserve` of this module; the memory comes back by itself when the last view of it, or of a part of it, is gone."""
-        for array in self._pool:
-            if size <= array.nbytes <= 2 * size and getrefcount(array) == _UNUSED:
-                return array.data[:size]  # type: ignore[no-any-return]  # as above
-        array = _empty(-(-size // _ROUNDED_TO_BYTES) * _ROUNDED_TO_BYTES)
-        if array.nbytes <= POOLED_BYTES_MAX:
-            self._pool.append(array)
-            self._pooled_bytes += array.nbytes
-            while self._pooled_bytes > POOLED_BYTES_MAX:
-                self._pooled_bytes -= self._pool.popleft().nbytes
-        return array.data[:size]  # type: ignore[no-any-return]  # as above
+        """As `reserve` of this module; the memory comes back by itself when the last view of its slab is gone."""
+        if not self._pool or not self._has_room(size):
+            if not self._find_slab(size):
+                return reserve(size)
+            self._at = 0
+        at = self._at
+        self._at = -(-(at + size) // _ALIGNMENT) * _ALIGNMENT
+        return self._pool[-1].data[at : at + size]  # type: ignore[no-any-return]  # as above
+
+    def _has_room(self, size: int) -> bool:
+        if getrefcount(self._pool[-1]) == _UNUSED:
+            self._at = 0
+        return bool(self._at + size <= self._pool[-1].nbytes)
+
+    def _find_slab(self, size: int) -> bool:
+        """Have a slab of at least `size` bytes that nobody looks at as the last of the pool; those too small make room for it."""
+        pool = self._pool
+        for place in reversed(range(len(pool))):
+            if getrefcount(pool[place]) == _UNUSED:
+                slab = pool.pop(place)
+                if slab.nbytes >= size:
+                    pool.append(slab)
+                    return True
+        wanted = max(SLAB_BYTES, size)
+        if sum(slab.nbytes for slab in pool) + wanted > POOLED_BYTES_MAX:
+            return False
+        pool.append(_empty(wanted))
+        return True

@@ -1,8 +1,8 @@
 """Frames out of received bytes, without a second copy of large ones.
 
 What arrives goes into a place that `get_buffer` hands out: small frames share one buffer, which all connections of a thread may
-share too, because nothing stays in it between two reads; a frame above `OWN_BUFFER_BYTES_MIN` gets its own memory, and its
-payload begins there at a multiple of 8. Payloads are the caller's from then on.
+share too, because nothing stays in it between two reads; a frame above `OWN_BUFFER_BYTES_MIN` gets its own memory, beside that of
+the one before, and its payload begins there at a multiple of 8. Payloads are the caller's from then on.
 """
 
 from typing import Final
@@ -98,9 +98,10 @@ class Reader:
         start = at + HEADER.size
         end = start + length
         total = HEADER.size + length + (TRAILER.size if flags & CRC else 0)
+        if total > OWN_BUFFER_BYTES_MIN and (own := self._start_own(flags, total - HEADER.size)) is not None:
+            return self._take_own(own)
         if left < total:
-            if total > OWN_BUFFER_BYTES_MIN:
-                self._start_own(flags, total - HEADER.size)
+            self.is_waiting = total - HEADER.size > CLAIMED_BYTES_MIN
             return None
         payload = bytes(self._data[start:end])
         if flags & CRC:
@@ -123,19 +124,21 @@ class Reader:
             self._own = None
         self._at = self._end = 0
 
-    def _start_own(self, flags: int, size: int) -> None:
+    def _start_own(self, flags: int, size: int) -> memoryview | None:
+        """Move what is there of a frame into memory of its own; None if there is no room for it."""
         if not self.claims.has_room(size):
-            self.is_waiting = size > CLAIMED_BYTES_MIN
-            return
+            return None
         try:
             own = self._arena.reserve(size)
         except MemoryError:
             raise BadFrame(why=f"a payload of {size} bytes, and no memory for it") from None
         self.claims.take(size)
-        filled = self._end - self._at - HEADER.size
-        own[:filled] = self._data[self._at + HEADER.size : self._end]
-        self._own, self._own_filled, self._own_flags = own, filled, flags
-        self._at = self._end
+        begin = self._at + HEADER.size
+        end = min(self._end, begin + size)
+        own[: end - begin] = self._data[begin:end]
+        self._own, self._own_filled, self._own_flags = own, end - begin, flags
+        self._at = end
+        return own
 
     def _take_own(self, own: memoryview) -> tuple[int, memoryview] | None:
         if self._own_filled < len(own):

@@ -243,15 +243,13 @@ class Joined:
 
 
 def join_frames(frames: list[Pending], *, now: int) -> Joined:
-    """Return the blocks of all frames of one cache, back to back."""
+    """Return the blocks of all frames of one cache as one submission: where they lie if that is side by side, else back to back."""
     first = frames[0]
-    if len(frames) == 1:
-        table, data = first.table.view("<u4"), np.frombuffer(first.blocks, np.uint8)
-    else:  # tables as bytes: concatenate compares the fields of every pair of them
-        table = np.frombuffer(b"".join([pending.table.data for pending in frames]), "<u4")
-        data = np.frombuffer(bytearray().join([pending.blocks for pending in frames]), np.uint8)
-    places, counts, lengths, sequences = np.array(table.reshape(-1, TABLE_ROW_BYTES // 4).T, np.int64, order="C")
     sizes = [len(pending.table) for pending in frames]
+    data, frames_at = _side_by_side(frames) if len(frames) > 1 else (np.frombuffer(first.blocks, np.uint8), None)
+    # tables as bytes: concatenate compares the fields of every pair of them
+    table = np.frombuffer(b"".join([pending.table.data for pending in frames]), "<u4") if len(frames) > 1 else first.table.view("<u4")
+    places, counts, lengths, sequences = np.array(table.reshape(-1, TABLE_ROW_BYTES // 4).T, np.int64, order="C")
     blocks = [0, *accumulate(sizes)]
     events_before = [0, *np.cumsum(counts).tolist()]
     conditions = [
@@ -267,6 +265,7 @@ def join_frames(frames: list[Pending], *, now: int) -> Joined:
         counts=counts,
         producers=np.repeat(np.array([pending.producer for pending in frames], np.uint64), sizes),
         sequences=sequences,
+        starts=None if frames_at is None else _starts(frames_at, lengths, firsts=blocks[:-1], sizes=sizes),
         conditions=tuple(conditions),
         previous_rows=tuple([row for pending, row in zip(frames, rows, strict=False) if pending.previous]),
         internal=first.internal,
@@ -276,3 +275,32 @@ def join_frames(frames: list[Pending], *, now: int) -> Joined:
 
 
 _SEGMENT = 0xFFFF  # of the first word of a table's row
+
+
+def _side_by_side(frames: list[Pending]) -> tuple[npt.NDArray[np.uint8], Ints | None]:
+    """Return memory with the blocks of all frames, and where those of each frame begin; None where they are copied back to back."""
+    slab = frames[0].blocks.obj
+    if isinstance(slab, np.ndarray) and all(pending.blocks.obj is slab for pending in frames):
+        at = np.array([_address(np.frombuffer(pending.blocks, np.uint8)) for pending in frames])
+        ends = at + [len(pending.blocks) for pending in frames]
+        low, high = int(at.min()), int(ends.max())
+        if high - low <= _SPREAD_MAX * sum(len(pending.blocks) for pending in frames):
+            data = slab[low - _address(slab) : high - _address(slab)]
+            data.flags.writeable = False  # a frame that is refused may be read again, and sent to somebody else
+            return data, at - low
+    return np.frombuffer(bytearray().join([pending.blocks for pending in frames]), np.uint8), None
+
+
+_SPREAD_MAX = 2  # times their bytes: caches with state copy what lies between frames, too
+
+
+def _address(data: npt.NDArray[np.uint8]) -> int:
+    found: int = data.__array_interface__["data"][0]
+    return found
+
+
+def _starts(frames_at: Ints, lengths: Ints, *, firsts: list[int], sizes: list[int]) -> Ints:
+    """Return where each block begins."""
+    running = np.cumsum(lengths) - lengths
+    starts: Ints = running + np.repeat(frames_at - running[firsts], sizes)
+    return starts

@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_one, build_write
 from eventlog.batch.check import read_table
+from eventlog.batch.stored import make_values
 from eventlog.hashing import hash_key, segment_of
-from eventlog.interceptor.share import Condition
+from eventlog.interceptor import admit, lay_out
+from eventlog.interceptor.share import CacheRules, Condition
 from eventlog.limits import GROUP_BYTES_MAX
-from eventlog.node.writing.groups import Pending, Queue, join_frames
+from eventlog.node.writing.groups import Joined, Pending, Queue, join_frames
+from eventlog.wire.memory import reserve
 
 
 class Cache:
@@ -113,6 +116,60 @@ def test_joined_frames_know_their_blocks_and_rows():
     assert [(condition.block, condition.key) for condition in joined.submitted.conditions] == [(1, b"b")]
     assert joined.submitted.data.nbytes == sum(len(frame.blocks) for frame in frames)
     assert np.array_equal(joined.submitted.counts, [1, 1, 1])
+
+
+def received(slab: memoryview, at: int, rows: list[tuple[bytes, bytes]]) -> tuple[Pending, int]:
+    """Return a frame whose body lies in `slab` at `at`, and where it ends."""
+    columns = Columns(kinds=np.zeros(len(rows), np.uint8), keys=[key for key, _ in rows], values=[value for _, value in rows])
+    frame = build_write(columns, segments=4)
+    body = b"".join(frame.buffers)
+    slab[at : at + len(body)] = body
+    table, blocks = read_table(slab[at : at + len(body)].toreadonly(), len(frame.table))
+    return replace(pending(b"a"), table=table, blocks=blocks), at + len(body)
+
+
+@given(st.lists(st.tuples(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.binary(max_size=30)), min_size=1), st.integers(0, 4))))
+def test_frames_side_by_side_are_written_as_if_they_had_been_copied_together(shapes):
+    slab, at, frames = reserve(1 << 20), 0, []
+    for rows, gap in shapes:
+        frame, at = received(slab, at + 8 * gap, rows)
+        frames.append(frame)
+    if len(frames) < 2:
+        return
+    copies = [replace(frame, blocks=memoryview(bytes(frame.blocks))) for frame in frames]
+    there, copied = stored_of(join_frames(frames, now=0)), stored_of(join_frames(copies, now=0))
+    assert there == copied
+
+
+def stored_of(joined: Joined) -> list[bytes]:
+    share = admit(joined.submitted, rules=rules_of(segments=4))
+    values = make_values(
+        lay_out(share).sections, base=1 << 30, epochs=np.ones(4, np.uint32), next_offsets=np.zeros(4, np.int64), seeds=range(4)
+    )
+    return values.data
+
+
+def test_frames_side_by_side_are_not_copied_and_cannot_be_written_to():
+    slab = reserve(1 << 20)
+    first, at = received(slab, 0, [(b"a", bytes(50_000))])
+    second, _ = received(slab, at + 64, [(b"b", bytes(50_000))])
+    joined = join_frames([second, first], now=0)
+    assert np.shares_memory(joined.submitted.data, slab.obj)
+    assert not joined.submitted.data.flags.writeable
+    assert slab.obj.flags.writeable
+
+
+def test_frames_far_apart_in_one_slab_are_copied_together():
+    slab = reserve(1 << 20)
+    first, at = received(slab, 0, [(b"a", b"1")])
+    second, _ = received(slab, at + 500_000, [(b"b", b"2")])
+    joined = join_frames([first, second], now=0)
+    assert joined.submitted.starts is None
+    assert joined.submitted.data.nbytes == len(first.blocks) + len(second.blocks)
+
+
+def rules_of(*, segments: int) -> CacheRules:
+    return CacheRules(cache_id=1, name="c", state=False, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=segments)
 
 
 def segment_held(frame: Pending) -> np.ndarray:

@@ -9,6 +9,7 @@ import pytest
 import eventlog
 from eventlog.errors import BadMessage, InvalidArgument, IterationExpired, NoState
 from eventlog.hashing import hash_key
+from eventlog.transport.link import Link
 from eventlog.wire.eventlog_pb2 import IterationNext, IterationStart, Message, StateCursor
 from tests.node.clusters import SEGMENTS, Cluster, with_cluster
 from tests.node.reading.test_state_first import address, fill
@@ -126,6 +127,32 @@ def test_a_node_that_leads_nothing_of_it_has_it_read_elsewhere(tmp_path):
             assert local == {key: value for key, value in contents(cluster).items() if leads[hash_key(key.encode()) >> 61]}
             with pytest.raises(InvalidArgument):
                 await read_all(cache, scope="nowhere")
+
+    with_cluster(tmp_path, act)
+
+
+@pytest.mark.parametrize(("parallel", "segments"), [(1, None), (5, None), (1, [1, 3])])
+def test_entries_come_straight_from_each_primary(tmp_path, monkeypatch, parallel, segments):
+    sent: list[int] = []
+    written = Link._written
+    monkeypatch.setattr(Link, "_written", lambda self, size: (sent.append(size), written(self, size)))
+
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 300, value=b"v" * 1_000)
+
+        async def times_sent(routing: str) -> float:
+            """Return how often each byte of the values was sent, by anybody to anybody."""
+            async with eventlog.connect(*map(address, cluster.nodes), routing=routing) as client:
+                cache = await client.cache("c")
+                while routing == "direct" and len(client._core.nodes.live()) < len(cluster.nodes):
+                    await read_all(cache)  # connections are opened when they are wanted
+                sent.clear()
+                found = await read_all(cache, parallel=parallel, segments=segments)
+                return sum(sent) / sum(map(len, found.values()))
+
+        assert await times_sent("direct") < 1.4
+        assert await times_sent("any") > 1.5, "what one node leads goes out once, the rest twice"
 
     with_cluster(tmp_path, act)
 

@@ -117,7 +117,7 @@ class Running:
         record = self.key("g")
         entries = puts if state is None else {**puts, record: encode_group(state)}
         try:
-            versions = await self.node.inner.commit(
+            versions = await self.node.inner.write(
                 GROUPS_CACHE,
                 self.route,
                 puts=entries,

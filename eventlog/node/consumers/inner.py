@@ -7,12 +7,13 @@ writes to it first. What cannot be reached now is tried again until a deadline: 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from eventlog.batch.build import Columns, WriteFrame, build_write
+from eventlog.batch.build import Columns, build_write
 from eventlog.batch.check import read_table
 from eventlog.batch.entries import Entry
 from eventlog.control.caches import INTERNAL_PREFIX
@@ -195,8 +196,10 @@ class Inner:
         expect: Expected | None = None,
         term: int | None = None,
         deadline_ms: int = DEADLINE_MS_DEFAULT,
-    ) -> int:
-        """Put and remove entries of one route, all or none of them; return the highest version among them.
+    ) -> dict[bytes, int]:
+        """Put and remove entries of one route, all or none of them; return the version of each key.
+
+        For a removed one that is the id of its removal, 0 where there was nothing to remove.
 
         `expect` says which version an entry must have, None for there being none. The cache is made if need be. A write of which
         nobody knows what became is written again, under the same conditions; where they do not hold any more because they had been
@@ -210,31 +213,10 @@ class Inner:
             OutcomeUnknown: it was sent, and nobody could say until the deadline what became of it.
             Unavailable: the route had no primary until the deadline; nothing was written.
         """
-        found = await self.commit(cache, route, puts=puts, removes=removes, expect=expect, term=term, deadline_ms=deadline_ms)
-        return max(found.values())
-
-    async def commit(
-        self,
-        cache: str,
-        route: bytes,
-        *,
-        puts: Mapping[bytes, bytes],
-        removes: Iterable[bytes] = (),
-        expect: Expected | None = None,
-        term: int | None = None,
-        deadline_ms: int = DEADLINE_MS_DEFAULT,
-    ) -> dict[bytes, int]:
-        """As `write`; return the version of each key, for a removed one the id of its removal, 0 where there was nothing to remove."""
         found = await self._known(cache) or await self._create(cache)
-        gone = tuple(removes)
-        keys = [*puts, *gone]
-        assert keys, "nothing to write"
-        assert all(self.segment(key) == self.segment(route) for key in keys), "keys of other routes"
-        kinds = np.array([Kind.CREATED] * len(puts) + [Kind.REMOVED] * len(gone), np.uint8)
-        frame = build_write(
-            Columns(kinds=kinds, keys=keys, values=[*puts.values(), *(b"" for _ in gone)]), segments=self._node.segments, by_prefix=True
-        )
-        trying = _Trying(cache=found, frame=frame, expect=dict(expect or {}), puts=puts, removes=gone)
+        trying = _Trying(cache=found, expect=expect or {}, puts=puts, removes=tuple(removes))
+        assert trying.keys, "nothing to write"
+        assert all(self.segment(key) == self.segment(route) for key in trying.keys), "keys of other routes"
 
         async def once() -> list[int]:
             if term is not None and self.term(route) != term:
@@ -249,7 +231,7 @@ class Inner:
             if trying.is_unknown and not isinstance(error, OutcomeUnknown):
                 raise OutcomeUnknown(outcome="unknown", why=str(error)) from error
             raise
-        return dict(zip(keys, ids, strict=True))
+        return dict(zip(trying.keys, ids, strict=True))
 
     async def _write_once(self, trying: "_Trying") -> list[int]:
         try:
@@ -300,7 +282,8 @@ class Inner:
                 )
             )
 
-        table, blocks = read_table(memoryview(b"".join(trying.frame.buffers)), len(trying.frame.table))
+        frame = build_write(trying.columns(), segments=node.segments, by_prefix=True)
+        table, blocks = read_table(memoryview(b"".join(frame.buffers)), len(frame.table))
         request = pb.Write(cache_id=cache.cache_id, blocks=len(table))
         for condition in conditions:
             row = request.conditions.add(block=0, key=condition.key)
@@ -350,30 +333,27 @@ class Inner:
             await asyncio.sleep(_AGAIN_MS / 1000)
 
 
+@dataclass(slots=True, kw_only=True)
 class _Trying:
     """A write until its end is known. `is_unknown`: an earlier try may have been written."""
 
-    __slots__ = ("cache", "expect", "frame", "is_unknown", "puts", "removes")
+    cache: CacheState
+    expect: Expected
+    puts: Mapping[bytes, bytes]
+    removes: tuple[bytes, ...]
+    is_unknown: bool = False
 
-    def __init__(
-        self,
-        *,
-        cache: CacheState,
-        frame: WriteFrame,
-        expect: dict[bytes, int | None],
-        puts: Mapping[bytes, bytes],
-        removes: tuple[bytes, ...],
-    ) -> None:
-        self.cache = cache
-        self.frame = frame
-        self.expect = expect
-        self.puts = puts
-        self.removes = removes
-        self.is_unknown = False
+    @property
+    def keys(self) -> list[bytes]:
+        return [*self.puts, *self.removes]
+
+    def columns(self) -> Columns:
+        kinds = np.array([Kind.CREATED] * len(self.puts) + [Kind.REMOVED] * len(self.removes), np.uint8)
+        return Columns(kinds=kinds, keys=self.keys, values=[*self.puts.values(), *(b"" for _ in self.removes)])
 
 
 class _TermOver(Exception):
-    """A word between `commit` and its tries."""
+    """A word between `write` and its tries."""
 
 
 class _LedHere(Exception):

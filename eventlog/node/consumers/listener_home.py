@@ -227,7 +227,8 @@ class ListenerHome:
     async def _write(self, listener: str, **what: Any) -> int:
         """Write entries of a listener in the term in which it was read: another home has read what was there when this one was over."""
         route = listener.encode()
-        return await self._node.inner.write(LISTENERS, route, term=self._epochs.get(self._node.inner.segment(route), 0), **what)
+        term = self._epochs.get(self._node.inner.segment(route), 0)
+        return max((await self._node.inner.write(LISTENERS, route, term=term, **what)).values())
 
     # ------------------------------------------------------------ use
 

@@ -23,11 +23,12 @@ def test_a_cache_is_made_by_whoever_writes_first(tmp_path: Path) -> None:
     async def act(node: Node) -> None:
         assert await node.inner.entry(LISTENERS, b"r\0") is None
         assert await node.inner.scan(LISTENERS, b"r\0") == []
-        version = await node.inner.write(LISTENERS, b"r", puts={b"r\0a": b"1", b"r\0b": b"2"})
+        versions = await node.inner.write(LISTENERS, b"r", puts={b"r\0a": b"1", b"r\0b": b"2"})
         found = await node.inner.scan(LISTENERS, b"r\0")
         assert [(key, entry.value) for key, entry in found] == [(b"r\0a", b"1"), (b"r\0b", b"2")]
-        assert max(entry.version for _, entry in found) == version
-        await node.inner.write(LISTENERS, b"r", puts={b"r\0c": b"3"}, removes=[b"r\0a"])
+        assert {key: entry.version for key, entry in found} == versions
+        later = await node.inner.write(LISTENERS, b"r", puts={b"r\0c": b"3"}, removes=[b"r\0a", b"r\0none"])
+        assert (later[b"r\0c"] < later[b"r\0a"], later[b"r\0none"]) == (True, 0)
         assert [key for key, _ in await node.inner.scan_all(LISTENERS)] == [b"r\0b", b"r\0c"]
 
     with_node(tmp_path, act)
@@ -35,7 +36,7 @@ def test_a_cache_is_made_by_whoever_writes_first(tmp_path: Path) -> None:
 
 def test_conditions_hold_for_all_of_a_write_or_nothing_is_written(tmp_path: Path) -> None:
     async def act(node: Node) -> None:
-        version = await node.inner.write(LISTENERS, b"r", puts={b"r\0a": b"1"}, expect={b"r\0a": None})
+        [version] = (await node.inner.write(LISTENERS, b"r", puts={b"r\0a": b"1"}, expect={b"r\0a": None})).values()
         for expect in ({b"r\0a": None}, {b"r\0a": version + 1}, {b"r\0a": version, b"r\0b": 7}):
             with pytest.raises(VersionMismatch):
                 await node.inner.write(LISTENERS, b"r", puts={b"r\0a": b"2", b"r\0c": b"2"}, expect=expect)
@@ -51,11 +52,11 @@ def test_every_node_writes_and_reads_what_any_other_leads(tmp_path: Path) -> Non
         await cluster.until(lambda: all(node.replicas.serving.any() for node in cluster.up))
         for index, route in enumerate(ROUTES):
             node = cluster.up[index % 3]
-            version = await node.inner.write(LISTENERS, route, puts={route + b"\0": b"%d" % index}, expect={route + b"\0": None})
+            versions = await node.inner.write(LISTENERS, route, puts={route + b"\0": b"%d" % index}, expect={route + b"\0": None})
             for other in cluster.up:
                 found = await other.inner.entry(LISTENERS, route + b"\0")
                 assert found is not None
-                assert (found.value, found.version) == (b"%d" % index, version)
+                assert (found.value, found.version) == (b"%d" % index, versions[route + b"\0"])
                 with pytest.raises(VersionMismatch):
                     await other.inner.write(LISTENERS, route, puts={route + b"\0": b""}, expect={route + b"\0": None})
         for node in cluster.up:
@@ -67,9 +68,9 @@ def test_every_node_writes_and_reads_what_any_other_leads(tmp_path: Path) -> Non
 def test_a_failover_is_waited_for(tmp_path: Path) -> None:
     async def act(cluster: Cluster) -> None:
         await cluster.until(lambda: all(node.replicas.serving.any() for node in cluster.up))
-        versions = {}
+        versions: dict[bytes, int] = {}
         for route in ROUTES:
-            versions[route] = await cluster.up[0].inner.write(LISTENERS, route, puts={route + b"\0": b"before"})
+            versions |= await cluster.up[0].inner.write(LISTENERS, route, puts={route + b"\0": b"before"})
         dead = cluster.nodes[2]
         moved = [route for route in ROUTES if dead.node.inner.leads(route)]
         assert moved
@@ -78,10 +79,8 @@ def test_a_failover_is_waited_for(tmp_path: Path) -> None:
             for node in cluster.up:
                 found = await node.inner.entry(LISTENERS, route + b"\0", deadline_ms=30_000)
                 assert found is not None
-                expect = {route + b"\0": versions[route]}
-                versions[route] = await node.inner.write(
-                    LISTENERS, route, puts={route + b"\0": b"after"}, expect=expect, deadline_ms=30_000
-                )
+                expect = {route + b"\0": versions[route + b"\0"]}
+                versions |= await node.inner.write(LISTENERS, route, puts={route + b"\0": b"after"}, expect=expect, deadline_ms=30_000)
 
     with_cluster(tmp_path, act)
 

@@ -2,17 +2,16 @@
 
 A group is in flight from its stamp to its commit, one at a time in each segment: a frame waits while one of its segments has a group
 in flight, and a group has segments that wait for the same replicas (a frame that spans others goes alone). So a backup that is silent
-holds up nothing but what it shares. The next groups begin when the last ones are on disk here, not before: what arrives meanwhile goes
-together, so load makes groups larger, not queues longer. A commit is one step on the loop: the watermark moves, the clients are
-answered, entries enter the overlay, readers see both.
+holds up nothing but what it shares. What arrives until the next groups begin (`pace.py`) goes together: load makes groups larger, not
+queues longer. A commit is one step on the loop: the watermark moves, the clients are answered, entries enter the overlay, readers see both.
 
 Most groups need nothing but the loop and pass in one step; `run` is the one task for those that have to read first, or wait for ids.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -32,6 +31,7 @@ from eventlog.node.writing.drafts import Draft, Drafter, refuse, refuse_share
 from eventlog.node.writing.groups import Pending, Queue, WriteResult
 from eventlog.node.writing.lone import Lone, plain
 from eventlog.node.writing.overlay import Overlay
+from eventlog.node.writing.pace import Pace
 from eventlog.node.writing.results import Part, answer_frames, record_producers
 from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.segment.keys import encode_step, log_key, log_keys
@@ -95,15 +95,10 @@ class Writer:
         self.wait_ms_max = wait_ms_max  # how long a group waits for ids
         self._is_turn_due = False
         self._parts_ready: list[Part] | None = None  # ... if it waits for ids alone
-        self._drafts: list[Draft] | None = None  # of the group that `run` makes ready; no other begins meanwhile
+        self._drafts: list[Draft] | None = None  # of the group that `run` makes ready
         self._needed = asyncio.Event()
         self._error: EventLogError | None = None
-        self._unwritten = 0  # groups that are not on disk here
-        self._in_flight: set[_Group] = set()
-        self._holders = 0
-        self._holding = asyncio.Lock()
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._pace = Pace(self.wake)
         self._has_ended = False
         self.groups = 0
         self.frames = 0
@@ -112,7 +107,7 @@ class Writer:
     @property
     def groups_in_flight(self) -> int:
         """Return how many groups are stamped and not committed."""
-        return len(self._in_flight)
+        return len(self._pace)
 
     def submit(self, pending: Pending) -> None:
         """Queue a frame for the next group."""
@@ -140,21 +135,14 @@ class Writer:
                 if self._drafts is not None:
                     await self._make_ready(self._drafts)
                     self._drafts = None
-                    self._ended()
+                    self._pace.ready()
+                    self._go_on()
         finally:
             self._has_ended = True
 
-    @asynccontextmanager
-    async def exclusive(self) -> AsyncIterator[None]:
+    def exclusive(self) -> AbstractAsyncContextManager[None]:
         """Begin no group in here, and enter when none is in flight."""
-        async with self._holding:
-            self._holders += 1
-            try:
-                await self._quiet.wait()
-                yield
-            finally:
-                self._holders -= 1
-                self.wake()
+        return self._pace.alone()
 
     async def drain(self) -> None:
         """Wait until nothing is queued or in flight, or `run` has failed, and what was committed is in the store.
@@ -162,7 +150,7 @@ class Writer:
         A group that waits for nodes that do not come back is given up after a while: nobody was told that it is written.
         """
         deadline = time.monotonic() + self.wait_ms_max / 1000
-        while (self.queue or not self._quiet.is_set()) and not self._has_ended and time.monotonic() < deadline:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
+        while (self.queue or not self._pace.is_quiet) and not self._has_ended and time.monotonic() < deadline:  # noqa: ASYNC110 -- once in a life; an event would cost every group something
             await asyncio.sleep(0.001)
         await self._storage.run(_nothing)
 
@@ -171,11 +159,12 @@ class Writer:
     def _turn(self) -> None:
         """Begin what can be begun: a group, or one for each set of replicas that would hold it up."""
         self._is_turn_due = False
-        if self._unwritten:
+        if not self._pace.is_turn:
             return
-        fates = self._core.fates
-        while self.queue and self._may_begin() and self._unwritten < (1 if fates is None else _GROUPS_A_TURN_MAX):
-            frames = self.queue.take(fates)
+        fates, queue = self._core.fates, self.queue
+        groups = 1 if fates is None else _GROUPS_A_TURN_MAX
+        while queue and self._may_begin() and self._pace.has_room(groups=groups, waiting_bytes=queue.nbytes):
+            frames = queue.take(fates)
             if not frames:
                 return  # all of them wait for groups in flight
             try:
@@ -184,8 +173,7 @@ class Writer:
                 self._fail(error)
 
     def _may_begin(self) -> bool:
-        is_full = self._overlay.nbytes > OVERLAY_BYTES_MAX
-        return not (self._holders or is_full or self._drafts is not None or self._error is not None)
+        return self._overlay.nbytes <= OVERLAY_BYTES_MAX and self._error is None
 
     def _begin(self, frames: list[Pending]) -> None:
         if len(frames) == 1 and self._has_sent_lone(frames[0]):
@@ -262,7 +250,7 @@ class Writer:
 
     def _take_time(self, drafts: list[Draft], parts: list[Part] | None = None) -> None:
         self._drafts, self._parts_ready = drafts, parts
-        self._quiet.clear()
+        self._pace.makes_ready()
         self._needed.set()
 
     async def _make_ready(self, drafts: list[Draft]) -> None:
@@ -328,10 +316,8 @@ class Writer:
     def _launch(self, group: _Group) -> None:
         flight = group.flight
         flight.settled = partial(self._settled, group)
-        self._unwritten += 1
-        self._in_flight.add(group)
+        self._pace.began(group)
         self.queue.hold(flight.segments)
-        self._quiet.clear()
         append = self._append_of(group.parts) if group.lone is None else self._append_of_lone(group.lone)
         self._storage.append_and_tell(append, partial(self._written, group))
 
@@ -358,14 +344,13 @@ class Writer:
 
     def _written(self, group: _Group, error: BaseException | None) -> None:
         """The group is on disk here: another one may begin."""
-        self._unwritten -= 1
+        self._pace.written()
         if error is not None:
             _leave_unknown(group, str(error))
             self._fail(error)
             return
         self._replicas.written(group.flight)
-        if self.queue:
-            self.wake()
+        self._go_on()
 
     def _fail(self, error: BaseException) -> None:
         self._error = error if isinstance(error, EventLogError) else EventLogError(why=repr(error))
@@ -383,15 +368,13 @@ class Writer:
         else:
             self._commit(group.parts)
             self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
-        self._in_flight.discard(group)
+        self._pace.ended(group)
         self.queue.release(flight.segments)
         flight.settled = None  # they hold each other, and all values of the group: no collector comes by for long
-        self._ended()
+        self._go_on()
 
-    def _ended(self) -> None:
+    def _go_on(self) -> None:
         """Something that kept others from beginning is over."""
-        if not self._in_flight and self._drafts is None:
-            self._quiet.set()
         if self.queue:
             self.wake()
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from eventlog_cli.conventions import common_options
+from eventlog_cli.parameters import SIZE
 
 
 @click.command("serve")
@@ -30,9 +31,9 @@ from eventlog_cli.conventions import common_options
     help="sqlite:PATH, etcd://HOST:PORT,... or managed-etcd: the first 3 nodes run one (managed-etcd:5: the first 5)."
     "  [default: sqlite:DATA.meta/meta.db]",
 )
-@click.option("--disk-reserve", "disk_reserve_bytes", metavar="SIZE", help="Free space below which writes are refused.  [default: 256MiB]")
-@click.option("--value-max", "value_bytes_max", metavar="SIZE", help="Largest value taken.  [default: 1MiB]")
-@click.option("--connections-max", metavar="N", help="Most connections at once.  [default: 4096]")
+@click.option("--disk-reserve", "disk_reserve_bytes", type=SIZE, help="Free space below which writes are refused.  [default: 256MiB]")
+@click.option("--value-max", "value_bytes_max", type=SIZE, help="Largest value taken.  [default: 1MiB]")
+@click.option("--connections-max", type=int, metavar="N", help="Most connections at once.  [default: 4096]")
 @click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without TLS and users.")
 @click.option("--accept-data-loss", is_flag=True, default=None, help="Once: go on with what is left of data that nobody else holds.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="File to write when the node is ready: its addresses as JSON.")

@@ -27,13 +27,16 @@ from eventlog.limits import (
 )
 
 ENVIRONMENT_PREFIX = "EVENTLOG_NODE_"
-_SIZE = re.compile(r"([0-9]{1,18})\s*(B|KiB|MiB|GiB)?")
+_SIZE = re.compile(r"([0-9]{1,18})\s*(B|[KMGT]i?B)?")
+_NAME = re.compile(r"[!-~]{0,200}")
 _PORT = re.compile(r"[0-9]{1,5}")
 PORT_MAX = 65_535
 WEIGHT_MAX = 100
 _MANAGED_ETCD = {"managed-etcd": 3, "managed-etcd:3": 3, "managed-etcd:5": 5}  # and how many members
 PROCESSES_MAX = 64
-_UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
+_UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1_024 * GIB} | {
+    f"{letter}B": 1_000**power for power, letter in enumerate("KMGT", 1)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +156,8 @@ def _convert(name: str, value: Any) -> Any:
     if isinstance(default, int):
         match = _SIZE.fullmatch(str(value).strip())
         if match is None or isinstance(value, bool):
-            raise BadConfig(option=name, why=f"{value!r} is not a number")
+            expected = "a size: write a number and one of B KB MB GB TB KiB MiB GiB TiB" if "bytes" in name else "a number"
+            raise BadConfig(option=name, why=f"{value!r} is not {expected}")
         return int(match[1]) * _UNITS[match[2]]
     if isinstance(default, Path) and isinstance(value, Path):
         return value
@@ -177,6 +181,9 @@ def _check(config: NodeConfig) -> None:
         raise BadConfig(option="segments", why=f"{config.segments} is not a power of two from 1 to {SEGMENTS_MAX}")
     if config.durability != "fsync":
         raise BadConfig(option="durability", why=f"{config.durability!r}: one node alone has nothing but its disk, so only fsync is there")
+    for option in ("node_name", "host_label", "rack"):
+        if _NAME.fullmatch(getattr(config, option)) is None:
+            raise BadConfig(option=option, why=f"{getattr(config, option)!r} is no name: use at most 200 ASCII characters without spaces")
     for option in ("connections_max", "retention_interval_ms"):
         if getattr(config, option) < 1:
             raise BadConfig(option=option, why="it must be 1 or more")

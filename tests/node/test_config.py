@@ -18,7 +18,9 @@ def test_options_win_over_the_environment_and_that_over_the_file(tmp_path):
     assert (config.segments, config.listen, config.node_name, config.http) == (8, "127.0.0.1:2", "file", NodeConfig().http)
 
 
-@pytest.mark.parametrize(("text", "size"), [("1", 1), ("3B", 3), ("2 KiB", 2048), ("5MiB", 5 << 20), ("1GiB", 1 << 30)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("3B", 3), ("2 KiB", 2048), ("5MiB", 5 << 20), ("1GiB", 1 << 30), ("2TiB", 2 << 40), ("3MB", 3_000_000)]
+)
 def test_sizes_have_units(text, size):
     assert load_config({"disk_reserve_bytes": text}, environment={}).disk_reserve_bytes == size
 
@@ -42,6 +44,10 @@ def test_sizes_have_units(text, size):
         ("meta", "etcd://127.0.0.1"),
         ("meta", "managed-etcd:4"),
         ("weight", 0),
+        ("node_name", "n 1"),
+        ("host_label", "ä"),
+        ("rack", "r\n1"),
+        ("node_name", "n" * 201),
         ("data", 5),
         ("data", "a\0b"),
         ("listen", 7400),

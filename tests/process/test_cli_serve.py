@@ -27,7 +27,7 @@ def serve(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]"
         (["--listen", "0.0.0.0:7400"], 2, "error: INSECURE: "),
         (["--config", "missing.toml"], 2, "error: BAD_CONFIG: missing.toml"),
         (["--durability", "hope"], 2, "error: USAGE: "),
-        (["--disk-reserve", "much"], 2, "error: BAD_CONFIG: disk_reserve_bytes"),
+        (["--disk-reserve", "much"], 2, "error: USAGE: Invalid value for '--disk-reserve'"),
         (["--meta", "etcd://nowhere"], 2, "error: BAD_CONFIG: meta"),
     ],
 )

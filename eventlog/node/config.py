@@ -31,9 +31,15 @@ _SIZE = re.compile(r"([0-9]{1,18})\s*(B|[KMGT]i?B)?")
 _NAME = re.compile(r"[!-~]{0,200}")
 _PORT = re.compile(r"[0-9]{1,5}")
 PORT_MAX = 65_535
-WEIGHT_MAX = 100
+_RANGES = {
+    "connections_max": (1, 1 << 20),
+    "retention_interval_ms": (1, 1 << 31),
+    "value_bytes_max": (1, VALUE_BYTES_CAP),
+    "replicas": (1, REPLICAS_MAX),
+    "processes": (1, 64),
+    "weight": (1, 100),
+}
 _MANAGED_ETCD = {"managed-etcd": 3, "managed-etcd:3": 3, "managed-etcd:5": 5}  # and how many members
-PROCESSES_MAX = 64
 _UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1_024 * GIB} | {
     f"{letter}B": 1_000**power for power, letter in enumerate("KMGT", 1)
 }
@@ -184,17 +190,9 @@ def _check(config: NodeConfig) -> None:
     for option in ("node_name", "host_label", "rack"):
         if _NAME.fullmatch(getattr(config, option)) is None:
             raise BadConfig(option=option, why=f"{getattr(config, option)!r} is no name: use at most 200 ASCII characters without spaces")
-    for option in ("connections_max", "retention_interval_ms"):
-        if getattr(config, option) < 1:
-            raise BadConfig(option=option, why="it must be 1 or more")
-    if not 0 < config.value_bytes_max <= VALUE_BYTES_CAP:
-        raise BadConfig(option="value_bytes_max", why=f"{config.value_bytes_max} is not from 1 to {VALUE_BYTES_CAP}")
-    if not 1 <= config.replicas <= REPLICAS_MAX:
-        raise BadConfig(option="replicas", why=f"{config.replicas} is not from 1 to {REPLICAS_MAX}")
-    if not 1 <= config.processes <= PROCESSES_MAX:
-        raise BadConfig(option="processes", why=f"{config.processes} is not from 1 to {PROCESSES_MAX}")
-    if not 1 <= config.weight <= WEIGHT_MAX:
-        raise BadConfig(option="weight", why=f"{config.weight} is not from 1 to {WEIGHT_MAX}")
+    for option, (low, high) in _RANGES.items():
+        if not low <= (number := getattr(config, option)) <= high:
+            raise BadConfig(option=option, why=f"{number} is not from {low} to {high}")
     _check_addresses(config)
 
 

@@ -55,6 +55,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     header_bytes: bytes | None = None
     change_number: int = 0
 
+    def __repr__(self) -> str:
+        return (
+            f"Event(id={self.id}, kind={self.kind!r}, key={self.key!r}, value={self.value!r}, segment={self.segment}, offset={self.offset})"
+        )
+
     @property
     def kind(self) -> str:
         """`CREATED`, `MODIFIED`, `REMOVED`, `EXPIRED`, or `STATE` for a row of a state read."""

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import update_wrapper
-from itertools import chain
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from eventlog.client.cache import Cache as AsyncCache
@@ -22,7 +21,7 @@ from eventlog.client.client import connect as connect_async
 from eventlog.client.cluster import ClusterAdmin as AsyncClusterAdmin
 from eventlog.client.groups import GroupAdmin as AsyncGroupAdmin
 from eventlog.client.listeners import ListenerAdmin as AsyncListenerAdmin
-from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
+from eventlog.client.loop_thread import Flat, LoopThread, Pulled, flat, in_lists
 from eventlog.client.members.consumer import Consumer as AsyncConsumer
 from eventlog.client.members.work import Task as AsyncTask
 from eventlog.client.members.work import WorkConsumer as AsyncWorkConsumer
@@ -80,20 +79,10 @@ def _call(function: Callable[Concatenate[Wrapped_co, P], Coroutine[Any, Any, T]]
     return call
 
 
-def _rows(function: Callable[Concatenate[Wrapped_co, P], Rows[T]]) -> Callable[Concatenate[_Facade[Wrapped_co], P], Iterator[T]]:
-    def call(self: _Facade[Wrapped_co], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+def _rows(function: Callable[Concatenate[Wrapped_co, P], Rows[T]]) -> Callable[Concatenate[_Facade[Wrapped_co], P], Flat[T]]:
+    def call(self: _Facade[Wrapped_co], /, *args: P.args, **kwargs: P.kwargs) -> Flat[T]:
         rows = function(self._async, *args, **kwargs)
-        return chain.from_iterable(Pulled(self._thread, in_lists(rows.generator, size=ROWS_PER_HOP)))
-
-    update_wrapper(call, function)
-    return call
-
-
-def _pulled(
-    function: Callable[Concatenate[Wrapped_co, P], AsyncGenerator[T, None]],
-) -> Callable[Concatenate[_Facade[Wrapped_co], P], Pulled[T]]:
-    def call(self: _Facade[Wrapped_co], /, *args: P.args, **kwargs: P.kwargs) -> Pulled[T]:
-        return Pulled(self._thread, function(self._async, *args, **kwargs))
+        return flat(Pulled(self._thread, in_lists(rows.generator, size=ROWS_PER_HOP)))
 
     update_wrapper(call, function)
     return call
@@ -126,15 +115,22 @@ class Cache(_Facade[AsyncCache]):
     register = _call(AsyncCache.register)
     get_many = _rows(AsyncCache.get_many)
     keys = _rows(AsyncCache.keys)
-    event_batches = _pulled(AsyncCache.event_batches)
 
     def entries(self, prefix: str | bytes | None = None, **options: Any) -> "Entries":
         """Return the entries, to be iterated, or used in a `with` statement; `options` are those of `CacheEntries.entries`."""
         return Entries(self._thread, self._async.entries(prefix, **options))
 
-    def events(self, from_id: int | str | None = None, **options: Any) -> Iterator[Event]:
+    def event_batches(self, from_id: int | str | None = None, **options: Any) -> Pulled[EventBatch]:
+        """Yield events as columns; `options` are those of `eventlog.client.reading.reads.CacheReads.event_batches`.
+
+        The next batch is fetched while one is used, but not for a listener: that would acknowledge what is not done yet.
+        """
+        batches = self._async.event_batches(from_id, **options)
+        return Pulled(self._thread, batches, ahead=options.get("listener") is None)
+
+    def events(self, from_id: int | str | None = None, **options: Any) -> Flat[Event]:
         """Yield events as objects; `options` are those of `eventlog.client.reading.reads.CacheReads.events`."""
-        return chain.from_iterable(self.event_batches(from_id, **options))
+        return flat(self.event_batches(from_id, **options))
 
     def consumer(self, group: str, *, mode: str = "read", **options: Any) -> Any:
         """Return a `Consumer`, or with `mode="work"` a `WorkConsumer`, to be used in a `with` statement.
@@ -176,7 +172,7 @@ class QueryChanges:
         self._lists = lists
 
     def __iter__(self) -> Iterator[QueryChange]:
-        return chain.from_iterable(self._lists)
+        return flat(self._lists)
 
     def __enter__(self) -> Self:
         return self
@@ -189,7 +185,7 @@ class Entries(_Facade[AsyncEntries]):
     """Iterate it for keys with entries; in a `with` statement it gives keys with values, or columns: `eventlog.client.reading.entries`."""
 
     def __iter__(self) -> Iterator[tuple[Key, Entry]]:
-        return chain.from_iterable(Pulled(self._thread, in_lists(self._async.generator, size=ROWS_PER_HOP)))
+        return flat(Pulled(self._thread, in_lists(self._async.generator, size=ROWS_PER_HOP)))
 
     def __enter__(self) -> "EntryRows":
         return EntryRows(self._thread, self._thread.run(self._async.__aenter__()))
@@ -202,7 +198,7 @@ class EntryRows(_Facade[AsyncEntryRows]):
     """Iterate it for keys with their values (with `metadata`, their entries), or its `batches()` for columns."""
 
     def __iter__(self) -> Iterator[tuple[Key, Any]]:
-        return chain.from_iterable(Pulled(self._thread, in_lists(self._async.rows, size=ROWS_PER_HOP)))
+        return flat(Pulled(self._thread, in_lists(self._async.rows, size=ROWS_PER_HOP)))
 
     def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries as columns."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final, Generic, Self, TypeVar
 
 from eventlog.errors import ClientClosed, InvalidArgument
@@ -88,13 +89,14 @@ async def _wind_up() -> None:
 
 
 class Pulled(Generic[T]):
-    """Items of an asynchronous generator in another thread: one hop an item, the next one fetched while this one is used.
+    """Items of an asynchronous generator in another thread: one hop an item, with `ahead` the next one fetched while this one is used.
 
     Give it generators of large items. An interrupt while waiting loses nothing: the next call goes on waiting.
     """
 
-    def __init__(self, thread: LoopThread, items: AsyncGenerator[T, None]) -> None:
+    def __init__(self, thread: LoopThread, items: AsyncGenerator[T, None], *, ahead: bool = True) -> None:
         self._thread = thread
+        self._ahead = ahead
         self._source = _Source(items)
         self._next: Future[Any] | None = None
         self._is_over = False
@@ -116,7 +118,7 @@ class Pulled(Generic[T]):
         if item is _END:
             self._is_over = True
             raise StopIteration
-        self._next = self._thread.submit(self._source.pull())
+        self._next = self._thread.submit(self._source.pull()) if self._ahead else None
         found: T = item
         return found
 
@@ -164,6 +166,24 @@ class _Source(Generic[T]):
         if self._lock is None:
             self._lock = asyncio.Lock()
         return self._lock
+
+
+class Flat(chain[T]):
+    """The items of what is pulled, one after the other."""
+
+    pulled: Pulled[Any]
+
+    def close(self) -> None:
+        """End the reading. Leaving a `for` loop early does it, too, once the iterator is forgotten."""
+        self.pulled.close()
+
+
+def flat(pulled: Pulled[Any]) -> "Flat[Any]":
+    """Return the items of items, at the cost of `itertools.chain`."""
+    found = Flat.from_iterable(pulled)
+    assert isinstance(found, Flat)
+    found.pulled = pulled
+    return found
 
 
 async def in_lists(rows: AsyncGenerator[T, None], *, size: int) -> AsyncGenerator[list[T], None]:

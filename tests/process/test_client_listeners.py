@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import eventlog
+import eventlog.blocking
 from eventlog.errors import BadPredicate, EventsTrimmed, InvalidArgument, ListenerNotFound, ListenerTimeout
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
@@ -59,6 +60,21 @@ def test_an_iterator_wakes_its_listener_at_once(node: NodeProcess) -> None:
         await events.aclose()
 
     using(node, test)
+
+
+def test_a_blocking_reader_acknowledges_what_it_asks_for_more_behind(node: NodeProcess) -> None:
+    with eventlog.blocking.connect(node.address) as client, eventlog.blocking.connect(node.address) as other:
+        cache = client.create_cache("blocked")
+        listener = cache.register(durable=True)
+        cache.put("a", 1)
+        events = cache.events(listener=listener.id, follow=True)
+        assert next(events).key == "a"
+        client.wait_for(cache, cache.put("b", 2).id)
+        assert [event.key for event in other.cache("blocked").poll(listener=listener.id).events] == ["a", "b"]
+        assert next(events).key == "b"
+        assert [event.key for event in other.cache("blocked").poll(listener=listener.id).events] == ["b"]
+        events.close()
+        assert next(events, None) is None
 
 
 def test_commands_register_and_read_and_remove(node: NodeProcess) -> None:

@@ -33,7 +33,7 @@ def last_line(done: subprocess.CompletedProcess[str]) -> str:
         (["--listen", "127.0.0.1:99999"], "BAD_CONFIG"),
         (["--http", "127.0.0.1"], "BAD_CONFIG"),
         (["--meta", "etcd://nowhere"], "BAD_CONFIG"),
-        (["--disk-reserve", "many"], "BAD_CONFIG"),
+        (["--disk-reserve", "many"], "USAGE"),
         (["--listen", "0.0.0.0:0"], "INSECURE"),
         (["--config", "/does/not/exist.toml"], "BAD_CONFIG"),
     ],

@@ -271,6 +271,11 @@ def _goes_on_in_a_later_term(_original: Any) -> Any:
     return property(is_current)
 
 
+def _write_wherever_it_is_led(original: Any) -> Any:
+    """Have a write go on when the term is over, at whoever leads the route then."""
+    return lambda self, *args, **options: original(self, *args, **{**options, "term": None})
+
+
 def _end_where_it_was_cut_short(original: Any) -> Any:
     return lambda matched, limits: replace(original(matched, limits), upto=matched.upto)
 
@@ -386,6 +391,13 @@ MUTANTS: Final = (
         target="eventlog.node.consumers.coordinator:Running.is_current",
         make=_goes_on_in_a_later_term,
         seed=100021,
+        world="group",
+    ),
+    Mutant(
+        name="group written behind its next coordinator's back",
+        target="eventlog.node.consumers.inner:Inner.write",
+        make=_write_wherever_it_is_led,
+        seed=6,
         world="group",
     ),
     Mutant(

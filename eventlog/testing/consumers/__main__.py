@@ -17,11 +17,15 @@ REQUIRED: Final = (
     "dead letters",
     "handed out",
     "iterations",
+    "looked whether it was written",
     "move",
+    "outcome unknown",
     "pins changed within a segment",
     "query restarts",
     "served from memory",
     "watch lost",
+    "write of one deposed",
+    "write taken over",
 )
 """What makes a run of many seeds worth something; what never happened fails it."""
 

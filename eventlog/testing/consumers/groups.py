@@ -4,10 +4,10 @@ import random
 from collections import Counter
 from typing import Final
 
-from eventlog.testing.consumers.history import GroupHistory
+from eventlog.testing.consumers.history import GroupHistory, committing
 from eventlog.testing.consumers.hosts import CoordinatorHost, Request
 from eventlog.testing.consumers.members import Member
-from eventlog.testing.consumers.shelf import Shelf
+from eventlog.testing.consumers.shelf import Shelf, ShelfWrite
 from eventlog.testing.sim.network import Network, Weather
 from eventlog.testing.sim.scheduler import Scheduler
 
@@ -23,6 +23,7 @@ _KINDS: Final = {
     "crash of a node": 1_500,
     "pause of a node": 1_500,
     "move": 700,
+    "move while writing": 700,
     "cut": 800,
     "leave": 1_500,
 }
@@ -39,7 +40,7 @@ class GroupRun:
         self.errors: list[Exception] = []
         delay_us, lost, slow = chance.choice((200, 2_000, 20_000)), chance.choice((0.0, 0.0, 0.05)), chance.choice((0.0, 0.05))
         self.network = Network(self.scheduler, chance, Weather(delay_us=delay_us, lost=lost, slow=slow))
-        self.shelf = Shelf(self.scheduler, chance, delay_us=chance.choice((500, 5_000, 60_000)), unknown=chance.choice((0.0, 0.0, 0.1)))
+        self.shelf = Shelf(self.scheduler, chance, delay_us=chance.choice((500, 5_000, 60_000)), unknown=chance.choice((0.0, 0.1, 0.3)))
         self.shelf.kept.append(self.history.kept)
         self.hosts = {
             number: CoordinatorHost(
@@ -47,10 +48,12 @@ class GroupRun:
             )
             for number in range(1, _NODES + 1)
         }
+        for host in self.hosts.values():
+            host.peers = self.hosts
         self.members: list[Member] = []
-        for host in range(_FIRST_MEMBER, _FIRST_MEMBER + chance.randint(2, 5)):
+        for place in range(_FIRST_MEMBER, _FIRST_MEMBER + chance.randint(2, 5)):
             self.members.append(
-                Member(host, scheduler=self.scheduler, chance=chance, history=self.history, ask=self._ask, peers=self.members)
+                Member(place, scheduler=self.scheduler, chance=chance, history=self.history, ask=self._ask, peers=self.members)
             )
         self._faults = {kind: mean_ms for kind, mean_ms in _KINDS.items() if chance.random() < 0.5}
         self._is_over = False
@@ -111,6 +114,8 @@ class GroupRun:
                 self._crash(host, away_us)
             case "move":
                 self.shelf.move(self.chance.choice(list(self.hosts)))
+            case "move while writing":
+                self.shelf.on_write = self._take_over
             case "cut":
                 self._cut(member.host, away_us)
             case _:
@@ -119,6 +124,19 @@ class GroupRun:
                     process.pause()
                     self.scheduler.after(away_us, process.resume)
         self._plan(kind)
+
+    def _take_over(self, write: ShelfWrite) -> None:
+        """Have another node lead while this is on its way, and perhaps lose the member that waits for it."""
+        if self._is_over:
+            return
+        to = self.chance.choice([host for host in self.hosts if host != self.shelf.leader])
+        self.scheduler.after(self.shelf.some_us() // 2, lambda: self.shelf.move(to))
+        self.shelf.on_write = lambda _: None
+        members = [member for member in self.members if member.name in committing(write.puts)]
+        if members and self.chance.random() < 0.5:
+            away_us = int(self.chance.choice(_AWAY_MS) * 1000 * (1 + self.chance.random()))
+            self.scheduler.after(int(self.chance.random() * 100_000), members[0].crash)
+            self.scheduler.after(100_000 + away_us, members[0].start)
 
     def _crash(self, host: CoordinatorHost, away_us: int) -> None:
         host.crash()

@@ -26,8 +26,10 @@ class GroupHistory:
         if len(self.violations) < VIOLATIONS_MAX and what not in self.violations:
             self.violations.append(what)
 
-    def begins(self, segment: int, member: str, awake: Iterable[str]) -> None:
-        """Note that a member begins to read; `awake` are those whose session, as they know it, goes on at this moment."""
+    def begins(self, segment: int, member: str, *, after: int, awake: Iterable[str]) -> None:
+        """Note that a member begins to read behind `after`; `awake` are those whose session, as they know it, goes on at this moment."""
+        if after < self.places.get(segment, 0):
+            self.violate(f"{member} begins to read segment {segment} behind {after}, and {self.places[segment]} is committed")
         others = self.reading.setdefault(segment, set())
         for other in sorted(others.intersection(awake) - {member}):
             self.violate(f"segment {segment} is read by {member} and by {other}, whose session goes on")
@@ -84,3 +86,9 @@ class GroupHistory:
             if ids and self.places.get(segment, 0) != ids[-1]:
                 self.violate(f"segment {segment} is committed up to {self.places.get(segment, 0)}, and ends at {ids[-1]}")
         return self.violations
+
+
+def committing(puts: Mapping[bytes, bytes]) -> set[str]:
+    """Return who commits places by a write."""
+    places = [value for key, value in puts.items() if decode_key(key).tag == "p"]
+    return {decode_committed(value).metadata.partition(" ")[0] for value in places}

@@ -1,16 +1,15 @@
 """Nodes that coordinate: the product's handlers and coordinators, on a simulated cache and over a simulated network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from eventlog.errors import EventLogError, NotPrimary
-from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.handlers.groups import commit_group, group_beat, leave_group
-from eventlog.testing.consumers.shelf import HostInner, Shelf
+from eventlog.node.handlers.write import write
+from eventlog.testing.consumers.nodes import GROUP, Replied, SimNode
+from eventlog.testing.consumers.shelf import Shelf
 from eventlog.testing.sim.loop import virtual_loop
 from eventlog.testing.sim.network import Network
 from eventlog.testing.sim.scheduler import Process
@@ -24,7 +23,7 @@ class Request:
     source: int
     message: pb.Message
     body: bytes
-    reply: Callable[[pb.Message | None, bytes, EventLogError | None], None]
+    reply: Replied
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -33,9 +32,9 @@ class Call:
 
     message: pb.Message
     body: bytes
-    send: Callable[[pb.Message | None, bytes, EventLogError | None], None]
+    send: Replied
     is_over: bool = False
-    connection: Any = field(default_factory=lambda: SimpleNamespace(state={}, on_close=None))
+    connection: Any = field(default_factory=lambda: SimpleNamespace(state={}, on_close=None, flush=None))
 
     def answer(self, message: pb.Message, *buffers: bytes) -> None:
         self.is_over = True
@@ -46,39 +45,45 @@ class Call:
         self.send(None, b"", error)
 
 
-_HANDLERS: dict[str, Any] = {"group_beat": group_beat, "commit_group": commit_group, "leave_group": leave_group}
+async def _write(node: Any, call: Any) -> None:
+    write(node, call)
+
+
+async def _get(node: Any, call: Any) -> None:
+    """Answer what another node asks about a row, as the handler of `get` would of a cache without expiry."""
+    request = call.message.get
+    entry = await node.inner.entry("__groups", request.key)
+    found = pb.GetAnswer() if entry is None else pb.GetAnswer(found=True, value=entry.value, version=entry.version)
+    call.answer(pb.Message(get_answer=found))
+
+
+_HANDLERS: dict[str, Any] = {
+    "group_beat": group_beat,
+    "commit_group": commit_group,
+    "leave_group": leave_group,
+    "write": _write,
+    "get": _get,
+}
 
 
 class CoordinatorHost:
-    """A machine whose process comes and goes."""
+    """A machine whose process comes and goes. `peers` are all of them."""
 
     def __init__(self, number: int, *, shelf: Shelf, network: Network, segments: int, on_error: Callable[[Exception], None]) -> None:
         self.number = number
         self.process: Process | None = None
+        self.peers: Mapping[int, CoordinatorHost] = {}
         self._shelf = shelf
         self._network = network
         self._segments = segments
         self._on_error = on_error
-        self._began_us = 0
 
     def start(self) -> None:
         if self.process is not None:
             return
-        self._began_us = self._shelf.scheduler.now_us
         process = self.process = Process(self._shelf.scheduler, on_error=self._on_error)
         self._loop = virtual_loop(process, on_error=self._on_error)
-        inner = HostInner(self._shelf, self.number)
-        self._node = SimpleNamespace(
-            number=self.number,
-            segments=self._segments,
-            inner=inner,
-            freshness=SimpleNamespace(is_fresh=lambda _: self._shelf.chance.random() < 0.5, refresh=lambda _: inner.refresh()),
-            leaders=SimpleNamespace(numbers=np.arange(self._segments) % 3 + 1),
-            caches=SimpleNamespace(find=lambda _: SimpleNamespace(options=SimpleNamespace(events=True), name="events")),
-            own=lambda _: None,  # the loop has its tasks
-            is_stopping=False,
-        )
-        self._node.coordinators = Coordinators(self._node)  # type: ignore[arg-type]  # what of a node they use
+        self._node: Any = SimNode(self.number, segments=self._segments, shelf=self._shelf, process=process, send=self._ask_peer)
 
     def crash(self) -> None:
         if self.process is not None:
@@ -92,16 +97,10 @@ class CoordinatorHost:
             process.run(lambda: self._loop.start(self._serve(request)))
 
     async def _serve(self, request: Request) -> None:
-        process = self.process
-
-        def send(message: pb.Message | None, body: bytes, error: EventLogError | None) -> None:
-            if process is self.process:
-                self._network.send(self.number, request.source, lambda: request.reply(message, body, error), may_repeat=False)
-
         message = pb.Message.FromString(request.message.SerializeToString())
         message.forwarded = True  # whose connection it came over is told to nobody
-        call = Call(message=message, body=request.body, send=send)
-        if not self._node.inner.leads(b""):
+        call = Call(message=message, body=request.body, send=self._back_to(request))
+        if not self._node.inner.leads(GROUP):
             call.fail(NotPrimary(segment=0))
             return
         try:
@@ -109,3 +108,23 @@ class CoordinatorHost:
         except EventLogError as error:
             if not call.is_over:
                 call.fail(error)
+
+    def _back_to(self, request: Request) -> Replied:
+        process = self.process
+
+        def send(message: pb.Message | None, body: bytes, error: EventLogError | None) -> None:
+            if process is self.process:
+                self._network.send(self.number, request.source, lambda: request.reply(message, body, error), may_repeat=False)
+
+        return send
+
+    def _ask_peer(self, number: int, message: pb.Message, body: bytes, reply: Replied) -> None:
+        """Ask another node something, and hear its answer in the process that asked."""
+        process = self.process
+        assert process is not None, "it asks"
+
+        def heard(answer: pb.Message | None, answered: bytes, error: EventLogError | None) -> None:
+            process.run(lambda: reply(answer, answered, error))
+
+        request = Request(source=self.number, message=message, body=body, reply=heard)
+        self._network.send(self.number, number, lambda: self.peers[number].receive(request), may_repeat=False)

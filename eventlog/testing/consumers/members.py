@@ -11,12 +11,12 @@ from eventlog.consume.membership.positions import Place
 from eventlog.errors import EventLogError, StaleMember, TimedOut
 from eventlog.testing.consumers.history import GroupHistory
 from eventlog.testing.consumers.hosts import Request
+from eventlog.testing.consumers.nodes import GROUP
 from eventlog.testing.sim.loop import virtual_loop
 from eventlog.testing.sim.scheduler import Process, Scheduler
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message
 
-GROUP: Final = "group"
 CACHE: Final = 7
 SESSION_MS: Final = 1_500
 _EVENTS_MAX: Final = 4
@@ -30,7 +30,7 @@ class SimMembership(Membership):
     def __init__(self, member: "Member", hooks: MemberHooks) -> None:
         routes = SimpleNamespace(segments=member.history.segments)
         core: Any = SimpleNamespace(routes=routes, options=SimpleNamespace(name="simulated"))
-        options = MemberOptions(group=GROUP, session_timeout_ms=SESSION_MS, instance_id=member.instance)
+        options = MemberOptions(group=GROUP.decode(), session_timeout_ms=SESSION_MS, instance_id=member.instance)
         super().__init__(core, CACHE, options, hooks)
         self.id = member.name
         self._member = member
@@ -139,7 +139,7 @@ class Member:
         for segment in sorted(assigned - self._places.keys()):
             if self._membership.epoch:
                 self._places[segment] = places[segment].id
-                self.history.begins(segment, self.name, awake)
+                self.history.begins(segment, self.name, after=places[segment].id, awake=awake)
 
     def _lost(self) -> None:
         self._let_go(list(self._places))

@@ -24,7 +24,7 @@ def run_group(seed: int) -> Outcome:
     """Run a consumer group on a seed, and judge it."""
     run = GroupRun(seed)
     run.run()
-    reached = run.reached + Counter({"commits": run.history.commits})
+    reached = run.reached + run.shelf.reached + Counter({"commits": run.history.commits})
     return Outcome(violations=tuple(run.history.violations), errors=tuple(map(repr, run.errors)), reached=reached)
 
 

@@ -1,23 +1,37 @@
-"""The internal cache of groups as coordinators see it: one place that is written by compare-and-set, and whoever leads it now.
+"""The internal cache of groups as coordinators see it: the rows of one segment, and whoever leads it now.
 
-That a segment of a cache behaves like this while nodes fail is what the other simulator is for.
+That a segment of a cache behaves like this while nodes fail is what the other simulator is for. Of what is being written when another
+node takes over, the first may be in the log that is taken over; whoever wrote it hears that nobody knows.
 """
 
-import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from eventlog.batch.entries import Entry
-from eventlog.errors import NotPrimary, OutcomeUnknown, VersionMismatch
+from eventlog.errors import EventLogError, NotPrimary, OutcomeUnknown, VersionMismatch
 from eventlog.testing.sim.scheduler import Scheduler
 
-_STALE_US_MAX: Final = 900_000  # for so long who led may believe that it still does
+_STALE_US_MAX: Final = (30_000, 900_000)  # for so long who led may believe that it still does
+_UNKNOWN = OutcomeUnknown(outcome="unknown", why="nobody answered")
 Rows = dict[bytes, tuple[int, bytes]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ShelfWrite:
+    """Rows to be put if some have the versions expected, 0 for there being none. `told` gets their versions, or what went wrong."""
+
+    puts: Mapping[bytes, bytes]
+    expect: Mapping[bytes, int]
+    told: Callable[[list[int] | EventLogError], None]
+
+
 class Shelf:
-    """Rows by key, (version, value); `kept` hears of each write. `unknown`: the chance that a write is done or lost, and nobody knows."""
+    """Rows by key, (version, value); `kept` hears of each write, `on_write` of each that begins.
+
+    `unknown` is the chance that a write is done or lost, and nobody knows.
+    """
 
     def __init__(self, scheduler: Scheduler, chance: random.Random, *, delay_us: int, unknown: float) -> None:
         self.scheduler = scheduler
@@ -28,109 +42,95 @@ class Shelf:
         self.epoch = 1
         self.rows: Rows = {}
         self.kept: list[Callable[[Mapping[bytes, bytes]], None]] = []
+        self.reached: Counter[str] = Counter()
+        self.on_write: Callable[[ShelfWrite], None] = _nothing
         self._version = 0
+        self._writing: list[ShelfWrite] = []  # by the leader, in order; the first of them is on its way to other nodes
+        self._last_us = 0
         self._frozen: dict[int, Rows] = {}  # what those who led have had since
         self._until_us: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
 
+    def some_us(self) -> int:
+        """Return how long something takes now."""
+        return int(self.delay_us * (0.5 + self.chance.random()))
+
+    # ------------------------------------------------------------ who leads
+
     def move(self, to: int) -> None:
         """Have another node lead; the one before may not have heard of it for a while."""
-        if to != self.leader:
-            self._frozen[self.leader] = dict(self.rows)
-            self._epochs[self.leader] = self.epoch
-            self.epoch += 1
-            self._until_us[self.leader] = self.scheduler.now_us + self.chance.randrange(_STALE_US_MAX)
-            self.leader = to
+        if to == self.leader:
+            return
+        self._frozen[self.leader] = dict(self.rows)
+        self._epochs[self.leader] = self.epoch
+        self.epoch += 1
+        hears_us = self.chance.randrange(self.chance.choice(_STALE_US_MAX))
+        self._until_us[self.leader] = self.scheduler.now_us + hears_us
+        self.leader = to
+        writing, self._writing = self._writing, []
+        for place, write in enumerate(writing):
+            if place == 0 and self.chance.random() < 0.5 and isinstance(self._put(write), list):
+                self.reached["write taken over"] += 1
+            self._tell(write, NotPrimary(segment=0) if place else _UNKNOWN, after_us=hears_us)
 
     def believes(self, host: int) -> bool:
         """Return whether a node takes itself for the leader."""
         return host == self.leader or self.scheduler.now_us < self._until_us.get(host, 0)
 
     def term(self, host: int) -> int:
-        """Return the epoch in which a node takes itself for the leader, 0 where it does not."""
-        if host == self.leader:
-            return self.epoch
-        return self._epochs[host] if self.believes(host) else 0
+        """Return the epoch that a node knows of."""
+        return self.epoch if host == self.leader else self._epochs.get(host, 0)
+
+    # ------------------------------------------------------------ rows
+
+    def row(self, host: int, key: bytes) -> tuple[int, bytes] | None:
+        """Return the version and the value of a row as a node has it."""
+        return self._rows_of(host).get(key)
 
     def scan(self, host: int, prefix: bytes) -> Rows:
-        rows = self.rows if host == self.leader else self._frozen.get(host, {})
-        return {key: row for key, row in sorted(rows.items()) if key.startswith(prefix)}
+        return {key: row for key, row in sorted(self._rows_of(host).items()) if key.startswith(prefix)}
 
-    def put(self, host: int, puts: Mapping[bytes, bytes], expect: Mapping[bytes, int | None]) -> dict[bytes, int]:
-        """Write at once.
+    def _rows_of(self, host: int) -> Rows:
+        return self.rows if host == self.leader else self._frozen.get(host, {})
 
-        Raises:
-            NotPrimary: the node does not lead.
-            VersionMismatch: a key has another version than was expected.
-        """
+    def write(self, host: int, write: ShelfWrite) -> None:
+        """Write at a node: committed a while later, behind what is written already, or never if it does not lead."""
+        now_us = self.scheduler.now_us
         if host != self.leader:
-            raise NotPrimary(segment=0)
-        for key, version in expect.items():
+            is_sent = self.believes(host)
+            self.reached["write of one deposed"] += is_sent
+            self._tell(write, _UNKNOWN if is_sent else NotPrimary(segment=0), after_us=max(0, self._until_us.get(host, 0) - now_us))
+            return
+        fate = self.chance.random()
+        if fate < self.unknown:
+            self.reached["outcome unknown"] += 1
+            self._tell(write, _UNKNOWN, after_us=self.some_us())
+        if fate >= self.unknown / 2:
+            self._writing.append(write)
+            self._last_us = max(now_us + self.some_us(), self._last_us + 1)
+            self.scheduler.after(self._last_us - now_us, lambda: self._commit(write))
+            self.on_write(write)
+
+    def _commit(self, write: ShelfWrite) -> None:
+        if write in self._writing:  # else another node leads by now
+            self._writing.remove(write)
+            self._tell(write, self._put(write), after_us=0)
+
+    def _tell(self, write: ShelfWrite, what: list[int] | EventLogError, *, after_us: int) -> None:
+        self.scheduler.after(after_us, lambda: write.told(what))
+
+    def _put(self, write: ShelfWrite) -> list[int] | EventLogError:
+        for key, version in write.expect.items():
             found = self.rows.get(key, (0, b""))[0]
-            if found != (version or 0):
-                raise VersionMismatch(key=key.decode(errors="replace"), expected=version or 0, found=found)
-        self._version += 1
-        for key, value in puts.items():
+            if found != version:
+                return VersionMismatch(key=key.decode(errors="replace"), expected=version, found=found)
+        for key, value in write.puts.items():
+            self._version += 1
             self.rows[key] = self._version, value
         for hear in self.kept:
-            hear(puts)
-        return dict.fromkeys(puts, self._version)
+            hear(write.puts)
+        return [self.rows[key][0] for key in write.puts]
 
 
-class HostInner:
-    """The shelf as one node reaches it: takes the place of `eventlog.node.consumers.inner.Inner`."""
-
-    def __init__(self, shelf: Shelf, host: int) -> None:
-        self._shelf = shelf
-        self._host = host
-
-    def segment(self, key: bytes) -> int:
-        del key
-        return 0
-
-    def leads(self, route: bytes) -> bool:
-        del route
-        return self._shelf.believes(self._host)
-
-    def term(self, route: bytes) -> int:
-        del route
-        return self._shelf.term(self._host)
-
-    async def refresh(self) -> None:
-        """Make sure that this node leads. Raises NotPrimary."""
-        await self._wait()
-        if self._host != self._shelf.leader:
-            raise NotPrimary(segment=0)
-
-    async def scan(self, cache: str, prefix: bytes) -> list[tuple[bytes, Entry]]:
-        del cache
-        await self._wait()
-        rows = self._shelf.scan(self._host, prefix)
-        return [(key, Entry(version=version, expiry=0, schema_id=None, value=value)) for key, (version, value) in rows.items()]
-
-    async def commit(
-        self,
-        cache: str,
-        route: bytes,
-        *,
-        puts: Mapping[bytes, bytes],
-        removes: Iterable[bytes] = (),
-        expect: Mapping[bytes, int | None] | None = None,
-        term: int | None = None,
-        deadline_ms: int = 0,
-    ) -> dict[bytes, int]:
-        del cache, removes, deadline_ms
-        shelf = self._shelf
-        await self._wait()
-        if term is not None and self.term(route) != term:
-            raise NotPrimary(segment=0)
-        if shelf.chance.random() < shelf.unknown:
-            if shelf.chance.random() < 0.5:
-                shelf.put(self._host, puts, expect or {})
-            raise OutcomeUnknown(outcome="unknown", why="nobody answered")
-        versions = shelf.put(self._host, puts, expect or {})
-        await self._wait()
-        return versions
-
-    async def _wait(self) -> None:
-        await asyncio.sleep(self._shelf.delay_us * (0.5 + self._shelf.chance.random()) / 1e6)
+def _nothing(_write: ShelfWrite) -> None:
+    """Nobody waits for a write."""

@@ -56,11 +56,20 @@ def test_generations_rise():
 
 def test_two_do_not_read_a_segment_unless_the_session_of_one_is_over():
     history = begun()
-    history.begins(0, "a", {"a"})
-    history.begins(0, "b", {"b"})
+    history.begins(0, "a", after=0, awake={"a"})
+    history.begins(0, "b", after=0, awake={"b"})
     assert history.violations == []
-    history.begins(0, "c", {"b", "c"})
+    history.begins(0, "c", after=0, awake={"b", "c"})
     assert history.violations == ["segment 0 is read by c and by b, whose session goes on"]
+
+
+def test_who_is_given_a_segment_goes_on_behind_what_is_committed():
+    history = begun()
+    history.kept(commit(20, "a 2"))
+    history.begins(0, "b", after=20, awake={"b"})
+    assert history.violations == []
+    history.begins(0, "c", after=10, awake={"c"})
+    assert history.violations == ["c begins to read segment 0 behind 10, and 20 is committed"]
 
 
 def test_at_the_end_all_was_processed_and_committed():

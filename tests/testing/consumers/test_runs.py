@@ -16,7 +16,13 @@ from eventlog.testing.consumers.work import WorkRun
 from eventlog.testing.mutants import MUTANTS
 from eventlog.testing.mutation import applied
 
-SAYS_RUNS = "from eventlog.testing.consumers.groups import GroupRun as R; g = R(7); g.run(); print(g.history.places, g.history.commits)"
+SAYS_RUNS = """
+from eventlog.testing.consumers.groups import GroupRun
+from eventlog.testing.consumers.run import KINDS, run_seed
+run = GroupRun(7)
+run.run()
+print(run.history.places, run.scheduler.now_us, *(sorted(run_seed(kind, 7).reached.items()) for kind in KINDS))
+"""
 
 
 @pytest.mark.parametrize("kind", KINDS)

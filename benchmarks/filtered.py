@@ -24,6 +24,7 @@ CASES: dict[str, tuple[str, float]] = {
 }
 _PLAIN, _PROMOTED = "orders", "promoted"
 _FIRST_WHERE = "kind <> 'CREATED' AND kind <> 'MODIFIED'"  # the same events, but not the same question
+_TIMES = 3  # the least of so many
 _FILED_AFTER_SECONDS = 4.0  # nothing more was written for so long
 _FILED_SECONDS_MAX = 120.0
 
@@ -35,25 +36,24 @@ def run(scale: Scale) -> Iterator[Row]:
         in_child(selecting.write, node.address, _PROMOTED, events=events, promote="value.customer")
         yield note("the log", f"{events:,} events, {nbytes / events:.0f} B of key and value each")
         yield from _asked_before(node, directory / "data" / "columns", events)
-        dropped: dict[str, Selected] = {}
         for case, (label, at_least) in CASES.items():
-            dropped[case], ours = _both(node.address, case, events)
-            yield _row(f"{label}, against our client", ours, dropped[case], at_least)
+            dropped, ours = _both(node.address, case, events)
+            yield _row(f"{label}, against our client", ours, dropped, at_least)
             yield note(f"{label}, split", _split(ours))
+            yield _ceiling(node.address, case, dropped)
             if case == "value":
                 bare = in_child(selecting.decode_field, min(events, MILLION // 10))
                 yield note(
                     "a value judged", f"{ours.servers_cpu / events * 1e9:.0f} ns of the node, msgspec's decode of the field {bare:.0f} ns"
                 )
+        yield _columns(node.address, events)
     yield from _against_kafka(events)
 
 
 def _asked_before(node: Node, columns: Path, events: int) -> Iterator[Row]:
     """Be the first to read with a filter, and wait until the node has made files of columns; a log in memory has none made."""
     before = _own_seconds(node)
-    first = [
-        in_child(selecting.chosen_by_nodes, node.address, cache, "kind", events=events, where=_FIRST_WHERE) for cache in (_PLAIN, _PROMOTED)
-    ]
+    first = [in_child(selecting.chosen_by_nodes, node.address, cache, _FIRST_WHERE, events=events) for cache in (_PLAIN, _PROMOTED)]
     yield note("10 % by kind, the first time", f"{first[0].ns_per_event:,.0f} ns/event, from the log as it is written")
     began, size, since = time.monotonic(), -1, time.monotonic()
     while (now := time.monotonic()) < min(since + _FILED_AFTER_SECONDS, began + _FILED_SECONDS_MAX):
@@ -82,11 +82,40 @@ def _own_seconds(node: Node) -> float:
 
 def _both(address: Address, case: str, events: int) -> tuple[Selected, Selected]:
     cache = _PROMOTED if case == "promoted" else _PLAIN
-    dropped = in_child(selecting.chosen_by_client, address, cache, case, events=events)
-    ours = in_child(selecting.chosen_by_nodes, address, cache, case, events=events)
+    dropped = _least([in_child(selecting.chosen_by_client, address, cache, case, events=events) for _ in range(_TIMES)])
+    wheres = [selecting.where_of(case, again=again) for again in range(_TIMES)]
+    ours = _least([in_child(selecting.chosen_by_nodes, address, cache, where, events=events) for where in wheres])
     if ours.found != dropped.found:
         raise RuntimeError(f"the node chose {ours.found} events, the client {dropped.found}")
     return dropped, ours
+
+
+def _least(reads: list[Selected]) -> Selected:
+    return min(reads, key=lambda read: read.ns_per_event)
+
+
+def _ceiling(address: Address, case: str, dropped: Selected) -> Row:
+    """Say what it takes to read what is wanted from a cache that holds nothing else: no filter can take less."""
+    cache = f"only-{case}"
+    in_child(selecting.write, address, cache, events=dropped.events, only=case)
+    alone = _least([in_child(selecting.all_events, address, cache, events=dropped.events) for _ in range(_TIMES)])
+    if alone.found != dropped.found:
+        raise RuntimeError(f"{alone.found} events are alone, the client chose {dropped.found}")
+    times = dropped.ns_per_event / alone.ns_per_event
+    return note(f"{CASES[case][0]}, if nothing else were there", f"{alone.ns_per_event:,.0f} ns/event of all, which would be {times:.0f}x")
+
+
+def _columns(address: Address, events: int) -> Row:
+    """Compare reading by columns: who reads so, drops what is not wanted for a few nanoseconds."""
+    all_of_them, chosen = (
+        _least([in_child(selecting.removals_as_columns, address, _PLAIN, where=where, events=events) for where in wheres])
+        for wheres in ([""] * _TIMES, [selecting.where_of("kind", again=_TIMES + again) for again in range(_TIMES)])
+    )
+    if chosen.found != all_of_them.found:
+        raise RuntimeError(f"the node chose {chosen.found} events, the client {all_of_them.found}")
+    times = all_of_them.ns_per_event / chosen.ns_per_event
+    told = f"{chosen.ns_per_event:,.0f} ns/event, all of them {all_of_them.ns_per_event:,.0f} ns/event: {times:.1f}x"
+    return note("10 % by kind, by event_batches", told)
 
 
 def _row(case: str, ours: Selected, theirs: Selected, at_least: float) -> Row:

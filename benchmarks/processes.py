@@ -27,9 +27,11 @@ STOP_SECONDS_MAX = 120
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU that all threads of a process used so far, user and system."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """Return the CPU that all threads of a process used so far, user and system.
+
+    From its clock (clock_getcpuclockid(3)): /proc counts ticks of 10 ms, and a filtered read of a million events takes a few.
+    """
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def kernel_seconds(pid: int) -> float:

@@ -70,13 +70,25 @@ def value_of(number: int) -> bytes:
     )
 
 
-def _numbers(events: int) -> Iterator[range]:
-    for low in range(0, events, _BATCH):
-        yield range(low, min(low + _BATCH, events))
+def _is_of_customer(number: int) -> bool:
+    return number * 31 % CUSTOMERS == CUSTOMER and number % REMOVED_EVERY != 0
 
 
-def write(address: Address, cache: str, *, events: int, promote: str = "") -> int:
-    """Write the events in batches of a thousand; every tenth is a removal. Return the bytes of keys and values."""
+_IN: dict[str, Callable[[int], bool]] = {
+    "value": _is_of_customer,
+    "promoted": _is_of_customer,
+    "key": lambda number: key_of(number).startswith(REGION),
+    "kind": lambda number: number % REMOVED_EVERY == 0,
+}
+
+
+def _numbers(events: list[int]) -> Iterator[list[int]]:
+    for low in range(0, len(events), _BATCH):
+        yield events[low : low + _BATCH]
+
+
+def write(address: Address, cache: str, *, events: int, promote: str = "", only: str = "") -> int:
+    """Write the events in batches of a thousand; every tenth is a removal. `only`: those that a case wants. Return the bytes written."""
     import eventlog
 
     async def run() -> int:
@@ -86,7 +98,7 @@ def write(address: Address, cache: str, *, events: int, promote: str = "") -> in
             if promote:
                 await client.alter_cache(cache, promote=promote)
             waiting: list[Any] = []
-            for numbers in _numbers(events):
+            for numbers in _numbers([number for number in range(events) if not only or _IN[only](number)]):
                 keys = [key_of(number).encode() for number in numbers]
                 removed = [number % REMOVED_EVERY == 0 for number in numbers]
                 values = [b"" if gone else value_of(number) for number, gone in zip(numbers, removed, strict=True)]
@@ -128,7 +140,7 @@ _WANTED: dict[str, Callable[[Any], bool]] = {
     "key": lambda event: event.key.startswith(REGION),
     "kind": lambda event: event.kind == "REMOVED",
 }
-WHERE = {
+_WHERE = {
     "value": f"value.customer = {CUSTOMER}",
     "promoted": f"value.customer = {CUSTOMER}",
     "key": f"key LIKE '{REGION}%'",
@@ -136,19 +148,58 @@ WHERE = {
 }
 
 
-def chosen_by_nodes(address: Address, cache: str, case: str, *, events: int, where: str = "") -> Selected:
-    """Have the node choose, by another predicate than the case's if `where` is one; its parser of predicates has been loaded before."""
+def where_of(case: str, *, again: int = 0) -> str:
+    """Return the predicate of a case; asked `again` it is spelled in another way, so that the node has not kept the answers."""
+    return _WHERE[case] + " " * again
+
+
+def chosen_by_nodes(address: Address, cache: str, where: str, *, events: int) -> Selected:
+    """Have the node choose; its parser of predicates has been loaded before."""
     import eventlog
 
     async def run() -> Selected:
         async with eventlog.connect(address.text) as client:
             handle = client.cache(cache)
             await handle.info()
-            await handle.poll(position=None, after="latest", where=where or WHERE[case])
+            await handle.poll(position=None, after="latest", where=where)
             meter = Meter([address.pid])
             found = 0
-            async for _event in handle.events(where=where or WHERE[case]):
+            async for _event in handle.events(where=where):
                 found += 1
+            return meter.selected(found=found, events=events)
+
+    return uvloop.run(run())
+
+
+def all_events(address: Address, cache: str, *, events: int) -> Selected:
+    """Read a cache that holds nothing but what is wanted among so many events."""
+    import eventlog
+
+    async def run() -> Selected:
+        async with eventlog.connect(address.text) as client:
+            handle = client.cache(cache)
+            await handle.info()
+            meter = Meter([address.pid])
+            found = 0
+            async for _event in handle.events():
+                found += 1
+            return meter.selected(found=found, events=events)
+
+    return uvloop.run(run())
+
+
+def removals_as_columns(address: Address, cache: str, *, where: str = "", events: int) -> Selected:
+    """Count the removals as columns: chosen by the node, or without `where` among all."""
+    import eventlog
+
+    async def run() -> Selected:
+        async with eventlog.connect(address.text) as client:
+            handle = client.cache(cache)
+            await handle.info()
+            meter = Meter([address.pid])
+            found = 0
+            async for batch in handle.event_batches(where=where or None):
+                found += int((batch.kinds == eventlog.Kind.REMOVED).sum())
             return meter.selected(found=found, events=events)
 
     return uvloop.run(run())

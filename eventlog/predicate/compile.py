@@ -117,14 +117,16 @@ class Compiled:
         found = np.zeros(len(frame), bool)
         rows = np.arange(len(frame))
         if begin is not None and not begin.all():
-            frame, rows = frame.take(begin), rows[begin]
+            rows = np.flatnonzero(begin)
+            frame = frame.take(rows)
         ready, later = self._in_order(frame)
         for step in (*ready, *later):
             if not len(rows):
                 return found
             true, _ = step(frame)
-            if not bool(true.all()):
-                frame, rows = frame.take(true), rows[true]
+            passed = np.flatnonzero(true)
+            if len(passed) < len(rows):
+                frame, rows = frame.take(passed), rows[passed]
         found[rows] = True
         return found
 

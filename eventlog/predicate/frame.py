@@ -1,7 +1,6 @@
 """Events on the way through a predicate: their columns, and what was made of them so far, so that nothing is decoded twice."""
 
 from collections.abc import Iterable
-from itertools import compress
 from typing import Any, Protocol
 
 import msgspec
@@ -13,6 +12,7 @@ from eventlog.batch.texts import Texts
 from eventlog.events import Kind
 from eventlog.predicate.tree import Root, Step
 
+Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Steps = tuple[Step, ...]
 _WITHOUT_VALUE = (Kind.REMOVED, Kind.EXPIRED)
@@ -68,11 +68,12 @@ class Frame:
     def __len__(self) -> int:
         return len(self.events)
 
-    def take(self, mask: Mask) -> "Frame":
+    def take(self, rows: Ints) -> "Frame":
         """Return some of the events, with what was made of them."""
-        taken = Frame(self.events.take(np.flatnonzero(mask)), self._plan, is_old=self.is_old)
-        chosen = mask.tolist()
-        taken._known = {name: list(compress(known, chosen)) for name, known in self._known.items()}
+        taken = Frame(self.events.take(rows), self._plan, is_old=self.is_old)
+        if self._known:
+            chosen = rows.tolist()
+            taken._known = {name: [known[row] for row in chosen] for name, known in self._known.items()}
         return taken
 
     def has(self, root: Root) -> Mask:

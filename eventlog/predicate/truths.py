@@ -103,7 +103,8 @@ def _several(items: list[Truths], *, is_and: bool) -> Truths:
             unknown[undecided] |= ~(true | false)
             if bool(decided.any()):
                 deciding[undecided[decided]] = True
-                rest, undecided = rest.take(~decided), undecided[~decided]
+                left = np.flatnonzero(~decided)
+                rest, undecided = rest.take(left), undecided[left]
         other = ~deciding & ~unknown
         return (other, deciding) if is_and else (deciding, other)
 

@@ -151,9 +151,11 @@ def _case(node: Case, conditions: Callable[[Node], Truths]) -> Values:
         for condition, values in (*branches, (_always, default)):
             true, _ = condition(rest)
             if bool(true.any()):
-                for row, value in zip(rows[true].tolist(), values(rest.take(true)), strict=True):
+                own = np.flatnonzero(true)
+                for row, value in zip(rows[own].tolist(), values(rest.take(own)), strict=True):
                     found[row] = value
-            rest, rows = rest.take(~true), rows[~true]
+            left = np.flatnonzero(~true)
+            rest, rows = rest.take(left), rows[left]
         return found
 
     return chosen

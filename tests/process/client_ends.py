@@ -48,6 +48,8 @@ class Road:
         self.allowance: dict[str, int | None] = {"up": None, "down": None}
         self.lag_s = 0.0  # what comes within it arrives together
         self.connections = 0
+        self._flows = asyncio.Event()
+        self._flows.set()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -79,6 +81,7 @@ class Road:
     async def _carry(self, way: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(65_536):
+                await self._flows.wait()
                 if self.lag_s:
                     await asyncio.sleep(self.lag_s)
                     data += await reader.read(65_536) if reader._buffer else b""
@@ -95,6 +98,14 @@ class Road:
         except (OSError, RuntimeError):  # the other direction closed this end; uvloop says RuntimeError
             pass
 
+    async def block(self) -> None:
+        """Hold up what comes, either way, until `unblock`; connections stay open."""
+        self._flows.clear()
+
+    async def unblock(self) -> None:
+        """Let flow what was held up."""
+        self._flows.set()
+
     def cut(self) -> None:
         """Break every connection."""
         for writer in self._writers:
@@ -104,6 +115,7 @@ class Road:
     async def close(self) -> None:
         assert self._server is not None
         self._server.close()
+        self._flows.set()
         self.cut()
         if self._tasks:
             await asyncio.wait(self._tasks)

@@ -1,8 +1,8 @@
 """A process with a consumer of every kind, each a client of its own, and what they got, line by line: for faults that all must bear.
 
-`python -m tests.process.every_consumer DIRECTORY LISTENER START GATEWAY ADDRESS...` runs until it is killed; started again it goes on
-from what is in its files, `DIRECTORY/KIND.jsonl`. Work begins at the id START. Kinds that end in `-gateway` know the gateway alone. While
-there is a file `DIRECTORY/hold` those that read entries stand still in the middle of them, and say so.
+`python -m tests.process.every_consumer DIRECTORY LISTENER START ROUTING GATEWAY ADDRESS...` runs until it is killed; started again it goes
+on from what is in its files, `DIRECTORY/KIND.jsonl`. Work begins at the id START. Kinds that end in `-gateway` know the gateway alone.
+While there is a file `DIRECTORY/hold` those that read entries stand still in the middle of them, and say so.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import eventlog
 from eventlog.errors import EventLogError, StaleMember
@@ -31,6 +31,7 @@ AT_ONCE = 4  # tasks of one worker
 PAUSE_S = 0.3  # between rounds: the machine has two cores
 
 Line = dict[str, Any]
+Routing = Literal["direct", "any"]
 
 
 class Notes:
@@ -210,13 +211,12 @@ KINDS: dict[str, Callable[..., Awaitable[None]]] = {
 }
 
 
-async def run(kind: str, directory: Path, addresses: list[str], **options: str) -> None:
+async def run(kind: str, directory: Path, addresses: list[str], *, routing: Routing, **options: str) -> None:
     """Run one consumer; a new client goes on where one has failed."""
     notes = Notes(directory, kind)
-    routing: dict[str, Any] = {"routing": "any"} if kind.endswith("-gateway") else {}
     while True:
         try:
-            async with eventlog.connect(*addresses, timeout_ms=60_000, read_ahead_bytes=20_000, **routing) as client:
+            async with eventlog.connect(*addresses, timeout_ms=60_000, read_ahead_bytes=20_000, routing=routing) as client:
                 await KINDS[kind](client.cache(CACHE), notes, **options)
         except* EventLogError as errors:
             notes.write(error=[repr(error) for error in errors.exceptions])
@@ -224,13 +224,13 @@ async def run(kind: str, directory: Path, addresses: list[str], **options: str) 
             await asyncio.sleep(0.2)
 
 
-async def main(directory: Path, id: str, start: str, gateway: str, *addresses: str) -> None:
-    options = {"listener": {"id": id}, "work-1": {"start": start}, "work-2": {"start": start}}
+async def main(directory: Path, id: str, start: str, routing: Routing, gateway: str, *addresses: str) -> None:
+    options: dict[str, dict[str, str]] = {"listener": {"id": id}, "work-1": {"start": start}, "work-2": {"start": start}}
     async with asyncio.TaskGroup() as running:
         for kind in KINDS:
-            where = [gateway] if kind.endswith("-gateway") else list(addresses)
-            running.create_task(run(kind, directory, where, **options.get(kind, {})))
+            where, how = ([gateway], "any") if kind.endswith("-gateway") else (list(addresses), routing)
+            running.create_task(run(kind, directory, where, routing=how, **options.get(kind, {})))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))  # type: ignore[arg-type]  # words of a test

@@ -24,6 +24,7 @@ from tests.process.every_consumer import CACHE, NEAR_KEYS, SESSION_MS, STATIC
 from tests.process.near_reader import Write
 from tests.process.network_clusters import NetworkCluster
 from tests.process.networks import Network, is_possible
+from tests.process.roads import Roads
 
 WRITERS = 3
 GATEWAY = 3
@@ -91,8 +92,9 @@ def until(holds: Callable[[], bool], otherwise: Callable[[], object], *, within_
 class Consumers:
     """The process with all consumers, inside `with`; writes go on meanwhile."""
 
-    def __init__(self, cluster: ClusterProcesses, directory: Path) -> None:
+    def __init__(self, cluster: ClusterProcesses, directory: Path, roads: Roads | None = None) -> None:
         self.cluster = cluster
+        self._roads = roads
         self.kept = Kept(directory)
         self.writers = Writers(cluster.addresses[:GATEWAY])
         self._directory = directory
@@ -122,9 +124,10 @@ class Consumers:
             print(f"--- consumers\n{self._log.read_text()[-3000:]}")
 
     def start(self) -> None:
-        network = getattr(self.cluster, "network", None)
-        addresses = self.cluster.addresses
-        words = [str(self._directory), self._listener, str(self._start), addresses[GATEWAY], *addresses[:GATEWAY]]
+        network = getattr(self.cluster, "network", None) if self._roads is None else None
+        addresses = self.cluster.addresses if self._roads is None else self._roads.addresses
+        routing = "direct" if self._roads is None else "any"
+        words = [str(self._directory), self._listener, str(self._start), routing, addresses[GATEWAY], *addresses[:GATEWAY]]
         command = [*(network.wrapper("client") if network else ()), sys.executable, "-m", "tests.process.every_consumer", *words]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -268,6 +271,18 @@ def test_the_clients_are_killed_and_go_on_from_where_they_were(consumers: Consum
     consumers.signal(18)
     consumers.more()
     consumers.judge()
+
+
+@pytest.mark.timeout(300)
+def test_the_roads_between_clients_and_a_node_are_blocked(cluster: ClusterProcesses, tmp_path: Path) -> None:
+    with Roads(cluster.addresses) as roads, Consumers(cluster, tmp_path, roads) as consumers:
+        for index in range(2):
+            with consumers.in_the_middle():
+                roads.block(index)
+                consumers.writers.more()
+            consumers.more()
+            roads.unblock(index)
+        consumers.judge()
 
 
 @pytest.mark.timeout(300)

@@ -123,12 +123,19 @@ def headers_bytes(headers: Mapping[Any, Any] | None) -> bytes:
     if not headers:
         return b""
     for name, value in headers.items():
-        if not isinstance(name, str) or not isinstance(value, bytes) or len(name.encode()) >= 1 << 16:
-            raise InvalidArgument(why=f"header {name!r}: names are str, values bytes")
+        if not isinstance(name, str) or not isinstance(value, bytes) or not _is_header_name(name):
+            raise InvalidArgument(why=f"header {str(name)[:50]!r}: names are str of less than 64 KiB, values bytes")
     stored = encode_headers(dict(headers))
     if len(stored) > HEADERS_BYTES_MAX:
         raise TooLarge(what="the headers of an event", size=len(stored), limit=HEADERS_BYTES_MAX)
     return stored
+
+
+def _is_header_name(name: str) -> bool:
+    try:
+        return len(name.encode()) < 1 << 16
+    except UnicodeEncodeError:
+        return False
 
 
 def lifespan(lifespan_ms: int | None) -> int:

@@ -125,7 +125,9 @@ def test_headers_keep_their_order() -> None:
     assert list(decode_headers(headers_bytes({"b": b"1", "a": b""})).items()) == [("b", b"1"), ("a", b"")]
 
 
-@pytest.mark.parametrize("headers", [{"a": "text"}, {1: b"x"}, {"a": None}, {"x" * 65_536: b""}, {"a": b"x" * HEADERS_BYTES_MAX}])
+@pytest.mark.parametrize(
+    "headers", [{"a": "text"}, {1: b"x"}, {"a": None}, {"x" * 65_536: b""}, {"\ud800": b""}, {"a": b"x" * HEADERS_BYTES_MAX}]
+)
 def test_odd_headers_are_refused(headers: dict[Any, Any]) -> None:
     with pytest.raises(EventLogError):
         headers_bytes(headers)

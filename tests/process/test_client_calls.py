@@ -48,7 +48,9 @@ def test_polls_answer_with_events_and_where_to_go_on(node: NodeProcess) -> None:
         assert rung.last_id >= stored.id
         empty = await cache.poll(stored.id, wait_ms=20)
         assert (empty.events, empty.last_id >= stored.id) == ([], True)
-        for wrong in (cache.poll(wait_ms=-1), cache.poll(wait_ms=1 << 30), cache.poll(9, until_id=5)):
+        assert len((await cache.poll(max_events=1 << 31, max_bytes=1 << 40)).events) == 11
+        odd: list[dict[str, Any]] = [{"wait_ms": -1}, {"wait_ms": 1 << 30}, {"max_events": -1}, {"max_events": 1 << 32}, {"max_bytes": -1}]
+        for wrong in (*(cache.poll(**options) for options in odd), cache.poll(9, until_id=5), cache.put_arrow(5)):
             with pytest.raises(InvalidArgument):
                 await wrong
 

@@ -4,6 +4,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import index
 from typing import Literal
 
 import numpy as np
@@ -104,7 +105,7 @@ def start_of(*, from_id: int | str | None, from_time: int | datetime | None, pos
             return "latest", None
         position = None if from_id == "earliest" else from_id
     elif position is None and from_id is not None:
-        return checked_id(int(from_id)), None
+        return checked_id(int(from_id) if isinstance(from_id, str) else from_id), None
     return 0, None if position is None else read_token(position)
 
 
@@ -125,9 +126,9 @@ def checked_id(number: int) -> int:
     Raises:
         InvalidArgument: it cannot.
     """
-    if not 0 <= number <= ID_MAX:
-        raise InvalidArgument(why=f"{number} is not an id")
-    return number
+    if not hasattr(number, "__index__") or not 0 <= (whole := index(number)) <= ID_MAX:
+        raise InvalidArgument(why=f"{number!r} is not an id")
+    return whole
 
 
 def checked_trimmed(on_trimmed: str) -> OnTrimmed:

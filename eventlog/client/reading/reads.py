@@ -208,8 +208,9 @@ class CacheReads(CacheHandle):
         With `max_events=0` the answer has the new position and no events. Pass its `position` (or `last_id`) to the next poll: it is
         further on also where nothing matched the filter. The other options are those of `events`.
         """
-        if not 0 <= wait_ms <= POLL_WAIT_MS_MAX:
-            raise InvalidArgument(why=f"wait_ms is {wait_ms}, not in [0, {POLL_WAIT_MS_MAX}]")
+        for name, number, limit in (("wait_ms", wait_ms, POLL_WAIT_MS_MAX), ("max_events", max_events, (1 << 32) - 1)):
+            if not 0 <= number <= limit:
+                raise InvalidArgument(why=f"{name} is {number}, not in [0, {limit}]")
         if alien := set(options) - set(PollOptions.__annotations__):
             raise TypeError(f"poll takes no {', '.join(sorted(alien))}")
         wanted = Wanted(**options, follow=True)

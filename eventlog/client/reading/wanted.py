@@ -17,6 +17,7 @@ from eventlog.client.reading.bounds import (
 )
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.errors import InvalidArgument
+from eventlog.limits import ANSWER_BYTES_MAX
 
 
 class PollOptions(TypedDict, total=False):
@@ -76,6 +77,8 @@ class Wanted:
         """
         if self.poll_interval_ms is not None and self.poll_interval_ms <= 0:
             raise InvalidArgument(why=f"poll_interval_ms is {self.poll_interval_ms}: give a number above 0")
+        if max_bytes < 0:
+            raise InvalidArgument(why=f"max_bytes is {max_bytes}: give a number above 0, or 0 for the node's choice")
         start, place = start_of(from_id=from_id, from_time=self.from_time, position=self.position)
         is_placed = any(given is not None for given in (from_id, self.from_time, self.position))
         reading = Reading(
@@ -83,7 +86,7 @@ class Wanted:
             on_trimmed=checked_trimmed(self.on_trimmed),
             on_stalled=checked_stalled(self.on_stalled),
             accept_diverged=self.accept_diverged,
-            max_bytes=max_bytes,
+            max_bytes=min(max_bytes, ANSWER_BYTES_MAX),
             listener=self.listener or "",
             goes_on=self.listener is not None and not is_placed,
             filter=filter_of(

@@ -42,6 +42,8 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
         BadValue: a value does not fit the cache's format.
     """
     arrow = arrow_module()
+    if not hasattr(batch, "schema") or not hasattr(batch, "column"):
+        raise InvalidArgument(why=f"{type(batch).__name__} is neither a pyarrow.RecordBatch nor a Table")
     for name in (key, value):
         if name not in batch.schema.names:
             raise InvalidArgument(why=f"no column {name!r} among {', '.join(batch.schema.names)}")

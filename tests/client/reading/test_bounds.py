@@ -31,7 +31,10 @@ def begin(**given: Any) -> Any:
 def test_a_read_begins_at_the_earliest_event_unless_told() -> None:
     assert begin() == begin(from_id="earliest") == begin(from_id=0) == (0, None)
     assert begin(from_id="latest") == ("latest", None)
-    assert begin(from_id=17) == begin(from_id="17") == (17, None)
+    assert begin(from_id=17) == begin(from_id="17") == begin(from_id=np.int64(17)) == (17, None)
+    for wrong in (-1, 1.5, ID_MAX + 1, "-1"):
+        with pytest.raises(InvalidArgument):
+            begin(from_id=wrong)
 
 
 def test_a_token_may_stand_for_an_id() -> None:
@@ -68,7 +71,7 @@ def test_segments_are_sorted_and_in_range() -> None:
     assert segments_of(None, of=4) == ()
     assert segments_of([3, 0, 3], of=4) == (0, 3)
     for wrong in ([], [4], [-1, 2]):
-        with pytest.raises(InvalidArgument, match="segments"):
+        with pytest.raises(InvalidArgument, match="segment"):
             segments_of(wrong, of=4)
 
 

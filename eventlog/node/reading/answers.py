@@ -375,7 +375,7 @@ class Reads:
             self._rounds.mark(pull.cache.cache_id)
         else:
             self._held_caches.add(pull.cache.cache_id)
-            closing.want(id_)
+            closing.want(id_, is_told=pull.wait_ms != 0)
 
     # ------------------------------------------------------------ what was not found
 

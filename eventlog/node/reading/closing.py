@@ -3,11 +3,12 @@
 A node asks only while readers wait here for what others have not promised yet. To each peer one request is under way: a later one
 with a higher id lets the earlier go. While somebody waits, the last request stays with the peer until it has committed something
 (or for `FOLLOW_MS`, so that limits rise with the clock), and the answer names what; a reader is a round trip behind any primary,
-and nothing is sent for nobody. What is promised is heard by whoever is told (`on_heard`), replicas among them.
+and nothing is sent for nobody. A peer that is given a copy of what another is about to commit answers at once, too, and promises up to
+that: readers have its promise by the time of the commit. What is promised is heard by whoever is told (`on_heard`), replicas among them.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -52,7 +53,12 @@ class _Asked:
     request: "asyncio.Future[Reply] | None" = None
     asked_id: int = 0
     is_waiting: bool = False  # it stays there until something is committed
-    pause: asyncio.TimerHandle | None = None
+    pause: asyncio.TimerHandle | None = None  # before it is asked again, or is asked although a request waits there
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it has not been asked for all that is wanted, nor promised it by itself."""
+        return max(self.asked_id, self.promised) < self.wanted
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -94,6 +100,7 @@ class Closing:
         self._is_following = False
         self._wanted = 0
         self._commits = 0
+        self._foreseen = 0  # what others are about to commit, as far as copies of it are given here
         self._held: dict[object, tuple[Exchange, CloseUp, asyncio.TimerHandle]] = {}
         self._is_answering = False
         self._refresh_at = 0.0
@@ -135,6 +142,9 @@ class Closing:
 
     def committed(self) -> None:
         """Note that this node has committed a group as its primary; peers that wait for it are answered."""
+        self._answer_soon()
+
+    def _answer_soon(self) -> None:
         self._commits += 1
         if self._held and not self._is_answering:
             self._is_answering = True
@@ -157,7 +167,7 @@ class Closing:
     def _answer(self, exchange: Exchange, request: CloseUp) -> None:
         if exchange.is_over:
             return
-        made = self.close_up(request.id or None)
+        made = self.close_up(max(request.id, self._foreseen) or None)
         answer = Message(close_up_answer=CloseUpAnswer(commits=self._commits, last_id=self._clock.last))
         exchange.answer(answer, encode_promises(made))
 
@@ -180,22 +190,34 @@ class Closing:
 
     # ------------------------------------------------------------ asking
 
-    def want(self, id_: int) -> None:
-        """Have the others promise up to `id_`, an id that a reader waits for, unless they have."""
+    def want(self, id_: int, *, is_told: bool = False) -> None:
+        """Have the others promise up to `id_`, an id that a reader waits for, unless they have.
+
+        `is_told`: whoever commits it, or has a copy, tells it to those who wait there, so for a moment nobody is asked who is waited for.
+        """
         self._wanted = max(self._wanted, id_)
-        self._want(id_)
+        self._want(id_, is_told=is_told)
 
-    def foresee(self, id_: int, *, primary: int) -> None:
-        """Have the others promise up to an id that `primary` is about to commit, so that readers wait for the commit alone."""
+    def foresee(self, id_: int, *, primary: int, copies: Collection[int]) -> None:
+        """Promise an id that `primary` is about to commit to who waits here, so that readers there wait for the commit alone.
+
+        Those with `copies` are told of it as this node is, and do the same; of the others readers here need a promise that is asked for.
+        """
+        self._foreseen = max(self._foreseen, id_)
+        self._answer_soon()
         if self._is_following:
-            self._want(id_, but=primary)
+            self._want(id_, but=(primary, *copies))
 
-    def _want(self, id_: int, *, but: int = 0) -> None:
+    def _want(self, id_: int, *, but: Collection[int] = (), is_told: bool = False) -> None:
         for number, asked in list(self._peers().items()):
-            if number == but:
+            if number in but:
                 continue
             asked.wanted = max(asked.wanted, id_)
-            if asked.promised < asked.wanted and asked.asked_id < asked.wanted:
+            if not asked.is_behind:
+                continue
+            if is_told and asked.request is not None and asked.is_waiting:
+                self._pause(number, asked, PAUSE_S)
+            else:
                 self._ask(number, asked)
 
     def follow(self, *, on: bool) -> None:
@@ -255,7 +277,7 @@ class Closing:
         if asked.request is not None and not asked.is_waiting:
             return  # `_go_on` asks for what came since
         _cancel(asked)
-        asked.is_waiting = not at_once and asked.asked_id >= asked.wanted
+        asked.is_waiting = not at_once and not asked.is_behind
         asked.asked_id = asked.wanted
         asked.requests += 1
         request = CloseUp(id=asked.wanted, seen=asked.seen, wait_ms=FOLLOW_MS if asked.is_waiting else 0)
@@ -292,23 +314,26 @@ class Closing:
 
     def _go_on(self, number: int, asked: _Asked) -> None:
         """Ask for what has come since; or, after a moment, for what was in flight there or will be."""
-        if asked.asked_id < asked.wanted:
+        if asked.is_behind:
             self._ask(number, asked)
         elif any(number in end.missing for end in self._ends):
             self._ask(number, asked, at_once=True)
-        elif self._is_following and asked.pause is None:
-            asked.pause = asyncio.get_running_loop().call_later(PAUSE_S, self._again, number, asked)
+        else:
+            self._pause(number, asked, PAUSE_S)
+
+    def _pause(self, number: int, asked: _Asked, seconds: float) -> None:
+        if self._is_following and asked.pause is None:
+            asked.pause = asyncio.get_running_loop().call_later(seconds, self._again, number, asked)
 
     def _again(self, number: int, asked: _Asked) -> None:
         asked.pause = None
-        if self._is_following and self._peers().get(number) is asked and asked.request is None:
+        if self._is_following and self._peers().get(number) is asked and (asked.request is None or asked.is_behind):
             self._ask(number, asked)
 
     def _failed(self, number: int, asked: _Asked) -> None:
         asked.request, asked.asked_id = None, 0
         self._is_told(number, None)
-        if self._is_following and asked.pause is None:
-            asked.pause = asyncio.get_running_loop().call_later(FOLLOW_MS / 1000, self._again, number, asked)
+        self._pause(number, asked, FOLLOW_MS / 1000)
 
     def _is_told(self, number: int, request: int | None) -> None:
         """Count a peer as having said how far it is, or (None) as one that cannot say."""

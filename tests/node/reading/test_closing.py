@@ -9,6 +9,7 @@ from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.ids import FlakeClock, make_id
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.handlers import events
+from eventlog.node.reading import closing as module
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.watches import serve_watch
 from eventlog.testing.clocks import ManualClock
@@ -66,17 +67,83 @@ def test_what_a_primary_is_about_to_commit_is_promised_by_the_others_meanwhile()
     async def scenario(trio):
         one, _, three = trio.nodes
         id_ = (one.now_ms + 1) << 22
-        one.closing.foresee(id_, primary=2)
+        one.closing.foresee(id_, primary=2, copies=())
         assert one.members.sent == [], "nobody reads"
         exchange = begin(one)
         await asyncio.sleep(0.02)
         one.members.sent.clear()
-        one.closing.foresee(id_, primary=2)
+        one.closing.foresee(id_, primary=2, copies=())
         assert [(number, message.close_up.id) for number, message in one.members.sent] == [(3, id_)]
         async with asyncio.timeout(10):
             while three.low.limits[2] < id_ or one.low.limits[2] < id_:  # noqa: ASYNC110 -- it has no event
                 await asyncio.sleep(0.005)
         assert not exchange.is_over
+
+    run(scenario)
+
+
+@pytest.fixture
+def _requests_wait_long(monkeypatch):
+    """A request that nothing answers waits for longer than a test does."""
+    monkeypatch.setattr(module, "FOLLOW_MS", 60_000)
+    monkeypatch.setattr(module, "CLOSE_UP_MS_MAX", 60_000)
+
+
+@pytest.mark.usefixtures("_requests_wait_long")
+def test_whoever_is_given_a_copy_promises_to_those_who_read_without_being_asked():
+    async def scenario(trio):
+        one, _, three = trio.nodes
+        id_ = (one.now_ms + 1) << 22
+        begin(one)
+        await asyncio.sleep(0.02)
+        assert not three.members.sent, "nobody reads there"
+        one.members.sent.clear()
+        one.closing.foresee(id_, primary=2, copies=(2, 3))
+        three.closing.foresee(id_, primary=2, copies=(2, 1))
+        async with asyncio.timeout(10):
+            while one.low.limits[2] < id_:  # noqa: ASYNC110 -- it has no event
+                await asyncio.sleep(0.001)
+        assert not [message for _, message in one.members.sent if message.close_up.id >= id_ or not message.close_up.wait_ms]
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("_requests_wait_long")
+def test_what_was_foreseen_while_no_request_waited_is_answered_with_the_next():
+    async def scenario(trio):
+        one, _, three = trio.nodes
+        id_ = (one.now_ms + 1) << 22
+        begin(one)
+        await asyncio.sleep(0.02)
+        three.closing.committed()
+        for _ in range(5):  # the request that waited there is answered, and the next one not sent yet
+            await asyncio.sleep(0)
+        three.closing.foresee(id_, primary=2, copies=(2, 1))
+        async with asyncio.timeout(10):
+            while one.low.limits[2] < id_:  # noqa: ASYNC110 -- it has no event
+                await asyncio.sleep(0.001)
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("_requests_wait_long")
+@pytest.mark.parametrize("primary", [1, 2])
+def test_what_all_were_given_a_copy_of_is_read_without_asking_anybody_again(primary):
+    async def scenario(trio):
+        one = trio.nodes[0]
+        exchange = begin(one)
+        await asyncio.sleep(0.02)
+        group = trio.stamp(primary, {primary - 1: [b"a"]})
+        for node in trio.nodes:
+            if node.number != primary:
+                node.closing.foresee(group.last_id, primary=primary, copies=[n for n in (1, 2, 3) if n != node.number])
+        await asyncio.sleep(0.02)
+        one.members.sent.clear()
+        trio.commit(primary, group)
+        trio._learn(one, list(trio.pending[1]))  # before the primary's promise is there
+        answer, body = await exchange.until()
+        assert [row.value for row in rows_of_answer(answer, body)] == [b"a"]
+        assert all(message.close_up.wait_ms for _, message in one.members.sent)
 
     run(scenario)
 

@@ -195,7 +195,10 @@ def _address_of(config: NodeConfig, bound: socket.socket) -> str:
 
 async def _listen(config: NodeConfig, bound: socket.socket, server: Server, http: HttpServer) -> None:
     address = _address_of(config, bound)
-    await server.start_at(bound)
+    try:
+        await server.start_at(bound)
+    except OSError as error:
+        raise BadConfig(option="listen", why=f"cannot listen on {address}: {error.strerror}") from error
     http_address = f"{split_address(config.http, option='http')[0]}:{await http.start()}"
     log.info("listening address=%s http=%s", address, http_address)
     if config.ready_file:

@@ -52,8 +52,9 @@ class Server:
         await self.start_at(bind(host, port))
 
     async def start_at(self, bound: socket.socket) -> None:
-        """Listen at an address that was bound before."""
+        """Listen at an address that was bound before. Raises OSError when somebody else listens there by now."""
         options = self._options
+        bound.listen(BACKLOG)  # uvloop would take no notice of its failure
         tls_handshake_s = options.handshake_ms_max / 1000 if options.ssl is not None else None
         self._server = await asyncio.get_running_loop().create_server(
             self._accept, sock=bound, ssl=options.ssl, backlog=BACKLOG, ssl_handshake_timeout=tls_handshake_s

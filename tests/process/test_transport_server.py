@@ -11,7 +11,8 @@ import pytest
 from eventlog.errors import ConnectionLost, Overloaded
 from eventlog.limits import FRAME_BYTES_MAX, MIB
 from eventlog.transport.connect import connect
-from eventlog.transport.options import ConnectOptions
+from eventlog.transport.options import ConnectOptions, ServerOptions
+from eventlog.transport.server import Server, bind
 from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import Get, Keys, Message, Poll, Write
 from eventlog.wire.session import SessionOptions
@@ -43,6 +44,18 @@ def test_two_hundred_that_say_nothing_are_closed_at_the_deadline_and_stop_nobody
                 await plain.close()
 
     run(main)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_an_address_at_which_somebody_else_listens_by_now_is_refused(loop):
+    async def main():
+        server = Server(Answers(), ServerOptions())
+        with bind("127.0.0.1", 0) as bound, bind(*bound.getsockname()) as other:
+            other.listen()
+            with pytest.raises(OSError, match="in use"):
+                await server.start_at(bound)
+
+    run(main, loop)
 
 
 def test_a_frame_that_does_not_go_on_is_closed_at_the_same_deadline():

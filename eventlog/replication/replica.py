@@ -402,7 +402,7 @@ class Replication:
         if self.backup.is_plain(table, message.sender):
             return self.backup.take_plain(message, table)
         commands = self._fence(message.sender, table, now_ms=now_ms)
-        return commands + self.backup.take_rows(message, table, histories) + self.streams.flush()
+        return resigning_at_once(commands + self.backup.take_rows(message, table, histories) + self.streams.flush())
 
     def _fence(self, sender: Replica, table: Table, *, now_ms: int) -> Commands:
         """Know of the epochs that rows name: whoever leads or backs up under a lower one does so no more."""

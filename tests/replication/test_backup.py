@@ -89,6 +89,13 @@ def test_a_higher_epoch_in_a_row_fences_at_once_whoever_leads():
     assert world[1].core.epochs.item(0) == 7
 
 
+def test_higher_epochs_of_many_segments_end_their_terms_at_once():
+    world = led(2)
+    rows = [plain(world[1], previous=1, last=1, epoch=7, segment=segment) for segment in (0, 1)]
+    commands = send(world[1], *rows, sender=2)
+    assert [command.segments.tolist() for command in commands if isinstance(command, do.Resign)] == [[0, 1]]
+
+
 def test_two_primaries_of_one_epoch_are_a_violation():
     world = led(3)
     with pytest.raises(BadMessage, match="not the primary"):

@@ -117,7 +117,7 @@ def _print_status(found: "Status") -> None:
 
 @command.command("segments")
 @click.option("--cache", "cache_name", default="", help="Only events of this cache.")
-@click.option("--under-replicated", is_flag=True, help="Only segments with fewer in-sync replicas than owners.")
+@click.option("--under-replicated", is_flag=True, help="Only segments with fewer copies in sync and there than wanted.")
 @click.option("--without-primary", is_flag=True, help="Only segments that nobody serves.")
 @click.option("--verify", is_flag=True, help="Print the checksum of every copy instead; exit with 1 on a difference.")
 @common_options
@@ -129,7 +129,7 @@ def segments(cache_name: str, *, under_replicated: bool, without_primary: bool, 
     with open_client() as client:
         found = client.segments(cache_name or None)
     if under_replicated:
-        found = [segment for segment in found if len(segment.in_sync) < len(segment.owners)]
+        found = [segment for segment in found if segment.under_replicated]
     if without_primary:
         found = [segment for segment in found if not segment.primary]
     if verify:

@@ -10,7 +10,7 @@ from eventlog.errors import TimedOut, Unavailable
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, print_row, print_text, table
-from eventlog_cli.parameters import SIZE
+from eventlog_cli.parameters import SEGMENTS, SIZE
 from eventlog_cli.progress import Progress
 from eventlog_cli.quantities import format_size
 
@@ -154,7 +154,7 @@ def rebalance_plan() -> None:
     if not moves:
         print_text("load is even: nothing to move")
         return
-    _print_moves(moves)
+    _print_moves([(move, move.bytes) for move in moves], "bytes")
     copied = sum(len(set(move.target) - set(move.owners)) for move in moves)
     size = format_size(sum(move.bytes for move in moves))
     print_text(f"{len(moves)} segments would move, {copied} copies of {size} be made: eventlog admin rebalance start")
@@ -164,9 +164,9 @@ def _move_row(move: "Move") -> dict[str, Any]:
     return {"segment": move.segment, "owners": list(move.owners), "target": list(move.target), "bytes": move.bytes}
 
 
-def _print_moves(moves: "Sequence[Move]") -> None:
-    rows = [(move.segment, ",".join(move.owners), ",".join(move.target), move.bytes) for move in moves[:_MOVES_SHOWN_MAX]]
-    print_text(table(("segment", "owners", "would be", "bytes"), rows))
+def _print_moves(moves: "Sequence[tuple[Move, int]]", figure: str) -> None:
+    rows = [(move.segment, ",".join(move.owners), ",".join(move.target), nbytes) for move, nbytes in moves[:_MOVES_SHOWN_MAX]]
+    print_text(table(("segment", "owners", "would be", figure), rows))
     if len(moves) > _MOVES_SHOWN_MAX:
         print_text(f"... and {len(moves) - _MOVES_SHOWN_MAX} more (all with --json)")
 
@@ -212,7 +212,7 @@ def rebalance_status() -> None:
         return
     print_text(f"{found.state}, {found.moves_done} of {found.moves_total} segments, {_of(found)}")
     if found.moving:
-        _print_moves(found.moving)
+        _print_moves([(move, move.copied) for move in found.moving], "copied")
 
 
 def _of(found: "RebalanceInfo") -> str:
@@ -295,7 +295,7 @@ def force_primary(segments: str | None, node: str | None, *, all_lost: bool, dry
         segments, node = None, segments
     if all_lost == bool(segments):
         raise click.UsageError("name segments, or pass --all-lost")
-    chosen = None if all_lost else _parse_segments(segments or "")
+    chosen = None if all_lost else SEGMENTS.convert(segments, None, None)
     with open_client() as client:
         found = client.admin.force_primary(chosen, node=node or "", dry_run=dry_run, accept_data_loss=accept_data_loss)
     for replica in found:
@@ -311,16 +311,6 @@ def force_primary(segments: str | None, node: str | None, *, all_lost: bool, dry
             print_text(f"segment {replica.segment}: {replica.node} {verb}{mark}; ids in ({replica.last_id}, {replica.upto}] may be lost")
     if not found and not settings().is_json:
         print_text("no segment needs it")
-
-
-def _parse_segments(text: str) -> list[int]:
-    found: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise click.BadParameter(f"{text!r} is not a list of segments as 0,3-7")
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 # ---------------------------------------------------------------- waiting and saying

@@ -28,12 +28,16 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A segment on its way, or to be moved, to other owners; primaries first. `bytes` are to be copied, 0 if not known."""
+    """A segment on its way, or to be moved, to other owners; primaries first. `bytes` are to be copied, 0 if not known.
+
+    `copied` is how many have been sent so far.
+    """
 
     segment: int
     owners: Sequence[str]
     target: Sequence[str]
     bytes: int
+    copied: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,4 +187,4 @@ class ClusterAdmin:
 
 
 def _move(move: pb.SegmentMove) -> Move:
-    return Move(segment=move.segment, owners=tuple(move.owners), target=tuple(move.target), bytes=move.bytes)
+    return Move(segment=move.segment, owners=tuple(move.owners), target=tuple(move.target), bytes=move.bytes, copied=move.copied)

@@ -171,7 +171,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentInfo:
-    """One segment of the cluster, or of one cache in it."""
+    """One segment of the cluster, or of one cache in it. `under_replicated`: fewer copies are in sync and there than the cluster keeps."""
 
     segment: int
     primary: str
@@ -183,6 +183,7 @@ class SegmentInfo:
     high_watermark: int
     events: int
     bytes: int
+    under_replicated: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,6 +137,7 @@ def segment_info(segment: pb.SegmentDescription) -> SegmentInfo:
         high_watermark=segment.high_watermark,
         events=segment.events,
         bytes=segment.bytes,
+        under_replicated=segment.under_replicated,
     )
 
 

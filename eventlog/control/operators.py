@@ -92,8 +92,10 @@ def replace(view: ClusterView, old: NodeRecord, new: NodeRecord, *, nonce: str) 
     Raises:
         OperationRefused: the other cannot hold data.
     """
-    if not new.holds_data or new.number == old.number:
-        raise OperationRefused(what=f"replacing {old.name}", why=f"{new.name} is a gateway, being drained, or the same node")
+    if new.number == old.number:
+        raise OperationRefused(what=f"replacing {old.name}", why="it cannot take its own place: name another node")
+    if not new.holds_data:
+        raise OperationRefused(what=f"replacing {old.name}", why=f"{new.name} is {'a gateway' if new.gateway else 'being drained'}")
     changed = []
     for found in view.segments.values():
         segment = found.record
@@ -200,17 +202,19 @@ def start_rebalance(situation: Situation, start: RebalanceStart, *, nonce: str) 
     return CommitPlan(expect={REBALANCE_KEY: found.revision if found else 0}, puts={REBALANCE_KEY: encode(record)})
 
 
-def cancel_rebalance(view: ClusterView, *, nonce: str) -> CommitPlan | None:
+def cancel_rebalance(situation: Situation, *, nonce: str) -> CommitPlan | None:
     """Stop where it is: nothing begins any more, half-made copies go, whole ones leave as surplus; moves off drained members go on.
 
     Raises:
         OperationRefused: none was started, or it has ended.
     """
+    view = situation.view
     found = view.rebalance
     if found is None or found.record.state == "done":
         raise OperationRefused(what="cancelling", why="no rebalancing is running")
     if found.record.state == "running":
-        record = msgspec.structs.replace(found.record, state="cancelled", nonce=nonce)
+        left = sum(bool(segment.record.target) for segment in view.segments.values()) + len(plan_rebalance(situation))
+        record = msgspec.structs.replace(found.record, state="cancelled", moves_done=max(found.record.moves_total - left, 0), nonce=nonce)
         return CommitPlan(expect={REBALANCE_KEY: found.revision}, puts={REBALANCE_KEY: encode(record)})
     holders = {number for number, node in view.members.items() if node.holds_data}
     moving = [segment.record for segment in view.segments.values() if segment.record.target and not _is_leaving(segment.record, holders)]

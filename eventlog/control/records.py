@@ -168,7 +168,7 @@ class LostRanges(Record, frozen=True, kw_only=True):
 class RebalanceRecord(Record, frozen=True, kw_only=True):
     """The last rebalancing. Where it stands is in the segments' `target`.
 
-    `throttle_bytes` is what all copies together may take a second, 0: no limit.
+    `throttle_bytes` is what all copies together may take a second, 0: no limit. `moves_done` is known of one that was cancelled.
     """
 
     state: Literal["running", "cancelled", "done"]
@@ -177,6 +177,7 @@ class RebalanceRecord(Record, frozen=True, kw_only=True):
     throttle_bytes: Count
     started_ms: Count
     nonce: str
+    moves_done: Count = 0
 
 
 class CacheOptions(Record, frozen=True, kw_only=True):

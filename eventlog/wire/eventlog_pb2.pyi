@@ -1068,14 +1068,16 @@ class LogEnds(_message.Message):
     def __init__(self, cache_id: _Optional[int] = ...) -> None: ...
 
 class LogEndsAnswer(_message.Message):
-    __slots__ = ("first_id", "last_id", "events")
+    __slots__ = ("first_id", "last_id", "events", "stalled")
     FIRST_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_ID_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    STALLED_FIELD_NUMBER: _ClassVar[int]
     first_id: int
     last_id: int
     events: int
-    def __init__(self, first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., events: _Optional[int] = ...) -> None: ...
+    stalled: _containers.RepeatedCompositeFieldContainer[Stalled]
+    def __init__(self, first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., events: _Optional[int] = ..., stalled: _Optional[_Iterable[_Union[Stalled, _Mapping]]] = ...) -> None: ...
 
 class CacheOptions(_message.Message):
     __slots__ = ("format", "schema", "events", "state", "before", "bytes_keys", "retain_time_ms", "retain_bytes", "retain_events", "lifespan_ms", "route_by_prefix", "promote", "wait_listeners", "wait_ms", "wait_proceeds")
@@ -1218,7 +1220,7 @@ class ListSegments(_message.Message):
     def __init__(self, cache: _Optional[str] = ..., local: _Optional[bool] = ...) -> None: ...
 
 class SegmentDescription(_message.Message):
-    __slots__ = ("segment", "primary", "owners", "in_sync", "epoch", "first_id", "last_id", "high_watermark", "events", "bytes")
+    __slots__ = ("segment", "primary", "owners", "in_sync", "epoch", "first_id", "last_id", "high_watermark", "events", "bytes", "under_replicated")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_FIELD_NUMBER: _ClassVar[int]
     OWNERS_FIELD_NUMBER: _ClassVar[int]
@@ -1229,6 +1231,7 @@ class SegmentDescription(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
     segment: int
     primary: str
     owners: _containers.RepeatedScalarFieldContainer[str]
@@ -1239,7 +1242,8 @@ class SegmentDescription(_message.Message):
     high_watermark: int
     events: int
     bytes: int
-    def __init__(self, segment: _Optional[int] = ..., primary: _Optional[str] = ..., owners: _Optional[_Iterable[str]] = ..., in_sync: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., high_watermark: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    under_replicated: bool
+    def __init__(self, segment: _Optional[int] = ..., primary: _Optional[str] = ..., owners: _Optional[_Iterable[str]] = ..., in_sync: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., high_watermark: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., under_replicated: _Optional[bool] = ...) -> None: ...
 
 class ListSegmentsAnswer(_message.Message):
     __slots__ = ("segments",)
@@ -1360,16 +1364,18 @@ class ChangeClusterAnswer(_message.Message):
     def __init__(self, commits: _Optional[int] = ...) -> None: ...
 
 class SegmentMove(_message.Message):
-    __slots__ = ("segment", "owners", "target", "bytes")
+    __slots__ = ("segment", "owners", "target", "bytes", "copied")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     OWNERS_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPIED_FIELD_NUMBER: _ClassVar[int]
     segment: int
     owners: _containers.RepeatedScalarFieldContainer[str]
     target: _containers.RepeatedScalarFieldContainer[str]
     bytes: int
-    def __init__(self, segment: _Optional[int] = ..., owners: _Optional[_Iterable[str]] = ..., target: _Optional[_Iterable[str]] = ..., bytes: _Optional[int] = ...) -> None: ...
+    copied: int
+    def __init__(self, segment: _Optional[int] = ..., owners: _Optional[_Iterable[str]] = ..., target: _Optional[_Iterable[str]] = ..., bytes: _Optional[int] = ..., copied: _Optional[int] = ...) -> None: ...
 
 class PlanRebalance(_message.Message):
     __slots__ = ()
@@ -1382,8 +1388,10 @@ class PlanRebalanceAnswer(_message.Message):
     def __init__(self, moves: _Optional[_Iterable[_Union[SegmentMove, _Mapping]]] = ...) -> None: ...
 
 class RebalanceStatus(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("local",)
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    local: bool
+    def __init__(self, local: _Optional[bool] = ...) -> None: ...
 
 class RebalanceStatusAnswer(_message.Message):
     __slots__ = ("state", "moves_total", "moves_done", "bytes_total", "bytes_done", "throttle_bytes", "started_ms", "moving")

@@ -111,7 +111,7 @@ def test_an_even_load_is_said():
 
 
 def test_a_plan_names_segments_owners_and_bytes():
-    moves = [[Move(segment=3, owners=("n1", "n2"), target=("n1", "n4"), bytes=2_048)]]
+    moves = [[Move(segment=3, owners=("n1", "n2"), target=("n1", "n4"), bytes=2_048, copied=0)]]
     admin = Admin({"plan_rebalance": moves})
     assert json.loads(run(admin, "rebalance", "plan", "--json")) == {
         "segment": 3,

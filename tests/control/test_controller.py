@@ -303,11 +303,12 @@ def test_what_was_planned_for_many_segments_is_dropped_when_the_rebalancing_is_c
     first = play.controller.next_commit(play.situation, nonce=play.nonce(), records_max=5)
     play.commit(first)
     assert len(moving(play)) == 5
-    while plan := cancel_rebalance(play.view, nonce=play.nonce()):
+    while plan := cancel_rebalance(play.situation, nonce=play.nonce()):
         play.commit(plan)
     play.settle()
     assert not moving(play)
     assert play.held()[4] == 0
+    assert play.view.rebalance.record.moves_done == 0, "most had not even begun"
 
 
 def test_many_changes_are_planned_once_and_what_changed_meanwhile_is_left_out():

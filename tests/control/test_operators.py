@@ -225,7 +225,7 @@ def test_a_cancelled_rebalancing_leaves_every_segment_whole_and_where_it_was_or_
     play.commit(start_rebalance(play.situation, START, nonce="n"))
     play.decide()
     assert any(len(record.owners) == 4 for record in play.records.values())
-    all_of(play, lambda nonce: cancel_rebalance(play.view, nonce=nonce))
+    all_of(play, lambda nonce: cancel_rebalance(play.situation, nonce=nonce))
     play.settle()
     assert play.view.rebalance.record.state == "cancelled"
     assert {len(record.owners) for record in play.records.values()} == {3}
@@ -233,9 +233,22 @@ def test_a_cancelled_rebalancing_leaves_every_segment_whole_and_where_it_was_or_
     assert play.is_whole()
 
 
+def test_a_cancelled_rebalancing_remembers_how_many_segments_had_moved():
+    play = cluster(3, segments=40)
+    play.join(4)
+    play.commit(start_rebalance(play.situation, START, nonce="n"))
+    play.decide()  # few are on their way at once
+    play.catch_up()
+    play.decide()
+    left = sum(bool(record.target) for record in play.records.values())
+    all_of(play, lambda nonce: cancel_rebalance(play.situation, nonce=nonce))
+    record = play.view.rebalance.record
+    assert 0 < record.moves_done == record.moves_total - left < record.moves_total
+
+
 def test_nothing_to_cancel_is_refused():
     with pytest.raises(OperationRefused, match="no rebalancing"):
-        cancel_rebalance(cluster(3).view, nonce="n")
+        cancel_rebalance(cluster(3).situation, nonce="n")
 
 
 def test_a_cancelled_rebalancing_does_not_keep_a_drained_member():
@@ -244,7 +257,7 @@ def test_a_cancelled_rebalancing_does_not_keep_a_drained_member():
     play.join(5)
     play.commit(start_rebalance(play.situation, START, nonce="n"))
     play.decide()
-    all_of(play, lambda nonce: cancel_rebalance(play.view, nonce=nonce))
+    all_of(play, lambda nonce: cancel_rebalance(play.situation, nonce=nonce))
     play.settle()
     assert play.held()[2] == 0
 

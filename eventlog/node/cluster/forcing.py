@@ -38,10 +38,18 @@ async def force_primary(node: "Node", asked: pb.ForcePrimary) -> list[pb.ForcedR
     chosen = {candidate.segment: candidate for candidate in candidates if candidate.chosen}
     for segment in segments:
         if segment not in chosen:
-            whys = "; ".join(candidate.why_not for candidate in candidates if candidate.segment == segment and candidate.why_not)
-            raise OperationRefused(what=f"forcing a primary of segment {segment}", why=whys or "nobody that answers holds it")
+            unable = [candidate for candidate in candidates if candidate.segment == segment and candidate.why_not]
+            raise OperationRefused(what=f"forcing a primary of segment {segment}", why=_whys(unable) or "nobody that answers holds it")
     await _commit(node, situation, chosen)
     return candidates
+
+
+def _whys(unable: Iterable[pb.ForcedReplica]) -> str:
+    """Return each reason once, with those whom it keeps from leading."""
+    names: dict[str, list[str]] = {}
+    for candidate in unable:
+        names.setdefault(candidate.why_not, []).append(candidate.node)
+    return "; ".join(f"{why} ({', '.join(who)})" for why, who in names.items())
 
 
 async def _commit(node: "Node", situation: Situation, chosen: Mapping[int, pb.ForcedReplica]) -> None:

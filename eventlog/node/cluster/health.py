@@ -21,7 +21,7 @@ def status(node: "Node") -> pb.StatusAnswer:
     view = situation.view
     records = [found.record for found in view.segments.values()]
     without_primary = node.segments - sum(_is_served(node, situation, segment) for segment in records)
-    under_replicated = sum(_copies(situation, segment) < view.replicas for segment in records)
+    under_replicated = sum(is_under_replicated(situation, segment) for segment in records)
     live = sum(member_state(node, situation, member) in ("live", "draining") for member in view.members.values())
     is_whole = not under_replicated and not node.disk.is_full and live == len(view.members)
     low = node.low.limit()
@@ -57,6 +57,11 @@ def _is_served(node: "Node", situation: Situation, segment: SegmentRecord) -> bo
     if not situation.is_led(segment):
         return False
     return segment.primary != node.number or bool(node.replicas.serving[segment.segment])
+
+
+def is_under_replicated(situation: Situation, segment: SegmentRecord) -> bool:
+    """Return whether fewer copies of a segment are in sync and there than are to be kept."""
+    return _copies(situation, segment) < situation.view.replicas
 
 
 def _copies(situation: Situation, segment: SegmentRecord) -> int:
@@ -114,7 +119,7 @@ def _about_members(situation: Situation, records: list[SegmentRecord]) -> Iterat
 def _about_copies(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
     if any(segment.target for segment in records):
         yield "segments are moving: eventlog admin rebalance status"
-    elif not situation.dead and any(_copies(situation, segment) < situation.view.replicas for segment in records):
+    elif not situation.dead and any(is_under_replicated(situation, segment) for segment in records):
         yield "copies are being made: eventlog admin status --wait 10m"
     elif not situation.dead and _is_uneven(situation, records):
         yield "nodes hold unequal shares: eventlog admin rebalance plan"

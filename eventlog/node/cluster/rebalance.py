@@ -1,14 +1,16 @@
 """What operators are told of segments that move: the plan with its bytes, and how far it has come. Nothing is kept but the records."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from eventlog.control.controller import Situation, plan_rebalance
-from eventlog.control.records import SegmentRecord
+from eventlog.control.records import RebalanceRecord, SegmentRecord
 from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError
 from eventlog.node import operations
+from eventlog.node.cluster.health import is_under_replicated
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -66,6 +68,7 @@ async def own_segments(node: "Node", cache: str = "") -> list[pb.SegmentDescript
                 high_watermark=int(node.core.watermark[segment]),
                 events=sum(int(cache.next_offsets[segment] - cache.trimmed_offsets[segment] - 1) for cache in caches),
                 bytes=nbytes,
+                under_replicated=not found or is_under_replicated(situation, found.record),
             )
         )
     return described
@@ -91,20 +94,52 @@ def described(view: ClusterView, segment: SegmentRecord, target: tuple[int, ...]
     )
 
 
-def progress(situation: Situation) -> pb.RebalanceStatusAnswer:
-    """Return how far the last rebalancing is. Bytes are shared out by moves: sizes change while they are copied."""
+def sent_here(node: "Node") -> pb.RebalanceStatusAnswer:
+    """Return how many bytes of moving segments this node has sent to those that are to hold them."""
+    moving = [number for number, found in sorted(node.view.segments.items()) if found.record.target]
+    sent = node.replicas.throttle.sent
+    return pb.RebalanceStatusAnswer(moving=[pb.SegmentMove(segment=number, copied=sent.get(number, 0)) for number in moving])
+
+
+async def _sent_at(node: "Node", number: int) -> pb.RebalanceStatusAnswer:
+    if number == node.number:
+        return sent_here(node)
+    try:
+        reply = await node.peers.send(number, Message(rebalance_status=pb.RebalanceStatus(local=True)), timeout_ms=_TIMEOUT_MS)
+    except EventLogError as error:
+        log.warning("rebalance_not_told number=%d error=%s", number, error)
+        return pb.RebalanceStatusAnswer()
+    return reply.message.rebalance_status_answer
+
+
+async def progress(node: "Node") -> pb.RebalanceStatusAnswer:
+    """Return how far the last rebalancing is. Bytes are shared out by moves, which fill up as they are sent: sizes change meanwhile."""
+    situation = node.controller.situation()
     view = situation.view
     moving = [found.record for _, found in sorted(view.segments.items()) if found.record.target]
     answer = pb.RebalanceStatusAnswer(state="idle", moving=[described(view, segment, segment.target, {}) for segment in moving])
+    sources = {segment.primary for segment in moving} & {node.number, *node.peers.incarnations}
+    told = await asyncio.gather(*(_sent_at(node, number) for number in sorted(sources)))
+    copied = {move.segment: move.copied for found in told for move in found.moving if move.copied}
+    for move in answer.moving:
+        move.copied = copied.get(move.segment, 0)
     if view.rebalance is None:
         return answer
     last = view.rebalance.record
-    left = len(moving)
-    if last.state == "running" and not moving:  # targets have not been given yet
-        left = len(plan_rebalance(situation))
-    done = max(last.moves_total - left, 0) if last.state != "done" else last.moves_total
-    answer.state, answer.moves_total, answer.moves_done = last.state, last.moves_total, done
-    answer.bytes_total = last.bytes_total
-    answer.bytes_done = last.bytes_total * done // last.moves_total if last.moves_total else 0
+    answer.state, answer.moves_total, answer.bytes_total = last.state, last.moves_total, last.bytes_total
     answer.throttle_bytes, answer.started_ms = last.throttle_bytes, last.started_ms
+    answer.moves_done = _moves_done(situation, last, len(moving))
+    share = last.bytes_total // last.moves_total if last.moves_total else 0
+    is_all = answer.moves_done == last.moves_total
+    begun = sum(min(move.copied, share) for move in answer.moving) if last.state == "running" else 0
+    answer.bytes_done = last.bytes_total if is_all else share * answer.moves_done + begun
     return answer
+
+
+def _moves_done(situation: Situation, last: RebalanceRecord, moving: int) -> int:
+    if last.state == "cancelled":
+        return last.moves_done
+    if last.state == "done":
+        return last.moves_total
+    left = moving or len(plan_rebalance(situation))  # targets may not have been given yet
+    return max(last.moves_total - left, 0)

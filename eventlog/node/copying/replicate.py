@@ -272,7 +272,8 @@ class Replicas:
             proposals = list(newest.values())  # one of an older record is void: nobody waits for it any more
             self._proposing.clear()
             outcomes = await self.node.records.propose([_change_of(proposal) for proposal in proposals], seen=self._records)
-            log.info("in_sync_proposed %s", dict(Counter(outcome.kind for outcome in outcomes)))
+            kinds = Counter(outcome.kind for outcome in outcomes)
+            log.info("in_sync_proposed %s", " ".join(f"{kind}={count}" for kind, count in sorted(kinds.items())))
             for proposal, outcome in zip(proposals, outcomes, strict=True):
                 if outcome.kind == "unknown" or (outcome.kind == "none" and proposal.segment in unsure):
                     self._proposing.append(proposal)  # the same compare-and-set again, until one is sure: it cannot be done twice

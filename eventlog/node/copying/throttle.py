@@ -1,4 +1,4 @@
-"""How fast copies of moving segments are read: what an operator allowed, shared among the nodes that are read from.
+"""How fast copies of moving segments are read: what an operator allowed, shared among the nodes that are read from; and how far they are.
 
 Only moves are slowed down. A replica that fell behind, or one that takes the place of a lost copy, gets what it lacks at full speed.
 """
@@ -13,7 +13,10 @@ _STEP_S = 0.5  # then the limit is looked at again: it may have been lifted
 
 
 class CopyThrottle:
-    """Paces what this node reads for others. `seconds` is a monotonic clock."""
+    """Paces, and counts, what this node reads for others. `seconds` is a monotonic clock.
+
+    `sent` has how many bytes of each moving segment went out from here.
+    """
 
     def __init__(
         self,
@@ -26,9 +29,17 @@ class CopyThrottle:
         self._seconds = seconds
         self._sleep = sleep
         self._due = 0.0  # everything let through so far is paid for by then
+        self.sent: dict[int, int] = {}
 
     async def take(self, segment: int, nbytes: int) -> None:
         """Return when `nbytes` of a copy of `segment` may be sent; at once where nothing limits it."""
+        await self._wait(segment, nbytes)
+        segments = self._view().segments
+        self.sent = {number: count for number, count in self.sent.items() if number in segments and segments[number].record.target}
+        if segment in segments and segments[segment].record.target:
+            self.sent[segment] = self.sent.get(segment, 0) + nbytes
+
+    async def _wait(self, segment: int, nbytes: int) -> None:
         begun = self._seconds()
         share = self._share(segment)
         if share is None:

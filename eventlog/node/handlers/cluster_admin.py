@@ -11,7 +11,7 @@ from eventlog.control.records import CommitPlan
 from eventlog.errors import BadMessage
 from eventlog.node.cluster.forcing import force_primary as force
 from eventlog.node.cluster.health import member_state
-from eventlog.node.cluster.rebalance import merged_segments, own_segments, planned_moves, progress
+from eventlog.node.cluster.rebalance import merged_segments, own_segments, planned_moves, progress, sent_here
 from eventlog.node.copying.digests import compare_all, own_digests
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -102,7 +102,7 @@ async def _balance(node: "Node", asked: pb.ChangeCluster) -> Change:
     if kind == "start_rebalance":
         return await _start(node, asked.start_rebalance)
     if kind == "cancel_rebalance":
-        return lambda now, nonce: operators.cancel_rebalance(now.view, nonce=nonce)
+        return lambda now, nonce: operators.cancel_rebalance(now, nonce=nonce)
     raise BadMessage(why="the change is none that this version knows")
 
 
@@ -130,10 +130,11 @@ async def plan_rebalance(node: "Node", exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-def rebalance_status(node: "Node", exchange: Exchange) -> None:
-    """Answer with how far the last rebalancing is."""
+async def rebalance_status(node: "Node", exchange: Exchange) -> None:
+    """Answer with how far the last rebalancing is, or with this node's part in it."""
+    is_local = exchange.message.rebalance_status.local
     message = Message()
-    message.rebalance_status_answer.CopyFrom(progress(node.controller.situation()))
+    message.rebalance_status_answer.CopyFrom(sent_here(node) if is_local else await progress(node))
     exchange.answer(message)
 
 

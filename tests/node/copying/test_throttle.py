@@ -63,6 +63,15 @@ def test_time_in_which_nothing_was_sent_is_not_saved_up():
     assert story.taken((0, 1_000)) == pytest.approx(1.0)
 
 
+def test_what_was_sent_of_moving_segments_is_counted_until_they_have_arrived():
+    story = Story(throttle_bytes=0, moving=((0, 1), (1, 1)))
+    story.taken((0, 300), (0, 200), (1, 40), (9, 1_000))
+    assert story.throttle.sent == {0: 500, 1: 40}
+    story.view = Story(moving=((1, 1),)).view
+    story.taken((1, 2))
+    assert story.throttle.sent == {1: 42}
+
+
 def test_a_limit_that_is_lifted_lets_go_of_what_waits():
     story = Story()
 

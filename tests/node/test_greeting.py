@@ -2,6 +2,7 @@
 
 import asyncio
 
+from eventlog.ids import ID_MAX
 from eventlog.node.handlers.admin import hello
 from eventlog.wire.eventlog_pb2 import Hello, Message
 from tests.node.nodes import with_node
@@ -29,13 +30,14 @@ class Exchange:
         self.result.set_exception(error)
 
 
-def test_who_comes_when_the_lease_is_used_up_is_greeted_under_the_next(tmp_path):
+def test_who_comes_when_the_lease_is_used_up_is_greeted_at_once_and_gets_a_producer_id_of_its_own(tmp_path):
     async def act(node):
-        node.clock.observe(node.clock.ceiling)  # an id that another node was faster to issue
-        connection = Connection()
-        exchange = Exchange(connection)
-        hello(node, exchange)
-        answer = (await asyncio.wait_for(exchange.result, 30)).hello_answer
-        assert answer.producer_id > answer.now_id > 0
+        node.clock.observe(node.clock.ceiling)  # nothing can be issued until the metadata store has renewed the lease
+        exchanges = [Exchange(Connection()) for _ in range(100)]
+        for exchange in exchanges:
+            hello(node, exchange)
+        found = {exchange.result.result().hello_answer.producer_id for exchange in exchanges}
+        assert len(found) == 100
+        assert all(0 < number <= ID_MAX for number in found)
 
     with_node(tmp_path, act)

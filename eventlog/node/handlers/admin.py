@@ -1,11 +1,12 @@
 """Requests of operators: caches, status, segments, retention, checks."""
 
-import asyncio
+import secrets
 from typing import TYPE_CHECKING
 
 from eventlog.control.caches import check_name
 from eventlog.control.records import CacheOptions
-from eventlog.errors import BadMessage, EventLogError, MetadataUnavailable
+from eventlog.errors import BadMessage
+from eventlog.ids import ID_MAX
 from eventlog.limits import FRAME_BYTES_MAX
 from eventlog.node import operations
 from eventlog.node.cluster import health
@@ -23,24 +24,6 @@ _NUMBERS = {name: number for number, name in _FORMATS.items()}
 
 def hello(node: "Node", exchange: Exchange) -> None:
     """Greet: who we are, how many segments there are, and, if asked for, a producer id that nobody had before."""
-    try:
-        _greet(node, exchange)
-    except MetadataUnavailable:  # ids seen from others have pushed the clock beyond the lease
-        node.own(asyncio.get_running_loop().create_task(_greet_later(node, exchange), name="hello"))
-
-
-async def _greet_later(node: "Node", exchange: Exchange) -> None:
-    """Greet once the lease has been renewed, instead of when its turn comes."""
-    try:
-        await node.renew_lease()
-        if not exchange.is_over:
-            _greet(node, exchange)
-    except EventLogError as error:
-        if not exchange.is_over:
-            exchange.fail(error)
-
-
-def _greet(node: "Node", exchange: Exchange) -> None:
     request = exchange.message.hello
     message = Message()
     answer = message.hello_answer
@@ -49,7 +32,8 @@ def _greet(node: "Node", exchange: Exchange) -> None:
     answer.frame_bytes_max = FRAME_BYTES_MAX
     answer.now_id = node.clock.last
     if request.producer or request.producer_id:
-        answer.producer_id = request.producer_id or node.clock.next(1)
+        # By chance, not by the clock: whose lease of ids is used up goes on greeting readers while the metadata store is away.
+        answer.producer_id = request.producer_id or 1 + secrets.randbelow(ID_MAX)
     node.leaders.greeted(exchange.connection)
     exchange.answer(message)
 

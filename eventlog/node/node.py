@@ -111,6 +111,7 @@ class Node:
         self.peers = Peers(me, own=self.own, wall_ms=self.clock.wall_ms)
         self.metadata: Metadata  # these are set before the node is served
         self.renew_lease: Callable[[], Awaitable[None]]
+        self.lease_renewed_s = 0.0  # by the loop's clock
         self.records: ClusterRecords
         self.managed: Managed | None = None
         self.controller: ControllerLoop

@@ -178,7 +178,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     entered.metastore.on_commit = node.metadata.committed
     node.records, node.managed = records, managed
     renew_lease = partial(_renew_lease, records, node, shell.on_fatal)
-    node.renew_lease = renew_lease
+    node.renew_lease, node.lease_renewed_s = renew_lease, asyncio.get_running_loop().time()
     node.start()
     node.controller = start_controller(node, records)
     periodic = Periodic(node, renew_lease=renew_lease)
@@ -210,6 +210,7 @@ async def _renew_lease(records: ClusterRecords, node: Node, on_fatal: Callable[[
         async with node.renewing_lease:
             reached = int(node.core.watermark.max())
             await records.renew_lease(on_lost=node.replicas.takeover.stop, acknowledged=reached)
+            node.lease_renewed_s = asyncio.get_running_loop().time()
     except MemberReplaced as error:
         on_fatal(error)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.process.clusters import ClusterProcesses
 from tests.process.etcds import EtcdCluster, leader_of
-from tests.process.trials import Trial, most_primaries
+from tests.process.trials import Trial, most_primaries, read_log
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -43,13 +43,16 @@ def test_members_of_etcd_die_and_stand_still_and_all_of_them_at_once(tmp_path):
             cluster.start()
         cluster.settle()
         with trial.lasting("etcd stands still for 3 s", lambda: signal_all(signal.SIGSTOP), lambda: signal_all(signal.SIGCONT)):
-            trial.busy(within_s=2)
+            trial.busy(operations=10, within_s=3)
             time.sleep(1)  # the fault itself
         trial.busy()
         cluster.settle()
         with trial.lasting("etcd stands still for longer", lambda: signal_all(signal.SIGSTOP), lambda: signal_all(signal.SIGCONT)):
             began = time.monotonic()
             time.sleep(LEASE_OVER_S + 2)  # the fault itself
+            assert read_log(cluster[0].address), "a new reader is greeted and reads on"
+            found = cluster.until(lambda status: status.health == "unavailable", node=most_primaries(cluster), within_s=10)
+            assert any("metadata store" in advice and "does not answer" in advice for advice in found.advice)
             ended = time.monotonic()
         trial.busy()
         history = trial.verdict()

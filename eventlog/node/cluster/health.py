@@ -1,18 +1,20 @@
 """How the cluster is, as one node sees it, and what its operator should do next."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eventlog.control.controller import Controller, Situation
 from eventlog.control.records import NodeRecord, SegmentRecord
 from eventlog.ids import TIME_SHIFT, time_of
-from eventlog.limits import STALLED_MS
+from eventlog.limits import LEASE_RENEW_MS, STALLED_MS
 from eventlog.wire import eventlog_pb2 as pb
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
 
 _NAMED_MAX = 5
+_UNANSWERED_MS = 3 * LEASE_RENEW_MS
 
 
 def status(node: "Node") -> pb.StatusAnswer:
@@ -23,11 +25,12 @@ def status(node: "Node") -> pb.StatusAnswer:
     without_primary = node.segments - sum(_is_served(node, situation, segment) for segment in records)
     under_replicated = sum(is_under_replicated(situation, segment) for segment in records)
     live = sum(member_state(node, situation, member) in ("live", "draining") for member in view.members.values())
-    is_whole = not under_replicated and not node.disk.is_full and live == len(view.members)
+    is_cut_off = _is_cut_off(node)
+    is_whole = not under_replicated and not node.disk.is_full and live == len(view.members) and not is_cut_off
     low = node.low.limit()
     return pb.StatusAnswer(
         cluster=node.cluster,
-        health="unavailable" if without_primary else "ok" if is_whole else "degraded",
+        health="unavailable" if without_primary or (is_cut_off and _issues_nothing(node)) else "ok" if is_whole else "degraded",
         controller=_name(situation, view.controller.record.node) if view.controller else "",
         metastore=str(node.location).partition(":")[0],
         nodes=len(view.members),
@@ -78,6 +81,17 @@ def _held_by(node: "Node", situation: Situation) -> str:
     return f"segment {held[0]} of {_name(situation, found.record.primary)}" if found else f"segment {held[0]}"
 
 
+def _is_cut_off(node: "Node") -> bool:
+    """Return whether the metadata store has not answered for a while."""
+    return asyncio.get_running_loop().time() - node.lease_renewed_s > _UNANSWERED_MS / 1000
+
+
+def _issues_nothing(node: "Node") -> bool:
+    """Return whether this node leads segments and has used up its lease of ids."""
+    clock = node.clock
+    return bool(node.replicas.serving.any()) and time_of(clock.ceiling) <= max(time_of(clock.last), clock.physical_ms())
+
+
 def _name(situation: Situation, number: int) -> str:
     found = situation.view.nodes.get(number)
     return found.record.name if found else str(number)
@@ -91,6 +105,9 @@ def advice(node: "Node", situation: Situation) -> Iterator[str]:
     records = [found.record for _, found in sorted(situation.view.segments.items())]
     if node.disk.is_full:
         yield f"the data disk has {node.disk.free_bytes} bytes left: free space, or lower retention"
+    if _is_cut_off(node):
+        writes = "writes have stopped" if _issues_nothing(node) else "writes will stop within seconds"
+        yield f"the metadata store, {node.location}, does not answer: {writes}, reading goes on; see that it runs and is reached from here"
     yield from _about_what_stands_still(situation, records)
     yield from _about_members(situation, records)
     yield from _about_copies(situation, records)

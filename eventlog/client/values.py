@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal
 
@@ -122,6 +123,11 @@ class Stalled:
     node: int
     since_ms: int
 
+    def __str__(self) -> str:
+        who = f"node {self.node}" if self.node else "nobody"
+        since = datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(timespec="seconds")
+        return f"segment {self.segment}, which {who} leads, holds readers of all events since {since}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -142,11 +148,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnds:
-    """Where a cache's log begins and ends. `first_id` is None if nothing is kept; `last_id` is the low watermark."""
+    """Where a cache's log begins and ends. `first_id` is None if nothing is kept; `last_id` is the low watermark.
+
+    `stalled` are the segments that hold it, where it stands still: there is more above it.
+    """
 
     first_id: int | None
     last_id: int
     events: int
+    stalled: Sequence[Stalled] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

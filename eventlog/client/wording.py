@@ -101,7 +101,7 @@ def cache_info(cache: pb.CacheDescription) -> CacheInfo:
 
 def log_ends(answer: pb.LogEndsAnswer) -> LogEnds:
     """Return the ends of a log."""
-    return LogEnds(first_id=answer.first_id or None, last_id=answer.last_id, events=answer.events)
+    return LogEnds(first_id=answer.first_id or None, last_id=answer.last_id, events=answer.events, stalled=stalled(answer))
 
 
 def status(answer: pb.StatusAnswer) -> Status:
@@ -152,6 +152,6 @@ def check_report(answer: pb.CheckDataAnswer) -> CheckReport:
     return CheckReport(values=answer.values, events=answer.events, problems=tuple(answer.problems))
 
 
-def stalled(answer: pb.PollAnswer) -> tuple[Stalled, ...]:
+def stalled(answer: pb.PollAnswer | pb.LogEndsAnswer) -> tuple[Stalled, ...]:
     """Return which segments hold a reader up."""
     return tuple(Stalled(segment=row.segment, node=row.node, since_ms=row.since_ms) for row in answer.stalled)

@@ -104,7 +104,26 @@ def test_a_gateway_owns_nothing_and_serves_everything(tmp_path):
         assert few.rows("size", "c", node=1)[0]["size"] == 1
         assert [row["key"] for row in few.rows("consume", "c", node=1)] == ["k"]
         assert {row["name"]: row["segments"] for row in few.rows("admin", "nodes")} == {"n1": few.segments, "n2": 0}
+        assert few.rows("admin", "segments", "--under-replicated", node=1) == []
         assert gateway.stop() == 0
+
+
+def test_a_gateway_that_reaches_nobody_says_so_to_readers_and_ends_no_log_early(tmp_path):
+    with ClusterProcesses(tmp_path, count=1) as few:
+        gateway = few.add("--gateway")
+        few.start()
+        few.command("cache", "create", "c", node=1)
+        few.command("put", "c", "k", "7", node=1)
+        few.kill(0)
+        for began_anew in (False, True):
+            if began_anew:
+                gateway.stop()
+                gateway.start()
+            few.until(lambda found: found.without_primary == few.segments, node=1)
+            done = few.command("--timeout", "3s", "consume", "c", node=1, ok=False)
+            assert (done.returncode, done.stdout) == (3, b""), "an empty answer would be a lie"
+            assert b"UNAVAILABLE: segment 0, which node 1 leads" in done.stderr
+        assert len(few.rows("admin", "segments", "--under-replicated", node=1)) == few.segments
 
 
 def test_a_directory_of_another_cluster_does_not_join(cluster, tmp_path):

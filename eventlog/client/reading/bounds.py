@@ -1,7 +1,7 @@
 """Where a read of events begins and ends, and how it is asked for. Pure."""
 
 from base64 import urlsafe_b64encode
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import index
@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from eventlog.client.values import Stalled
 from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.consume.state import tail_of, with_steps
@@ -67,16 +68,14 @@ class Reading:
             return replace(self, after=answer.last_id, position=None, goes_on=False)
         return replace(self, position=with_steps(token.decode(answer.position), self.position.steps))
 
-    def check_stalled(self, answer: PollAnswer) -> None:
+    def check_stalled(self, stalled: Sequence[Stalled]) -> None:
         """Refuse to wait for segments that stand still, where that was asked for.
 
         Raises:
             Unavailable: naming the first of them.
         """
-        if self.on_stalled == "error" and answer.stalled:
-            held = answer.stalled[0]
-            who = f"node {held.node}" if held.node else "nobody"
-            raise Unavailable(why=f"segment {held.segment}, which {who} leads, holds readers of all events since {held.since_ms}")
+        if self.on_stalled == "error" and stalled:
+            raise Unavailable(why=str(stalled[0]))
 
     def token_after(self, answer: PollAnswer) -> str:
         """Return the token to go on with after an answer, empty where it has none."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from eventlog.client.connections.nodes import Nodes
@@ -13,6 +13,8 @@ from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EventBatch, Order, arrow_module
 from eventlog.client.reading.bounds import Reading
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
+from eventlog.client.values import Stalled
+from eventlog.client.wording import stalled
 from eventlog.errors import EventLogError, FilterNotFound, Stopping
 from eventlog.events import Event, EventSource
 from eventlog.routing.retry import decide
@@ -56,9 +58,12 @@ class Follower:
             answers = self._poll(reading, source.cache_id, interval_ms=poll_interval_ms)
         elif reading.listener:
             answers = self._poll(reading, source.cache_id, wait_ms=LISTENER_POLL_WAIT_MS if follow else 0)
+        held: Stalled | None = None
         async with aclosing(answers):
             async for answer, body in answers:
-                reading.check_stalled(answer)
+                found = stalled(answer)
+                reading.check_stalled(found)
+                held = say_held(found, before=held)
                 batches = unpack(answer, body) if unpack is not None else to_batches(answer, body, source, order=order)
                 for batch in batches:
                     yield batch
@@ -130,6 +135,14 @@ class Follower:
             reading = reading.after_answer(answer)
             if answer.end and interval_ms:
                 await asyncio.sleep(interval_ms / 1000)
+
+
+def say_held(found: Sequence[Stalled], *, before: Stalled | None = None) -> Stalled | None:
+    """Say which segment holds a reader, unless it is the same one as `before`; return it."""
+    held = found[0] if found else None
+    if held is not None and (before is None or held.segment != before.segment):
+        log.warning("%s; what comes next waits for it", held)
+    return held
 
 
 def _answer_of(item: Reply) -> PollAnswer:

@@ -11,7 +11,7 @@ from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.batches import EventBatch, Order
 from eventlog.client.reading.bounds import Reading, Start, checked_id, position_after, segments_of
-from eventlog.client.reading.following import Unpack, to_batches
+from eventlog.client.reading.following import Unpack, say_held, to_batches
 from eventlog.client.reading.rows import RowReader, Rows
 from eventlog.client.reading.state_first import StateBatches
 from eventlog.client.reading.wanted import PollOptions, ReadOptions, Wanted
@@ -161,7 +161,10 @@ class CacheReads(CacheHandle):
         if wanted.until_id == 0:
             return None  # further down 0 is no end
         if not follow or start == "latest":
-            last_id = (await self.log_ends()).last_id
+            ends = await self.log_ends()
+            last_id = ends.last_id
+            reading.check_stalled(ends.stalled)
+            say_held(ends.stalled)
             start = last_id if start == "latest" else start
             until = until if follow else min(until or last_id, last_id)
             if not follow and until == 0:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
-from eventlog.errors import BadMessage, EventLogError, NoEvents
+from eventlog.errors import BadMessage, EventLogError, NoEvents, Unavailable
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.cluster.peers import peer_of
 from eventlog.node.consumers.listeners import Listeners
@@ -153,7 +153,10 @@ async def _fetch_matches(node: ReadingNode, exchange: Exchange) -> None:
 
 
 def log_ends(node: ReadingNode, exchange: Exchange) -> None:
-    """Answer with the first id kept, the id up to which everything is there, and how many events are kept."""
+    """Answer with the first id kept, the id up to which everything is there, and how many events are kept.
+
+    Segments that nobody leads hold that id; a node without a copy of one cannot say anything, and another may.
+    """
     cache = node.caches.find(exchange.message.log_ends.cache_id)
     if not cache.options.events:
         raise NoEvents(cache=cache.name)
@@ -164,7 +167,12 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
         if isinstance(first_id, EventLogError):
             exchange.fail(first_id)
             return
-        answer = LogEndsAnswer(first_id=first_id, last_id=node.reads.limit(), events=cache.events_kept)
+        try:
+            stalled = node.reads.stalls.everywhere()
+        except Unavailable as error:
+            exchange.fail(error)
+            return
+        answer = LogEndsAnswer(first_id=first_id, last_id=node.reads.limit(), events=cache.events_kept, stalled=stalled)
         exchange.answer(Message(log_ends_answer=answer))
 
     def reach(id_: int) -> None:

@@ -77,7 +77,7 @@ class Reads:
         )
         self.filters = Filters(self._thread)
         self._held_caches: set[int] = set()  # those with events that readers may not see yet
-        self._stalls = Stalls(context, self._rounds, refresh=self._reach.refresh, say=self._say_stalled)
+        self.stalls = Stalls(context, self._rounds, refresh=self._reach.refresh, say=self._say_stalled)
         self._lost: Mapping[int, Sequence[Lost]] = {}
         self._lost_changes = 0
         self._is_stopping = False
@@ -93,7 +93,7 @@ class Reads:
         """Fail whoever waits with `Stopping`, end the thread."""
         self._is_stopping = True
         self._finding.stop()
-        self._stalls.stop()
+        self.stalls.stop()
         for pull in self._rounds.waiting():
             self.fail(pull, Stopping())
         self._rounds.stop()
@@ -321,7 +321,7 @@ class Reads:
     def _idle(self, pull: Pull, limit: int) -> None:
         """Nothing to read: end here, or wait."""
         if limit >= pull.until or (pull.wait_ms == 0 and self._is_at_end(pull, limit)):
-            self._deliver_nothing(pull, limit, stalled=self._stalls.holding(pull))
+            self._deliver_nothing(pull, limit, stalled=self.stalls.holding(pull))
             return
         self._wait(pull)
         last_id = self._last_id(pull)
@@ -330,7 +330,7 @@ class Reads:
         elif pull.ends_at and pull.ends_at != ID_MAX:
             self._hasten(pull, min(pull.ends_at, pull.until))
         if pull.says_stalled:
-            self._stalls.watch()
+            self.stalls.watch()
 
     def _wait(self, pull: Pull) -> None:
         self._rounds.add(pull)
@@ -384,11 +384,13 @@ class Reads:
         if error is not None and not isinstance(error, Unavailable):
             raise error
         if pull.wait_ms == 0 and pull.ends_at == 0:
-            self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=self._stalls.holding(pull))
+            self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=self.stalls.holding(pull))
             return
         if pull.wait_ms == 0 and pull.deadline is None:
             self._deadlines.set(pull, CLOSE_UP_MS_MAX)
         self._wait(pull)
+        if pull.says_stalled:
+            self.stalls.watch()
         asyncio.get_running_loop().call_later(_FETCH_AGAIN_S, self._rounds.mark, pull.cache.cache_id)
 
     def _not_made(self, pull: Pull, error: BaseException) -> None:

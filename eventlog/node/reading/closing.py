@@ -124,6 +124,10 @@ class Closing:
         """Whether there is nobody else whose promise could be needed."""
         return self._members is None or not self._members.incarnations
 
+    def reaches(self, number: int) -> bool:
+        """Return whether a member is connected."""
+        return self._members is not None and number in self._members.incarnations
+
     # ------------------------------------------------------------ own promises
 
     def close_up(self, upto: int | None = None) -> list[Promise]:

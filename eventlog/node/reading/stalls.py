@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from eventlog.errors import Unavailable
 from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import STALLED_MS
-from eventlog.node.reading.pulls import Pull, ReadContext
+from eventlog.node.reading.pulls import Ints, Pull, ReadContext
 from eventlog.node.reading.rounds import Rounds
 from eventlog.wire.eventlog_pb2 import Stalled
 
@@ -32,11 +33,30 @@ class Stalls:
 
     def holding(self, pull: Pull) -> list[Stalled]:
         """Return which asked segments have held a reader for a while."""
+        return self.among(pull.cursor.asked)
+
+    def among(self, asked: Ints | None) -> list[Stalled]:
+        """Return which of `asked` (None: all segments) stand still."""
         context = self._context
         below = context.now_2020() - STALLED_MS << TIME_SHIFT
-        held = context.low.holders(pull.cursor.asked, below=below)[:_SEGMENTS_MAX].tolist()
+        held = context.low.holders(asked, below=below)[:_SEGMENTS_MAX].tolist()
         limits = context.low.limits
         return [Stalled(segment=segment, node=context.leader_of(segment), since_ms=time_of(int(limits[segment]))) for segment in held]
+
+    def everywhere(self) -> list[Stalled]:
+        """Return which segments stand still.
+
+        Raises:
+            Unavailable: one of them has no copy here, and its primary is not reached: what is in it cannot be read.
+        """
+        context = self._context
+        self._refresh()
+        found = self.among(None)
+        for held in found:
+            if not context.low.here[held.segment] and not context.closing.reaches(held.node):
+                who = f"node {held.node}" if held.node else "nobody"
+                raise Unavailable(why=f"segment {held.segment}, which {who} leads, cannot be read here, and nothing is heard of it")
+        return found
 
     def watch(self) -> None:
         """Look after whoever waits now, and until nobody does."""

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from eventlog.client.reading.bounds import Reading, checked_stalled, checked_trimmed, position_after, read_token, segments_of, start_of
+from eventlog.client.reading.following import say_held
+from eventlog.client.wording import stalled
 from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.errors import InvalidArgument, Unavailable
@@ -121,12 +123,20 @@ def test_a_reading_by_segments_goes_on_with_the_answers_token() -> None:
     assert following.position == answered
 
 
+def test_what_holds_a_reader_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [[Stalled(segment=3, node=2, since_ms=7)], [Stalled(segment=3, node=0, since_ms=9)], [], [Stalled(segment=4, since_ms=7)]]
+    before = None
+    for held in rows:
+        before = say_held(stalled(PollAnswer(stalled=held)), before=before)
+    assert [record.message.partition(",")[0] for record in caplog.records] == ["segment 3", "segment 4"]
+
+
 def test_a_stall_is_waited_for_unless_it_is_to_be_an_error() -> None:
-    answer = PollAnswer(last_id=5, stalled=[Stalled(segment=3, node=2, since_ms=7)])
-    Reading().check_stalled(answer)
-    with pytest.raises(Unavailable, match="segment 3, which node 2 leads"):
-        Reading(on_stalled="error").check_stalled(answer)
-    Reading(on_stalled="error").check_stalled(PollAnswer(last_id=5))
+    held = stalled(PollAnswer(last_id=5, stalled=[Stalled(segment=3, node=2, since_ms=7)]))
+    Reading().check_stalled(held)
+    with pytest.raises(Unavailable, match="segment 3, which node 2 leads, holds readers of all events since 1970-01-01T00:00:00"):
+        Reading(on_stalled="error").check_stalled(held)
+    Reading(on_stalled="error").check_stalled(())
     with pytest.raises(InvalidArgument, match="on_stalled"):
         checked_stalled("perhaps")
 

@@ -20,11 +20,13 @@ from eventlog.errors import (
     NoEvents,
     PositionDiverged,
     PositionMismatch,
+    Unavailable,
 )
+from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
 from eventlog.wire.eventlog_pb2 import LogEnds, Message
 from tests.node.asking import ask, by_id, fill, position_of, read_all, run, waiting
-from tests.node.polling import FakeExchange, poll_exchange, rows_of_answer
+from tests.node.polling import NODE_NUMBER, FakeExchange, poll_exchange, rows_of_answer
 
 # ---------------------------------------------------------------- retention, drops
 
@@ -280,3 +282,29 @@ def test_a_place_that_a_forced_primary_gave_up_is_told_once():
         assert len(found) == 2, "who begins anew stands nowhere"
 
     run(scenario)
+
+
+def test_the_end_of_a_log_that_stands_still_says_which_segment_holds_it():
+    async def scenario(node):
+        cache = node.cache()
+        fill(node, cache, 3)
+        group = node.stamp((cache, {2: [b"in flight"]}))
+        assert not (await log_ends(node)).stalled
+        node.now_ms += STALLED_MS + 10
+        ends = await log_ends(node)
+        assert ends.last_id < group.first_id
+        assert [held.segment for held in ends.stalled] == [2]
+
+    run(scenario)
+
+
+def test_the_end_of_a_log_is_not_told_where_a_segment_can_be_read_nowhere():
+    async def scenario(node):
+        fill(node, node.cache(), 3)
+        assert [held.segment for held in (await log_ends(node)).stalled] == [3], "there is a copy, which nobody leads"
+        node.low.place(np.array([True, True, True, False]))
+        node.low.drop(np.array([3]))
+        with pytest.raises(Unavailable, match=f"segment 3, which node {NODE_NUMBER} leads, cannot be read here"):
+            await log_ends(node)
+
+    run(scenario, leads=(0, 1, 2))

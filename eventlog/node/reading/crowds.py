@@ -12,7 +12,7 @@ from functools import partial
 
 from eventlog.errors import EventLogError
 from eventlog.node.reading.deadlines import LONG_MS
-from eventlog.node.reading.pulls import Delivered, Pull
+from eventlog.node.reading.pulls import Delivered, Pull, nobody
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Poll
 from eventlog.wire.frames import SharedFrame
@@ -121,6 +121,7 @@ class Crowds:
     def _done(self, crowd: _Crowd, found: Delivered | EventLogError) -> None:
         self._close(crowd)
         members = deque(crowd.members)
+        crowd.members, crowd.pull.done = {}, nobody  # no cycle for the collector to find: it would hold all of them
         self.waiting -= len(members) - 1
         for exchange in members:
             exchange.on_end = None

@@ -152,7 +152,7 @@ def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], in
         until=min(poll.until_id, ID_MAX) or ID_MAX,
         limits=_limits(1 if is_notify else poll.max_events, poll.max_bytes),
         owner=None,
-        done=_nobody,
+        done=nobody,
         wait_ms=min(poll.wait_ms, POLL_WAIT_MS_MAX),
         is_notify=is_notify,
         accepts_diverged=poll.accept_diverged,
@@ -165,7 +165,8 @@ def _limits(events: int, nbytes: int) -> Limits:
     return Limits(events=events or NO_LIMIT, nbytes=min(nbytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX))
 
 
-def _nobody(result: Delivered | EventLogError) -> None:
+def nobody(result: Delivered | EventLogError) -> None:
+    """Take what a pull got that nobody waits for."""
     raise AssertionError(f"nobody waits for {result}")
 
 

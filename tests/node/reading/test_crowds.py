@@ -1,6 +1,8 @@
 """Polls that ask the same and wait together."""
 
 import asyncio
+import gc
+import weakref
 from itertools import pairwise
 
 import pytest
@@ -37,6 +39,26 @@ def test_those_who_ask_the_same_wait_as_one_and_are_all_answered():
         assert [await values_of(exchange) for exchange in exchanges] == [[b"new"]] * 300
         assert (node.reads.made - made, node.reads.given - given, readers_waiting(node)) == (1, 300, 0)
         assert all(exchange.on_end is None for exchange in exchanges)
+
+    run(scenario)
+
+
+def test_nothing_of_them_is_left_to_the_collector_of_cycles():
+    async def scenario(node):
+        cache = node.cache()
+        start = await start_of(node, cache)
+        exchanges = [waiting(node, after=start) for _ in range(100)]
+        node.write((cache, {0: [b"new"]}))
+        for exchange in exchanges:
+            await exchange.until()
+        await asyncio.sleep(0)
+        kept = [weakref.ref(exchange) for exchange in exchanges]
+        gc.disable()
+        try:
+            del exchange, exchanges
+            assert not any(one() for one in kept)
+        finally:
+            gc.enable()
 
     run(scenario)
 

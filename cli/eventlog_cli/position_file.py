@@ -17,9 +17,11 @@ class PositionFile:
         """Return the token, None if there is no file yet.
 
         Raises:
-            InvalidArgument: the file holds anything but one word.
+            InvalidArgument: the file holds anything but one word, or could not be replaced: found out before anything is printed.
             OSError: it cannot be read.
         """
+        if not os.access(self._path.parent, os.W_OK | os.X_OK):
+            raise InvalidArgument(why=f"{self._path} cannot be written: {self._path.parent} is no directory that can be written to")
         try:
             words = self._path.read_bytes().split()
         except FileNotFoundError:

@@ -93,6 +93,12 @@ def test_a_position_file_that_holds_something_else_is_refused_and_kept(tmp_path:
     assert file.read_bytes() == content
 
 
+def test_a_position_file_that_could_not_be_written_is_refused_before_anything_is_printed(tmp_path: Path) -> None:
+    code, stdout, stderr = run(Cache([*BATCHES]), "--position-file", str(tmp_path / "none" / "position"))
+    assert (code, stdout) == (1, "")
+    assert stderr.startswith("error: INVALID_ARGUMENT: ")
+
+
 def test_an_interrupt_says_where_to_resume() -> None:
     code, stdout, stderr = run(Cache([BATCHES[0], KeyboardInterrupt()]), "--follow")
     assert code == 130

@@ -84,7 +84,7 @@ POLL_WAIT_MS_MAX = 60_000
 FILTER_SCAN_STEP_BYTES = 2 * HISTORY_READ_BYTES_MAX  # looked at in one go for a reader with a filter ...
 FILTER_SCAN_BYTES_MAX = 64 * MIB  # ... and without a match until it hears where it stands
 FILTERS_COMPILED_MAX = 1_024
-COLUMN_FILES_BYTES_MAX = 1 * GIB  # copies of history on the disk, laid out for readers with filters
+COLUMN_FILES_BYTES_DEFAULT = 1 * GIB  # copies of history on the disk, laid out for readers with filters
 COLUMN_FILE_LOG_BYTES = 16 * MIB  # of the log in one of them
 COLUMN_FILE_ASKED_S = 600.0  # they are kept up while readers with filters come at least so often
 PROMOTED_FIELDS_MAX = 8  # of a cache
@@ -149,7 +149,7 @@ assert STEP_BYTES <= ANSWER_BYTES_MAX, "an answer holds at least one step"
 assert STEP_BYTES <= HISTORY_READ_BYTES_FIRST <= HISTORY_READ_BYTES_MAX <= HISTORY_CACHE_BYTES_MAX, (
     "reading ahead holds a step and fits where it is kept"
 )
-assert 2 * COLUMN_FILE_LOG_BYTES <= COLUMN_FILES_BYTES_MAX, "a file of columns fits what is kept"
+assert 2 * COLUMN_FILE_LOG_BYTES <= COLUMN_FILES_BYTES_DEFAULT, "a file of columns fits what is kept"
 assert GROUP_BYTES_MAX <= OVERLAY_BYTES_MAX, "one group fits the overlay"
 assert GROUP_BYTES_MAX < PEER_BYTES_IN_FLIGHT_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX, "one group never blocks the way to a backup"
 assert ANSWER_BYTES_MAX <= STREAM_CREDIT_BYTES_DEFAULT <= CONNECTION_BYTES_IN_FLIGHT_MAX, "one answer fits a stream's credit"

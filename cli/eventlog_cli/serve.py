@@ -32,6 +32,9 @@ from eventlog_cli.parameters import SIZE
     "  [default: sqlite:DATA.meta/meta.db]",
 )
 @click.option("--disk-reserve", "disk_reserve_bytes", type=SIZE, help="Free space below which writes are refused.  [default: 256MiB]")
+@click.option(
+    "--column-files", "column_files_bytes_max", type=SIZE, help="Space for history laid out for filters, 0 for none.  [default: 1GiB]"
+)
 @click.option("--value-max", "value_bytes_max", type=SIZE, help="Largest value taken.  [default: 1MiB]")
 @click.option("--connections-max", type=int, metavar="N", help="Most connections at once.  [default: 4096]")
 @click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without TLS and users.")

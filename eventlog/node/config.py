@@ -13,6 +13,7 @@ from typing import Any
 from eventlog.control.metastores.location import Location, SqliteLocation, parse_location
 from eventlog.errors import BadConfig, Insecure
 from eventlog.limits import (
+    COLUMN_FILES_BYTES_DEFAULT,
     CONNECTIONS_MAX,
     DISK_RESERVE_BYTES_DEFAULT,
     GIB,
@@ -70,6 +71,7 @@ class NodeConfig:
     insecure: bool = False
     accept_data_loss: bool = False
     disk_reserve_bytes: int = DISK_RESERVE_BYTES_DEFAULT
+    column_files_bytes_max: int = COLUMN_FILES_BYTES_DEFAULT
     connections_max: int = CONNECTIONS_MAX
     value_bytes_max: int = VALUE_BYTES_MAX
     storage: str = "rocksdb"

@@ -139,7 +139,8 @@ class Node:
         """Make what serves those who read."""
         self.near = NearReaders(self)
         self.mending = Mending(self)
-        self.reads = Reads(self, files=ColumnFiles(Path(self.config.data) / "columns", has_room=self.disk.has_room))
+        columns = Path(self.config.data) / "columns"
+        self.reads = Reads(self, files=ColumnFiles(columns, bytes_max=self.config.column_files_bytes_max, has_room=self.disk.has_room))
         self.state_reads = StateReads(self)
         self.iterations = Iterations(self)
         self.inner = Inner(self)

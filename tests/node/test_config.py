@@ -35,6 +35,7 @@ def test_sizes_have_units(text, size):
         ("segments", "1" * 5_000),
         ("disk_reserve_bytes", "1.5MiB"),
         ("disk_reserve_bytes", -1),
+        ("column_files_bytes_max", "some"),
         ("value_bytes_max", 0),
         ("value_bytes_max", "1GiB"),
         ("connections_max", 0),

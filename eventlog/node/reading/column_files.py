@@ -24,7 +24,7 @@ from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
 from eventlog.consume.filtered import filter_file, one_of
 from eventlog.errors import CorruptData, Unavailable
-from eventlog.limits import COLUMN_FILES_BYTES_MAX
+from eventlog.limits import COLUMN_FILES_BYTES_DEFAULT
 from eventlog.predicate.spec import CompiledFilter
 
 log = logging.getLogger("eventlog.node")
@@ -72,7 +72,7 @@ class ColumnFiles:
     """
 
     def __init__(
-        self, directory: Path | None = None, *, bytes_max: int = COLUMN_FILES_BYTES_MAX, has_room: Callable[[int], bool] = bool
+        self, directory: Path | None = None, *, bytes_max: int = COLUMN_FILES_BYTES_DEFAULT, has_room: Callable[[int], bool] = bool
     ) -> None:
         self._directory = directory
         self._bytes_max = bytes_max

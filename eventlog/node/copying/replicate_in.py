@@ -145,7 +145,7 @@ class Incoming:
             nbytes=arrived.nbytes,
         )
         self._node.storage.append_and_tell(append, partial(self._stored, write, arrived, self.begin()))
-        copies = self._node.copies_elsewhere(write.segments.item(0))  # of the others, too, as a rule
+        copies = partial(self._node.copies_elsewhere, write.segments.item(0))  # of the others, too, as a rule
         self._node.closing.foresee(int(write.lasts.max()), primary=write.to.node, copies=copies)
 
     def _stored(self, write: asked.Write, arrived: Arrived, name: tuple[Replica, int] | None, error: BaseException | None) -> None:

@@ -202,7 +202,7 @@ class Closing:
         self._wanted = max(self._wanted, id_)
         self._want(id_, is_told=is_told)
 
-    def foresee(self, id_: int, *, primary: int, copies: Collection[int]) -> None:
+    def foresee(self, id_: int, *, primary: int, copies: Callable[[], Collection[int]]) -> None:
         """Promise an id that `primary` is about to commit to who waits here, so that readers there wait for the commit alone.
 
         Those with `copies` are told of it as this node is, and do the same; of the others readers here need a promise that is asked for.
@@ -210,7 +210,7 @@ class Closing:
         self._foreseen = max(self._foreseen, id_)
         self._answer_soon()
         if self._is_following:
-            self._want(id_, but=(primary, *copies))
+            self._want(id_, but=(primary, *copies()))
 
     def _want(self, id_: int, *, but: Collection[int] = (), is_told: bool = False) -> None:
         for number, asked in list(self._peers().items()):

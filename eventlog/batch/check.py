@@ -142,10 +142,8 @@ def check_blocks(
         rows.fail(~_LEGAL[kinds], "a kind is neither put nor remove")
     key_column = rows.strings(data, key_offsets_at, keys_at, size=key_bytes)
     value_column = rows.strings(data, value_offsets_at, values_at, size=value_bytes)
-    if key_column.longest > bounds.key_bytes:
-        rows.fail(key_column.ends() - key_column.begins() > bounds.key_bytes, f"a key is longer than {bounds.key_bytes} bytes")
-    if value_column.longest > bounds.value_bytes:
-        rows.fail(value_column.ends() - value_column.begins() > bounds.value_bytes, f"a value is longer than {bounds.value_bytes} bytes")
+    rows.fail_longer(key_column, bounds.key_bytes, "a key")
+    rows.fail_longer(value_column, bounds.value_bytes, "a value")
     columns_end = [kinds_at + counts, key_offsets_at + 4 * (counts + 1), keys_at + key_bytes]
     columns_end += [value_offsets_at + 4 * (counts + 1), values_at + value_bytes]
     _check_padding(data, columns_end)
@@ -275,6 +273,10 @@ class _Rows:
         if bad.any():
             blocks = np.repeat(np.arange(len(self.counts)), self.counts)
             raise BadBlocks([(block, why) for block in np.unique(blocks[bad]).tolist()])
+
+    def fail_longer(self, column: Column, nbytes: int, what: str) -> None:
+        if column.longest > nbytes:
+            self.fail(column.ends() - column.begins() > nbytes, f"{what} is longer than {nbytes} bytes")
 
     def strings(self, data: npt.NDArray[np.uint8], offsets_at: Ints, bytes_at: Ints, *, size: Ints) -> Column:
         """Return a column whose offsets are right."""

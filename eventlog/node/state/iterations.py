@@ -115,6 +115,7 @@ class Iterations:
             metadata=request.metadata,
             entries_max=entries_max,
             bytes_max=bytes_max,
+            any_copy=await node.state_reads.has_copies(cache, segments),
         )
         iteration = Iteration(ask, progress_of(node, segments, request), now=asyncio.get_running_loop().time())
         id_ = self._entropy.token(ID_BYTES)

@@ -41,7 +41,7 @@ class StateAsk:
 
     Only keys that begin with `prefix` count, and entries that match `filter`.
     `held` is the pin that this reader had before. `any_copy`: one that lags behind its primary will do, as for whoever reads the tail
-    afterwards; `is_led`: only what is led here will. `owner` is whose turn it takes.
+    afterwards, or has waited for it; `is_led`: only what is led here will. `owner` is whose turn it takes.
     """
 
     cache: CacheState
@@ -108,6 +108,23 @@ class StateReads:
             raise CacheDropped(cache=ask.cache.name)
         return found
 
+    async def has_copies(self, cache: CacheState, segments: Sequence[int]) -> bool:
+        """Return whether segments that others lead can be read from copies here, with all that was acknowledged before this call.
+
+        A copy is read up to the watermark that it knows: so what was committed anywhere is asked for first, and waited for here.
+        """
+        if not cache.options.events or all(leads(self._node, segment) for segment in segments):
+            return False
+        if not all(leads(self._node, segment) or self._is_copied(segment) for segment in segments):
+            return False
+        end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._node.reads.end(lambda id_: None if end.done() else end.set_result(id_), np.array(segments))
+        try:
+            await self._reach(cache, segments, await end)
+        except Unavailable:
+            return False
+        return True
+
     # ------------------------------------------------------------ here
 
     def _places(self) -> Places:
@@ -124,8 +141,11 @@ class StateReads:
         node = self._node
         if leads(node, segment) or ask.is_led:
             return leads(node, segment)
-        is_copied = bool(node.low.here[segment] and node.core.holds[segment] and node.followed.applied[segment] >= self._ends[segment])
-        return is_copied and (ask.any_copy or not self._is_reached(node.leader_of(segment)))
+        return self._is_copied(segment) and (ask.any_copy or not self._is_reached(node.leader_of(segment)))
+
+    def _is_copied(self, segment: int) -> bool:
+        node = self._node
+        return bool(node.low.here[segment] and node.core.holds[segment] and node.followed.applied[segment] >= self._ends[segment])
 
     def _is_reached(self, number: int) -> bool:
         if number in (0, self._node.number):
@@ -171,7 +191,7 @@ class StateReads:
             found = held
         if found is None:
             if ask.pin:
-                await self._reach(ask.cache, first, ask.pin)
+                await self._reach(ask.cache, [first], ask.pin)
             if not ask.any_copy:
                 await self._check_fresh(ask.segments)
             found = await self.pins.take(at_least=(first, ask.pin))
@@ -187,12 +207,12 @@ class StateReads:
             if leads(node, segment) and not node.freshness.is_fresh(segment):
                 await node.freshness.refresh(segment)
 
-    async def _reach(self, cache: CacheState, segment: int, id_: int) -> None:
-        """Wait until everything up to an id is applied here. Raises Unavailable where that takes too long."""
-        if int(self._places().ids[segment]) >= id_:
+    async def _reach(self, cache: CacheState, segments: Sequence[int], id_: int) -> None:
+        """Wait until everything of segments up to an id is applied here. Raises Unavailable where that takes too long."""
+        asked = np.array(segments)
+        if bool((self._places().ids[asked] >= id_).all()):
             return
         done: asyncio.Future[Delivered | EventLogError] = asyncio.get_running_loop().create_future()
-        asked = np.array([segment])
         pull = Pull(
             cache=cache,
             cursor=Cursor.at_id(self._node.segments, id_, asked=asked),
@@ -208,8 +228,9 @@ class StateReads:
             await done
         finally:
             self._node.reads.cancel(pull)
-        if int(self._places().ids[segment]) < id_:
-            raise Unavailable(why=f"segment {segment} is not read here up to id {id_} yet, as it was where this read began")
+        late = asked[self._places().ids[asked] < id_]
+        if len(late):
+            raise Unavailable(why=f"segment {late[0]} is not read here up to id {id_} yet, as it was where this read began")
 
     # ------------------------------------------------------------ elsewhere
 

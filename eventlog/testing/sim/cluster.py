@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from eventlog.control.records import LOST_PREFIX, SEGMENT_PREFIX, SETTINGS_KEY, ClusterSettings, LostRanges, SegmentRecord, decode, encode
+from eventlog.control.records import LOST_PREFIX, SEGMENT_PREFIX, LostRanges, SegmentRecord, decode
 from eventlog.testing.sim.checks import Logs, check
 from eventlog.testing.sim.clients import Follower, Writer, primary_of
 from eventlog.testing.sim.history import Fate, Value
@@ -70,7 +70,6 @@ class Cluster:
             scheduler.after(200_000, writer.start)
         for reader in self.readers:
             scheduler.after(200_000, reader.start)
-        self.world.store.commit({}, puts={SETTINGS_KEY: encode(ClusterSettings(replicas=self.world.swarm.replicas))}, deletes=())
         self.mischief.start()
         scheduler.run(self.world.swarm.faults_ms * 1000)
         self.mischief.stop()

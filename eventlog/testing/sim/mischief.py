@@ -5,6 +5,7 @@ from typing import Final
 
 from eventlog.control.metastore import Listing
 from eventlog.control.records import Replica
+from eventlog.control.rules import SegmentRules
 from eventlog.control.view import PREFIXES, ClusterView, read_view
 from eventlog.testing.sim.ambush import Ambush
 from eventlog.testing.sim.chaining import Chaining
@@ -145,16 +146,22 @@ class Mischief:
             host.node.process.resume()
 
     def _lose_disk(self) -> None:
-        """Empty a disk, unless a set might then shrink to members that have all lost theirs: the loss of fewer must be survived."""
+        """Empty a disk, unless a set might then shrink to members that have all lost theirs: the loss of fewer must be survived.
+
+        With members being emptied fewer copies may be wanted soon: a set shrinks to as many as are left of them.
+        """
         host = self._any()
         records = [primary_of(self._world, segment) for segment in range(self._world.swarm.segments)]
         view = self.view()
         disks = {self.host_of(number): number for number in view.nodes}
         for record in records:
-            if record is None or record.min_in_sync < _COPIES_MIN:
+            if record is None:
+                return
+            minimum = min(record.min_in_sync, SegmentRules.majority(view.replicas))
+            if minimum < _COPIES_MIN:
                 return
             whole = [replica for replica in record.in_sync if self._is_whole(replica) and replica.node != disks.get(host.number)]
-            if len(record.in_sync) - len(whole) >= record.min_in_sync:
+            if len(record.in_sync) - len(whole) >= minimum:
                 return
         host.lose_disk()
         self._restart(host, after_us=self._away_us())

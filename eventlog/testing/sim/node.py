@@ -128,7 +128,8 @@ class Node:
         self._loop.end()
 
     async def _run(self) -> None:
-        member = await self.records.join(self._host.wall, segments=self._world.swarm.segments)
+        swarm = self._world.swarm
+        member = await self.records.join(self._host.wall, segments=swarm.segments, replicas=swarm.replicas)
         self._open(member)
         await self.records.appoint()
         self._loop.start(self.records.keep_lease(on_lost=lambda lost: self._resign(ints(*lost)), acknowledged=self._acknowledged))

@@ -92,9 +92,12 @@ class Operators:
         self._try(lambda now: operators.start_rebalance(now, start, nonce=self._nonce()), tries=1)
 
     def drain(self) -> None:
-        """Begin to empty a member; later on take it back, or remove it once it is empty."""
+        """Begin to empty a member while all others answer; later on take it back, or remove it once it is empty.
+
+        With fewer members fewer copies are wanted, and one that is lost, but not missed yet, may be the last to be kept.
+        """
         node = self._choose()
-        if node is None or not self._try(lambda now: operators.drain(now.view, node), tries=1):
+        if node is None or self._situation().dead or not self._try(lambda now: operators.drain(now.view, node), tries=1):
             return
         self._world.reached["drained"] += 1
         if self._world.random.random() < 0.5:

@@ -33,11 +33,13 @@ class Records:
         self.view = ClusterView(nodes={}, segments={})
         self._known: dict[int, Versioned[SegmentRecord]] = {}
 
-    async def join(self, wall: HostClock, *, segments: int) -> Member:
+    async def join(self, wall: HostClock, *, segments: int, replicas: int) -> Member:
         """Become a member, however long it takes; then read what the cluster looks like."""
         while True:
             try:
-                await self.driver.open_or_create(segments=segments, now_ms=wall.wall_ms(), remembered=self._disk.remembered)
+                await self.driver.open_or_create(
+                    segments=segments, replicas=replicas, now_ms=wall.wall_ms(), remembered=self._disk.remembered
+                )
                 member = await self.driver.join(name=f"n{self._host}", address=f"host{self._host}:1", clock=wall)
                 self._disk.remembered = self.driver.remember()
                 self.see(await self.driver.view())

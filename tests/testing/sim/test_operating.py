@@ -52,3 +52,10 @@ def test_a_host_that_joins_gets_its_share_of_the_segments():
     owners = {owner for found in view.segments.values() for owner in found.record.owners}
     assert len(cluster.hosts) > 3
     assert owners & {number for number, node in view.nodes.items() if int(node.record.name[1:]) > 3}
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_a_run_has_as_many_copies_as_it_was_given(replicas):
+    cluster = Cluster(replace(calm(4), replicas=replicas), chance=random.Random(4), trace=Trace())
+    cluster.run()
+    assert {len(found.record.owners) for found in cluster.mischief.view().segments.values()} == {replicas}

@@ -6,7 +6,6 @@ told now and then where they stand, so that retention does not overtake the plac
 
 import asyncio
 from dataclasses import replace
-from functools import partial
 
 from eventlog.consume.cut import Limits
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
@@ -41,11 +40,11 @@ async def serve_watch(reads: Reads, exchange: Exchange) -> None:
         reads.end(lambda id_: None if found.done() else found.set_result(id_), pull.cursor.asked)
         pull.ends_at = await found
         pull.until = min(pull.until, pull.ends_at)
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    exchange.on_end = partial(_end, ended)
+    items = _Items(reads, pull)
+    exchange.on_end = items.end
     reads.watches += 1
     try:
-        await _send_all(reads, exchange, pull, ended, wait_ms=wait_ms)
+        await _send_all(reads, exchange, items, wait_ms=wait_ms)
         exchange.stream_end()
     except ClientClosed:
         exchange.stream_end()
@@ -64,7 +63,8 @@ def shared_out(limits: Limits, *, watches: int) -> Limits:
     return limits if nbytes == limits.nbytes else replace(limits, nbytes=nbytes)
 
 
-async def _send_all(reads: Reads, exchange: Exchange, pull: Pull, ended: "asyncio.Future[None]", *, wait_ms: int | None) -> None:
+async def _send_all(reads: Reads, exchange: Exchange, items: "_Items", *, wait_ms: int | None) -> None:
+    pull = items.pull
     ends_at = pull.ends_at
     is_told = pull.matches is not None and wait_ms is None and pull.until == ID_MAX
     if is_told:
@@ -76,40 +76,50 @@ async def _send_all(reads: Reads, exchange: Exchange, pull: Pull, ended: "asynci
         pull.wait_ms, pull.ends_at, pull.scanned_bytes = wait_ms, ends_at, 0
         if is_told:
             pull.told, wait_ms = pull.cursor.key, POSITION_TOLD_MS
-        delivered = await _next(reads, pull, ended)
+        delivered = await items.next()
         exchange.stream_send(*delivered.content)
         pull.skips_trimmed = False  # only the beginning may skip; whoever is overtaken later hears of it
         if pull.until < ID_MAX and delivered.upto >= pull.until:
             return
 
 
-async def _next(reads: Reads, pull: Pull, ended: "asyncio.Future[None]") -> Delivered:
-    """Return what follows the pull's cursor.
+class _Items:
+    """What a pull brings, one after the other, until nobody reads any more."""
 
-    Raises:
-        ClientClosed: the reader left while there was nothing to send.
-    """
-    result: asyncio.Future[Delivered] = asyncio.get_running_loop().create_future()
-    pull.is_over = False
-    pull.done = partial(_settle, result)
-    reads.pull(pull)
-    if not result.done():
-        await asyncio.wait((result, ended), return_when=asyncio.FIRST_COMPLETED)
-    if not result.done():
-        reads.cancel(pull)
-        raise ClientClosed(what="stream")
-    return result.result()
+    __slots__ = ("_has_ended", "_next", "_reads", "pull")
 
+    def __init__(self, reads: Reads, pull: Pull) -> None:
+        self.pull = pull
+        self._reads = reads
+        self._next: asyncio.Future[Delivered] | None = None
+        self._has_ended = False
 
-def _settle(result: "asyncio.Future[Delivered]", found: Delivered | EventLogError) -> None:
-    if result.done():
-        return
-    if isinstance(found, EventLogError):
-        result.set_exception(found)
-    else:
-        result.set_result(found)
+    async def next(self) -> Delivered:
+        """Return what follows the pull's cursor.
 
+        Raises:
+            ClientClosed: the reader left while there was nothing to send.
+        """
+        result: asyncio.Future[Delivered] = asyncio.get_running_loop().create_future()
+        self._next = result
+        self.pull.is_over = False
+        self.pull.done = self._settle
+        self._reads.pull(self.pull)
+        if self._has_ended:
+            self.end()
+        return await result
 
-def _end(ended: "asyncio.Future[None]") -> None:
-    if not ended.done():
-        ended.set_result(None)
+    def end(self) -> None:
+        """Take note that nobody reads any more."""
+        self._has_ended = True
+        if self._next is not None:
+            self._settle(ClientClosed(what="stream"))
+
+    def _settle(self, found: Delivered | EventLogError) -> None:
+        result = self._next
+        if result is None or result.done():
+            return
+        if isinstance(found, EventLogError):
+            result.set_exception(found)
+        else:
+            result.set_result(found)

@@ -313,6 +313,7 @@ class Node:
         for promise in promises:
             commands = self.core.promised(promise.segments, epochs=promise.epochs, last_ids=promise.last_ids)
             self.replicas.carry_out(commands)
+        self.replicas.incoming.follow_late()  # somebody reads here, or is about to
         self.reads.watermark_rose()
 
     def close_up(self) -> int:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
+_FOLLOW_WITHIN_S = 0.02
+_FOLLOW_BYTES = 256 << 10  # more is worth a step of its own
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,6 +52,7 @@ class Incoming:
         self._cuts: list[asked.Cut] = []
         self._is_writing = False  # the message being taken brings values
         self._late: list[asked.Learned] = []
+        self._is_follow_due = False
         self.damaged = 0
 
     def commands(self) -> dict[type, Callable[..., None]]:
@@ -155,7 +158,11 @@ class Incoming:
         self._node.followed.keep(arrived)
         self._replicas.carry_out(self._replicas.core.stored(write))
         self.done(name)
-        self.follow_late()
+        if self._node.closing.is_following or self._node.followed.nbytes > _FOLLOW_BYTES:
+            self.follow_late()
+        elif self._late and not self._is_follow_due:
+            self._is_follow_due = True
+            self._node.own(asyncio.create_task(self._follow_soon(), name="follow"))
 
     def _failed(self, error: BaseException) -> None:
         """What was taken and is not on disk cannot be gone on with: the next message would leave a hole."""
@@ -164,16 +171,26 @@ class Incoming:
 
     def _learned(self, command: asked.Learned) -> None:
         """Follow at once, or when the values that came with it are on disk and acknowledged: those are waited for, the state is not."""
-        if self._is_writing:
-            self._late.append(command)
-        else:
-            self.follow(command.segments, command.watermarks)
+        self._late.append(command)
+        if not self._is_writing:
+            self.follow_late()
+
+    async def _follow_soon(self) -> None:
+        """Follow many small messages at once, where nobody reads: each of them costs what a hundred do."""
+        await asyncio.sleep(_FOLLOW_WITHIN_S)
+        self._is_follow_due = False
+        self.follow_late()
 
     def follow_late(self) -> None:
         """Follow what had to wait; before anything that makes a log shorter, too."""
         late, self._late = self._late, []
-        for command in late:
-            self.follow(command.segments, command.watermarks)
+        if len(late) == 1:
+            self.follow(late[0].segments, late[0].watermarks)
+        elif late:
+            latest: dict[int, int] = {}  # watermarks rise: what was heard last counts
+            for command in late:
+                latest.update(zip(command.segments.tolist(), command.watermarks.tolist(), strict=True))
+            self.follow(np.array(list(latest), np.int64), np.array(list(latest.values()), np.int64))
 
     def follow(self, segments: Ints, watermarks: Ints) -> None:
         """Bring the state of `segments` up to their watermarks; at once where what it takes is at hand."""

@@ -224,6 +224,11 @@ class Closing:
             else:
                 self._ask(number, asked)
 
+    @property
+    def is_following(self) -> bool:
+        """Whether readers wait here for what is committed anywhere."""
+        return self._is_following
+
     def follow(self, *, on: bool) -> None:
         """Hear what the others commit as soon as they do, as long as this is on."""
         self._is_following = on

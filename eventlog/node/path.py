@@ -5,7 +5,7 @@ WRITING (`await cache.put(...)`)
     transport       bytes -> frames -> an Exchange; one call a request, no task     transport/server.py, wire/session.py
     node.handlers   TABLE: request kind -> handler; `write` makes a Pending         node/handlers/__init__.py, write.py
     node.writing    what waits becomes one group                                    node/writing/: writer.py, groups.py, drafts.py
-                    (a group of one plain event: all that follows, without arrays)  node/writing/lone.py
+                    (a few plain events: all that follows, without columns)         node/writing/few.py, lone.py
     batch           every block of the group checked in one pass                    batch/check.py
     interceptor     sequences, conditions, existence -> kind, before-images         interceptor/__init__.py
     ids             one run of ids over the whole group                             ids.py

@@ -1,4 +1,4 @@
-"""A group of one event, as a lone put makes it: the rules of the common road, without the arrays that many events are worth.
+"""One event by itself, as a single put brings it: the rules of the common road, without the arrays that many events are worth.
 
 Only what is plain comes here. Whatever has to be read, replaced, joined or refused goes the common road, which also knows the words
 for what is wrong. Both leave the same bytes in the log, the same state and the same answers: a test holds them against each other.
@@ -10,17 +10,16 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch.build import without_image
 from eventlog.batch.check import Bounds
 from eventlog.batch.check_one import KEY_AT, KIND_AT, find_one
 from eventlog.batch.entries import FORMAT, HEAD
-from eventlog.batch.layout import ABSENT
+from eventlog.batch.layout import ABSENT, BEFORE
 from eventlog.batch.stored import seal_one
-from eventlog.consume.groups import CacheValues
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.json_values import is_json
 from eventlog.interceptor.producers import FrameResult
-from eventlog.node.copying.replicate_body import Carried, GroupValues
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.segment.keys import entry_prefix
@@ -28,9 +27,7 @@ from eventlog.segment.keys import entry_prefix
 Ints = npt.NDArray[np.int64]
 _ROW = Struct("<HHIII")  # of a table: segment, reserved, count, length, sequence
 _CREATED, _MODIFIED, _REMOVED = int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)
-_ONE = np.ones(1, np.int64)
 _WHOLE = np.array((0, 1))  # where a frame's only block begins and ends
-_ONLY = range(2)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -45,6 +42,7 @@ class Lone:
     hashed: int
     kind: int
     block: bytes
+    bitmap: int
     id: int = field(init=False)
     stored: bytes = field(init=False)
     segments: Ints = field(init=False)
@@ -55,8 +53,8 @@ class Lone:
         """Return the cache that it is written to."""
         return self.pending.cache
 
-    def stamp(self, id_: int, *, epoch: int) -> GroupValues:
-        """Give the event its id; return what is stored."""
+    def stamp(self, id_: int, *, epoch: int) -> None:
+        """Give the event its id, and make what is stored."""
         cache, segment, pending = self.cache, self.segment, self.pending
         self.id = id_
         self.stored = seal_one(
@@ -67,10 +65,9 @@ class Lone:
             first_offset=cache.next_offsets.item(segment),
             row=(pending.producer, self.sequence, 0, 1, 1),
             seed=cache.seeds[segment],
+            bitmap=self.bitmap,
         )
         self.segments, self.ids = np.array((segment,)), np.array((id_,))
-        carried = Carried(caches=(cache.cache_id,), data=(self.stored,), bounds=_ONLY)
-        return GroupValues(segments=self.segments, last_ids=self.ids, counts=_ONE, carried=carried)
 
     def appended(self) -> None:
         """Take note that it is in flight: its producer goes on behind it."""
@@ -81,8 +78,6 @@ class Lone:
         """Tell who wrote it that it is committed."""
         pending = self.pending
         pending.done(WriteResult(ids=self.ids, kinds=np.array((self.kind,), np.uint8), refusals={}))
-        if pending.send is not None:
-            pending.send()
 
     def commit(self) -> None:
         """Move the cache's offsets, counters, key table and producers."""
@@ -105,17 +100,10 @@ class Lone:
         elif cache.building is not None:
             cache.building.append((np.array((self.hashed,), np.uint64), np.array((self.kind,), np.uint8), np.zeros(1, np.int64)))
 
-    def layer(self) -> dict[bytes, bytes | None]:
-        """Return what it does to the state, as an overlay's layer."""
-        cache = self.cache
-        if not cache.options.state:
-            return {}
-        entry = None if self.kind == _REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
-        return {entry_prefix(self.segment, cache.cache_id) + self.key: entry}
-
-    def seen(self) -> CacheValues:
-        """Return what readers get."""
-        return CacheValues(cache_id=self.cache.cache_id, segments=[self.segment], bases=[self.id], counts=[1], data=[self.stored])
+    def entry(self) -> tuple[bytes, bytes | None]:
+        """Return its state key, and what stands there from now on."""
+        key = entry_prefix(self.segment, self.cache.cache_id) + self.key
+        return key, None if self.kind == _REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
 
 
 def plain(pending: Pending, bounds: Bounds) -> Lone | None:
@@ -137,9 +125,12 @@ def plain(pending: Pending, bounds: Bounds) -> Lone | None:
         return None
     is_next = not pending.producer or cache.producers.is_next(pending.producer, segment, sequence)
     kind = _kind(cache, asked, hashed)
-    if kind == ABSENT or not is_next:
+    keeps_image = cache.options.before and cache.options.state
+    if kind == ABSENT or not is_next or (keeps_image and kind != _CREATED):
         return None
-    if kind != asked:
+    if keeps_image:
+        block = without_image(block)
+    elif kind != asked:
         block = b"".join((block[:KIND_AT], bytes((kind,)), block[KIND_AT + 1 :]))
     return Lone(
         pending=pending,
@@ -150,6 +141,7 @@ def plain(pending: Pending, bounds: Bounds) -> Lone | None:
         hashed=hashed,
         kind=kind,
         block=block,
+        bitmap=BEFORE if keeps_image else 0,
     )
 
 
@@ -170,4 +162,4 @@ def _is_plain(cache: CacheState) -> bool:
     options = cache.options
     if cache.dropped or cache.may_expire or options.lifespan_ms or options.route_by_prefix or options.promote:
         return False
-    return not options.state or (cache.keys is not None and not options.before)
+    return not options.state or cache.keys is not None

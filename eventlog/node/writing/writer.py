@@ -28,8 +28,8 @@ from eventlog.node.copying.replicate import Flight, Replicas
 from eventlog.node.copying.replicate_body import group_values
 from eventlog.node.state.apply import Change, changes_of
 from eventlog.node.writing.drafts import Draft, Drafter, refuse, refuse_share
+from eventlog.node.writing.few import Few, few_of
 from eventlog.node.writing.groups import Pending, Queue, WriteResult
-from eventlog.node.writing.lone import Lone, plain
 from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.pace import Pace
 from eventlog.node.writing.results import Part, answer_frames, record_producers
@@ -40,7 +40,6 @@ from eventlog.segment.port import Pair, Store
 Ints = npt.NDArray[np.int64]
 _WAIT_MS = 20
 _GROUPS_A_TURN_MAX = 8  # the rest waits for these to be on disk; a turn must not hold the loop for long
-_LAYER_BYTES = 100  # of an entry in the overlay, besides its value
 _EVENTS_WORTH_OVERLAP = 256  # fewer are settled after the sync: the storage thread would wait for the GIL before it could begin
 
 
@@ -59,12 +58,12 @@ class WriterHooks:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Group:
-    """A group between its stamp and its end: its parts, or its `lone` event. `changes` are empty until there was time to make them."""
+    """A group between its stamp and its end: its parts, or its `few` events. `changes` are empty until there was time to make them."""
 
     parts: list[Part]
     flight: Flight
     changes: list[Change] = field(default_factory=list)
-    lone: Lone | None = None
+    few: Few | None = None
 
 
 class Writer:
@@ -176,7 +175,7 @@ class Writer:
         return self._overlay.nbytes <= OVERLAY_BYTES_MAX and self._error is None
 
     def _begin(self, frames: list[Pending]) -> None:
-        if len(frames) == 1 and self._has_sent_lone(frames[0]):
+        if self._has_sent_few(frames):
             return
         if not (self._replicas.serving.all() and self._core.primary.ready.all()):
             frames = self._refuse_elsewhere(frames)
@@ -196,19 +195,23 @@ class Writer:
             return
         self._send(parts, base)
 
-    def _has_sent_lone(self, pending: Pending) -> bool:
-        """Send a group of one plain event; False where that is not all that is to be done."""
-        lone = plain(pending, self._bounds)
-        if lone is None or not (self._replicas.serving.item(lone.segment) and self._core.primary.ready.item(lone.segment)):
+    def _has_sent_few(self, frames: list[Pending]) -> bool:
+        """Send a group of a few plain events; False where that is not all that is to be done."""
+        found = few_of(frames, self._bounds)
+        if found is None:
+            return False
+        few, rest = found
+        if not (self._replicas.serving[few.segments].all() and self._core.primary.ready[few.segments].all()):
             return False
         try:
-            base = self._clock.next(1)
+            base = self._clock.next(len(few.lones))
         except (ClockAhead, MetadataUnavailable):
             return False
-        flight = self._replicas.append(lone.stamp(base, epoch=self._core.epochs.item(lone.segment)))
-        lone.appended()
-        self._hooks.stamped(lone.segments, base, base)
-        self._launch(_Group(parts=[], flight=flight, lone=lone))
+        self.queue.put_back(rest)
+        flight = self._replicas.append(few.stamp(base, epochs=self._core.epochs))
+        few.appended()
+        self._hooks.stamped(few.segments, base, few.lones[-1].id)
+        self._launch(_Group(parts=[], flight=flight, few=few))
         return True
 
     def _refuse_elsewhere(self, frames: list[Pending]) -> list[Pending]:
@@ -318,7 +321,7 @@ class Writer:
         flight.settled = partial(self._settled, group)
         self._pace.began(group)
         self.queue.hold(flight.segments)
-        append = self._append_of(group.parts) if group.lone is None else self._append_of_lone(group.lone)
+        append = self._append_of(group.parts) if group.few is None else self._append_of_few(group.few)
         self._storage.append_and_tell(append, partial(self._written, group))
 
     def _append_of(self, parts: list[Part]) -> Append:
@@ -331,14 +334,14 @@ class Writer:
             meta += [encode_step(*row) for row in rows]
         return _append_of(parts, log, meta, epochs=self._core.epochs)
 
-    def _append_of_lone(self, lone: Lone) -> Append:
-        cache_id, nbytes = lone.cache.cache_id, len(lone.stored)
+    def _append_of_few(self, few: Few) -> Append:
+        cache_id, nbytes = few.cache.cache_id, few.nbytes
         return Append(
-            log=[(log_key(lone.segment, cache_id, lone.id), lone.stored)],
-            meta=[encode_step(*row) for row in self._hooks.steps(cache_id, lone.id, 1, nbytes)],
-            segments=lone.segments,
-            ends=lone.ids,
-            epochs=self._core.epochs[lone.segments],
+            log=[(log_key(lone.segment, cache_id, lone.id), lone.stored) for lone in few.lones],
+            meta=[encode_step(*row) for row in self._hooks.steps(cache_id, few.lones[-1].id, len(few.lones), nbytes)],
+            segments=few.segments,
+            ends=few.ids,
+            epochs=self._core.epochs[few.segments],
             nbytes=nbytes,
         )
 
@@ -362,9 +365,9 @@ class Writer:
             lost = min(flight.lost)
             _leave_unknown(group, f"segment {lost} is led by another node now")
             self._replicas.abandon(flight)
-        elif group.lone is not None:
-            group.lone.answer()
-            self._settle_lone(group.lone)
+        elif group.few is not None:
+            group.few.answer()
+            self._settle_few(group.few)
         else:
             self._commit(group.parts)
             self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
@@ -387,19 +390,18 @@ class Writer:
         for send in {pending.send for part in parts for pending in part.joined.frames if pending.send is not None}:
             send()
 
-    def _settle_lone(self, lone: Lone) -> None:
-        """Do what `_settle` does, for one event."""
-        self._hooks.committed(lone.segments, lone.ids)
-        lone.commit()
-        layer = lone.layer()
+    def _settle_few(self, few: Few) -> None:
+        """Do what `_settle` does, for a few events."""
+        self._hooks.committed(few.segments, few.ids)
+        few.commit()
+        layer, nbytes = few.layer()
         if layer:
-            nbytes = _LAYER_BYTES + len(lone.value)
             self._overlay.push(layer, nbytes)
             self._storage.apply_and_tell(layer.items(), partial(self._applied, 1), nbytes=nbytes)
         self.groups += 1
-        self.frames += 1
-        self.events += 1
-        self._hooks.visible(CommittedGroup(first_id=lone.id, last_id=lone.id, caches=(lone.seen(),)))
+        self.frames += len(few.lones)
+        self.events += len(few.lones)
+        self._hooks.visible(CommittedGroup(first_id=few.lones[0].id, last_id=few.lones[-1].id, caches=(few.seen(),)))
 
     def _settle(self, parts: list[Part], changes: list[Change]) -> None:
         """Make a committed group visible, and remember what repeated frames are answered with."""
@@ -461,8 +463,8 @@ def _refuse_parts(parts: list[Part], error: EventLogError) -> None:
 
 def _leave_unknown(group: _Group, why: str) -> None:
     error = OutcomeUnknown(why=why, outcome="unknown")
-    if group.lone is not None:
-        refuse([group.lone.pending], error)
+    if group.few is not None:
+        refuse([lone.pending for lone in group.few.lones], error)
     for part in group.parts:
         refuse(part.waiting, error)
 

@@ -1,0 +1,116 @@
+"""Frames of single puts and the two roads that they may take through the writer, up to what is stored, shown and answered."""
+
+import numpy as np
+
+from eventlog.batch.build import build_one
+from eventlog.batch.check import read_table
+from eventlog.batch.stored import make_values
+from eventlog.control.records import CacheOptions
+from eventlog.hashing import hash_key, segment_of
+from eventlog.interceptor.limits import BOUNDS
+from eventlog.node.state.apply import changes_of
+from eventlog.node.state.caches import CacheState, new_cache
+from eventlog.node.writing.drafts import Drafter
+from eventlog.node.writing.few import few_of
+from eventlog.node.writing.groups import Pending, Queue
+from eventlog.node.writing.overlay import Overlay
+from eventlog.node.writing.results import answer_frames, record_producers
+
+SEGMENTS, PRODUCER = 8, 77
+EPOCHS = np.arange(SEGMENTS, dtype=np.uint32) + 3
+BASE = 5_000 << 10
+KEYS = [b"a", b"b", b"c", b"a longer key", "clé".encode(), b"", b"x" * 64]
+
+
+def cache_with(**options) -> CacheState:
+    own = CacheOptions(**{"format": "bytes", "before": False, **options})
+    return new_cache(cache_id=9, name="c", options=own, from_id=0, segments=SEGMENTS)
+
+
+def frame(cache, body, blocks, *, told=None, **other) -> Pending:
+    """Return a frame as the queue hands it out; `told` gets its answer."""
+    table, data = read_table(memoryview(body), blocks)
+    done = (told if told is not None else []).append
+    pending = Pending(
+        cache=cache, table=table, blocks=data, done=done, **{"producer": 0, "conditions": (), "previous": False, "internal": False, **other}
+    )
+    queue = Queue()
+    queue.put(pending)
+    return queue.take()[0]
+
+
+def event(cache, key, value=b"v", *, sequence=0, is_removal=False, segment=None, **other) -> Pending:
+    at = segment_of(hash_key(key), SEGMENTS) if segment is None else segment
+    return frame(cache, build_one(key, value, kind=2 if is_removal else 0, segment=at, sequence=sequence), 1, **other)
+
+
+def by_common_road(frames, base) -> tuple[list[bytes], dict]:
+    """Return what is stored and what it does to the state, and do to their cache what a commit does."""
+    drafter = Drafter(overlay=Overlay(), bounds=BOUNDS, put_back=list)
+    (draft,) = drafter.drafts(frames, now=0)
+    draft.found.update(dict.fromkeys(draft.missing))
+    part = drafter.part(draft)
+    cache = frames[0].cache
+    if not len(part.stamped.sections.segments):
+        answer_frames(part)
+        return [], {}
+    part.values = make_values(part.stamped.sections, base=base, epochs=EPOCHS, next_offsets=cache.next_offsets, seeds=cache.seeds)
+    answer_frames(part)
+    change = changes_of(part)
+    change.commit(cache, part.values)
+    record_producers(part)
+    return list(part.values.data), change.layer
+
+
+def by_short_road(frames, base) -> tuple[list[bytes], dict] | None:
+    found = few_of(frames, BOUNDS)
+    if found is None:
+        return None
+    few, rest = found
+    assert not rest
+    values = few.stamp(base, epochs=EPOCHS)
+    few.appended()
+    few.answer()
+    few.commit()
+    seen = few.seen()
+    assert seen.data == list(values.carried.data)
+    assert seen.segments == values.segments.tolist()
+    return seen.data, few.layer()[0]
+
+
+def standing(cache) -> tuple:
+    producers = [row for segment in range(SEGMENTS) for row in cache.producers.export(segment)]
+    known = [] if cache.keys is None else [cache.keys.has(hash_key(key)) for key in KEYS]
+    return cache.next_offsets.tolist(), cache.stored_bytes, cache.live.tolist(), known, producers
+
+
+def assert_roads_alike(caches, groups) -> None:
+    """Write groups of events (key, value, is a removal, is numbered) to one cache by the common road, to the other by the short one."""
+    numbers = [0] * SEGMENTS
+    for place, group in enumerate(groups):
+        found, answers = [], []
+        given = [
+            (segment_of(hash_key(key), SEGMENTS), key, value, is_removal, is_numbered) for key, value, is_removal, is_numbered in group
+        ]
+        for cache, road in zip(caches, (by_common_road, by_short_road), strict=True):
+            told: list = []
+            frames = [
+                event(
+                    cache,
+                    key,
+                    value,
+                    is_removal=is_removal,
+                    told=told,
+                    producer=PRODUCER if is_numbered else 0,
+                    sequence=numbers[segment] if is_numbered else 0,
+                )
+                for segment, key, value, is_removal, is_numbered in given
+            ]
+            base = BASE + (place << 20)
+            found.append(road(frames, base) or by_common_road(frames, base))
+            answers.append(sorted((one.ids.tolist(), one.kinds.tolist(), one.refusals, one.previous) for one in told))
+        for segment, *_, is_numbered in given:
+            numbers[segment] += is_numbered
+        assert found[0] == found[1]
+        assert answers[0] == answers[1]
+        assert standing(caches[0]) == standing(caches[1])

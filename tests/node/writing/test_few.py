@@ -1,0 +1,71 @@
+"""Groups of a few plain events: the same bytes, answers and state as by the common road."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.hashing import hash_key, segment_of
+from eventlog.interceptor.limits import BOUNDS
+from eventlog.node.writing.few import FEW_MAX, few_of
+from tests.node.writing.roads import BASE, PRODUCER, SEGMENTS, assert_roads_alike, cache_with, event
+
+
+def keys_of_segments(count: int = SEGMENTS) -> list[bytes]:
+    """Return a key of each of the first segments."""
+    found: dict[int, bytes] = {}
+    number = 0
+    while len(found) < SEGMENTS:
+        found.setdefault(segment_of(hash_key(b"%d" % number), SEGMENTS), b"%d" % number)
+        number += 1
+    return [found[segment] for segment in range(count)]
+
+
+events = st.tuples(st.sampled_from(keys_of_segments()), st.binary(max_size=40), st.booleans(), st.booleans())
+
+
+@settings(max_examples=100)
+@given(
+    groups=st.lists(st.lists(events, min_size=1, max_size=SEGMENTS, unique_by=lambda one: one[0]), max_size=8),
+    state=st.booleans(),
+    before=st.booleans(),
+)
+def test_both_roads_leave_the_same(groups, state, before):
+    assert_roads_alike([cache_with(state=state, before=before) for _ in range(2)], groups)
+
+
+def test_who_comes_second_in_a_segment_waits_for_another_group():
+    cache = cache_with()
+    keys = keys_of_segments(4)
+    frames = [event(cache, key) for key in (*keys, keys[2])]
+    few, rest = few_of(frames, BOUNDS)
+    assert [lone.pending for lone in few.lones] == frames[:4]
+    assert rest == frames[4:]
+
+
+def test_where_many_would_wait_all_take_the_common_road():
+    cache = cache_with()
+    keys = keys_of_segments(3)
+    assert few_of([event(cache, key) for key in (*keys, keys[2], keys[2])], BOUNDS) is None
+
+
+def test_one_that_is_not_plain_or_of_another_cache_sends_all_by_the_common_road():
+    cache, other = cache_with(), cache_with()
+    first, second = keys_of_segments(2)
+    assert few_of([event(cache, first), event(cache, second)], BOUNDS) is not None
+    assert few_of([event(cache, first), event(cache, second, previous=True)], BOUNDS) is None
+    assert few_of([event(cache, first), event(other, second)], BOUNDS) is None
+    assert few_of([event(cache, first), event(cache, second, producer=PRODUCER)], BOUNDS) is None
+
+
+def test_many_take_the_common_road():
+    cache = cache_with()
+    assert few_of([event(cache, keys_of_segments(1)[0])] * (FEW_MAX + 1), BOUNDS) is None
+
+
+def test_ids_rise_with_the_segments_and_each_frame_gets_its_own():
+    cache = cache_with()
+    told: list[list] = [[] for _ in range(SEGMENTS)]
+    frames = [event(cache, key, told=told[segment]) for segment, key in enumerate(keys_of_segments())]
+    few, _ = few_of(frames[::-1], BOUNDS)
+    few.stamp(BASE, epochs=few.segments.astype("u4"))
+    few.answer()
+    assert [one.ids.tolist() for (one,) in told] == [[BASE + (segment << 10)] for segment in range(SEGMENTS)]

@@ -378,3 +378,4 @@ class StoreContract(ABC):
         assert figures
         assert all(used >= 0 and limit >= 0 for used, limit in figures.values())
         assert store.free_bytes() > 0
+        assert store.replay_bytes() >= 0

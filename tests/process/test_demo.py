@@ -131,7 +131,8 @@ def test_the_demo_of_a_file_is_told_as_json_on_request(tmp_path: Path) -> None:
     assert found[-1]["running"] is False
 
 
-def test_a_demo_that_is_interrupted_leaves_no_node_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_demo_that_is_interrupted_leaves_no_node_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
     child = subprocess.Popen(
         [*PROGRAM, "demo", "--nodes", "1", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "demo")],
         stdout=subprocess.PIPE,
@@ -140,9 +141,9 @@ def test_a_demo_that_is_interrupted_leaves_no_node_behind(tmp_path: Path) -> Non
     )
     assert child.stdout is not None
     assert re.match(r"start +n1 on ", child.stdout.readline())
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     child.communicate(timeout=60)
-    assert child.returncode == 130
+    assert child.returncode == code
     assert not processes_on(tmp_path / "demo")
 
 

@@ -1,5 +1,7 @@
 """`eventlog demo`: the command, its last page, and what stays behind."""
 
+import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -40,6 +42,7 @@ def command(path: str | None, key: str | None, *, nodes: int, keep: bool, direct
     cluster = Cluster(home, count=nodes, listen=listen)
     story = Story(cluster, given)
     stays = False
+    _end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         story.run()
         stays = keep
@@ -54,6 +57,13 @@ def command(path: str | None, key: str | None, *, nodes: int, keep: bool, direct
     _print_what_next(commands, cluster, stop=stop, is_running=stays)
     if not all(check.is_kept for check in story.checks):
         click.get_current_context().exit(EXIT_BROKEN)
+
+
+def _end_in_order_on(*numbers: signal.Signals) -> None:
+    """Let a signal end the demo as Ctrl-C does: its nodes have sessions of their own, and would go on without it."""
+    for number in numbers:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup it is
+            signal.signal(number, lambda got, _: sys.exit(128 + got))
 
 
 def _print_checks(checks: list[Check]) -> None:

@@ -8,7 +8,7 @@ from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
 from eventlog_cli.parameters import DURATION, ID, PARAM, Parsed
-from eventlog_cli.quantities import format_duration, format_size, parse_duration, parse_size
+from eventlog_cli.quantities import format_duration, format_seconds, format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from eventlog.client.listeners import ListenerInfo
@@ -146,7 +146,7 @@ def _tell(one: "ListenerInfo") -> None:
         facts += [
             ("may hold back", _hold(one)),
             ("acknowledged", one.position_id),
-            ("lag", f"{one.lag_events} events, {format_size(one.lag_bytes)}, {format_duration(one.lag_ms)}"),
+            ("lag", f"{one.lag_events} events, {format_size(one.lag_bytes)}, {format_seconds(one.lag_ms / 1000)}"),
             ("window used", _held(one)),
         ]
     print_text("\n".join(f"{name:<16}{value}" for name, value in facts))

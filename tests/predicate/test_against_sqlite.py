@@ -1,6 +1,7 @@
 """Random predicates over random events say what SQLite says of the same rows, NULL included."""
 
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -8,8 +9,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from eventlog.batch import text_index
+from eventlog.batch.columns import EventColumns
 from eventlog.ids import time_of
-from tests.predicate.rows import BASE, compiled, events, kind_of
+from eventlog.interceptor.promote import promote
+from tests.batch.test_column_file import file_of
+from tests.batch.test_text_index import texts_of
+from tests.predicate.rows import BASE, JSON, compiled, events, kind_of
 
 # Each expression is a pair: as a predicate, and as SQLite has it. Fields are typed, since what SQLite does with others is its own.
 NUMBERS = {
@@ -240,6 +246,33 @@ def test_a_predicate_is_true_where_sqlite_says_so_and_null_where_it_says_so(rows
         assert np.flatnonzero(compiled(ours).mask(columns)).tolist() == chosen(connection, theirs), ours
         assert np.flatnonzero(compiled(f"({ours}) IS NULL").mask(columns)).tolist() == chosen(connection, f"({theirs}) IS NULL"), ours
         assert np.flatnonzero(compiled(f"NOT ({ours})").mask(columns)).tolist() == chosen(connection, f"NOT ({theirs})"), ours
+    finally:
+        connection.close()
+
+
+PROMOTED = ("value.n", "value.s", "value.o.x")
+
+
+def filed(columns: EventColumns) -> EventColumns:
+    """Return the same events in a file of columns, in which keys and promoted fields have an index."""
+    fields = promote(columns.values.to_list(), PROMOTED)
+    columns.promoted = lambda path: texts_of(fields[path])
+    return file_of(columns, fields=PROMOTED)[0].events()
+
+
+@given(ROWS, CONDITIONS)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@example([{"key": "a", "n": 3}, {"key": "ab", "n": 0}], ("(value.n IN (0, 3) AND key LIKE 'a%')", "(n IN (0, 3) AND key LIKE 'a%')"))
+@example([{"key": "a long key, more than eight bytes"}], ("(key = 'a long key, mind')", "(key = 'a long key, mind')"))
+def test_a_predicate_says_the_same_of_events_in_a_file_of_columns(rows, condition):
+    ours, theirs = condition
+    connection, columns = table(rows)
+    context = replace(JSON, promoted=frozenset(PROMOTED))
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(text_index, "_UNSURE_SHARE", 1)
+            for own, their in ((ours, theirs), (f"({ours}) IS NULL", f"({theirs}) IS NULL"), (f"NOT ({ours})", f"NOT ({theirs})")):
+                assert np.flatnonzero(compiled(own, context).mask(filed(columns))).tolist() == chosen(connection, their), own
     finally:
         connection.close()
 

@@ -152,6 +152,11 @@ class ClusterRecords:
             why = f"it is an older copy, at revision {self._revision}; this node has seen {remembered.revision}"
             raise MetadataLost(where=self._where, why=why)
 
+    async def namesake(self, name: str) -> NodeRecord | None:
+        """Return the member of this name, if it is another directory: `join` would take its place for ever."""
+        members = [node.record for node in read_nodes(await self._list(NODE_PREFIX)).values() if not node.record.removed_id]
+        return next((member for member in members if member.name == name and member.incarnation != self._incarnation), None)
+
     async def join(self, *, name: str, address: str, clock: Clock, labels: NodeLabels | None = None) -> Member:
         """Become a member, or be one again; return it with its clock, above the ceiling of its number, and without a lease yet.
 

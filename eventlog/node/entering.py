@@ -21,6 +21,7 @@ from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.errors import BadConfig, CorruptData, LostDisk, OperationRefused, UnsupportedFormat, WrongCluster
+from eventlog.node.cluster.joining import is_up
 from eventlog.node.config import NodeConfig
 from eventlog.node.home import Home
 from eventlog.node.operations import drop_cache_data
@@ -120,6 +121,10 @@ async def _join(given: Entrance, incarnation: str, *, cluster: str) -> _Joined:
         raise WrongCluster(where=f"the node at {' or '.join(config.join)}", theirs=cluster, ours=identity.cluster)
     if identity.segments != config.segments and not config.join:
         log.warning("segments_fixed asked=%d cluster=%d", config.segments, identity.segments)
+    namesake = await records.namesake(given.me.name)
+    if namesake is not None and await is_up(namesake, cluster=identity.cluster):
+        why = f"{namesake.name!r} is the member at {namesake.address}, which is up: choose another name, or stop that first"
+        raise BadConfig(option="node_name", why=why)
     member = await records.join(name=given.me.name, address=given.me.address, clock=given.clock, labels=given.me.labels)
     return _Joined(metastore=metastore, records=records, member=member, book=await CacheRecords(metastore).read())
 

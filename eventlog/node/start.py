@@ -123,8 +123,8 @@ class _Shell:
 
     @property
     def name(self) -> str:
-        """Return the node's name."""
-        return self.config.node_name or self.listens.replace(":", "-")
+        """Return the node's name. Of a wildcard, which all hosts may listen at, it would be the name of other members as well."""
+        return self.config.node_name or self.address.replace(":", "-")
 
     @property
     def address(self) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import subprocess
 
 import pytest
@@ -166,6 +167,21 @@ def test_the_name_of_another_member_is_refused_to_a_directory_with_data(tmp_path
             done = serve("--data", str(two.data), *FREE, "--node-name", "one")
         assert done.returncode == 2
         assert "one" in last_line(done)
+
+
+def test_an_empty_directory_does_not_take_the_place_of_a_member_that_is_up(cluster, tmp_path):
+    see_each_other(cluster, 3)
+    done = serve("--data", str(tmp_path / "data"), *FREE, "--join", cluster[0].address, "--node-name", "n2")
+    assert done.returncode == 2
+    assert f"'n2' is the member at {cluster[1].address}, which is up" in last_line(done)
+    assert cluster[1].is_running
+    assert cluster.status(0).nodes == 3
+
+
+def test_a_node_that_listens_everywhere_is_named_after_its_host(tmp_path):
+    with NodeProcess(tmp_path, "--listen", "0.0.0.0:0", "--insecure") as node:
+        (row,) = [json.loads(line) for line in node.command("admin", "nodes", "--json").stdout.splitlines()]
+        assert row["name"] == f"{socket.gethostname()}-{node.address.rpartition(':')[2]}"
 
 
 def test_a_node_that_gave_everything_away_starts_again(tmp_path):

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventlog.control.metastores.location import Location, SqliteLocation, parse_location
+from eventlog.control.records import NodeRecord
 from eventlog.errors import BadConfig, ConnectionLost, EventLogError, MetastoreLocal, Unavailable, WrongCluster
 from eventlog.node.config import NodeConfig, split_address
 from eventlog.node.home import Home
 from eventlog.transport.connect import connect
+from eventlog.transport.connection import Connection
 from eventlog.transport.options import ConnectOptions
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -108,11 +110,26 @@ async def _ask_any(addresses: Sequence[str], *, wait_ms: int) -> pb.ClusterInfoA
         await asyncio.sleep(_PAUSE_MS / 1000)
 
 
-async def _ask(address: str) -> pb.ClusterInfoAnswer:
+async def is_up(member: NodeRecord, *, cluster: str) -> bool:
+    """Return whether a member answers at its address."""
+    try:
+        connection = await _connect(member.address)
+    except (EventLogError, OSError):
+        return False
+    connection.close()
+    await connection.wait_closed()
+    return (connection.hello.cluster, connection.hello.number) == (cluster, member.number)
+
+
+async def _connect(address: str) -> Connection:
     host, port = split_address(address, option="join")
     if not port:
         raise BadConfig(option="join", why=f"{address!r} names no port")
-    connection = await connect(host, port, options=ConnectOptions(client="joiner", connect_timeout_ms=_ASK_MS_MAX))
+    return await connect(host, port, options=ConnectOptions(client="joiner", connect_timeout_ms=_ASK_MS_MAX))
+
+
+async def _ask(address: str) -> pb.ClusterInfoAnswer:
+    connection = await _connect(address)
     try:
         reply = await connection.request(Message(cluster_info=pb.ClusterInfo()), timeout_ms=_ASK_MS_MAX)
     finally:

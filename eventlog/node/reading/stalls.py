@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from eventlog.errors import Unavailable
 from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import STALLED_MS
@@ -47,16 +49,16 @@ class Stalls:
         """Return which segments stand still.
 
         Raises:
-            Unavailable: one of them has no copy here, and its primary is not reached: what is in it cannot be read.
+            Unavailable: a segment has no copy here, and its primary is not reached: what is in it cannot be read.
         """
         context = self._context
+        for segment in np.flatnonzero(~context.low.here).tolist():
+            leader = context.leader_of(segment)
+            if not context.closing.reaches(leader):
+                who = f"node {leader}" if leader else "nobody"
+                raise Unavailable(why=f"segment {segment}, which {who} leads, cannot be read here, and its primary is not reached")
         self._refresh()
-        found = self.among(None)
-        for held in found:
-            if not context.low.here[held.segment] and not context.closing.reaches(held.node):
-                who = f"node {held.node}" if held.node else "nobody"
-                raise Unavailable(why=f"segment {held.segment}, which {who} leads, cannot be read here, and nothing is heard of it")
-        return found
+        return self.among(None)
 
     def watch(self) -> None:
         """Look after whoever waits now, and until nobody does."""

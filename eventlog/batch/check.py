@@ -6,7 +6,7 @@ block would cost more than the whole append (2.7 us a block against 0.05 us an e
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,11 @@ from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, TAB
 from eventlog.events import Kind, decode_headers
 
 Ints = npt.NDArray[np.int64]
+Number = TypeVar("Number", bound=np.number[Any])
 FROM_CLIENTS = EXPIRY | HEADERS
 _BITS = np.array([bitmap.bit_count() for bitmap in range(32)], np.int64)
 # the padding in the last word of a column, by how many bytes of that word are the column's; 0: all of them
 _PADDING = np.array([0, *((0xFFFF_FFFF_FFFF_FFFF << 8 * used) & 0xFFFF_FFFF_FFFF_FFFF for used in range(1, 8))], np.uint64)
-_NOT_ASCII = np.uint64(0x8080_8080_8080_8080)
 _LEGAL = np.zeros(256, bool)
 _LEGAL[[Kind.CREATED, Kind.REMOVED]] = True
 
@@ -47,10 +47,15 @@ class Blocks:
     lengths: Ints
     counts: Ints
     bitmaps: Ints
-    kinds_index: Ints
+    kinds_at: Ints
     kinds: npt.NDArray[np.uint8]
     key_column: "Column | LoneColumn"
     value_column: "Column | LoneColumn"
+
+    @cached_property
+    def kinds_index(self) -> Ints:
+        """Return where the kind of each event stands."""
+        return self.kinds_at if len(self.kinds) == len(self.counts) else _Runs(self.counts).places(self.kinds_at)
 
     @cached_property
     def key_at(self) -> Ints:
@@ -135,13 +140,11 @@ def check_blocks(
     ends = values_at + _pad8(value_bytes)
     _fail(ends + optional != starts + lengths, "its columns do not fill its length")
 
-    rows = _Rows(counts)
-    kinds_index = rows.spread(kinds_at)
-    kinds = data.take(kinds_index)
+    rows = _Runs(counts)
+    kinds = rows.take(data, kinds_at)
     if kinds.any():
         rows.fail(~_LEGAL[kinds], "a kind is neither put nor remove")
-    key_column = rows.strings(data, key_offsets_at, keys_at, size=key_bytes)
-    value_column = rows.strings(data, value_offsets_at, values_at, size=value_bytes)
+    key_column, value_column = _columns(data, counts, [(key_offsets_at, keys_at, key_bytes), (value_offsets_at, values_at, value_bytes)])
     rows.fail_longer(key_column, bounds.key_bytes, "a key")
     rows.fail_longer(value_column, bounds.value_bytes, "a value")
     columns_end = [kinds_at + counts, key_offsets_at + 4 * (counts + 1), keys_at + key_bytes]
@@ -157,7 +160,7 @@ def check_blocks(
         lengths=lengths,
         counts=counts,
         bitmaps=bitmaps,
-        kinds_index=kinds_index,
+        kinds_at=kinds_at,
         kinds=kinds,
         key_column=key_column,
         value_column=value_column,
@@ -181,7 +184,7 @@ def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Boun
         lengths=lengths,
         counts=counts,
         bitmaps=places[1:2],
-        kinds_index=places[2:3],
+        kinds_at=places[2:3],
         kinds=data[KIND_AT : KIND_AT + 1].copy(),  # it stays when the frame is gone
         key_column=LoneColumn(places[3:4], places[4:5]),
         value_column=LoneColumn(places[5:6], places[6:7]),
@@ -194,32 +197,36 @@ def _fail(bad: npt.NDArray[np.bool_], why: str) -> None:
 
 
 class Column:
-    """The offsets of one column of all blocks, checked: block i has `[first[i], last[i]]` of them, relative to `bytes_at[i]`."""
+    """The offsets of one column of all blocks, checked.
 
-    __slots__ = ("_bytes_at", "_offsets", "_rows", "longest")
+    Block i has `counts[i] + 1` of them from `firsts[i]` on, relative to `bytes_at[i]`.
+    """
 
-    def __init__(self, rows: "_Rows", offsets: npt.NDArray[np.int32], bytes_at: Ints, longest: int) -> None:
-        self._rows = rows
+    __slots__ = ("_bytes_at", "_counts", "_firsts", "_offsets", "longest")
+
+    def __init__(self, offsets: npt.NDArray[np.int32], *, firsts: Ints, counts: Ints, bytes_at: Ints, longest: int) -> None:
         self._offsets = offsets
+        self._firsts = firsts
+        self._counts = counts
         self._bytes_at = bytes_at
         self.longest = longest
 
     def begins(self) -> Ints:
         """Return where each item begins."""
-        return self._items(without=self._rows.last)
+        return self._items(without=self._firsts + self._counts)
 
     def ends(self) -> Ints:
         """Return where each item ends."""
-        return self._items(without=self._rows.first)
+        return self._items(without=self._firsts)
 
     def firsts(self) -> tuple[Ints, Ints]:
         """Return where the first item of each block begins and ends; no block is empty."""
-        return self._bytes_at, self._bytes_at + self._offsets[self._rows.first + 1]
+        return self._bytes_at, self._bytes_at + self._offsets[self._firsts + 1]
 
     def _items(self, *, without: Ints) -> Ints:
         inner = np.ones(len(self._offsets), bool)
         inner[without] = False
-        items = np.repeat(self._bytes_at, self._rows.counts)
+        items = np.repeat(self._bytes_at, self._counts)
         items += self._offsets[inner]
         return items
 
@@ -246,28 +253,27 @@ class LoneColumn:
         return self._at, self._end
 
 
-class _Rows:
-    """Positions of the events of all blocks."""
+class _Runs:
+    """Runs of items, one a block: `counts[i]` of them, which are taken together from anywhere."""
 
-    __slots__ = ("_numbers", "_offsets_base", "_sizes", "counts", "ends", "first", "last")
+    __slots__ = ("counts", "ends", "firsts")
 
     def __init__(self, counts: Ints) -> None:
         self.counts = counts
         self.ends = np.cumsum(counts)
-        self._sizes = counts + 1  # offsets of each block
-        self.last = np.cumsum(self._sizes) - 1
-        self.first = self._offsets_base = self.last - counts
-        self._numbers = np.arange(int(self._sizes.sum()))
+        self.firsts = self.ends - counts
 
-    @property
-    def intra(self) -> Ints:
-        """Return the number of each event within its block."""
-        return self.spread(np.zeros(len(self.counts), np.int64))
-
-    def spread(self, at: Ints) -> Ints:
-        found = np.repeat(at - (self.ends - self.counts), self.counts)
-        found += self._numbers[: len(found)]
+    def places(self, at: Ints) -> Ints:
+        """Return `at[i], at[i] + 1, ...` of each run."""
+        found = np.repeat(at - self.firsts, self.counts)
+        found += np.arange(len(found))
         return found
+
+    def take(self, data: npt.NDArray[Number], at: Ints) -> npt.NDArray[Number]:
+        """Return the items that begin at `at[i]` of each run, one run after the other."""
+        if self.ends[-1] < _LONG_RUN * len(at):
+            return data.take(self.places(at))
+        return np.frombuffer(bytearray().join(slices(data.data, at, at + self.counts)), data.dtype)
 
     def fail(self, bad: npt.NDArray[np.bool_], why: str) -> None:
         if bad.any():
@@ -278,20 +284,30 @@ class _Rows:
         if column.longest > nbytes:
             self.fail(column.ends() - column.begins() > nbytes, f"{what} is longer than {nbytes} bytes")
 
-    def strings(self, data: npt.NDArray[np.uint8], offsets_at: Ints, bytes_at: Ints, *, size: Ints) -> Column:
-        """Return a column whose offsets are right."""
-        places = np.repeat((offsets_at >> 2) - self._offsets_base, self._sizes)
-        places += self._numbers
-        offsets = data.view("<i4").take(places)
-        steps = np.diff(offsets)  # fits int32 where no offset is negative
-        steps[self.last[:-1]] = 0  # from the end of a block to the beginning of the next
-        wrong = (offsets[self.first] != 0) | (offsets[self.last] != size)
-        if wrong.any() or int(offsets.min()) < 0 or int(steps.min(initial=0)) < 0:
-            falling = np.diff(offsets.astype(np.int64)) < 0
-            falling[self.last[:-1]] = False
-            wrong[np.unique(np.searchsorted(self.last, np.flatnonzero(falling), side="left"))] = True
-            _fail(wrong, "offsets do not rise from 0 to the size of their column")
-        return Column(self, offsets, bytes_at, int(steps.max(initial=0)))
+
+_LONG_RUN = 128  # items, from which on cutting a run out is cheaper than an index for each of them
+
+
+def _columns(data: npt.NDArray[np.uint8], counts: Ints, columns: list[tuple[Ints, Ints, Ints]]) -> list[Column]:
+    """Return columns whose offsets are right, looked at in one pass; given are where offsets and bytes begin, and how many bytes."""
+    offsets_at, bytes_at, sizes = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    runs = _Runs(np.concatenate([counts + 1] * len(columns)))
+    offsets = runs.take(data.view("<i4"), offsets_at >> 2)
+    steps = offsets[1:] - offsets[:-1]  # fits int32 where no offset is negative
+    steps[runs.firsts[1:] - 1] = 0  # from the end of a run to the beginning of the next
+    wrong = (offsets[runs.firsts] != 0) | (offsets[runs.ends - 1] != sizes)
+    if wrong.any() or offsets.min() < 0 or steps.min(initial=0) < 0:
+        falling = np.diff(offsets.astype(np.int64)) < 0
+        falling[runs.firsts[1:] - 1] = False
+        wrong[np.searchsorted(runs.ends - 1, np.flatnonzero(falling), side="left")] = True
+        _fail(wrong.reshape(len(columns), -1).any(axis=0), "offsets do not rise from 0 to the size of their column")
+    found = []
+    firsts, room = runs.firsts[: len(counts)], len(offsets) // len(columns)
+    for index in range(len(columns)):
+        own, blocks = slice(index * room, (index + 1) * room), slice(index * len(counts), (index + 1) * len(counts))
+        longest = int(steps[own].max(initial=0))
+        found.append(Column(offsets[own], firsts=firsts, counts=counts, bytes_at=bytes_at[blocks], longest=longest))
+    return found
 
 
 def _check_padding(data: npt.NDArray[np.uint8], ends: list[Ints], blocks: Ints | None = None) -> None:
@@ -303,12 +319,10 @@ def _check_padding(data: npt.NDArray[np.uint8], ends: list[Ints], blocks: Ints |
         raise BadBlocks([(block, "padding is not zero") for block in found.tolist()])
 
 
-def _check_texts(data: npt.NDArray[np.uint8], at: Ints, *, size: Ints, column: Column, rows: _Rows) -> None:
-    """Refuse keys that readers could not decode. The columns are looked at word by word; all of them ASCII is the usual case."""
-    counts = _pad8(size) >> 3
-    words = np.repeat((at >> 3) - (np.cumsum(counts) - counts), counts)
-    words += np.arange(len(words))
-    if not (data.view("<u8").take(words) & _NOT_ASCII).any():
+def _check_texts(data: npt.NDArray[np.uint8], at: Ints, *, size: Ints, column: Column, rows: _Runs) -> None:
+    """Refuse keys that readers could not decode. The columns are looked at as a whole; all of them ASCII is the usual case."""
+    words = _Runs(_pad8(size) >> 3).take(data.view("<u8"), at >> 3)
+    if words.tobytes().isascii():
         return
     rows.fail(np.array([not _decodes(bytes(key)) for key in slices(data.data, column.begins(), column.ends())]), "a key is not UTF-8")
 
@@ -348,15 +362,15 @@ def _check_optional(
         _check_padding(data, [at[blocks] + sizes], blocks)
         if bit == EXPIRY:
             _fail_some(sizes != 8 * own_counts, blocks, "its expiry column has the wrong length")
-            rows = _Rows(own_counts)
-            expiries = data.view("<i8")[np.repeat(at[blocks] >> 3, own_counts) + rows.intra]
+            rows = _Runs(own_counts)
+            expiries = rows.take(data.view("<i8"), at[blocks] >> 3)
             _fail_some_rows(rows, expiries < 0, blocks, "an expiry is negative")
         else:
             offsets_room = _pad8(4 * (own_counts + 1))
             _fail_some(sizes < offsets_room, blocks, "its headers column is shorter than its offsets")
-            rows = _Rows(own_counts)
+            rows = _Runs(own_counts)
             try:
-                column = rows.strings(data, at[blocks], at[blocks] + offsets_room, size=sizes - offsets_room)
+                (column,) = _columns(data, own_counts, [(at[blocks], at[blocks] + offsets_room, sizes - offsets_room)])
             except BadBlocks as error:
                 raise BadBlocks([(int(blocks[block]), why) for block, why in error.found]) from None
             too_long = column.ends() - column.begins() > bounds.header_bytes
@@ -379,7 +393,7 @@ def _fail_some(bad: npt.NDArray[np.bool_], blocks: Ints, why: str) -> None:
         raise BadBlocks([(block, why) for block in blocks[bad].tolist()])
 
 
-def _fail_some_rows(rows: _Rows, bad: npt.NDArray[np.bool_], blocks: Ints, why: str) -> None:
+def _fail_some_rows(rows: _Runs, bad: npt.NDArray[np.bool_], blocks: Ints, why: str) -> None:
     if bad.any():
         own = np.repeat(blocks, rows.counts)
         raise BadBlocks([(block, why) for block in np.unique(own[bad]).tolist()])

@@ -66,6 +66,11 @@ def test_a_count_out_of_all_bounds_is_refused_at_once(count):
         check(body, blocks)
 
 
+def test_a_block_without_events_is_no_error_of_its_columns():
+    data = np.frombuffer(struct.pack("<IIIIIIqqq", 0, HEADERS, 0, 0, 8, 0, 0, 0, 0), np.uint8)
+    assert len(check_blocks(data, lengths=np.array([len(data)]), counts=np.array([0]), bounds=BOUNDS).kinds) == 0
+
+
 def test_segments_that_do_not_rise_are_refused():
     body, blocks = frame_bytes(20, segments=4)
     struct.pack_into("<H", body, 16, struct.unpack_from("<H", body, 0)[0])
@@ -183,6 +188,29 @@ def test_a_lone_event_is_judged_like_one_among_many(key, value, kind, data):
         return
     for name in ("starts", "bitmaps", "kinds_index", "key_at", "key_end", "value_at", "value_end"):
         assert getattr(found, name).tolist() == getattr(among, name).tolist()[:1]
+
+
+LARGE, LARGE_LENGTHS = build_blocks(
+    Columns(kinds=np.zeros(300, np.uint8), keys=[b"k%03d" % number for number in range(300)], values=[b"v" * (n % 7) for n in range(300)]),
+    np.array([300]),
+)
+SMALL = build_one(b"a", b"b", kind=0, segment=0)[16:]
+
+
+@given(st.one_of(st.none(), st.integers(0, 8 * len(LARGE) - 1)))
+def test_a_block_of_many_events_is_judged_alike_among_small_ones(bit):
+    body = bytearray(LARGE)
+    if bit is not None:
+        body[bit >> 3] ^= 1 << (bit & 7)
+    alone, faults = judged(np.frombuffer(bytes(body), np.uint8), LARGE_LENGTHS, np.array([300]))
+    lengths, counts = np.array([len(body)] + [len(SMALL)] * 50), np.array([300] + [1] * 50)
+    among, faults_among = judged(np.frombuffer(bytes(body) + 50 * SMALL, np.uint8), lengths, counts)
+    assert faults == faults_among
+    if alone is None:
+        return
+    assert alone.kinds.tolist() == among.kinds.tolist()[:300]
+    for name in ("kinds_index", "key_at", "key_end", "value_at", "value_end"):
+        assert getattr(alone, name).tolist() == getattr(among, name).tolist()[:300]
 
 
 def judged(data: np.ndarray, lengths: np.ndarray, counts: np.ndarray):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +21,13 @@ from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
-from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.eventlog_pb2 import Message, WriteAnswer
 from eventlog.wire.kinds import error_message
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
+
+Done = Callable[[WriteResult | EventLogError], None]  # named here, once: `write` would make it anew for every request
 
 
 def write(node: "Node", exchange: Exchange) -> None:
@@ -40,7 +42,7 @@ def write(node: "Node", exchange: Exchange) -> None:
     conditions = tuple(_condition(condition, len(table)) for condition in request.conditions) if request.conditions else ()
     check_whose(node, exchange, request.cache_id)
 
-    def local(part: Part, done: Callable[[WriteResult | EventLogError], None]) -> None:
+    def local(part: Part, done: Done) -> None:
         node.check_writable()
         node.writer.submit(
             Pending(
@@ -105,7 +107,19 @@ def _condition(condition: ConditionMessage, blocks: int) -> Condition:
 def _answer(exchange: Exchange, result: WriteResult | EventLogError) -> None:
     if isinstance(result, EventLogError):
         exchange.fail(result)
-        return
+    elif len(result.ids) == 1 or result.refusals or result.previous is not None:
+        _answer_in_words(exchange, result)
+    else:
+        exchange.answer(_all_written(len(result.ids)), result.ids.tobytes(), result.kinds.tobytes())
+
+
+@lru_cache(maxsize=256)
+def _all_written(events: int) -> bytes:
+    """Return the answer to a frame of which nothing was refused: its clients send frames of few sizes."""
+    return Message(write_answer=WriteAnswer(events=events)).SerializeToString()
+
+
+def _answer_in_words(exchange: Exchange, result: WriteResult) -> None:
     message = Message()
     answer = message.write_answer
     answer.events = len(result.ids)

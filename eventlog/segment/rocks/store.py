@@ -78,11 +78,11 @@ class RocksStore:
     def append(self, log: Sequence[Pair], meta: Sequence[Pair]) -> None:
         def build() -> WriteBatch:
             batch = WriteBatch(raw_mode=True)
-            batch.set_default_column_family(self._log_handle)
-            deque(starmap(batch.put, log), 0)
-            if meta:
+            if meta:  # first: a row behind a large value would have the batch move to twice its room
                 batch.set_default_column_family(self._meta_handle)
                 deque(starmap(batch.put, meta), 0)
+            batch.set_default_column_family(self._log_handle)
+            deque(starmap(batch.put, log), 0)
             return batch
 
         self._write(build, self._journalled)

@@ -22,7 +22,7 @@ RENEW_LOOKS = 200  # at least, before what was committed meanwhile is read for t
 PAUSE_FACTOR = 2
 SHARE = 0.5
 ANSWER_S = 0.00004  # a long poll on a machine of 2.5 GHz, until it is measured here
-ANSWER_S_MAX = 0.0002  # what else the loop does meanwhile keeps no reader longer than this
+ANSWER_S_MAX = 0.0001  # a loop that is busy with writes keeps readers no longer than this for each
 MEASURED_ANSWERS_MIN = 50
 _AGAIN_S = 0.005
 

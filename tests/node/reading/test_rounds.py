@@ -236,14 +236,14 @@ def test_dear_answers_set_rounds_apart_and_cheap_ones_bring_them_closer(monkeypa
     answers = [0]
     pace = Pace(lambda: answers[0])
     now, periods = 0.0, []
-    for answer_s in [0.00016] * 20 + [0.00001] * 20:
+    for answer_s in [0.00008] * 20 + [0.00001] * 20:
         pace.begin(now)
         answers[0] += 1_000
         used[0] += 1_000 * answer_s
         now = pace.next_at(now, looks=1, spent_s=0.0)
         periods.append(now)
     dear, cheap = periods[19] - periods[18], periods[39] - periods[38]
-    assert dear == pytest.approx(0.16 / module.SHARE, rel=0.1)
+    assert dear == pytest.approx(0.08 / module.SHARE, rel=0.1)
     assert cheap == pytest.approx(0.01 / module.SHARE, rel=0.1)
 
 

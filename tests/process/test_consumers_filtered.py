@@ -116,6 +116,10 @@ def test_a_reader_whose_node_lacks_a_filter_goes_to_one_that_has_it(tmp_path: Pa
             assert len(answer.events) == 11
             with pytest.raises(FilterNotFound):
                 await cache.poll(filter="holding@1", params=params)
+        async with eventlog.connect(cluster[1].address) as client:
+            with pytest.raises(FilterNotFound, match="on node n1: "):
+                await client.cache("c").register(filter="holding", params=params)
+            assert await client.listeners.list() == []
 
     with ClusterProcesses(tmp_path, count=1) as cluster:
         directory = tmp_path / "n2"

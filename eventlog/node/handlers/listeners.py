@@ -198,8 +198,10 @@ async def _checked(node: "Node", cache: CacheState, spec: FilterSpec) -> FilterS
     """
     if spec == FilterSpec():
         return spec
+    if spec.name:
+        await check_installed(node, spec.name, spec.version)  # first: it names the node that lacks it, be it this one
     found = (await node.reads.filters.compile(cache, spec)).spec
-    if found.name:
+    if found.version != spec.version:
         await check_installed(node, found.name, found.version)
     return found
 

@@ -30,7 +30,8 @@ from eventlog.predicate.spec import CompiledFilter
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-_MOMENT_S = 0.01  # so long an answer goes on to the next file
+_MOMENT_S = 0.01  # so long an answer goes on to the next file ...
+_FILES_TOGETHER = 8  # ... of so many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,12 +109,14 @@ class ColumnFiles:
         return self._caches.get(cache_id, ())
 
     def find(self, cache_id: int, cursor: Cursor) -> tuple[Filed, ...]:
-        """Return the files that go on where a cursor stands, one after the other."""
+        """Return some files that go on where a cursor stands, one after the other."""
         found: list[Filed] = []
         at = cursor.lowest
         for filed in self._caches.get(cache_id, ()):
             span = filed.span
-            if span.after <= at < span.upto and bool((span.held if cursor.asked is None else span.held[cursor.asked]).all()):
+            if len(found) == _FILES_TOGETHER or span.after > at:
+                break
+            if at < span.upto and bool((span.held if cursor.asked is None else span.held[cursor.asked]).all()):
                 found.append(filed)
                 at = span.upto
         return tuple(found)

@@ -42,6 +42,7 @@ from eventlog.replication.messages import (
     decode_appends,
 )
 from eventlog.replication.primary import PrimaryCore
+from eventlog.replication.releases import Releases
 from eventlog.replication.roster import Roster
 from eventlog.replication.rows import ONE_ACK, ONE_APPEND
 from eventlog.replication.streams import Streams
@@ -64,7 +65,7 @@ class Replication:
         self.streams = Streams(self.columns, self.roster)
         self.backup = BackupCore(self.columns)
         self._postponed: dict[int, tuple[Term, int]] = {}  # to be led when a cut under way is done
-        self._releasing: set[int] = set()
+        self._releases = Releases(self.columns, self.backup.installs)
         self._marked: Ints = np.zeros(0, np.int64)
 
     # ------------------------------------------------------------ columns, to be read by anyone and written by none
@@ -147,7 +148,7 @@ class Replication:
             if known is not None and term.revision <= known.revision:
                 continue
             commands += self._take_term(term, marks, now_ms=now_ms)
-            if self._is_released(term):
+            if self._releases.take(term):
                 released.append(term.segment)
         commands = resigning_at_once(commands)
         if marks:
@@ -179,21 +180,10 @@ class Replication:
             commands += self.streams.retarget(segment, now_ms=now_ms)
         return commands
 
-    def _is_released(self, term: Term) -> bool:
-        columns, segment = self.columns, term.segment
-        had = bool(columns.holds[segment]) or columns.ends.item(segment) > 0
-        columns.holds[segment] = self.own.node in term.owners or self.own in term.in_sync
-        if columns.holds[segment] or not had or columns.leads[segment] or segment in self._releasing:
-            return False
-        columns.busy[segment] = True
-        columns.matched[segment] = False  # what is still on its way to the disk is not acknowledged any more
-        self._releasing.add(segment)
-        return True
-
     def discarded(self, segments: Ints) -> None:
         """Note that log and state of segments were deleted (`Release`)."""
         for segment in segments.tolist():
-            self._releasing.discard(segment)
+            self._releases.done(segment)
             self.columns.forget(segment)
             self.backup.forget(segment)
 
@@ -422,19 +412,23 @@ class Replication:
         return self.backup.stored(write)
 
     def cut_done(self, cut: Cut, *, end: int) -> Commands:
-        """Note that a `Cut` is on disk and the log ends with `end`: `Answer`, and `Mark` if this node became primary meanwhile."""
+        """Note that a `Cut` is on disk and the log ends with `end`: `Answer`, and the `Mark` or `Release` that had to wait for it."""
         commands = self.backup.cut_done(cut, end=end)
         term, now_ms = self._postponed.pop(cut.segment, (None, 0))
         if term is not None and term.epoch == self.columns.epochs.item(cut.segment):
             self.primary.appoint(term, now_ms=now_ms)
             commands += self.sets.settle(cut.segment, now_ms=now_ms)
             commands.append(Mark(segments=(cut.segment,), epochs=(term.epoch,)))
-        return commands
+        return commands + self._release(cut.segment)
 
     def installed(self, command: Install) -> Commands:
-        """Note that a step of an install is on disk: `Answer`, at the end `Learned`."""
+        """Note that a step of an install is on disk: `Answer`, at the end `Learned`, and a `Release` that had to wait."""
         to, correlation, acks, commands = self.backup.installs.done(command)
+        commands += self._release(command.segment)
         return commands if to is None else [pack_acks(to, correlation, acks), *commands]
+
+    def _release(self, segment: int) -> Commands:
+        return [Release(segments=(segment,))] if self._releases.begin(segment) else []
 
     def promised(self, segments: Ints, *, epochs: Ints, last_ids: Ints) -> Commands:
         """Take the last committed ids that a promise of these epochs' primaries names as watermarks, where the logs match."""

@@ -1,0 +1,81 @@
+"""Stories of replicas that are not wanted any more while something is done to them, and then wanted again."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from eventlog.replication import commands as do
+from eventlog.replication.messages import BEGIN, CHUNK, END
+from tests.replication.test_backup import answers, cutting, end, send
+from tests.replication.worlds import Node, World, led
+
+
+def own(world: World, node: Node, *owners: int) -> do.Commands:
+    """Have a node learn that others own segment 0; return what it makes of that."""
+    now = world.metadata.records[0]
+    in_sync = tuple(replica for replica in now.in_sync if replica.node in owners)
+    term = world.metadata.put(replace(now, owners=owners, in_sync=in_sync))
+    return node.core.learn([term], now_ms=world.now_ms)
+
+
+def released(commands: do.Commands) -> list[do.Command]:
+    return [command for command in commands if isinstance(command, do.Release)]
+
+
+def test_a_replica_is_deleted_when_a_cut_under_way_has_ended():
+    world = cutting()
+    node = world[1]
+    assert not released(own(world, node, 2, 3))
+    [late] = node.pending
+    commands = late()
+    assert len(released(commands)) == 1
+    assert node.core.columns.busy[0]
+    node.carry_out(commands)
+    node.sync()
+    assert (end(node), node.logs[0]) == (0, [])
+    assert not node.core.columns.busy[0]
+
+
+def test_who_is_an_owner_again_while_it_is_deleted_takes_rows_only_when_that_is_done():
+    world = cutting()
+    node = world[1]
+    node.carry_out(own(world, node, 2, 3))
+    node.carry_out(own(world, node, 1, 2, 3))
+    world.settle()
+    assert node.logs[0] == world[2].logs[0] == world[3].logs[0]
+
+    node.carry_out(own(world, node, 2, 3))
+    assert node.core.columns.busy[0], "nothing else was under way"
+    node.carry_out(own(world, node, 1, 2, 3))
+    at = end(node)
+    assert answers(send(node, (0, 0, node.core.epochs.item(0), at, at + 5, 0, 1, 0), sender=2)) == []
+    assert end(node) == at
+    node.sync()
+    assert (end(node), node.logs[0]) == (0, [])
+
+
+def test_a_replica_that_was_installed_while_it_was_given_up_is_told_to_nobody():
+    node = led(3)[2]
+    epoch, at = node.core.epochs.item(0), end(node)
+    begin = (0, BEGIN, epoch, 7, at + 9, at, 0, 0)
+    [begun] = send(node, begin)
+    assert answers(node.core.installed(begun))
+    [part] = send(node, (0, CHUNK, epoch, 7, 0, 0, 1, 0))
+    assert answers(node.core.installed(part))
+    [ended] = send(node, (0, END, epoch, 7, at + 9, 0, 1, 0))
+    world = node.world
+    assert len(released(own(world, node, 1, 3))) == 1
+    own(world, node, 1, 2, 3)
+    assert node.core.installed(ended) == []
+    assert not node.core.columns.matched[0]
+    node.core.discarded(np.array([0]))
+    assert end(node) == 0
+
+
+def test_a_replica_is_deleted_when_the_begin_of_an_install_is_done():
+    node = led(3)[2]
+    world, at = node.world, end(node)
+    [begun] = send(node, (0, BEGIN, node.core.epochs.item(0), 7, at + 9, at, 0, 0))
+    assert not released(own(world, node, 1, 3))
+    assert len(released(node.core.installed(begun))) == 1
+    assert node.core.columns.busy[0]

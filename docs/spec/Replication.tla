@@ -367,4 +367,21 @@ Served ==                   \* who serves up to a promise shows every committed 
      (R_Cover => mark[n][s] >= promised[s][e].last) =>
        \A i \in 1..Len(committed[s]) : committed[s][i].id <= promised[s][e].upto => committed[s][i].id <= mark[n][s]
 Symmetry == Permutations(Nodes)
+
+\* ---------------------------------------------------------------- what makes the search of three nodes end
+
+\* Where nobody restarts, what is not yet on disk is but an acknowledgement not yet given: it may as well be there at once. And only who
+\* leads raises its ceiling; others could do no more than to raise a floor that way.
+Prompt ==
+  /\ \A n \in Nodes, s \in Segments : disk[n][s] < Len(log[n][s]) => disk'[n][s] = Len(log[n][s]) /\ log' = log
+  /\ \A n \in Nodes : ceiling'[n] # ceiling[n] => \E s \in Segments : lead[n][s] > 0
+
+\* What nobody will look at again makes no difference between states: the acknowledgements of an epoch that nobody leads or will, cuts
+\* of an epoch that is over for whom they are meant, and the record as it was known to who leads no more.
+Counts(s, e) == rec[s].epoch <= e \/ \E n \in Nodes : lead[n][s] = e
+Matters ==
+  <<store, clocks, logs, lead, start, wish, sent, told, promised, committed, used,
+    [s \in Segments |-> [e \in Epochs |-> IF Counts(s, e) THEN held[s][e] ELSE <<>>]],
+    [s \in Segments |-> {cut \in cuts[s] : cut.epoch >= epoch[cut.to][s]}],
+    [n \in Nodes |-> [s \in Segments |-> IF lead[n][s] > 0 THEN seen[n][s] ELSE <<>>]]>>
 =============================================================================

@@ -42,7 +42,8 @@ BOUNDS: dict[str, object] = {
 class Check:
     """One run of TLC: a search of all states, or that many random walks; killed after `seconds`.
 
-    `may_stop`: the search is longer than its time, and says something all the same: no violation among the states it came to.
+    `reduced`: steps that only delay others are not taken, and states that differ in what nobody looks at again are one (`Prompt` and
+    `Matters` in Replication.tla). Only for checks without restarts, of rules that do not speak of the disk.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Check:
     walks: int = 0
     depth: int = 90
     seconds: int = 600
-    may_stop: bool = False
+    reduced: bool = False
 
     @property
     def text(self) -> str:
@@ -63,6 +64,7 @@ class Check:
         lines += [f"  Nodes = {{{', '.join(nodes)}}}", f"  Segments = {{{', '.join(segments)}}}"]
         lines += [f"  {name} = {value}" for name, value in (BOUNDS | self.bounds | RULES | self.dropped).items()]
         lines += [] if self.walks else ["SYMMETRY Symmetry"]
+        lines += ["ACTION_CONSTRAINT Prompt", "VIEW Matters"] if self.reduced else []
         return "\n".join([*lines, *(f"INVARIANT {name}" for name in INVARIANTS)]) + "\n"
 
 
@@ -78,31 +80,31 @@ THREE = {"FirstSize": 3, "ChangesMax": 1}
 SMALL = THREE | {"MinInSync": 2, "IdMax": 3, "Ceilings": "{3}", "FirstCeiling": 2}
 CHECKS = [
     Check(name="two_nodes", bounds={"ChangesMax": 1, "RestartsMax": 1, "IdMax": 3, "Ceilings": "{3}"}),
-    without("Epoch", nodes=3),
+    without("Epoch", nodes=3, reduced=True),
     without("Match", bounds={"EventsMax": 2, "IdMax": 5, "FirstCeiling": 3, "Ceilings": "{5}"}),
     without("CutExact", bounds=THIRD),
-    without("CutHistory", nodes=3, bounds=THREE),
+    without("CutHistory", nodes=3, bounds=THREE, reduced=True),
     without("AckDisk", bounds={"RestartsMax": 1}),
     without("AdoptAck", bounds=TIGHT | {"PromisesMax": 1}),
     without("AdoptFirst", bounds=TIGHT | {"PromisesMax": 1}),
     without("Session", bounds={"RestartsMax": 1, "IdMax": 6, "Ceilings": "{4, 6}"}),
     without("Union", value='"present"', bounds={"ChangesMax": 1, "FirstSize": 1}),
     without("Union", value='"proposed"', bounds={"ChangesMax": 1}),
-    without("OneProposal", bounds={"ChangesMax": 2}, nodes=3),
+    without("OneProposal", bounds={"ChangesMax": 2}, nodes=3, reduced=True),
     without("Unknown", bounds={"ChangesMax": 1}),
     without("Revision", bounds={"ChangesMax": 2, "FirstSize": 1}),
-    without("EpochStart", nodes=3, bounds={"ChangesMax": 1, "IdMax": 3, "Ceilings": "{3}"}),
+    without("EpochStart", nodes=3, bounds={"ChangesMax": 1, "IdMax": 3, "Ceilings": "{3}"}, reduced=True),
     without("KeepMin", bounds={"ChangesMax": 1, "MinInSync": 2}),
-    without("WatermarkMatch", nodes=3, bounds={"FirstSize": 3}),
+    without("WatermarkMatch", nodes=3, bounds={"FirstSize": 3}, reduced=True),
     without("Lease", bounds={"PromisesMax": 1, "Ceilings": "{2, 4}"}),
     without("Floor", bounds={"PromisesMax": 1}),
-    without("FloorChain", nodes=3, bounds=THIRD | {"FirstSize": 3}),
+    without("FloorChain", nodes=3, bounds=THIRD | {"FirstSize": 3}, reduced=True),
     without("RaiseReads", bounds={"PromisesMax": 1}),
     without("RestartCeiling", segments=2, bounds={"RestartsMax": 1}),
     without("InFlight", bounds={"PromisesMax": 1}),
     without("Cover", bounds={"PromisesMax": 1}),
-    Check(name="three_nodes", nodes=3, bounds=SMALL | {"ChangesMax": 0}, may_stop=True),
-    Check(name="three_nodes_changing", nodes=3, bounds=SMALL, seconds=900, may_stop=True),
+    Check(name="three_nodes", nodes=3, bounds=SMALL | {"ChangesMax": 0}, reduced=True),
+    Check(name="three_nodes_changing", nodes=3, bounds=SMALL, reduced=True),
     Check(
         name="walks",
         nodes=3,
@@ -122,8 +124,6 @@ CHECKS = [
         },
     ),
 ]
-
-OPEN = {check.name: check.may_stop for check in CHECKS}
 
 
 def find_checker() -> Path:
@@ -181,13 +181,13 @@ def judge(check: Check, output: str, end: str) -> tuple[Outcome, str]:
 
 
 def conclude(outcomes: dict[str, Outcome]) -> int:
-    """Say how many went as they must and which did not, and return the exit code: unfinished is wrong where an end was to be expected."""
+    """Say how many went as they must and which did not, and return the exit code: unfinished is no success."""
     wrong = [name for name, outcome in outcomes.items() if outcome == "BAD"]
     unfinished = [name for name, outcome in outcomes.items() if outcome == "cut"]
     said = f"{len(outcomes) - len(wrong) - len(unfinished)} of {len(outcomes)} checks went as they must"
     said += f"; wrong: {', '.join(wrong)}" if wrong else ""
     print(said + (f"; unfinished, and so no proof: {', '.join(unfinished)}" if unfinished else ""))
-    return int(bool(wrong) or any(not OPEN.get(name, False) for name in unfinished))
+    return int(bool(wrong or unfinished))
 
 
 def main() -> None:

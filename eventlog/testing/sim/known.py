@@ -2,5 +2,27 @@
 
 from typing import Final
 
-FAILED_ONCE: Final = (1, 55, 277, 475, 691, 712, 1023, 1069, 1146, 1247, 1328, 1346, 1363, 1403, 1442, 1468, 843, 200055, 200026, 100422, 100038)
+FAILED_ONCE: Final = (
+    1,
+    55,
+    277,
+    475,
+    691,
+    712,
+    1023,
+    1069,
+    1146,
+    1247,
+    1328,
+    1346,
+    1363,
+    1403,
+    1442,
+    1468,
+    843,
+    200055,
+    200026,
+    100422,
+    100038,
+)
 """A change of the simulator gives a seed another run; then it is an ordinary one, which does no harm."""

@@ -1,5 +1,6 @@
 """Settings of every test run: Hypothesis profiles, the marks that folders give, and what a run as root (or not) leaves untried."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis.configuration import set_hypothesis_home_dir
 
-from tests.lanes import UNTRIED
+from tests.lanes import FAULTS_HIT, UNTRIED
 
 _TESTS = Path(__file__).parent
 _IS_ROOT = os.geteuid() == 0
@@ -28,6 +29,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=UNTRIED + _reason(item, mark)))
         if not _IS_ROOT and (mark := item.get_closest_marker("needs_root")):
             item.add_marker(pytest.mark.skip(reason=UNTRIED + _reason(item, mark)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the faults of passed tests hit: what else these print is shown nowhere."""
+    hits: list[int] = []
+    for report in terminalreporter.getreports("passed"):
+        for line in report.capstdout.splitlines():
+            if line.startswith(FAULTS_HIT):
+                found = json.loads(line.removeprefix(FAULTS_HIT))
+                named = "; ".join(f"{name}: {count}" for name, count in found.items())
+                terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {named}")
+                hits += found.values()
+    if hits:
+        terminalreporter.write_line(f"faults: {len(hits)}, the least hit {min(hits)} operations in flight")
 
 
 def _reason(item: pytest.Item, mark: pytest.Mark) -> str:

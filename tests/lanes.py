@@ -25,6 +25,8 @@ LOGS = TOP / ".build" / "logs"
 BIN = TOP / ".venv" / "bin"
 LANE_SECONDS_MAX = 3000
 FOR_TESTS = "EVENTLOG_TEST_"
+FAULTS_HIT = "faults hit "
+"""How a line begins with which a test of faults prints, as JSON, how many operations in flight each of them hit."""
 UNTRIED = "untried: "
 """How tests/conftest.py begins the reason of a skip that only depends on being root."""
 
@@ -195,10 +197,15 @@ def _coverage(log: str) -> str:
     return f", coverage {total[1]} %" if total else ""
 
 
+def _faults(log: str) -> str:
+    total = re.search(r"^faults: (\d+, the least hit \d+ operations) in flight$", log, re.MULTILINE)
+    return f", faults {total[1]}" if total else ""
+
+
 def show(outcome: Outcome) -> None:
     """Print one line for a lane, and its whole output where it failed."""
     name, verdict = outcome.lane.name, outcome.verdict
-    note = f"{verdict.passed} tests{_coverage(outcome.output)}" if outcome.lane.runs_tests else ""
+    note = f"{verdict.passed} tests{_coverage(outcome.output)}{_faults(outcome.output)}" if outcome.lane.runs_tests else ""
     print(f"  {name:<10} {'FAILED' if verdict.failed else 'ok':<7} {outcome.seconds:6.1f} s  {note}".rstrip(), flush=True)
     if verdict.failed:
         print(f"---- {name}: {verdict.why}; its output:\n{outcome.output}\n---- end of {name}", flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import UNTRIED, Case, Lane, Verdict, conclude, environment, judge, main, read_report
+from tests.lanes import FAULTS_HIT, UNTRIED, Case, Lane, Outcome, Verdict, conclude, environment, judge, main, read_report, show
 
 TOP = Path(__file__).resolve().parents[2]
 TESTS = Lane(name="unit", commands=(), runs_tests=True)
@@ -149,3 +149,15 @@ def test_the_folder_of_process_tests_gives_the_mark(small_tree: Path) -> None:
 def test_a_warning_fails_a_test(small_tree: Path) -> None:
     (small_tree / "tests" / "test_warns.py").write_text("import warnings\ndef test_warns(): warnings.warn('old', DeprecationWarning)")
     assert [case.result for case in pytest_report(small_tree)] == ["failed"]
+
+
+def test_what_the_faults_of_passed_tests_hit_is_said_at_the_end_and_in_the_line_of_the_lane(
+    small_tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "".join(f"def test_{name}(): print('{FAULTS_HIT}{hits}')\n" for name, hits in (("one", '{"a": 4, "b": 7}'), ("two", '{"c": 3}')))
+    (small_tree / "tests" / "test_faults.py").write_text(said)
+    command = [sys.executable, "-m", "pytest", "-q"]
+    output = subprocess.run(command, cwd=small_tree, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True).stdout
+    assert "test_one: a: 4; b: 7\ntest_two: c: 3\nfaults: 3, the least hit 3 operations in flight\n" in output
+    show(Outcome(lane=TESTS, seconds=1, verdict=judge(TESTS, cases=[PASSED], why="", in_ci=True), output=output))
+    assert capsys.readouterr().out.endswith("1 tests, faults 3, the least hit 3 operations\n")

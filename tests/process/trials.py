@@ -14,6 +14,7 @@ from typing import Self
 
 import eventlog.blocking
 from eventlog.errors import EventLogError
+from tests.lanes import FAULTS_HIT
 from tests.process.clusters import ClusterProcesses
 from tests.process.histories import History, Stored, violations
 from tests.process.workload import CACHE
@@ -150,7 +151,8 @@ class Trial:
         """Examine everything, and demand that every fault has hit operations in flight. Return the history of the first workload."""
         found = self.examine(live=live)
         history, hits = self.histories[self.load.name], self.hits()
-        print(f"{dict(history.counts())}, longest {history.longest_s():.2f} s, operations in flight when it happened: {hits}")
+        print(f"{dict(history.counts())}, longest {history.longest_s():.2f} s")
+        print(f"{FAULTS_HIT}{json.dumps(hits)}")
         assert not found, found[:10]
         assert history.counts()["ok"] > 0
         assert all(hits.values()), f"a fault hit nothing: {hits}"

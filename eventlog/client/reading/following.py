@@ -7,19 +7,16 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from eventlog.client.connections.nodes import Nodes
+from eventlog.client.connections.patience import Patience
 from eventlog.client.connections.requests import Requests
-from eventlog.client.connections.uplink import chance
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EventBatch, Order, arrow_module
 from eventlog.client.reading.bounds import Reading
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
 from eventlog.client.values import Stalled
 from eventlog.client.wording import stalled
-from eventlog.errors import EventLogError, FilterNotFound, Stopping
+from eventlog.errors import EventLogError, Stopping
 from eventlog.events import Event, EventSource
-from eventlog.routing.retry import decide
-from eventlog.routing.routes import NOBODY
-from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer, Watch
 
@@ -82,15 +79,10 @@ class Follower:
                     await asyncio.to_thread(arrow_module)
 
     async def _watch(self, reading: Reading, cache_id: int, *, follow: bool) -> Answers:
-        loop = asyncio.get_running_loop()
-        attempt = 0
-        lacking: set[int] = set()
-        patience = self._options.reconnect_ms_max / 1000
-        deadline = loop.time() + patience
+        patience = Patience(self._nodes, self._options, timeout_ms=self._options.reconnect_ms_max)
         while True:
-            connection: Connection | None = None
             try:
-                connection = await (self._nodes.other_than(lacking) if lacking else self._nodes.connection(NOBODY, deadline))
+                connection = await patience.connection()
                 watch = Message(watch=Watch(poll=reading.poll(cache_id), follow=follow))
                 stream = connection.stream(watch, credit_bytes=self._options.read_ahead_bytes)
                 try:
@@ -99,25 +91,15 @@ class Follower:
                         yield answer, item.body
                         if reading.is_done(answer):
                             return
-                        reading, attempt, deadline = reading.after_answer(answer), 0, loop.time() + patience
+                        reading = reading.after_answer(answer)
+                        patience.has_progress()
                 finally:
                     stream.stop()
                 if not follow:
                     return
                 raise Stopping  # a node ends what follows only when it goes away
-            except FilterNotFound:
-                if not self._nodes.note_lacking(lacking, connection):
-                    raise
-                continue
             except EventLogError as error:
-                left_ms = int((deadline - loop.time()) * 1000)
-                decision = decide(self._options.retry, error, attempt=attempt, left_ms=left_ms, repeatable=True, chance=chance())
-                if not decision.again:
-                    raise
-            if decision.reconnect and connection is not None:
-                self._nodes.drop(connection)
-            await asyncio.sleep(decision.wait_ms / 1000)
-            attempt += 1
+                await patience.wait_after(error)
 
     async def _poll(self, reading: Reading, cache_id: int, *, interval_ms: int = 0, wait_ms: int = 0) -> Answers:
         held_percent = 0

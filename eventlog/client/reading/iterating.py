@@ -18,10 +18,10 @@ import numpy.typing as npt
 from eventlog.batch.state import StateBlock, StateCursor, read_state_part
 from eventlog.batch.views import Strings
 from eventlog.client.connections.nodes import Nodes
+from eventlog.client.connections.patience import Patience
 from eventlog.client.formats import CacheFormat
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EVENTS_AT_ONCE, arrow_module, items_of
-from eventlog.client.reading.rows import Patience
 from eventlog.client.values import CacheInfo, Entry
 from eventlog.errors import CorruptData, EventLogError, TimedOut
 from eventlog.ids import EPOCH_MS

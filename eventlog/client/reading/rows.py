@@ -3,7 +3,6 @@
 A stream that breaks goes on after the last row that was taken, at whoever is primary then.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Generic, TypeVar
@@ -12,12 +11,11 @@ import numpy as np
 
 from eventlog.batch.entry_rows import EntryRow, decode_rows
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.uplink import chance
+from eventlog.client.connections.patience import Patience
 from eventlog.client.formats import CacheFormat
 from eventlog.client.options import ClientOptions
 from eventlog.client.values import CacheInfo, Entry
 from eventlog.errors import CorruptData, EventLogError
-from eventlog.routing.retry import MOVES, decide
 from eventlog.routing.routes import Routes
 from eventlog.transport.connection import Connection
 from eventlog.wire.eventlog_pb2 import Consistency, GetMany, Keys, Message
@@ -77,7 +75,7 @@ class RowReader:
             except EventLogError as error:
                 await patience.wait_after(error)
 
-    async def _entries_once(self, keys: Sequence[bytes], consistency: Consistency, patience: "Patience") -> AsyncGenerator[EntryRow, None]:
+    async def _entries_once(self, keys: Sequence[bytes], consistency: Consistency, patience: Patience) -> AsyncGenerator[EntryRow, None]:
         """Yield the rows of keys, each from the stream of its primary."""
         routes = self._routes
         owners = [routes.primary(routes.segment(key, by_prefix=self._info.route_by_prefix)) for key in keys]
@@ -147,47 +145,6 @@ class RowReader:
                     yield row
         finally:
             stream.stop()
-
-
-class Patience:
-    """How long a read goes on trying: the time of an operation, from its last row on."""
-
-    def __init__(self, nodes: Nodes, options: ClientOptions) -> None:
-        self._nodes = nodes
-        self._options = options
-        self._attempt = 0
-        self._has_progress = True
-        self._deadline = 0.0
-        self._connection: Connection | None = None
-
-    def has_progress(self) -> None:
-        """Take note of a row."""
-        self._has_progress = True
-
-    async def connection(self, owner: int) -> Connection:
-        """Return the connection to ask a node's segments on."""
-        if self._has_progress:
-            self._has_progress, self._attempt = False, 0
-            self._deadline = asyncio.get_running_loop().time() + self._options.timeout_ms / 1000
-        self._connection = None
-        self._connection = await self._nodes.connection(owner, self._deadline)
-        return self._connection
-
-    async def wait_after(self, error: EventLogError) -> None:
-        """Return when it is time to try again. Raises `error` if that is of no use."""
-        if self._has_progress:
-            self._attempt = 0
-            self._deadline = asyncio.get_running_loop().time() + self._options.timeout_ms / 1000
-        left_ms = int((self._deadline - asyncio.get_running_loop().time()) * 1000)
-        decision = decide(self._options.retry, error, attempt=self._attempt, left_ms=left_ms, repeatable=True, chance=chance())
-        if not decision.again:
-            raise error
-        if isinstance(error, MOVES):
-            self._nodes.on_stale()
-        if decision.reconnect and self._connection is not None:
-            self._nodes.drop(self._connection)
-        await asyncio.sleep(decision.wait_ms / 1000)
-        self._attempt += 1
 
 
 LIMIT_NONE = (1 << 63) - 1

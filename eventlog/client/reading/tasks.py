@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eventlog.client.connections.nodes import Nodes
+from eventlog.client.connections.patience import Patience
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.iterating import cursor_of, deal
-from eventlog.client.reading.rows import Patience
 from eventlog.errors import EventLogError, TimedOut
 from eventlog.query.iterate.bitset import encode_segments
 from eventlog.query.iterate.progress import IterationProgress

@@ -1,0 +1,78 @@
+"""How long an operation goes on trying, and where: one loop of `connection` and `wait_after` for whoever asks nodes."""
+
+import asyncio
+
+from eventlog.client.connections.nodes import Nodes
+from eventlog.client.connections.uplink import chance
+from eventlog.client.options import ClientOptions
+from eventlog.errors import EventLogError, FilterNotFound
+from eventlog.routing.retry import MOVES, decide
+from eventlog.routing.routes import NOBODY
+from eventlog.transport.connection import Connection
+
+
+class Patience:
+    """The tries of one operation: `timeout_ms` (0: the client's) from the beginning, or from the last progress on."""
+
+    def __init__(self, nodes: Nodes, options: ClientOptions, *, timeout_ms: int = 0) -> None:
+        self._nodes = nodes
+        self._options = options
+        self._timeout_ms = timeout_ms or options.timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._attempt = 0
+        self._has_progress = True
+        self._deadline = 0.0
+        self._lacking: set[int] = set()  # nodes that do not have what was asked for
+        self._connection: Connection | None = None
+
+    @property
+    def left_ms(self) -> int:
+        """Return how much time is left, at least 1."""
+        return max(1, int((self._deadline - self._loop.time()) * 1000))
+
+    def has_progress(self) -> None:
+        """Take note of a row."""
+        self._has_progress = True
+
+    async def connection(self, owner: int = NOBODY) -> Connection:
+        """Return the connection to ask a node's segments on; without an owner, to ask whichever node is at hand."""
+        self._begin()
+        nodes = self._nodes
+        self._connection = await (nodes.other_than(self._lacking) if self._lacking else nodes.connection(owner, self._deadline))
+        return self._connection
+
+    async def other_connection(self) -> Connection:
+        """Return a connection to any node, another one after each failure."""
+        live = self._nodes.live()
+        if self._lacking or not live:
+            return await self.connection()
+        self._begin()
+        self._connection = live[self._attempt % len(live)]
+        return self._connection
+
+    def _begin(self) -> None:
+        self._connection = None
+        if self._has_progress:
+            self._has_progress, self._attempt = False, 0
+            self._deadline = self._loop.time() + self._timeout_ms / 1000
+
+    async def wait_after(self, error: EventLogError, *, repeatable: bool = True) -> None:
+        """Return when it is time to try again. Raises `error` if that is of no use."""
+        if isinstance(error, FilterNotFound):
+            if not self._nodes.note_lacking(self._lacking, self._connection):
+                raise error
+            return
+        if self._has_progress:
+            self._attempt = 0
+            self._deadline = self._loop.time() + self._timeout_ms / 1000
+        left_ms = int((self._deadline - self._loop.time()) * 1000)
+        retry, attempt = self._options.retry, self._attempt
+        decision = decide(retry, error, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance())
+        if not decision.again:
+            raise error
+        if isinstance(error, MOVES):
+            self._nodes.on_stale()
+        if decision.reconnect and self._connection is not None:
+            self._nodes.drop(self._connection)
+        await asyncio.sleep(decision.wait_ms / 1000)
+        self._attempt += 1

@@ -134,6 +134,7 @@ class Node:
         self.is_stopping = False
         self._on_fatal = on_fatal
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._has_ended_tasks = False
 
     def _make_readers(self) -> None:
         """Make what serves those who read."""
@@ -229,9 +230,11 @@ class Node:
         self.disk.check()
 
     def own(self, task: "asyncio.Task[Any]") -> None:
-        """Keep a task until it ends; an error that escapes it stops the node."""
+        """Keep a task until it ends; an error that escapes it stops the node. Once tasks are ended, it is cancelled."""
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
+        if self._has_ended_tasks:
+            task.cancel()
 
     def _task_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
@@ -242,6 +245,7 @@ class Node:
 
     async def end_tasks(self) -> None:
         """Cancel every owned task and wait for it."""
+        self._has_ended_tasks = True
         self.closing.stop()
         self.peers.close()
         tasks = list(self._tasks)

@@ -1,7 +1,7 @@
 # make setup   .venv with pinned, hashed packages and the editable install; quick when nothing changed
 # make demo    the main job on real input, checked at the end (KEEP=1 leaves the node running)
 # make test    everything: lint, types, import contracts, unit tests, process tests, and the tests against the built wheel
-# make check   the inner loop: all that needs no processes, under a minute
+# make check   the inner loop: all that needs no processes, without the coverage, which doubles its time
 # make sim     the cluster simulator on SEEDS=2000 seeds; make sim-mutants: planted protocol bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked
 # make bench   the benchmarks, each with its baseline
@@ -28,7 +28,7 @@ test: setup
 	@$(PYTHON_ENV) tests/lanes.py process sim unit wheel types lint contracts
 
 check: setup
-	@$(PYTHON_ENV) tests/lanes.py unit types lint contracts
+	@$(PYTHON_ENV) tests/lanes.py quick types lint contracts
 
 sim: setup
 	@$(PYTHON_ENV) -m eventlog.testing.sim --known --seeds 0:$(or $(SEEDS),2000)

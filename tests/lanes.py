@@ -73,7 +73,7 @@ class Outcome:
 
 def lanes() -> dict[str, Lane]:
     """Return the lanes by name, the longest first."""
-    report = {name: f"--junitxml={LOGS / name}.xml" for name in ("process", "unit", "wheel")}
+    report = {name: f"--junitxml={LOGS / name}.xml" for name in ("process", "unit", "quick", "wheel")}
     tool = {name: str(BIN / name) for name in ("pytest", "ruff", "mypy", "lint-imports")}
     python = str(BIN / "python")
     covered = ("--cov", "--cov-report=term")
@@ -85,6 +85,7 @@ def lanes() -> dict[str, Lane]:
             runs_tests=True,
         ),
         Lane(name="unit", commands=((tool["pytest"], "-m", "not process", "-n", "2", *covered, report["unit"]),), runs_tests=True),
+        Lane(name="quick", commands=((tool["pytest"], "-m", "not process", "-n", "2", report["quick"]),), runs_tests=True),
         Lane(
             name="sim",
             commands=(

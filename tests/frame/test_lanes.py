@@ -93,7 +93,7 @@ def test_commands_get_what_is_meant_for_tests_and_no_configuration_of_a_node(mon
 
 def test_an_unknown_lane_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["unit", "unti"]) == 2
-    assert "process unit sim wheel types lint contracts" in capsys.readouterr().err
+    assert "process unit quick sim wheel types lint contracts" in capsys.readouterr().err
 
 
 def test_a_report_of_pytest_is_read_with_reasons(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ An index of a file of columns: what the texts go on with behind what all of them
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -109,21 +109,26 @@ class TextIndex:
         is_sure = len(rest) <= _WORD and not rest.endswith(b"\0")
         return self._between(head.ljust(_WORD, b"\0"), head.ljust(_WORD, b"\xff")), is_sure
 
+    def around(self, text: bytes) -> tuple[Ints, Ints]:
+        """Return the rows whose texts, of some length, sort before `text`, and candidates to be looked at; all others sort behind."""
+        common = self._summary.common
+        if not text.startswith(common):
+            return self._rows(0, self._first(self._summary.heads) if common < text else 0), self._rows(0, 0)
+        head = text[len(common) :][:_WORD].ljust(_WORD, b"\0")
+        begin, end = self._first(self._place(head, "left")), self._first(self._place(head, "right"))
+        return self._rows(0, begin), self._rows(begin, end)
+
     def _between(self, low: bytes, high: bytes) -> Ints:
         """Return the rows with heads from `low` to `high`."""
-        first, last = np.frombuffer(low + high, ">u8").astype(np.uint64)
-        fences = self._summary.fences
-        from_piece = max(int(np.searchsorted(fences, first, "left")) - 1, 0)
-        to_piece = max(int(np.searchsorted(fences, last, "right")) - 1, 0)
-        heads = self._piece(from_piece)
-        begin = from_piece * NUMBERS_TOGETHER + int(np.searchsorted(heads, first, "left"))
-        heads = heads if to_piece == from_piece else self._piece(to_piece)
-        end = to_piece * NUMBERS_TOGETHER + int(np.searchsorted(heads, last, "right"))
+        begin, end = self._place(low, "left"), self._place(high, "right")
         return self._rows(self._first(begin), self._first(end)) if begin < end else self._rows(0, 0)
 
-    def _piece(self, number: int) -> Words:
-        low = number * NUMBERS_TOGETHER
-        return self._numbers(HEADS, low, min(low + NUMBERS_TOGETHER, self._summary.heads))
+    def _place(self, head: bytes, side: Literal["left", "right"]) -> int:
+        """Return how many heads are below one, or not above it."""
+        word = np.uint64(int.from_bytes(head, "big"))
+        low = max(int(np.searchsorted(self._summary.fences, word, side)) - 1, 0) * NUMBERS_TOGETHER
+        heads = self._numbers(HEADS, low, min(low + NUMBERS_TOGETHER, self._summary.heads))
+        return low + int(np.searchsorted(heads, word, side))
 
     def _first(self, head: int) -> int:
         return int(self._numbers(FIRSTS, head, head + 1)[0])
@@ -177,6 +182,18 @@ class IndexedTexts(Texts):
         for text in set(texts):
             found |= self.equals(text)
         return found
+
+    def order(self, text: bytes) -> npt.NDArray[np.int8]:
+        below, unsure = self._index.around(text)
+        if len(unsure) * _UNSURE_SHARE > self._index.texts:
+            return super().order(text)
+        found = np.ones(self._index.texts, np.int8)
+        found[below] = -1
+        found[self._index.equal_to(b"")[0]] = -1 if text else 0
+        if len(unsure):
+            rows = np.sort(unsure)
+            found[rows] = self._load(rows).order(text)
+        return found if self._own is None else found[self._own]
 
     def _sure(self, rows: Ints, is_sure: bool, asked: Callable[[Texts], Mask]) -> Ints | None:  # noqa: FBT001 -- as the index answers
         """Return those of the candidates that are asked for; None where they are too many to be looked at one by one."""

@@ -59,6 +59,20 @@ class Texts:
         items = self.take(rows).to_list()
         return self._marked(rows[np.fromiter((item in wanted for item in items), bool, len(items))])
 
+    def order(self, text: bytes) -> npt.NDArray[np.int8]:
+        """Return of each item -1, 0 or 1: whether it sorts before `text`, is it, or sorts behind."""
+        found = np.sign(self.sizes - len(text)).astype(np.int8)  # right for those that are equal as far as both go, zeros behind the end
+        rows = np.arange(len(self))
+        for at in range(0, len(text), _WORD):
+            expected = np.uint64(int.from_bytes(text[at : at + _WORD].ljust(_WORD, b"\0"), "big"))
+            words = self.words(rows, at)
+            found[rows[words < expected]] = -1
+            found[rows[words > expected]] = 1
+            rows = rows[words == expected]
+            if not len(rows):
+                break
+        return found
+
     def words(self, rows: Ints, at: int) -> Words:
         """Return eight bytes of some items from `at` on, as they sort, zeros behind an item's end."""
         starts, sizes = self.starts[rows] + at, np.clip(self.sizes[rows] - at, 0, _WORD)

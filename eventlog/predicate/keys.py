@@ -13,7 +13,6 @@ from eventlog.predicate.tree import MIRRORED, Call, Cast, Column, Compare, Compa
 
 Mask = npt.NDArray[np.bool_]
 OnTexts = Callable[[Texts], Mask]
-_WORD = 8
 
 
 def condition_on_texts(node: Node) -> tuple[Node, OnTexts] | None:
@@ -74,24 +73,9 @@ def _compared(operator: Comparison, octets: bytes) -> OnTexts:
     asked: dict[Comparison, OnTexts] = {
         "=": lambda texts: texts.equals(octets),
         "<>": lambda texts: ~texts.equals(octets),
-        "<": lambda texts: order(texts, octets) < 0,
-        "<=": lambda texts: order(texts, octets) <= 0,
-        ">": lambda texts: order(texts, octets) > 0,
-        ">=": lambda texts: order(texts, octets) >= 0,
+        "<": lambda texts: texts.order(octets) < 0,
+        "<=": lambda texts: texts.order(octets) <= 0,
+        ">": lambda texts: texts.order(octets) > 0,
+        ">=": lambda texts: texts.order(octets) >= 0,
     }
     return asked[operator]
-
-
-def order(texts: Texts, octets: bytes) -> npt.NDArray[np.int8]:
-    """Return of each item -1, 0 or 1: whether it sorts before `octets`, is it, or sorts behind."""
-    found = np.sign(texts.sizes - len(octets)).astype(np.int8)  # right for those that are equal as far as both go, zeros behind the end
-    rows = np.arange(len(texts))
-    for at in range(0, len(octets), _WORD):
-        expected = np.uint64(int.from_bytes(octets[at : at + _WORD].ljust(_WORD, b"\0"), "big"))
-        words = texts.words(rows, at)
-        found[rows[words < expected]] = -1
-        found[rows[words > expected]] = 1
-        rows = rows[words == expected]
-        if not len(rows):
-            break
-    return found

@@ -47,6 +47,7 @@ def test_an_index_finds_what_the_texts_hold(data, common):
     for text in (data.draw(st.sampled_from(near)), data.draw(TEXT), common + data.draw(TEXT)):
         assert found.equals(text).tolist() == plain.equals(text).tolist()
         assert found.starts_with(text).tolist() == plain.starts_with(text).tolist()
+        assert found.order(text).tolist() == [(item > text) - (item < text) for item in items]
     asked = data.draw(st.lists(st.sampled_from(near), max_size=12))
     assert found.is_in(asked).tolist() == plain.is_in(asked).tolist()
 
@@ -60,6 +61,7 @@ def test_some_of_the_texts_are_found_among_themselves(items, data):
     assert len(found) == len(rows)
     assert found.equals(text).tolist() == plain.equals(text).tolist()
     assert found.starts_with(text[:3]).tolist() == plain.starts_with(text[:3]).tolist()
+    assert found.order(text).tolist() == plain.order(text).tolist()
     assert found.to_list() == plain.to_list()
     assert found.take(rows < 2).to_list() == plain.take(rows < 2).to_list()
 

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.batch.texts import Texts
-from eventlog.predicate.keys import order
 
 octets = st.one_of(
     st.binary(max_size=20), st.text("a\0b", max_size=20).map(str.encode), st.sampled_from([b"", b"a" * 8, b"a" * 16, b"a" * 9, b"\xff" * 8])
@@ -20,4 +19,4 @@ def test_texts_sort_as_bytes_do(items, other, pad, reverse):
     if reverse:
         texts, items = texts.take(np.arange(len(items))[::-1]), items[::-1]
     for wanted in (other, *items[:2], *(item[:8] for item in items[:2]), *(item + b"\0" for item in items[:2])):
-        assert order(texts, wanted).tolist() == [(item > wanted) - (item < wanted) for item in items]
+        assert texts.order(wanted).tolist() == [(item > wanted) - (item < wanted) for item in items]

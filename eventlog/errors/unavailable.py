@@ -20,7 +20,7 @@ class ConnectionLost(Unavailable):
 
 class NotPrimary(Unavailable):
     code = "NOT_PRIMARY"
-    sentence = "segment {segment} has its primary elsewhere or is being taken over; ask for the topology and try again"
+    sentence = "segment {segment} has its primary elsewhere, or none for now; try again, or see eventlog admin status"
     segment: int
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
-from eventlog.errors import BadMessage, EventLogError, NoEvents, Unavailable
+from eventlog.errors import BadMessage, EventLogError, NoEvents, NotPrimary
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.cluster.peers import peer_of
 from eventlog.node.consumers.listeners import Listeners
@@ -160,6 +160,7 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
     cache = node.caches.find(exchange.message.log_ends.cache_id)
     if not cache.options.events:
         raise NoEvents(cache=cache.name)
+    node.reads.stalls.check_reached()  # rather than after having waited for it
 
     def say(first_id: int | EventLogError) -> None:
         if exchange.is_over:
@@ -169,7 +170,7 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
             return
         try:
             stalled = node.reads.stalls.everywhere()
-        except Unavailable as error:
+        except NotPrimary as error:
             exchange.fail(error)
             return
         answer = LogEndsAnswer(first_id=first_id, last_id=node.reads.limit(), events=cache.events_kept, stalled=stalled)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from eventlog.errors import Unavailable
+from eventlog.errors import NotPrimary
 from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import STALLED_MS
 from eventlog.node.reading.pulls import Ints, Pull, ReadContext
@@ -46,19 +46,21 @@ class Stalls:
         return [Stalled(segment=segment, node=context.leader_of(segment), since_ms=time_of(int(limits[segment]))) for segment in held]
 
     def everywhere(self) -> list[Stalled]:
-        """Return which segments stand still.
+        """Return which segments stand still; raises as `check_reached`."""
+        self.check_reached()
+        self._refresh()
+        return self.among(None)
+
+    def check_reached(self) -> None:
+        """Refuse to speak for all segments where some cannot be read.
 
         Raises:
-            Unavailable: a segment has no copy here, and its primary is not reached: what is in it cannot be read.
+            NotPrimary: a segment has no copy here, and its primary is not reached.
         """
         context = self._context
         for segment in np.flatnonzero(~context.low.here).tolist():
-            leader = context.leader_of(segment)
-            if not context.closing.reaches(leader):
-                who = f"node {leader}" if leader else "nobody"
-                raise Unavailable(why=f"segment {segment}, which {who} leads, cannot be read here, and its primary is not reached")
-        self._refresh()
-        return self.among(None)
+            if not context.closing.reaches(context.leader_of(segment)):
+                raise NotPrimary(segment=segment)
 
     def watch(self) -> None:
         """Look after whoever waits now, and until nobody does."""

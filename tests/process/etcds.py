@@ -1,4 +1,4 @@
-"""etcd for tests: the one named by EVENTLOG_TEST_ETCD, one on PATH, a container, else Debian's package unpacked into `.build/`."""
+"""etcd for tests: the one named by EVENTLOG_TEST_ETCD, one on PATH, else Debian's package unpacked into `.build/`."""
 
 import asyncio
 import os

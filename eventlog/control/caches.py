@@ -25,6 +25,7 @@ from eventlog.control.records import (
 )
 from eventlog.errors import BadName, CacheExists, CacheNotFound, InvalidArgument, Overloaded, TooLarge, Unalterable
 from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX, PROMOTED_FIELDS_MAX
+from eventlog.predicate.avro_schema import AvroSchema
 
 UNALTERABLE = ("format", "state", "bytes_keys", "route_by_prefix")
 assert set(UNALTERABLE) <= set(CacheOptions.__struct_fields__)
@@ -194,4 +195,6 @@ def _checked(values: Mapping[str, Any]) -> CacheOptions:
     ):
         if condition:
             raise InvalidArgument(why=why)
+    if options.format == "avro":
+        AvroSchema(options.schema)
     return options

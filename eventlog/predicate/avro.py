@@ -1,9 +1,8 @@
 """Fields of Avro values: their types, for checking, and a schema with only those that are asked for, so that the rest is skipped."""
 
-import json
 from typing import Any
 
-from eventlog.errors import CorruptData
+from eventlog.predicate.avro_schema import SCHEMA_DEPTH_MAX, AvroSchema
 from eventlog.predicate.dialect import closest, refusal
 from eventlog.predicate.tree import Step, Type
 
@@ -19,16 +18,8 @@ _TYPES: dict[str, Type] = {
 class AvroFields:
     """The fields of one schema."""
 
-    def __init__(self, text: str) -> None:
-        """Take a schema as JSON.
-
-        Raises:
-            CorruptData: it is not JSON; a cache is not created with such a one.
-        """
-        try:
-            self.schema: Any = json.loads(text)
-        except ValueError as error:
-            raise CorruptData(where="the schema of a cache", why="it is not JSON") from error
+    def __init__(self, schema: AvroSchema) -> None:
+        self.schema: Any = schema.plain
         self._named: dict[str, Any] = {}
         self._collect(self.schema, 0)
 
@@ -79,7 +70,7 @@ class AvroFields:
         return found
 
     def _collect(self, schema: Any, depth: int) -> None:
-        if depth > 64:
+        if depth > SCHEMA_DEPTH_MAX:
             return
         if isinstance(schema, list):
             for one in schema:

@@ -6,10 +6,11 @@ from io import BytesIO
 from typing import Any
 
 import fastavro
+from fastavro import _read_py
 from fastavro.schema import SchemaParseException, UnknownType
 
 from eventlog.batch.texts import Texts
-from eventlog.errors import CorruptData
+from eventlog.predicate.avro_schema import AvroSchema
 from eventlog.predicate.json_fields import walk_steps
 from eventlog.predicate.tree import Step
 
@@ -21,20 +22,13 @@ UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowErr
 class AvroValues:
     """Reads only the fields of the record that `paths` begin with; the reader skips the others."""
 
-    __slots__ = ("_reader", "_writer")
+    __slots__ = ("_read", "_reader", "_writer")
 
-    def __init__(self, schema: Any, paths: Iterable[Steps]) -> None:
-        """Take the cache's schema as parsed JSON.
-
-        Raises:
-            CorruptData: it is no Avro schema; a cache is not created with such a one.
-        """
-        plain = without_logical_types(schema)
-        try:
-            self._writer = fastavro.parse_schema(plain)
-        except (SchemaParseException, UnknownType, KeyError, TypeError) as error:
-            raise CorruptData(where="the schema of a cache", why=f"it is no Avro schema: {error}") from error
-        self._reader = _narrowed(plain, {path[0] for path in paths if path}, is_whole=any(not path for path in paths))
+    def __init__(self, schema: AvroSchema, paths: Iterable[Steps]) -> None:
+        # The reader in Python is slow, and stops at the interpreter's bound on recursion; the compiled one goes on to the end of the stack.
+        self._read = _read_py.schemaless_reader if schema.is_recursive else fastavro.schemaless_reader
+        self._writer = schema.parsed
+        self._reader = _narrowed(schema.plain, {path[0] for path in paths if path}, is_whole=any(not path for path in paths))
 
     def decode(self, texts: Texts) -> list[Any]:
         return [self._decode_one(text) if text else None for text in texts.to_list()]
@@ -44,18 +38,9 @@ class AvroValues:
 
     def _decode_one(self, text: bytes) -> Any:
         try:
-            return fastavro.schemaless_reader(BytesIO(text), self._writer, self._reader)
+            return self._read(BytesIO(text), self._writer, self._reader)
         except UNREADABLE:
             return None
-
-
-def without_logical_types(schema: Any) -> Any:
-    """Return a schema whose numbers are numbers: a predicate compares a timestamp as the number that is stored."""
-    if isinstance(schema, list):
-        return [without_logical_types(one) for one in schema]
-    if isinstance(schema, dict):
-        return {name: without_logical_types(inner) for name, inner in schema.items() if name != "logicalType"}
-    return schema
 
 
 def _narrowed(schema: Any, names: set[Step], *, is_whole: bool) -> Any:

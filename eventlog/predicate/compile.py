@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,7 @@ from eventlog.batch.columns import EventColumns
 from eventlog.errors import BadPredicate
 from eventlog.ids import ID_MAX
 from eventlog.limits import SELECT_FIELDS_MAX
-from eventlog.predicate.avro import AvroFields
+from eventlog.predicate.avro_schema import AvroSchema
 from eventlog.predicate.avro_values import AvroValues
 from eventlog.predicate.bounds import ANYTHING, Bounds, bounds_of
 from eventlog.predicate.costs import VALUE, cost_of
@@ -238,8 +237,8 @@ def _fields(paths: Iterable[Steps], context: FilterContext) -> Fields:
     return JsonFields(paths) if schema is None else AvroValues(schema, paths)
 
 
-def _avro_schema(context: FilterContext) -> Any:
-    return AvroFields(context.avro_schema).schema if context.format == "avro" and context.avro_schema else None
+def _avro_schema(context: FilterContext) -> AvroSchema | None:
+    return AvroSchema(context.avro_schema) if context.format == "avro" and context.avro_schema else None
 
 
 def _selected(select: tuple[str, ...], names: Names) -> dict[Root, list[Steps]] | None:

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from eventlog.limits import PATH_STEPS_MAX
 from eventlog.predicate.avro import AvroFields
+from eventlog.predicate.avro_schema import AvroSchema
 from eventlog.predicate.dialect import closest, refusal
 from eventlog.predicate.spec import FilterContext
 from eventlog.predicate.tree import Column, Header, Node, Path, Root, Step, Type
@@ -21,7 +22,7 @@ class Names:
     def __init__(self, context: FilterContext, *, is_continuous: bool = False) -> None:
         self._context = context
         self._is_continuous = is_continuous
-        self._avro = AvroFields(context.avro_schema) if context.format == "avro" and context.avro_schema else None
+        self._avro = AvroFields(AvroSchema(context.avro_schema)) if context.format == "avro" and context.avro_schema else None
 
     def resolve(self, tree: exp.Expression, index: Callable[[exp.Expression], Step]) -> Node:
         """Return the column or field of a name; `index` reads what stands in brackets.

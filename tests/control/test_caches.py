@@ -108,7 +108,7 @@ def test_a_name_is_taken_exactly_if_it_follows_the_rule(name):
     [
         ({}, True),
         ({"format": "json"}, True),
-        ({"format": "avro", "schema": "{}"}, True),
+        ({"format": "avro", "schema": '"string"'}, True),
         ({"format": "bytes"}, False),
         ({"state": False}, False),
         ({"before": False}, False),
@@ -143,6 +143,7 @@ def test_events_and_state_are_on_and_retention_is_a_week_and_ten_gibibytes():
         {"state": False, "lifespan_ms": 1},
         {"format": "bytes", "schema": "{}"},
         {"format": "avro"},
+        {"format": "avro", "schema": "{}"},
     ],
 )
 def test_options_that_cannot_be_or_do_not_go_together_are_refused(given):

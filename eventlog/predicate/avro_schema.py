@@ -1,0 +1,99 @@
+"""Avro schemas of caches: checked before anything is decoded with them.
+
+fastavro's compiled reader counts neither how deep it is nor how many items a value makes: a chain of records as long as a value
+overflows the stack of the process, and five bytes claim three million items that take no bytes.
+"""
+
+import json
+from typing import Any
+
+import fastavro
+from fastavro.schema import SchemaParseException, UnknownType
+
+from eventlog.errors import InvalidArgument
+
+SCHEMA_DEPTH_MAX = 64
+
+
+class AvroSchema:
+    """A schema that values may be decoded with.
+
+    `plain` is its JSON without logical types (a predicate compares a timestamp as the number that is stored), `parsed` is what fastavro
+    takes. Where `is_recursive`, values nest as deep as they like.
+    """
+
+    __slots__ = ("is_recursive", "parsed", "plain")
+
+    def __init__(self, text: str) -> None:
+        """Take a schema as JSON.
+
+        Raises:
+            InvalidArgument: it is no Avro schema, nests deeper than `SCHEMA_DEPTH_MAX`, or has arrays of what takes no bytes.
+        """
+        self.plain = _plain(_read(text), 0)
+        try:
+            self.parsed = fastavro.parse_schema(self.plain)
+        except KeyError as error:
+            raise InvalidArgument(why=f"this is no Avro schema: it lacks {error}") from error
+        except (SchemaParseException, UnknownType, TypeError, ValueError, AttributeError) as error:
+            raise InvalidArgument(why=f"this is no Avro schema: {error}") from error
+        types = _Types()
+        types.takes_bytes(self.parsed)
+        self.is_recursive = types.is_recursive
+
+
+class _Types:
+    """Goes through a parsed schema, in which a name is used inside or after its definition."""
+
+    def __init__(self) -> None:
+        self.is_recursive = False
+        self._empty = {"null"}  # names of types whose values take no bytes
+        self._open: set[str] = set()
+
+    def takes_bytes(self, schema: Any) -> bool:
+        """Whether every value takes a byte at least. A record of nothing but itself has no values, and is said to take none."""
+        if isinstance(schema, list):
+            for branch in schema:
+                self.takes_bytes(branch)
+            return bool(schema)  # the number of the branch
+        if isinstance(schema, str):
+            self.is_recursive |= schema in self._open
+            return schema not in self._empty
+        if "fields" in schema:
+            return self._record(schema["name"], schema["fields"])
+        if schema["type"] == "fixed":
+            return self._named(schema["name"], is_empty=not isinstance(schema["size"], int) or schema["size"] <= 0)
+        if "items" in schema and not self.takes_bytes(schema["items"]):
+            raise InvalidArgument(why="an Avro array of items that take no bytes can claim any number of them")
+        if "values" in schema:
+            self.takes_bytes(schema["values"])
+        return bool({"items", "values", "symbols"} & schema.keys()) or self.takes_bytes(schema["type"])
+
+    def _record(self, name: str, fields: list[dict[str, Any]]) -> bool:
+        self._named(name, is_empty=True)
+        self._open.add(name)
+        taking = [self.takes_bytes(field["type"]) for field in fields]
+        self._open.discard(name)
+        return self._named(name, is_empty=not any(taking))
+
+    def _named(self, name: str, *, is_empty: bool) -> bool:
+        (self._empty.add if is_empty else self._empty.discard)(name)
+        return not is_empty
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(why=f"an Avro schema is JSON: {error}") from error
+
+
+def _plain(schema: Any, depth: int) -> Any:
+    """Return the JSON of a schema without logical types and without what fastavro marks its own with."""
+    if depth > SCHEMA_DEPTH_MAX:
+        raise InvalidArgument(why=f"a schema nests at most {SCHEMA_DEPTH_MAX} levels deep")
+    if isinstance(schema, list):
+        return [_plain(one, depth + 1) for one in schema]
+    if isinstance(schema, dict):
+        return {name: _plain(inner, depth + 1) for name, inner in schema.items() if name != "logicalType" and not name.startswith("__")}
+    return schema

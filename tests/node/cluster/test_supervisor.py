@@ -48,5 +48,5 @@ def test_the_directory_of_one_node_is_not_taken_for_several(tmp_path):
 
 
 def test_the_environment_makes_the_same_configuration():
-    config = NodeConfig(data=Path("a b"), join=("h:1", "i:2"), gateway=True, replicas=5, node_name="ö", insecure=True)
+    config = NodeConfig(data=Path("a b"), join=("h:1", "i:2"), gateway=True, replicas=5, node_name="n-1.a", insecure=True)
     assert load_config({}, environment=environment_of(config)) == config

@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -91,6 +92,26 @@ class Network:
         """Put the cable back."""
         _run("ip", "-n", self._namespace("hub"), "link", "set", f"port{self._hosts[name]}", "up")
 
+    def narrow(self, name: str, *, kbit_per_s: int, queue_ms: int) -> None:
+        """Let a host's line carry so much, both ways: what exceeds it waits in a queue, and what the queue does not hold is lost."""
+        for namespace, device in self._ends(name):
+            shape = f"rate {kbit_per_s}kbit burst 4kb latency {queue_ms}ms"
+            _run("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf", *shape.split())
+
+    def widen(self, name: str) -> None:
+        """End a `narrow`."""
+        for namespace, device in self._ends(name):
+            _run("tc", "-n", namespace, "qdisc", "del", "dev", device, "root")
+
+    def held_and_lost(self, name: str) -> tuple[int, int]:
+        """Return how often packets had to wait on a narrow line, and how many were lost there."""
+        shown = "".join(_run("tc", "-n", namespace, "-s", "qdisc", "show", "dev", device) for namespace, device in self._ends(name))
+        lost, held = (sum(map(int, re.findall(rf"{word} (\d+)", shown))) for word in ("dropped", "overlimits"))
+        return held, lost
+
+    def _ends(self, name: str) -> tuple[tuple[str, str], tuple[str, str]]:
+        return (self._namespace("hub"), f"port{self._hosts[name]}"), (self._namespace(name), "eth0")
+
     def mute(self, name: str, towards: str) -> None:
         """Let what one host sends to another vanish; what comes back still arrives."""
         _run("ip", "-n", self._namespace(name), "route", "add", "blackhole", f"{self.address(towards)}/32")
@@ -115,6 +136,7 @@ def _enter(namespace: int) -> None:
         raise OSError(ctypes.get_errno(), "setns")
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout

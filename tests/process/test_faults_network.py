@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -57,6 +58,27 @@ def test_one_node_is_cut_off_in_every_way_and_no_writer_sees_an_error(tmp_path, 
         trial.busy()
         history = trial.verdict()
     assert history.errors() == []
+
+
+def test_a_line_that_delays_and_loses_packets_costs_time_and_nothing_else(tmp_path, network):
+    with NetworkCluster(tmp_path, network) as cluster, Trial(cluster, tmp_path, wrapper=network.wrapper("client")) as trial:
+        for role in ("the busiest primary", "the client"):
+            name = "client" if role == "the client" else f"n{most_primaries(cluster) + 1}"
+            begin = partial(network.narrow, name, kbit_per_s=256, queue_ms=100)
+            with trial.lasting(f"the line of {role} is slow and lossy", begin, lambda name=name: network.widen(name)):
+                wait_for_loss(network, name)
+                trial.busy(operations=20)
+            cluster.settle()
+            trial.busy()
+        history = trial.verdict()
+    assert history.errors() == []
+
+
+def wait_for_loss(network: Network, name: str) -> None:
+    deadline = time.monotonic() + 30
+    while not all(network.held_and_lost(name)):
+        assert time.monotonic() < deadline, f"held and lost: {network.held_and_lost(name)}"
+        time.sleep(0.05)  # a poll of the kernel's counters; nothing else tells
 
 
 def hear_nobody(cluster: NetworkCluster, victim: str, others: list[str]) -> None:

@@ -113,9 +113,9 @@ def load_config(options: Mapping[str, Any], *, file: Path | None = None, environ
     if file is not None:
         merged.update(_read_file(file))
     known = {field.name: field.type for field in fields(NodeConfig)}
-    for name in known:
-        if (value := environment.get(ENVIRONMENT_PREFIX + name.upper())) is not None:
-            merged[name] = value
+    merged.update(
+        {name.removeprefix(ENVIRONMENT_PREFIX).lower(): environment[name] for name in environment if name.startswith(ENVIRONMENT_PREFIX)}
+    )
     merged.update({name: value for name, value in options.items() if value not in (None, ())})
     unknown = sorted(set(merged) - set(known))
     if unknown:

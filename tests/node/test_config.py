@@ -93,3 +93,8 @@ def test_metadata_never_lies_inside_the_data():
 def test_an_address_in_brackets_is_one_of_six():
     host, port = split_address("[::1]:7400", option="listen")
     assert (ipaddress.ip_address(host).version, port) == (6, 7400)
+
+
+def test_a_setting_that_the_environment_spells_wrong_is_refused():
+    with pytest.raises(BadConfig, match="segmnets"):
+        load_config({}, environment={"EVENTLOG_NODE_SEGMNETS": "4"})

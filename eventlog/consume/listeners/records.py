@@ -116,7 +116,7 @@ def checked_listener(listener: str) -> str:
 
 
 def listener_name(number: int) -> str:
-    """Return a name made of a number that nobody else has: an event id."""
+    """Return a name made of a number that nobody else has."""
     digits = ""
     while number:
         number, digit = divmod(number, len(_ALPHABET))

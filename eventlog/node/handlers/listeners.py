@@ -1,6 +1,7 @@
 """Requests about listeners: registered, shown, altered and removed at their homes; used and waited for anywhere."""
 
 import asyncio
+import secrets
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,6 +10,7 @@ from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
 from eventlog.consume.listeners.records import FilterFrom, ListenerRecord, altered, checked_listener, listener_name
 from eventlog.errors import EventLogError, InvalidArgument, ListenerNotFound, NoEvents, NotPrimary, Unavailable
+from eventlog.ids import ID_MAX
 from eventlog.limits import CLOSE_UP_MS_MAX, LISTENER_EXPIRE_MS_DEFAULT, LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX
 from eventlog.node.cluster.forward import ask, others
 from eventlog.node.cluster.peers import peer_of
@@ -33,7 +35,8 @@ _SEEN_MS_MAX = 5 * CLOSE_UP_MS_MAX  # for other nodes to promise what is committ
 async def register_listener(node: "Node", exchange: Exchange) -> None:
     """Register a filter under a name, at its home; the answer says where to begin."""
     request = exchange.message.register_listener
-    request.id = checked_listener(request.id or listener_name(node.clock.next(1)))
+    # By chance and not by the clock, like the number of a producer: a lease of ids that is used up for a moment is no reason to refuse.
+    request.id = checked_listener(request.id or listener_name(1 + secrets.randbelow(ID_MAX)))
     if await _sent_home(node, exchange, request.id):
         return
     cache = node.caches.find(request.cache_id)

@@ -204,6 +204,16 @@ def test_an_ephemeral_one_goes_when_nobody_uses_it_and_a_durable_one_stays(tmp_p
     on_cluster(tmp_path, act)
 
 
+def test_one_is_registered_while_the_lease_of_ids_is_used_up(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        for node in cluster.up:
+            node.clock.ceiling = node.clock.last
+        registered = await register(connections[0], cluster, durable=True)
+        assert [one.id for one in await everything(connections[1])] == [registered.id]
+
+    on_cluster(tmp_path, act)
+
+
 def test_those_of_a_cache_that_is_dropped_go_with_it(tmp_path: Path) -> None:
     async def act(cluster: Cluster, connections: list[Connection]) -> None:
         await register(connections[0], cluster, durable=True)

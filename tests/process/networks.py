@@ -70,7 +70,8 @@ class Network:
 
     def wrapper(self, name: str) -> tuple[str, ...]:
         """Return what to put before a command so that it runs on that host."""
-        return ("ip", "netns", "exec", self._namespace(name))
+        # not `ip netns exec`, which copies all mounts as well: a disk that another test takes off would stay mounted there
+        return ("nsenter", f"--net=/run/netns/{self._namespace(name)}")
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:

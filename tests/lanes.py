@@ -85,7 +85,11 @@ def lanes() -> dict[str, Lane]:
             runs_tests=True,
         ),
         Lane(name="unit", commands=((tool["pytest"], "-m", "not process", "-n", "2", *covered, report["unit"]),), runs_tests=True),
-        Lane(name="quick", commands=((tool["pytest"], "-m", "not process", "-n", "2", report["quick"]),), runs_tests=True),
+        Lane(
+            name="quick",
+            commands=((tool["pytest"], "-m", "not process and not cluster", "--hypothesis-profile=quick", "-n", "2", report["quick"]),),
+            runs_tests=True,
+        ),
         Lane(
             name="sim",
             commands=(

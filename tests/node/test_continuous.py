@@ -11,6 +11,8 @@ from eventlog.client.reading.continuous import QueryChange
 from eventlog.errors import BadPredicate, EventsTrimmed, InvalidArgument
 from tests.node.clusters import Cluster, with_cluster
 
+pytestmark = pytest.mark.cluster
+
 WHERE = "value.n > 10"
 
 

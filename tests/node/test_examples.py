@@ -13,7 +13,7 @@ from eventlog.predicate import factories
 from tests.node.clusters import Cluster, with_cluster
 from tests.node.reading.test_state_first import address, fill
 
-pytestmark = pytest.mark.source
+pytestmark = [pytest.mark.source, pytest.mark.cluster]
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 
 

@@ -20,6 +20,8 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.node.clusters import SEGMENTS, Cluster, with_cluster
 
+pytestmark = pytest.mark.cluster
+
 KEYS = [b"key %d" % n for n in range(40)]
 
 

@@ -10,6 +10,8 @@ from eventlog.errors import StaleMember
 from eventlog.node.cluster.leaving import hand_over
 from tests.node.clusters import SEGMENTS, Cluster
 
+pytestmark = pytest.mark.cluster
+
 EVENTS = 200
 
 

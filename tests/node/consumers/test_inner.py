@@ -16,6 +16,8 @@ from tests.node.cluster.test_forward import frame
 from tests.node.clusters import Cluster, with_cluster
 from tests.node.nodes import with_node
 
+pytestmark = pytest.mark.cluster
+
 ROUTES = [b"route %d" % n for n in range(12)]
 
 

@@ -14,6 +14,8 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.node.clusters import Cluster, with_cluster
 
+pytestmark = pytest.mark.cluster
+
 Act = Callable[[Cluster, list[Connection]], Awaitable[None]]
 ODD = pb.Filter(where="key LIKE 'odd%'")
 

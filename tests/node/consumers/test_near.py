@@ -17,6 +17,8 @@ from eventlog.transport.connect import connect as dial
 from eventlog.wire.eventlog_pb2 import Message, NearInterest
 from tests.node.clusters import SEGMENTS, Cluster, with_cluster
 
+pytestmark = pytest.mark.cluster
+
 STALENESS_MS = 20_000
 
 

@@ -8,6 +8,8 @@ from eventlog.segment.keys import cache_range, parse_log_key
 from tests.node.asking import read_all
 from tests.node.clusters import SEGMENTS, with_cluster
 
+pytestmark = pytest.mark.cluster
+
 KEYS = [b"key-%d" % number for number in range(60)]
 
 

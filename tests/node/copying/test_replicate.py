@@ -2,7 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from tests.node.clusters import Cluster, with_cluster
+
+pytestmark = pytest.mark.cluster
 
 
 def test_what_is_written_at_a_primary_is_on_every_node_byte_by_byte(tmp_path):

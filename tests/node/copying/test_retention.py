@@ -17,6 +17,8 @@ from tests.node.clusters import SEGMENTS, Cluster
 from tests.node.consumers.test_listeners import on_cluster, poll, register
 from tests.node.nodes import submit
 
+pytestmark = pytest.mark.cluster
+
 KEPT = 100
 
 

@@ -14,6 +14,8 @@ from eventlog.segment.memory import open_store
 from eventlog.segment.port import StoreOptions
 from tests.node.clusters import Cluster, with_cluster
 
+pytestmark = pytest.mark.cluster
+
 ENDS = 77
 ROWS = {
     **{entry_key(3, 1, b"k%03d" % number): encode_entry(number << 10, b"v%d" % number) for number in range(300)},

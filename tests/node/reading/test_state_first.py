@@ -12,6 +12,8 @@ from eventlog.errors import InvalidArgument, NoEvents, NoState, PositionMismatch
 from eventlog.hashing import hash_key
 from tests.node.clusters import SEGMENTS, Cluster, with_cluster
 
+pytestmark = pytest.mark.cluster
+
 
 def address(running):
     return f"127.0.0.1:{running.port}"

@@ -14,6 +14,8 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.node.clusters import Cluster, with_cluster
 
+pytestmark = pytest.mark.cluster
+
 
 async def led_by(cluster: Cluster, index: int) -> bytes:
     """Return a key that one node leads."""

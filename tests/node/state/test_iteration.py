@@ -15,6 +15,8 @@ from eventlog.wire.eventlog_pb2 import IterationNext, IterationStart, Message, S
 from tests.node.clusters import SEGMENTS, Cluster, with_cluster
 from tests.node.reading.test_state_first import address, fill
 
+pytestmark = pytest.mark.cluster
+
 
 def contents(cluster):
     return {key.decode(): value for key, (value, _) in cluster.acknowledged.items()}

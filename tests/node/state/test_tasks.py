@@ -15,6 +15,8 @@ from eventlog.transport.link import Link
 from tests.node.clusters import Cluster, with_cluster
 from tests.node.reading.test_state_first import address, fill
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture
 def installed(monkeypatch):

@@ -3,6 +3,7 @@
 import asyncio
 
 import numpy as np
+import pytest
 
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node.node import Node
@@ -10,6 +11,8 @@ from eventlog.node.writing.groups import WriteResult
 from eventlog.replication.messages import APPEND
 from tests.node.clusters import SEGMENTS, Cluster, with_cluster
 from tests.node.nodes import submit
+
+pytestmark = pytest.mark.cluster
 
 
 class HeldUp:

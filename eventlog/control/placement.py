@@ -185,7 +185,8 @@ class _Layout:
 
 def _level(held: Mapping[int, set[int]], weights: Mapping[int, int], give: Give, move: Callable[[int, int, int], None]) -> None:
     """Move segments along chains that make the load more even until there is none."""
-    for _ in range(2 * sum(len(segments) for segments in held.values())):
+    # By steps, a segment goes to ever heavier members: at most to each of them.
+    for _ in range(max(2, len(held)) * sum(len(segments) for segments in held.values())):
         links = _evening_chain(held, weights, give)
         if not links:
             return

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eventlog.control.domains import domains_of
@@ -161,6 +161,7 @@ clusters = st.integers(1, 8).flatmap(
 
 
 @given(clusters)
+@example(([("", "")] * 6, {1: 1, 2: 2, 3: 3, 4: 4}, [(1,)], 1))  # goes to 4 by way of 2 and 3
 @settings(max_examples=300, deadline=None)
 def test_whatever_the_cluster_every_segment_is_complete_and_placing_again_moves_nothing(cluster):
     labels, weights, before, replicas = cluster

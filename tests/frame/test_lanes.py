@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import FAULTS_HIT, UNTRIED, Case, Lane, Outcome, Verdict, conclude, environment, judge, main, read_report, show
+from tests.lanes import FAULTS_HIT, UNTRIED, Case, Lane, Outcome, Verdict, conclude, environment, judge, lanes, main, read_report, show
 
 TOP = Path(__file__).resolve().parents[2]
 TESTS = Lane(name="unit", commands=(), runs_tests=True)
@@ -94,6 +94,11 @@ def test_commands_get_what_is_meant_for_tests_and_no_configuration_of_a_node(mon
 def test_an_unknown_lane_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["unit", "unti"]) == 2
     assert "process unit quick sim wheel types lint contracts" in capsys.readouterr().err
+
+
+def test_the_quick_lane_alone_leaves_out_clusters() -> None:
+    chosen = {name: " ".join(word for command in lane.commands for word in command) for name, lane in lanes().items() if lane.runs_tests}
+    assert [name for name, words in chosen.items() if "not cluster" in words] == ["quick"]
 
 
 def test_a_report_of_pytest_is_read_with_reasons(tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ from eventlog.consume.watermark import Promises
 from eventlog.testing.mutants import MUTANTS, Mutant
 from eventlog.testing.mutation import applied, hunt
 
-pytestmark = pytest.mark.cluster
-
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
 

@@ -16,8 +16,6 @@ from eventlog.testing.consumers.work import WorkRun
 from eventlog.testing.mutants import MUTANTS
 from eventlog.testing.mutation import applied
 
-pytestmark = pytest.mark.cluster
-
 SAYS_RUNS = """
 from eventlog.testing.consumers.groups import GroupRun
 from eventlog.testing.consumers.run import KINDS, run_seed

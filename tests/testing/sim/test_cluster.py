@@ -15,8 +15,6 @@ from eventlog.testing.sim.known import FAILED_ONCE
 from eventlog.testing.sim.report import REQUIRED, SEEDS_MIN_FOR_REACH, Report
 from tests.lanes import lanes
 
-pytestmark = pytest.mark.cluster
-
 SAYS_SUMS = "from eventlog.testing.sim.cluster import run_seed; print([run_seed(seed).trace for seed in {seeds}])"
 
 

@@ -10,8 +10,6 @@ from eventlog.testing.sim.cluster import Cluster
 from eventlog.testing.sim.swarm import Fault, Swarm, choose
 from eventlog.testing.sim.world import Trace
 
-pytestmark = pytest.mark.cluster
-
 KINDS = {Fault.JOIN: "joined under load", Fault.DRAIN: "drained", Fault.REMOVE: "removed", Fault.FORCE: "forced"}
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+MIB = 1 << 20
 _SHUTDOWN = 0x8004587D  # FS_IOC_SHUTDOWN
 _LOSE_UNSYNCED = 2  # FS_GOING_DOWN: without flushing the log
 
@@ -32,6 +34,13 @@ def memory_disk(folder: Path, *, nbytes: int) -> Iterator[Path]:
     """A disk of `nbytes` in memory."""
     with mounted(folder, "-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs") as disk:
         yield disk
+
+
+def fill_up(ballast: Path, *, free: int = 20 * MIB) -> None:
+    """Let a file of ours take all but `free` bytes of its disk; nodes may write to it meanwhile."""
+    with ballast.open("wb", buffering=0) as file:
+        while (room := shutil.disk_usage(ballast.parent).free - free) > 0:
+            file.write(bytes(min(room, MIB)))
 
 
 def make_image(image: Path) -> None:

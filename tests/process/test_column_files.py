@@ -1,7 +1,6 @@
 """History laid out for filters while the node is killed, its files rot and its disk fills up: readers are told what is right."""
 
 import asyncio
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +8,11 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from tests.process.disks import memory_disk
+from tests.process.disks import MIB, fill_up, memory_disk
 from tests.process.nodes import NodeProcess
 
 pytestmark = pytest.mark.timeout(300)
 
-MIB = 1 << 20
 KEYS = 40
 TEXT = "x" * 1_000
 EVENTS = 24_000  # of a KiB: more than a file holds
@@ -112,7 +110,7 @@ def test_files_go_when_the_disk_is_full_and_one_that_does_not_fit_is_given_up(tm
         node.start()
         read(node)
         until(lambda: laid_out(node), "not all is laid out")
-        (disk / "others").write_bytes(bytes(shutil.disk_usage(disk).free - 20 * MIB))
+        fill_up(disk / "others")
         until(lambda: not files_of(node), "the files are still there")
         read(node)
         assert node.stop() == 0

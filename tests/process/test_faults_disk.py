@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.process.clusters import ClusterProcesses
-from tests.process.disks import cut_power, image_disk, make_image, memory_disk
+from tests.process.disks import MIB, cut_power, fill_up, image_disk, make_image, memory_disk
 from tests.process.nodes import NodeProcess
 from tests.process.trials import Trial, most_primaries
 
 pytestmark = pytest.mark.timeout(300)
 
-MIB = 1 << 20
 IMAGE_BYTES = 256 * MIB
 
 
@@ -87,7 +86,7 @@ def test_the_disk_of_one_node_is_full_and_writes_come_back_with_the_space(tmp_pa
         Trial(cluster, tmp_path) as trial,
     ):
         ballast = disk / "ballast"
-        trial.happen("n3's disk is full", lambda: ballast.write_bytes(bytes(shutil.disk_usage(disk).free - 20 * MIB)))
+        trial.happen("n3's disk is full", lambda: fill_up(ballast))
         cluster.until(lambda status: status.health != "ok")
         ballast.unlink()
         trial.busy()

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
@@ -12,22 +11,10 @@ import pytest
 
 import eventlog
 from eventlog.errors import DiskFull, EventLogError
-from tests.process.disks import slow_syncs
+from tests.process.disks import MIB, fill_up, memory_disk, slow_syncs
 from tests.process.nodes import NodeProcess
 
-MIB = 1 << 20
 WAIT_S = 20
-
-
-def mounted(path: Path, size: str) -> Path:
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)], check=True)
-    return path
-
-
-def fill_up(ballast: Path) -> None:
-    """Leave 20 MiB of the file system."""
-    ballast.write_bytes(bytes(shutil.disk_usage(ballast.parent).free - 20 * MIB))
 
 
 def until_it_has(path: Path, nbytes: int) -> None:
@@ -78,16 +65,12 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(tmp_path
             await until_writable(cache, wanted=True)
             assert (await cache.get("key-7")).value == 7
 
-    disk = mounted(tmp_path / "disk", "200m")
-    try:
-        with NodeProcess(disk / "node", "--disk-reserve", "32MiB") as node:
-            asyncio.run(run(node, disk / "ballast"))
-            node.kill()
-            node.start()
-            assert json.loads(node.command("get", "c", "key-7", "--json").stdout)["value"] == 7
-            assert node.stop() == 0
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
+    with memory_disk(tmp_path / "disk", nbytes=200 * MIB) as disk, NodeProcess(disk / "node", "--disk-reserve", "32MiB") as node:
+        asyncio.run(run(node, disk / "ballast"))
+        node.kill()
+        node.start()
+        assert json.loads(node.command("get", "c", "key-7", "--json").stdout)["value"] == 7
+        assert node.stop() == 0
 
 
 @pytest.mark.needs_root("a file system of its own has to be mounted to be filled")
@@ -103,22 +86,18 @@ def test_a_node_starts_on_a_disk_that_is_full_to_the_last_block_and_serves_reads
             await until_writable(cache, wanted=True)
             await asyncio.to_thread(until_it_has, node.data / "ballast", 16 * MIB)
 
-    disk = mounted(tmp_path / "disk", "400m")
-    try:
-        with NodeProcess(disk / "node", "--disk-reserve", "32MiB") as node:
-            node.command("cache", "create", "c")
-            rows = b"".join(b'{"key":"key-%d","value":%d}\n' % (number, number) for number in range(500))
-            large = b"".join(b'{"key":"large-%d","value":"%s"}\n' % (number, b"x" * 1_000_000) for number in range(40))
-            node.command("load", "c", "-", "--format", "jsonl", "--key", "key", stdin=rows + large)
-            until_it_has(node.data / "ballast", 40 * MIB)  # a start after a kill writes the journal out
-            for end in (node.kill, node.stop):
-                end()
-                ballast = disk / "others"
-                fill_to_the_last_block(ballast)
-                node.start()
-                asyncio.run(run(node, ballast))
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
+    with memory_disk(tmp_path / "disk", nbytes=400 * MIB) as disk, NodeProcess(disk / "node", "--disk-reserve", "32MiB") as node:
+        node.command("cache", "create", "c")
+        rows = b"".join(b'{"key":"key-%d","value":%d}\n' % (number, number) for number in range(500))
+        large = b"".join(b'{"key":"large-%d","value":"%s"}\n' % (number, b"x" * 1_000_000) for number in range(40))
+        node.command("load", "c", "-", "--format", "jsonl", "--key", "key", stdin=rows + large)
+        until_it_has(node.data / "ballast", 40 * MIB)  # a start after a kill writes the journal out
+        for end in (node.kill, node.stop):
+            end()
+            ballast = disk / "others"
+            fill_to_the_last_block(ballast)
+            node.start()
+            asyncio.run(run(node, ballast))
 
 
 def test_a_failed_sync_stops_the_node_and_nothing_is_acknowledged_after_it(tmp_path):

@@ -1,4 +1,5 @@
-"""etcd for tests: the one named by EVENTLOG_TEST_ETCD, one on PATH, else Debian's package unpacked into `.build/`."""
+"""etcd for tests: the one named by EVENTLOG_TEST_ETCD, one on PATH, that of our image where a container engine answers, else that of
+Debian's package. The last two are unpacked into `.build/` and run as processes of the test, which stops and kills them."""
 
 import asyncio
 import os
@@ -12,26 +13,56 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import docker
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.image import DockerImage
+
 from eventlog.control.metastores import etcd_pb2
 from eventlog.control.metastores.etcd_calls import STATUS, Endpoints
 
 TOP = Path(__file__).resolve().parents[2]
 UNPACKED = TOP / ".build" / "etcd"
+BINARY = Path("usr/bin/etcd")  # in the package, and in the image
 READY_S = 30
 FLAGS = ("--heartbeat-interval=100", "--election-timeout=1000", "--log-level=error", "--auto-compaction-retention=0")
 
 
 def etcd_binary() -> Path:
-    """Return the program: from PATH, else from Debian's package, fetched once."""
+    """Return the program: from PATH, else from our image or Debian's package, fetched once."""
     if found := shutil.which("etcd"):
         return Path(found)
-    binary = UNPACKED / "usr" / "bin" / "etcd"
+    binary = UNPACKED / BINARY
     if not binary.exists():
-        UNPACKED.mkdir(parents=True, exist_ok=True)
-        _fetch_package()
-        package = next(UNPACKED.glob("etcd-server_*.deb"))
-        subprocess.run(["dpkg-deb", "-x", package, UNPACKED], check=True)
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        if engine_answers():
+            copy_from_image(binary)
+        else:
+            _unpack_package()
     return binary
+
+
+def engine_answers() -> bool:
+    """Return whether a container engine runs here."""
+    try:
+        engine = docker.from_env(timeout=5)
+    except docker.errors.DockerException:
+        return False
+    engine.close()
+    return True
+
+
+def copy_from_image(binary: Path) -> None:
+    """Take the program out of the image that docker/compose.yaml runs."""
+    image = DockerImage(path=TOP / "docker", dockerfile_path="etcd.Dockerfile", clean_up=False)
+    with image, DockerContainer(str(image)) as container:
+        container.copy_from_container(f"/{BINARY}", binary)
+    binary.chmod(0o755)
+
+
+def _unpack_package() -> None:
+    _fetch_package()
+    package = next(UNPACKED.glob("etcd-server_*.deb"))
+    subprocess.run(["dpkg-deb", "-x", package, UNPACKED], check=True)
 
 
 def _fetch_package() -> None:

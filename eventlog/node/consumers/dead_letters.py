@@ -1,24 +1,20 @@
 """Events that a work group gave up, written into an ordinary cache with the reason in their headers."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eventlog.batch.build import Columns, WriteFrame, build_write
-from eventlog.batch.check import read_table
-from eventlog.errors import CacheNotFound, EventLogError, Unavailable
+from eventlog.batch.build import Columns, build_write
+from eventlog.errors import CacheNotFound, Unavailable
 from eventlog.events import KIND_NAMES, Kind, decode_headers, encode_headers
 from eventlog.limits import HEADERS_BYTES_MAX
 from eventlog.node.consumers.work_reading import Row
 from eventlog.node.operations import create_cache
 from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
-from eventlog.node.writing.groups import Pending, WriteResult
-from eventlog.node.writing.own_writes import awaited
-from eventlog.wire import eventlog_pb2 as pb
+from eventlog.node.writing.own_writes import write_own
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -54,7 +50,7 @@ async def bury(node: "Node", letters: Sequence[DeadLetter], *, source: CacheStat
     deadline = loop.time() + WRITE_MS_MAX / 1000
     while True:
         try:
-            result = await _write(node, cache, frame)
+            result = await write_own(node, cache, frame, timeout_ms=WRITE_MS_MAX)
             if not result.refusals:
                 return
             raise next(iter(result.refusals.values()))
@@ -95,27 +91,3 @@ def _headers(source: CacheState, group: str, letter: DeadLetter) -> bytes:
     ours = {name: text.encode() for name, text in own.items()}
     found = encode_headers(decode_headers(row.headers or b"") | ours)
     return found if len(found) <= HEADERS_BYTES_MAX else encode_headers(ours)
-
-
-async def _write(node: "Node", cache: CacheState, frame: WriteFrame) -> WriteResult:
-    done, finish = awaited()
-
-    def local(part: Part, told: Callable[[WriteResult | EventLogError], None]) -> None:
-        node.check_writable()
-        node.writer.submit(
-            Pending(
-                cache=cache,
-                table=part.table,
-                blocks=part.data,
-                producer=0,
-                conditions=(),
-                previous=False,
-                internal=False,
-                done=told,
-            )
-        )
-
-    table, blocks = read_table(memoryview(b"".join(frame.buffers)), len(frame.table))
-    request = pb.Write(cache_id=cache.cache_id, blocks=len(table))
-    write_parts(node, WholeWrite(request=request, part=Part(table=table, data=blocks), local=local, timeout_ms=WRITE_MS_MAX), finish)
-    return await done

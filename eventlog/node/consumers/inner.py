@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.batch.check import read_table
 from eventlog.batch.entries import Entry
 from eventlog.control.caches import INTERNAL_PREFIX
 from eventlog.errors import CacheNotFound, EventLogError, KeyExists, NotPrimary, OutcomeUnknown, Stopping, Unavailable, VersionMismatch
@@ -26,9 +25,8 @@ from eventlog.node.cluster.forward import connection_to, forwarded, leads, trans
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.entries import Pace, Page, visible
 from eventlog.node.state.forward_entries import read_rows
-from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
-from eventlog.node.writing.groups import Pending, WriteResult
-from eventlog.node.writing.own_writes import awaited
+from eventlog.node.writing.groups import WriteResult
+from eventlog.node.writing.own_writes import write_own
 from eventlog.segment.keys import entry_key
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
@@ -263,36 +261,9 @@ class Inner:
 
     async def _submit(self, trying: "_Trying") -> WriteResult:
         """Have the primary of the route write a frame, here or elsewhere."""
-        node, cache = self._node, trying.cache
-        done, finish = awaited()
-        conditions = tuple(Condition(block=0, key=key, version=version or 0) for key, version in trying.expect.items())
-
-        def local(part: Part, told: Callable[[WriteResult | EventLogError], None]) -> None:
-            node.check_writable()
-            node.writer.submit(
-                Pending(
-                    cache=cache,
-                    table=part.table,
-                    blocks=part.data,
-                    producer=0,
-                    conditions=conditions,
-                    previous=False,
-                    internal=False,
-                    done=told,
-                )
-            )
-
-        frame = build_write(trying.columns(), segments=node.segments, by_prefix=True)
-        table, blocks = read_table(memoryview(b"".join(frame.buffers)), len(frame.table))
-        request = pb.Write(cache_id=cache.cache_id, blocks=len(table))
-        for condition in conditions:
-            row = request.conditions.add(block=0, key=condition.key)
-            if condition.version:
-                row.version = condition.version
-            else:
-                row.absent = True
-        write_parts(node, WholeWrite(request=request, part=Part(table=table, data=blocks), local=local, timeout_ms=_ASK_MS), finish)
-        return await done
+        conditions = [Condition(block=0, key=key, version=version or 0) for key, version in trying.expect.items()]
+        frame = build_write(trying.columns(), segments=self._node.segments, by_prefix=True)
+        return await write_own(self._node, trying.cache, frame, timeout_ms=_ASK_MS, conditions=conditions)
 
     # ------------------------------------------------------------ caches
 

@@ -5,8 +5,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
 from eventlog.errors import BadMessage, EventLogError, NoEvents, NotPrimary
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.cluster.peers import peer_of
@@ -15,7 +13,8 @@ from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.crowds import give as give_answer
 from eventlog.node.reading.crowds import refuse as refuse_answer
 from eventlog.node.reading.filters import is_filtered, spec_of
-from eventlog.node.reading.pulls import Delivered, Pull
+from eventlog.node.reading.pulls import Delivered
+from eventlog.node.reading.seen import when_seen
 from eventlog.node.reading.state_first import StateNode, answer_state, is_state_read, send_state
 from eventlog.node.reading.watches import serve_watch
 from eventlog.predicate.spec import CompiledFilter
@@ -176,19 +175,5 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
         answer = LogEndsAnswer(first_id=first_id, last_id=node.reads.limit(), events=cache.events_kept, stalled=stalled)
         exchange.answer(Message(log_ends_answer=answer))
 
-    def reach(id_: int) -> None:
-        """Wait until readers here may see everything that was committed anywhere before, or until that takes too long."""
-        node.reads.pull(
-            Pull(
-                cache=cache,
-                cursor=Cursor(node.segments, id_),
-                until=id_,
-                limits=Limits(events=1, nbytes=1),
-                owner=exchange.connection,
-                done=lambda _: node.reads.kept.first_id(cache, say, owner=exchange.connection),
-                wait_ms=CLOSE_UP_MS_MAX,
-                ends_at=id_,
-            )
-        )
-
-    node.reads.end(reach)
+    owner = exchange.connection
+    when_seen(node.reads, cache, lambda: node.reads.kept.first_id(cache, say, owner=owner), owner=owner, wait_ms=CLOSE_UP_MS_MAX)

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eventlog.consume.cursor import Cursor
-from eventlog.consume.cut import Limits
 from eventlog.consume.listeners.records import FilterFrom, ListenerRecord, altered, checked_listener, listener_name
 from eventlog.errors import EventLogError, InvalidArgument, ListenerNotFound, NoEvents, NotPrimary, Unavailable
 from eventlog.ids import ID_MAX
@@ -18,7 +16,7 @@ from eventlog.node.consumers.listener_lag import count_after as counted_after
 from eventlog.node.consumers.listener_lag import fill_in
 from eventlog.node.consumers.listener_words import described, spec_in
 from eventlog.node.reading.installed import check_installed
-from eventlog.node.reading.pulls import Pull
+from eventlog.node.reading.seen import when_seen
 from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import FilterSpec
 from eventlog.transport.exchange import Exchange
@@ -213,25 +211,11 @@ async def _last_id(node: "Node", cache: CacheState, exchange: Exchange) -> int:
     """Return the id up to which readers see everything that was committed anywhere before now."""
     found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def seen(_: object) -> None:
+    def seen() -> None:
         if not found.done():
             found.set_result(node.reads.limit())
 
-    def reach(id_: int) -> None:
-        node.reads.pull(
-            Pull(
-                cache=cache,
-                cursor=Cursor(node.segments, id_),
-                until=id_,
-                limits=Limits(events=1, nbytes=1),
-                owner=exchange.connection,
-                done=seen,
-                wait_ms=_SEEN_MS_MAX,
-                ends_at=id_,
-            )
-        )
-
-    node.reads.end(reach)
+    when_seen(node.reads, cache, seen, owner=exchange.connection, wait_ms=_SEEN_MS_MAX)
     return await found
 
 

@@ -58,7 +58,9 @@ class Reads:
         self._thread = ReaderThread()
         self.crowds = Crowds(begin=self.begin, take=self.pull, cancel=self.cancel, has_news=self._has_news)
         self.kept = Kept(context.segments, take=self.pull, fail=self.fail)
-        self._rounds = Rounds(self._look_in_round, begin=self._begin_round, renew=self._renew_round, answers=self._answers)
+        self._rounds = Rounds(
+            self._look_in_round, begin=self._begin_round, renew=self._renew_round, answers=self._answers, due=lambda: self.crowds.due
+        )
         self._deadlines = Deadlines(self._expire)
         self._reach = Reach(context)
         self._round_limit = ID_MAX  # how far readers might see when the last round began

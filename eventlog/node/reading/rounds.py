@@ -6,7 +6,8 @@ the look: it is the request that brought it and the next one, both ways through 
 one round to the next, and shared out among the answers. A few readers cost next to no pause.
 
 A round goes in slices, and the loop does other things in between: a write waits for a slice, not for a thousand readers. Who is looked
-at late in a round gets what was committed since it began. Readers of caches without news are not touched.
+at late in a round gets what was committed since it began; so a look whose answer many wait for is followed by no other until all of them
+have it. Readers of caches without news are not touched.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from eventlog.node.reading.pulls import Pull
 
 SLICE_S = 0.001
 SLICE_LOOKS = 24  # and what these make the loop do next: answers to send, requests to take
-RENEW_LOOKS = 200  # at least, before what was committed meanwhile is read for those who are left
+RENEW_SERVED = 200  # at least, before what was committed meanwhile is read for those who are left
 PAUSE_FACTOR = 2
 SHARE = 0.5
 ANSWER_S = 0.00004  # a long poll on a machine of 2.5 GHz, until it is measured here
@@ -47,25 +48,36 @@ class Pace:
             self._answer_s += (found - self._answer_s) / 4
         self._began_at, self._began_cpu_s, self._began_answers = now, cpu_s, answers
 
+    def count(self, looks: int) -> int:
+        """Return how many were served in this round, of so many looks."""
+        return max(looks, self._answers() - self._began_answers)
+
     def next_at(self, now: float, *, looks: int, spent_s: float) -> float:
         """Return when the next round may begin after one of so many looks, which took `spent_s` of the processor."""
-        count = max(looks, self._answers() - self._began_answers)
-        self._period_s = max(now - self._began_at + PAUSE_FACTOR * spent_s, count * self._answer_s / SHARE)
+        self._period_s = max(now - self._began_at + PAUSE_FACTOR * spent_s, self.count(looks) * self._answer_s / SHARE)
         return self._began_at + self._period_s
 
 
 class Rounds:
     """Pulls that wait, by cache. `look` is called with each that may have something, and puts it back with `add` if not.
 
-    `begin` is called before a round's first look, `renew` when there are news while it goes on. `answers` is for the `Pace`.
+    `begin` is called before a round's first look, `renew` when there are news while it goes on. `answers` is for the `Pace`; `due` returns
+    how many of them are still to be given, which the next look waits for.
     """
 
     def __init__(
-        self, look: Callable[[Pull], None], *, begin: Callable[[], None], renew: Callable[[], None], answers: Callable[[], int]
+        self,
+        look: Callable[[Pull], None],
+        *,
+        begin: Callable[[], None],
+        renew: Callable[[], None],
+        answers: Callable[[], int],
+        due: Callable[[], int] = lambda: 0,
     ) -> None:
         self._look = look
         self._begin = begin
         self._renew = renew
+        self._due = due
         self._waiting: dict[int, dict[Pull, None]] = {}
         self._dirty: set[int] = set()
         self._work: deque[Pull] = deque()
@@ -74,7 +86,7 @@ class Rounds:
         self._pace = Pace(answers)
         self._spent_s = 0.0
         self._looks = 0
-        self._renewed_looks = 0  # of these, when those who follow were last given what is new
+        self._renewed = 0  # how many were served when those who follow were last given what is new
         self._is_news = False  # since the slice before
         self._count = 0
         self.peak = 0
@@ -143,7 +155,7 @@ class Rounds:
     def _round(self) -> None:
         self.rounds += 1
         self._pace.begin(asyncio.get_running_loop().time())
-        self._spent_s, self._looks, self._renewed_looks, self._is_news = 0.0, 0, 0, False
+        self._spent_s, self._looks, self._renewed, self._is_news = 0.0, 0, 0, False
         dirty, self._dirty = self._dirty, set()
         for cache_id in dirty:
             self._work.extend(self._waiting.get(cache_id, ()))
@@ -153,17 +165,15 @@ class Rounds:
     def _slice(self) -> None:
         started = thread_time()
         work = self._work
-        if self._is_news and self._looks >= self._renewed_looks + RENEW_LOOKS:
-            self._is_news, self._renewed_looks = False, self._looks
-            self._renew()
         looks = 0
-        while work and looks < SLICE_LOOKS and thread_time() - started < SLICE_S:
+        while work and looks < SLICE_LOOKS and not self._due() and thread_time() - started < SLICE_S:
+            self._renew_late()
             pull = work.popleft()
             if self.remove(pull):
                 looks += 1
+                self._looks += 1
                 self._look(pull)
         loop = asyncio.get_running_loop()
-        self._looks += looks
         self._spent_s += thread_time() - started
         if work:
             self._timer = loop.call_soon(self._slice)
@@ -172,3 +182,9 @@ class Rounds:
         self._quiet_until = self._pace.next_at(loop.time(), looks=self._looks, spent_s=self._spent_s)
         if self._dirty:
             self._schedule()
+
+    def _renew_late(self) -> None:
+        """Let those who are left have what came in the meantime, once enough were served."""
+        if self._is_news and (served := self._pace.count(self._looks)) >= self._renewed + RENEW_SERVED:
+            self._is_news, self._renewed = False, served
+            self._renew()

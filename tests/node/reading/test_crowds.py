@@ -9,6 +9,7 @@ import pytest
 
 from eventlog.errors import CacheDropped
 from eventlog.node.reading import crowds as module
+from eventlog.node.reading import rounds
 from tests.node.asking import ask, fill, run, waiting
 from tests.node.polling import rows_of_answer
 
@@ -96,6 +97,24 @@ def test_who_is_answered_late_gets_what_was_committed_meanwhile(monkeypatch):
         await asyncio.sleep(0)
         assert (node.reads.given - given, node.reads.crowds.due, readers_waiting(node)) == (19, 0, 0)
         assert not exchanges[-1].answers
+
+    run(scenario)
+
+
+def test_the_next_crowd_gets_what_was_committed_while_the_one_before_was_answered(monkeypatch):
+    monkeypatch.setattr(module, "SLICE_ANSWERS", 4)
+    monkeypatch.setattr(rounds, "RENEW_SERVED", 8)
+
+    async def scenario(node):
+        cache = node.cache()
+        start = await start_of(node, cache)
+        crowds = [[waiting(node, after=start, max_bytes=nbytes) for _ in range(8)] for nbytes in (1_000, 2_000)]
+        assert len(node.reads._rounds) == len(crowds)
+        node.write((cache, {0: [b"first"]}))
+        await crowds[0][0].until()
+        node.write((cache, {1: [b"second"]}))
+        assert [await values_of(exchange) for exchange in crowds[0]] == [[b"first"]] * 8
+        assert [await values_of(exchange) for exchange in crowds[1]] == [[b"first", b"second"]] * 8
 
     run(scenario)
 

@@ -136,7 +136,7 @@ def test_a_slice_is_no_more_than_a_few_looks(monkeypatch):
 
 def test_news_in_the_middle_of_a_round_are_for_who_was_not_looked_at_and_for_the_next_one(monkeypatch):
     monkeypatch.setattr(module, "SLICE_LOOKS", 2)
-    monkeypatch.setattr(module, "RENEW_LOOKS", 2)
+    monkeypatch.setattr(module, "RENEW_SERVED", 2)
     monkeypatch.setattr(module, "ANSWER_S", 0.0)
 
     async def main():

@@ -4,6 +4,7 @@ Every length, offset and padding byte is looked at; a block that fails is named 
 block would cost more than the whole append (2.7 us a block against 0.05 us an event), so each rule is one array operation.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from eventlog.batch.check_one import KEY_AT, KIND_AT, find_one
 from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, TABLE
+from eventlog.errors import TooLarge
 from eventlog.events import Kind, decode_headers
 
 Ints = npt.NDArray[np.int64]
@@ -79,9 +81,9 @@ class Blocks:
 
 
 class BadBlocks(ValueError):
-    """Some blocks break the rules: `found` has (index of the block, why)."""
+    """Some blocks break the rules: `found` has (index of the block, why). Nothing but a size is wrong where why is `TooLarge`."""
 
-    def __init__(self, found: list[tuple[int, str]]) -> None:
+    def __init__(self, found: Sequence[tuple[int, str | TooLarge]]) -> None:
         super().__init__(found)
         self.found = found
 
@@ -280,9 +282,15 @@ class _Runs:
             blocks = np.repeat(np.arange(len(self.counts)), self.counts)
             raise BadBlocks([(block, why) for block in np.unique(blocks[bad]).tolist()])
 
-    def fail_longer(self, column: Column, nbytes: int, what: str) -> None:
-        if column.longest > nbytes:
-            self.fail(column.ends() - column.begins() > nbytes, f"{what} is longer than {nbytes} bytes")
+    def fail_longer(self, column: Column, limit: int, what: str) -> None:
+        """Name every block that has an item above `limit` bytes, by its first one."""
+        if column.longest <= limit:
+            return
+        sizes = column.ends() - column.begins()
+        rows = np.flatnonzero(sizes > limit)
+        blocks, firsts = np.unique(np.searchsorted(self.ends, rows, side="right"), return_index=True)
+        found = zip(blocks.tolist(), sizes[rows[firsts]].tolist(), strict=True)
+        raise BadBlocks([(block, TooLarge(what=what, size=size, limit=limit)) for block, size in found])
 
 
 _LONG_RUN = 128  # items, from which on cutting a run out is cheaper than an index for each of them
@@ -371,10 +379,9 @@ def _check_optional(
             rows = _Runs(own_counts)
             try:
                 (column,) = _columns(data, own_counts, [(at[blocks], at[blocks] + offsets_room, sizes - offsets_room)])
+                rows.fail_longer(column, bounds.header_bytes, "the headers of an event")
             except BadBlocks as error:
                 raise BadBlocks([(int(blocks[block]), why) for block, why in error.found]) from None
-            too_long = column.ends() - column.begins() > bounds.header_bytes
-            _fail_some_rows(rows, too_long, blocks, f"headers are longer than {bounds.header_bytes} bytes")
             unreadable = [not _is_headers(bytes(item)) for item in slices(data.data, column.begins(), column.ends())]
             _fail_some_rows(rows, np.array(unreadable), blocks, "headers are not what headers look like")
         at[blocks] += _pad8(sizes)

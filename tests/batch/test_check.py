@@ -19,6 +19,7 @@ from eventlog.events import encode_headers
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bad_blocks.json").read_text())
 BOUNDS = Bounds(key_bytes=16, value_bytes=32, header_bytes=8)
+HEADERS_ABOVE = ("the headers of an event", len(encode_headers({"h": b"1"})), 7)
 
 
 def frame_bytes(count: int = 3, *, segments: int = 1, columns: int = 0) -> tuple[bytearray, int]:
@@ -88,11 +89,28 @@ def test_only_the_bad_block_is_named():
     assert [block for block, _ in caught.value.found] == [2]
 
 
-@pytest.mark.parametrize(("bounds", "why"), [((3, 32), "a key is longer than 3"), ((16, 4), "a value is longer than 4")])
-def test_limits_hold(bounds, why):
-    body, blocks = frame_bytes()
-    with pytest.raises(BadBlocks, match=why):
-        check(body, blocks, Bounds(key_bytes=bounds[0], value_bytes=bounds[1], header_bytes=8))
+@pytest.mark.parametrize(
+    ("bounds", "facts"), [((3, 32, 8), ("a key", 4, 3)), ((16, 4, 8), ("a value", 5, 4)), ((16, 32, 7), HEADERS_ABOVE)]
+)
+@pytest.mark.parametrize("count", [1, 20])
+def test_what_is_too_large_is_named_in_every_block_that_has_it_with_its_size_and_its_limit(bounds, facts, count):
+    body, blocks = frame_bytes(count, segments=4, columns=HEADERS)
+    key_bytes, value_bytes, header_bytes = bounds
+    with pytest.raises(BadBlocks) as refused:
+        check(body, blocks, Bounds(key_bytes=key_bytes, value_bytes=value_bytes, header_bytes=header_bytes))
+    assert [block for block, _ in refused.value.found] == list(range(blocks))
+    assert {(why.what, why.size, why.limit) for _, why in refused.value.found} == {facts}
+
+
+def test_a_block_with_a_large_value_is_named_among_those_without():
+    keys, counts = [b"k%d" % number for number in range(6)], np.array([1, 3, 2])
+    values = [b"", b"", b"9 letters", b"ten letter", b"1234", b""]
+    built, lengths = build_blocks(Columns(kinds=np.zeros(6, np.uint8), keys=keys, values=values), counts)
+    with pytest.raises(BadBlocks) as refused:
+        check_blocks(
+            np.frombuffer(built, np.uint8), lengths=lengths, counts=counts, bounds=Bounds(key_bytes=4, value_bytes=4, header_bytes=0)
+        )
+    assert [(block, why.size) for block, why in refused.value.found] == [(1, 9)]
 
 
 @pytest.mark.parametrize("headers", [b"h", b"\0\1\0\0\0\1h", b"\0\1\0\0\0\0\xff"])
@@ -121,12 +139,6 @@ def decodes(text: bytes) -> bool:
         return text.decode() is not None
     except UnicodeDecodeError:
         return False
-
-
-def test_headers_above_their_limit_are_refused():
-    body, blocks = frame_bytes(columns=HEADERS)
-    with pytest.raises(BadBlocks, match="headers are longer"):
-        check(body, blocks, Bounds(key_bytes=16, value_bytes=32, header_bytes=0))
 
 
 @pytest.mark.parametrize("columns", [0, EXPIRY, HEADERS, EXPIRY | HEADERS])

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from eventlog.batch.check import BadBlocks, Bounds
 from eventlog.batch.entries import decode_entry
-from eventlog.errors import BadBlock, CacheDropped, EventLogError, SequenceGap
+from eventlog.errors import BadBlock, CacheDropped, EventLogError, SequenceGap, TooLarge
 from eventlog.interceptor import INTERCEPTORS, Share, admit, lay_out, plan_reads
 from eventlog.interceptor.producers import Verdict
 from eventlog.node.writing.groups import Joined, Pending, join_frames
@@ -130,5 +130,6 @@ def _refuse_bad(joined: Joined, error: BadBlocks) -> list[Pending]:
         if bad is None:
             good.append(pending)
             continue
-        pending.done(BadBlock(segment=int(joined.submitted.segments[bad]), block=bad - joined.blocks[index], why=found[bad]))
+        why, segment = found[bad], int(joined.submitted.segments[bad])
+        pending.done(why if isinstance(why, TooLarge) else BadBlock(segment=segment, block=bad - joined.blocks[index], why=why))
     return good

@@ -18,6 +18,7 @@ from eventlog.errors import (
     OutcomeUnknown,
     SequenceGap,
     StoreFenced,
+    TooLarge,
 )
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
@@ -65,6 +66,18 @@ def test_one_bad_block_refuses_its_own_frame_alone(tmp_path):
     assert kinds_of(first) == kinds_of(last) == [Kind.CREATED]
     assert isinstance(bad, BadBlock)
     assert bad.outcome == "none"
+
+
+def test_a_value_that_is_too_large_is_refused_with_its_size_and_the_limit_and_takes_its_own_frame_along_alone(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        size = VALUE_BYTES_MAX + 1
+        return await asyncio.gather(submit(node, cache, [(b"a", b"1"), (b"b", bytes(size))]), submit(node, cache, [(b"c", b"3")]))
+
+    large, other = with_node(tmp_path, act)
+    assert kinds_of(other) == [Kind.CREATED]
+    assert isinstance(large, TooLarge)
+    assert (large.what, large.size, large.limit, large.outcome) == ("a value", VALUE_BYTES_MAX + 1, VALUE_BYTES_MAX, "none")
 
 
 def test_a_frame_repeated_in_the_same_tick_is_written_once_and_answered_twice(tmp_path):

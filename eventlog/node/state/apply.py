@@ -14,6 +14,7 @@ from eventlog.interceptor.existence import update_table
 from eventlog.node.state.bulk_apply import entry_heads
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.results import Part
+from eventlog.node.writing.storage import Put
 from eventlog.segment.keys import entry_prefix, expiry_key
 
 Ints = npt.NDArray[np.int64]
@@ -21,10 +22,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """`layer` is state key -> stored entry, None for removed; `expiries` are further pairs that no reader looks up."""
+    """`layer` is (state key, stored entry or None for removed) event by event; `expiries` are further pairs that no reader looks up."""
 
-    layer: dict[bytes, bytes | None]
-    expiries: list[tuple[bytes, bytes | None]]
+    layer: list[Put]
+    expiries: list[Put]
     nbytes: int
     share: Share
     stamped: Stamped
@@ -58,7 +59,7 @@ def changes_of(part: Part) -> Change:
     """Return what the stamped events of a part do to the state."""
     share, stamped, values = part.share, part.stamped, part.stored
     if not share.rules.state:
-        return Change(layer={}, expiries=[], nbytes=0, share=share, stamped=stamped)
+        return Change(layer=[], expiries=[], nbytes=0, share=share, stamped=stamped)
     rows = stamped.rows
     ids = values.ids(stamped.rank[rows])
     segments = np.repeat(share.submitted.segments, share.blocks.counts)[rows].tolist()
@@ -67,7 +68,7 @@ def changes_of(part: Part) -> Change:
     keys, contents = share.keys, share.values
     state_keys = map(add, map(prefixes.__getitem__, segments), map(keys.__getitem__, picked))
     kinds = share.kinds[rows]
-    expiries: list[tuple[bytes, bytes | None]] = []
+    expiries: list[Put] = []
     if share.expiry is not None and share.expiry.any():
         deadlines = share.expiry[rows].tolist()
         entries: list[bytes | None] = [
@@ -83,9 +84,10 @@ def changes_of(part: Part) -> Change:
         entries = list(map(add, entry_heads(ids), map(contents.__getitem__, picked)))
     for index in np.flatnonzero(kinds > Kind.MODIFIED).tolist():
         entries[index] = None
-    layer: dict[bytes, bytes | None] = {}
-    for row in stamped.expired_rows.tolist():  # first: each is the first word of the group on its key
-        layer[entry_prefix(int(share.submitted.segments[share.block_of_row[row]]), share.rules.cache_id) + keys[row]] = None
-    layer.update(zip(state_keys, entries, strict=True))
+    layer: list[Put] = [  # first: each is the first word of the group on its key
+        (entry_prefix(int(share.submitted.segments[share.block_of_row[row]]), share.rules.cache_id) + keys[row], None)
+        for row in stamped.expired_rows.tolist()
+    ]
+    layer += zip(state_keys, entries, strict=True)
     nbytes = int((share.blocks.value_end - share.blocks.value_at).sum()) + 100 * len(layer)
     return Change(layer=layer, expiries=expiries, nbytes=nbytes, share=share, stamped=stamped)

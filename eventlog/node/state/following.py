@@ -270,7 +270,7 @@ class Followed:
             return
         if puts:
             nbytes = own.nbytes + _PUT_BYTES * len(puts)
-            self._overlay.push(dict(puts), nbytes)
+            self._overlay.push(puts, nbytes)
             self._storage.apply_and_tell(puts, self._applied_in_store, nbytes=nbytes)
 
     def _applied_in_store(self, error: BaseException | None) -> None:

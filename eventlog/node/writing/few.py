@@ -15,6 +15,7 @@ from eventlog.node.copying.replicate_body import Carried, GroupValues
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.groups import Pending
 from eventlog.node.writing.lone import Lone, plain
+from eventlog.node.writing.storage import Put
 
 Ints = npt.NDArray[np.int64]
 FEW_MAX = 32  # from about there on columns are cheaper
@@ -71,11 +72,11 @@ class Few:
         for lone in self.lones:
             lone.commit()
 
-    def layer(self) -> tuple[dict[bytes, bytes | None], int]:
-        """Return what they do to the state, as an overlay's layer, and about how many bytes that is."""
+    def layer(self) -> tuple[list[Put], int]:
+        """Return what they do to the state, for the overlay and the store, and about how many bytes that is."""
         if not self.cache.options.state:
-            return {}, 0
-        entries = dict([lone.entry() for lone in self.lones])
+            return [], 0
+        entries = [lone.entry() for lone in self.lones]
         return entries, sum([_LAYER_BYTES + len(lone.value) for lone in self.lones])
 
     def seen(self) -> CacheValues:

@@ -2,22 +2,39 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from eventlog.node.writing.storage import Put
 
 _MISSING = object()
-_MERGED_ENTRIES_MAX = 4_096
+_MERGED_ENTRIES_MAX = 16_384
 
 
-@dataclass(slots=True)
 class _Layer:
-    """The entries of `groups` groups that followed each other."""
+    """The entries of `groups` groups that followed each other; `size` counts a key as often as it was written."""
 
-    entries: dict[bytes, bytes | None]
-    groups: int = 1
+    __slots__ = ("_entries", "_unread", "groups", "size")
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, bytes | None] = {}
+        self._unread: list[Sequence[Put]] = []
+        self.groups = 0
+        self.size = 0
+
+    def add(self, entries: Sequence[Put]) -> None:
+        self._unread.append(entries)
+        self.groups += 1
+        self.size += len(entries)
+
+    def entries(self) -> dict[bytes, bytes | None]:
+        """Return the last word on each key. Put together for the first who asks: on a backup hardly anybody does."""
+        for entries in self._unread:
+            self._entries.update(entries)
+        self._unread.clear()
+        return self._entries
 
 
 class Overlay:
-    """`state key -> stored entry, or None when removed`, by group. `nbytes` is what they hold, roughly.
+    """`(state key, stored entry, or None when removed)`, by group. `nbytes` is what they hold, roughly.
 
     Small groups share a layer, because whoever reads looks into each: they go together, when the last of them does.
     """
@@ -30,14 +47,11 @@ class Overlay:
         self.nbytes = 0
         self.peak = 0
 
-    def push(self, entries: dict[bytes, bytes | None], nbytes: int) -> None:
-        """Show the entries of a group, to readers, above all others."""
-        if self._layers and len(self._layers[0].entries) + len(entries) <= _MERGED_ENTRIES_MAX:
-            self._layers[0].entries.update(entries)
-            self._layers[0].groups += 1
-        else:
-            is_mergeable = len(entries) < _MERGED_ENTRIES_MAX
-            self._layers.appendleft(_Layer(entries.copy() if is_mergeable else entries))
+    def push(self, entries: Sequence[Put], nbytes: int) -> None:
+        """Show the entries of a group, in the order of its events, to readers, above all others. They are not changed any more."""
+        if not self._layers or self._layers[0].size + len(entries) > _MERGED_ENTRIES_MAX:
+            self._layers.appendleft(_Layer())
+        self._layers[0].add(entries)
         self._sizes.append(nbytes)
         self.nbytes += nbytes
         self.peak = max(self.peak, self.nbytes)
@@ -56,7 +70,7 @@ class Overlay:
         missing = list(keys)
         for layer in self._layers:
             rest = []
-            get = layer.entries.get
+            get = layer.entries().get
             for key in missing:
                 entry = get(key, _MISSING)
                 if entry is _MISSING:
@@ -72,5 +86,5 @@ class Overlay:
         """Return what the layers say of keys in `[lower, upper)`, the newest word of each."""
         found: dict[bytes, bytes | None] = {}
         for layer in reversed(self._layers):
-            found.update({key: entry for key, entry in layer.entries.items() if lower <= key < upper})
+            found.update({key: entry for key, entry in layer.entries().items() if lower <= key < upper})
         return found

@@ -397,7 +397,7 @@ class Writer:
         layer, nbytes = few.layer()
         if layer:
             self._overlay.push(layer, nbytes)
-            self._storage.apply_and_tell(layer.items(), partial(self._applied, 1), nbytes=nbytes)
+            self._storage.apply_and_tell(layer, partial(self._applied, 1), nbytes=nbytes)
         self.groups += 1
         self.frames += len(few.lones)
         self.events += len(few.lones)
@@ -433,7 +433,7 @@ class Writer:
         """Hand committed entries to the storage thread; their layers go when the store holds them."""
         puts: list[tuple[bytes, bytes | None]] = []
         for change in changes:
-            puts += change.layer.items()
+            puts += change.layer
             puts += change.expiries
         if not puts:
             return

@@ -59,7 +59,7 @@ def by_common_road(frames, base) -> tuple[list[bytes], dict]:
     change = changes_of(part)
     change.commit(cache, part.values)
     record_producers(part)
-    return list(part.values.data), change.layer
+    return list(part.values.data), dict(change.layer)
 
 
 def by_short_road(frames, base) -> tuple[list[bytes], dict] | None:
@@ -75,7 +75,7 @@ def by_short_road(frames, base) -> tuple[list[bytes], dict] | None:
     seen = few.seen()
     assert seen.data == list(values.carried.data)
     assert seen.segments == values.segments.tolist()
-    return seen.data, few.layer()[0]
+    return seen.data, dict(few.layer()[0])
 
 
 def standing(cache) -> tuple:

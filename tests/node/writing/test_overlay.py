@@ -2,17 +2,17 @@
 
 from eventlog.node.writing.overlay import Overlay
 
-MANY = 5_000  # more than are merged
+MANY = 20_000  # more than are merged
 
 
-def group(value: bytes, *, keys: int = MANY) -> dict[bytes, bytes | None]:
-    return {b"%d" % number: value for number in range(keys)}
+def group(value: bytes, *, keys: int = MANY) -> list[tuple[bytes, bytes | None]]:
+    return [(b"%d" % number, value) for number in range(keys)]
 
 
 def test_the_newest_group_has_the_last_word():
     overlay = Overlay()
-    overlay.push({b"a": b"1", b"b": b"1"}, 10)
-    overlay.push({b"a": b"2", b"c": None}, 10)
+    overlay.push([(b"a", b"1"), (b"b", b"1")], 10)
+    overlay.push([(b"a", b"0"), (b"c", None), (b"a", b"2")], 10)
     assert overlay.find([b"a", b"b", b"c", b"d"]) == ({b"a": b"2", b"b": b"1", b"c": None}, [b"d"])
     assert overlay.within(b"a", b"c") == {b"a": b"2", b"b": b"1"}
 
@@ -29,8 +29,8 @@ def test_the_oldest_group_goes_first():
 
 def test_small_groups_go_together_when_the_last_of_them_does():
     overlay = Overlay()
-    overlay.push({b"a": b"1"}, 10)
-    overlay.push({b"b": b"2"}, 5)
+    overlay.push([(b"a", b"1")], 10)
+    overlay.push([(b"b", b"2")], 5)
     overlay.pop_oldest()
     assert overlay.find([b"a", b"b"]) == ({b"a": b"1", b"b": b"2"}, [])
     assert overlay.nbytes == 5
@@ -39,7 +39,17 @@ def test_small_groups_go_together_when_the_last_of_them_does():
 
 
 def test_what_was_pushed_stays_as_it_was_though_others_are_shown_with_it():
-    overlay, first = Overlay(), {b"a": b"1"}
+    overlay, first = Overlay(), [(b"a", b"1")]
     overlay.push(first, 1)
-    overlay.push({b"a": b"2"}, 1)
-    assert first == {b"a": b"1"}
+    overlay.push([(b"a", b"2")], 1)
+    assert overlay.find([b"a"]) == ({b"a": b"2"}, [])
+    assert first == [(b"a", b"1")]
+
+
+def test_what_is_shown_after_somebody_looked_is_seen_as_well():
+    overlay = Overlay()
+    overlay.push([(b"a", b"1")], 1)
+    assert overlay.find([b"a", b"b"]) == ({b"a": b"1"}, [b"b"])
+    overlay.push([(b"b", b"2"), (b"a", None)], 1)
+    assert overlay.find([b"a", b"b"]) == ({b"a": None, b"b": b"2"}, [])
+    assert overlay.within(b"a", b"c") == {b"a": None, b"b": b"2"}

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -16,6 +16,7 @@ from eventlog.segment.memory import MemoryStore, open_store
 from eventlog.segment.port import LogEnds
 
 SEGMENTS = 4
+MUCH = 40_000  # puts: handed over at once, in ten writes
 
 
 class Bench:
@@ -160,12 +161,94 @@ def test_a_job_that_needs_no_state_does_not_hurry_what_waits_to_be_put_there():
 
 def test_what_is_large_or_much_is_put_into_the_state_at_once():
     async def act(bench: Bench) -> None:
-        bench.storage.apply_and_tell([(b"%05d" % number, b"1") for number in range(10_000)], lambda _: None)
-        bench.storage.apply_and_tell([(b"large", b"1")], lambda _: None, nbytes=5 << 20)
+        bench.storage.apply_and_tell([(b"%05d" % number, b"1") for number in range(MUCH)], lambda _: None)
+        bench.storage.apply_and_tell([(b"large", b"1")], lambda _: None, nbytes=9 << 20)
         found = await bench.storage.run(lambda: bench.store.get_many([b"09999", b"large"]), needs_state=False)
         assert found == [b"1", b"1"]
 
     run(act)
+
+
+class Slow:
+    """Holds the second of the writes that put much into the state, until it is let go."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.written: list[int] = []
+        self.begun, self._free = threading.Event(), threading.Event()
+        self._apply = bench.store.apply
+        monkeypatch.setattr(bench.store, "apply", self._slowly)
+        bench.storage.apply_and_tell([(b"\0\0%05d" % number, b"1") for number in range(MUCH)], lambda _: None)
+        assert self.begun.wait(10)
+
+    def _slowly(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if len(self.written) == 1:
+            self.begun.set()
+            self._free.wait(10)
+        self._apply(puts)
+        self.written.append(len(puts))
+
+    def go_on(self) -> None:
+        self._free.set()
+
+
+def test_appends_overtake_what_is_put_into_the_state_between_its_writes(monkeypatch):
+    async def act(bench: Bench) -> None:
+        slow = Slow(bench, monkeypatch)
+        behind = bench.storage.run(lambda: sum(slow.written))
+        plain = bench.store.append
+        monkeypatch.setattr(bench.store, "append", lambda *rows: seen.append(len(slow.written)) or plain(*rows))
+        late = bench.storage.append(append(0, 10))
+        slow.go_on()
+        await late
+        assert await behind == MUCH
+
+    seen: list[int] = []
+    assert run(act).fenced == []
+    assert seen == [2]
+
+
+def test_appends_between_writes_of_the_state_do_not_overtake_what_makes_the_log_shorter(monkeypatch):
+    async def act(bench: Bench) -> None:
+        await bench.storage.append(append(0, 10))
+        await bench.storage.append(append(0, 20))
+        slow = Slow(bench, monkeypatch)
+        cut = bench.storage.cut([(0, 10)])
+        late = bench.storage.append(append(0, 15, epoch=2))
+        slow.go_on()
+        assert await cut == [(10, 0)]
+        await late
+        assert sum(slow.written) == MUCH
+
+    bench = run(act)
+    assert [key for key, _ in bench.store.read_log(b"", b"\xff", bytes_max=1 << 20)] == [log_key(0, 1, 10), log_key(0, 1, 15)]
+
+
+def test_appends_do_not_overtake_a_cut_that_was_queued_together_with_what_goes_into_the_state(monkeypatch):
+    async def act(bench: Bench) -> None:
+        await bench.storage.append(append(0, 10))
+        await bench.storage.append(append(0, 20))
+        free = bench.hold()
+        done: list[BaseException | None] = []
+        bench.storage.apply_and_tell([(b"\0\0%05d" % number, b"1") for number in range(MUCH)], done.append)
+        cut = bench.storage.cut([(0, 10)])
+        begun, go_on, plain = threading.Event(), threading.Event(), bench.store.apply
+
+        def apply(puts: Sequence[tuple[bytes, bytes | None]]) -> None:
+            begun.set()
+            go_on.wait(10)
+            plain(puts)
+
+        monkeypatch.setattr(bench.store, "apply", apply)
+        free.set()
+        assert begun.wait(10)
+        late = bench.storage.append(append(0, 15, epoch=2))
+        go_on.set()
+        assert await cut == [(10, 0)]
+        await late
+        assert done == [None]
+
+    bench = run(act)
+    assert [key for key, _ in bench.store.read_log(b"", b"\xff", bytes_max=1 << 20)] == [log_key(0, 1, 10), log_key(0, 1, 15)]
 
 
 def test_a_state_that_cannot_be_written_fences_the_store(monkeypatch):

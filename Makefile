@@ -1,7 +1,7 @@
 # make setup   .venv with pinned, hashed packages and the editable install; quick when nothing changed
 # make demo    the main job on real input, checked at the end (KEEP=1 leaves the node running)
 # make test    everything: lint, types, import contracts, unit tests, process tests, and the tests against the built wheel
-# make check   the inner loop: all but tests with sockets, disks or processes, and few examples of each property
+# make check   the inner loop: all but tests/process (sockets, disks, processes), and few examples of each property
 # make sim     the cluster simulator on SEEDS=2000 seeds; make sim-mutants: planted protocol bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked
 # make bench   the benchmarks, each with its baseline

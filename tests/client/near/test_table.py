@@ -55,6 +55,19 @@ def test_a_write_told_by_the_tail_ends_it_and_one_that_was_seen_does_not():
     assert table.statistics().invalidations == 1
 
 
+def test_a_write_that_another_one_overtook_is_not_kept():
+    table = NearTable(entries_max=10, bytes_max=1 << 20, staleness_s=1)
+    table.opening()
+    begun = table.begin_write("k", 7, nbytes=1)
+    assert table.changes() == ([7], [])
+    table.registered(5)
+    table.confirm(0)
+    table.advance(20, digests=[7], ids=[12])
+    table.end(begun, Read(entry="mine", as_of=10, until=99, nbytes=1))
+    assert table.find("k", 0.5) == MISS
+    assert table.statistics().misses == 0
+
+
 def test_a_read_is_kept_only_once_the_tail_watches_the_key():
     table = table_of()
     begun = table.begin("a", 1, nbytes=1)

@@ -10,11 +10,11 @@ import pytest
 import eventlog
 from eventlog.errors import InvalidArgument
 from eventlog.predicate import factories
-from tests.node.clusters import Cluster, with_cluster
-from tests.node.reading.test_state_first import address, fill
+from tests.process.one_loop.clients import address, fill
+from tests.process.one_loop.cluster import Cluster, with_cluster
 
-pytestmark = [pytest.mark.source, pytest.mark.cluster]
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+pytestmark = pytest.mark.source
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples"
 
 
 @pytest.fixture

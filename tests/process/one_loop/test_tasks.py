@@ -12,10 +12,8 @@ from eventlog.node.cluster.leaving import hand_over
 from eventlog.node.state import tasks
 from eventlog.node.state.iterations import json_object
 from eventlog.transport.link import Link
-from tests.node.clusters import Cluster, with_cluster
-from tests.node.reading.test_state_first import address, fill
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.clients import address, fill
+from tests.process.one_loop.cluster import Cluster, with_cluster
 
 
 @pytest.fixture

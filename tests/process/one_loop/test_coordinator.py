@@ -1,37 +1,16 @@
 """Groups over three nodes on one loop, with real clients."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
 
 import eventlog
 from eventlog.errors import StaleMember
 from eventlog.node.cluster.leaving import hand_over
-from tests.node.clusters import SEGMENTS, Cluster
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.clients import client_of, cluster_of, run, until
+from tests.process.one_loop.cluster import SEGMENTS
 
 EVENTS = 200
-
-
-@asynccontextmanager
-async def cluster_of(tmp_path):
-    cluster = Cluster(tmp_path)
-    await cluster.start()
-    try:
-        yield cluster
-    finally:
-        await cluster.stop()
-
-
-def client_of(cluster, *indexes):
-    chosen = indexes or range(3)
-    return eventlog.connect(*[f"127.0.0.1:{cluster.nodes[index].port}" for index in chosen])
-
-
-def run(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
 async def take(consumer, count):
@@ -58,13 +37,6 @@ def test_a_consumer_alone_reads_everything_and_goes_on_where_it_committed(tmp_pa
                 assert [event.value for event in await take(consumer, 1)] == [-1]
 
     run(act())
-
-
-async def until(holds, *, within_s=30):
-    deadline = asyncio.get_running_loop().time() + within_s
-    while not holds():
-        assert asyncio.get_running_loop().time() < deadline
-        await asyncio.sleep(0.01)
 
 
 def shared(*consumers):

@@ -1,59 +1,19 @@
 """Listeners registered at one node and polled at any other."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from eventlog.consume import token
 from eventlog.errors import BadPredicate, InvalidArgument, ListenerExists, ListenerNotFound, Unavailable
-from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from tests.node.clusters import Cluster, with_cluster
+from tests.process.one_loop.clients import cache_id, on_spread_cluster, poll, register
+from tests.process.one_loop.cluster import Cluster
 
-pytestmark = pytest.mark.cluster
-
-Act = Callable[[Cluster, list[Connection]], Awaitable[None]]
 ODD = pb.Filter(where="key LIKE 'odd%'")
-
-
-def on_cluster(directory: Path, act: Act, *, storage: str = "memory", **options: object) -> None:
-    """Run `act` with a connection to each node of a cluster in which every node leads something."""
-
-    async def run(cluster: Cluster) -> None:
-        await cluster.until(lambda: cluster.is_whole() and all(node.replicas.serving.any() for node in cluster.up))
-        await cluster.until(lambda: all((node.leaders.numbers == cluster.up[0].leaders.numbers).all() for node in cluster.up))
-        await cluster.create_cache(**options)
-        connections = [await connect("127.0.0.1", running.port) for running in cluster.nodes]
-        try:
-            await act(cluster, connections)
-        finally:
-            for connection in connections:
-                connection.close()
-                await connection.wait_closed()
-
-    with_cluster(directory, run, storage=storage)
-
-
-def cache_id(cluster: Cluster) -> int:
-    return cluster.up[0].caches.named("c").cache_id
-
-
-async def register(connection: Connection, cluster: Cluster, **options: object) -> pb.Listener:
-    request = pb.RegisterListener(cache_id=cache_id(cluster), **options)
-    return (await connection.request(Message(register_listener=request), timeout_ms=20_000)).message.listener_answer.listener
-
-
-async def poll(connection: Connection, cluster: Cluster, listener: str, **options: object) -> pb.PollAnswer:
-    request = pb.Poll(cache_id=cache_id(cluster), listener=listener, max_events=100, **options)
-    while True:
-        try:
-            return (await connection.request(Message(poll=request), timeout_ms=30_000)).message.poll_answer
-        except Unavailable:
-            await asyncio.sleep(0.02)
 
 
 async def describe(connection: Connection, listener: str) -> pb.Listener:
@@ -98,7 +58,7 @@ def test_a_listener_is_polled_at_every_node_from_where_it_was_registered_on(tmp_
             everything = await poll(connection, cluster, listener.id, after=0, wait_ms=10_000)
             assert (listener.first_id > 0, everything.events) == (True, 3)
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)
 
 
 def test_it_is_known_after_its_first_node_and_after_its_home_died(tmp_path: Path) -> None:
@@ -122,7 +82,7 @@ def test_it_is_known_after_its_first_node_and_after_its_home_died(tmp_path: Path
             seen = answer.events + (0 if answer.last_id >= cluster.acknowledged[b"after the death"][1] else 1)
             assert seen == 1 + (reached < cluster.acknowledged[b"b"][1])
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)
 
 
 def test_an_alteration_holds_from_its_id_on_at_every_node(tmp_path: Path) -> None:
@@ -143,7 +103,7 @@ def test_an_alteration_holds_from_its_id_on_at_every_node(tmp_path: Path) -> Non
                 seen, position = seen + answer.events, answer.position
             assert seen == 3  # odd 1 of before, even 2 and 3 of after
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)
 
 
 def test_what_cannot_be_registered_is_refused_at_once(tmp_path: Path) -> None:
@@ -170,7 +130,7 @@ def test_what_cannot_be_registered_is_refused_at_once(tmp_path: Path) -> None:
             with pytest.raises(InvalidArgument):
                 await connection.request(Message(poll=pb.Poll(cache_id=cache_id(cluster), listener="mine", filter=ODD)))
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)
 
 
 def test_removed_is_removed_everywhere(tmp_path: Path) -> None:
@@ -185,7 +145,7 @@ def test_removed_is_removed_everywhere(tmp_path: Path) -> None:
             with pytest.raises(ListenerNotFound):
                 await poll(connection, cluster, listener.id, after=0)
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)
 
 
 async def everything(connection: Connection) -> list[pb.Listener]:
@@ -203,7 +163,7 @@ def test_an_ephemeral_one_goes_when_nobody_uses_it_and_a_durable_one_stays(tmp_p
         assert {one.id for one in left} == {durable.id, used.id}
         assert ephemeral.expire_ms == 300
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)
 
 
 def test_one_is_registered_while_the_lease_of_ids_is_used_up(tmp_path: Path) -> None:
@@ -213,7 +173,7 @@ def test_one_is_registered_while_the_lease_of_ids_is_used_up(tmp_path: Path) -> 
         registered = await register(connections[0], cluster, durable=True)
         assert [one.id for one in await everything(connections[1])] == [registered.id]
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)
 
 
 def test_those_of_a_cache_that_is_dropped_go_with_it(tmp_path: Path) -> None:
@@ -226,7 +186,7 @@ def test_those_of_a_cache_that_is_dropped_go_with_it(tmp_path: Path) -> None:
         await cluster.until(lambda: not any(len(node.listeners.home) for node in cluster.up))
         assert await everything(connections[1]) == []
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)
 
 
 def test_lag_counts_what_is_kept_behind_the_acknowledged_place(tmp_path: Path) -> None:
@@ -242,7 +202,7 @@ def test_lag_counts_what_is_kept_behind_the_acknowledged_place(tmp_path: Path) -
         await poll(connections[2], cluster, name, position=answer.position)
         assert await no_lag(connections[0], name)
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)
 
 
 def test_a_waiting_listener_acknowledges_what_does_not_match(tmp_path: Path) -> None:
@@ -255,7 +215,7 @@ def test_a_waiting_listener_acknowledges_what_does_not_match(tmp_path: Path) -> 
         await put_some(cluster, "odd 1")
         assert (await waiting).events == 1
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)
 
 
 def test_who_waits_for_listeners_hears_when_they_have_acknowledged(tmp_path: Path) -> None:
@@ -281,4 +241,4 @@ def test_who_waits_for_listeners_hears_when_they_have_acknowledged(tmp_path: Pat
         for connection in connections:
             assert (await connection.request(request)).message.await_listeners_answer.missing == [*names, "nobody"]
 
-    on_cluster(tmp_path, act)
+    on_spread_cluster(tmp_path, act)

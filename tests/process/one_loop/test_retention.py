@@ -13,11 +13,9 @@ from eventlog.node.node import Node
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from tests.node.clusters import SEGMENTS, Cluster
-from tests.node.consumers.test_listeners import on_cluster, poll, register
 from tests.node.nodes import submit
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.clients import on_spread_cluster, poll, register
+from tests.process.one_loop.cluster import SEGMENTS, Cluster
 
 KEPT = 100
 
@@ -73,7 +71,7 @@ def test_one_cut_leaves_what_is_to_be_kept_and_copies_follow_it(tmp_path: Path) 
         await cluster.until(lambda: len({tuple(trimmed(node)) for node in cluster.up}) == 1)
         assert (await retain(connections[0])).removed == 0
 
-    on_cluster(tmp_path, act, retain_events=KEPT)
+    on_spread_cluster(tmp_path, act, retain_events=KEPT)
 
 
 def test_a_copy_that_was_away_trims_when_it_is_back(tmp_path: Path) -> None:
@@ -91,7 +89,7 @@ def test_a_copy_that_was_away_trims_when_it_is_back(tmp_path: Path) -> None:
             await node.retention.copies.spread()
         await cluster.until(lambda: len({tuple(trimmed(node)) for node in cluster.up}) == 1)
 
-    on_cluster(tmp_path, act, storage="rocksdb", retain_events=KEPT)
+    on_spread_cluster(tmp_path, act, storage="rocksdb", retain_events=KEPT)
 
 
 def test_a_hold_keeps_what_is_not_acknowledged(tmp_path: Path) -> None:
@@ -111,7 +109,7 @@ def test_a_hold_keeps_what_is_not_acknowledged(tmp_path: Path) -> None:
         await retain(connections[1])
         assert KEPT <= kept(cluster) <= KEPT * 11 // 10 + SEGMENTS * 10
 
-    on_cluster(tmp_path, act, retain_events=KEPT)
+    on_spread_cluster(tmp_path, act, retain_events=KEPT)
 
 
 def test_a_listener_beyond_its_cap_is_warned_and_then_hears_what_it_lost(tmp_path: Path) -> None:
@@ -131,4 +129,4 @@ def test_a_listener_beyond_its_cap_is_warned_and_then_hears_what_it_lost(tmp_pat
         assert any(50 <= percent < 80 for percent in warned)
         assert any(percent >= 80 for percent in warned)
 
-    on_cluster(tmp_path, act, retain_events=KEPT)
+    on_spread_cluster(tmp_path, act, retain_events=KEPT)

@@ -12,10 +12,8 @@ from eventlog.hashing import hash_key, segment_of
 from eventlog.node.copying.replicate_in import Incoming
 from eventlog.transport.link import Link
 from eventlog.wire.eventlog_pb2 import IterationNext, IterationStart, Message, StateCursor
-from tests.node.clusters import SEGMENTS, Cluster, with_cluster
-from tests.node.reading.test_state_first import address, fill
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.clients import address, fill
+from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 
 
 def contents(cluster):

@@ -9,15 +9,10 @@ from eventlog.client.cache import Cache
 from eventlog.client.client import Client, connect
 from eventlog.client.reading.continuous import QueryChange
 from eventlog.errors import BadPredicate, EventsTrimmed, InvalidArgument
-from tests.node.clusters import Cluster, with_cluster
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.clients import client_of
+from tests.process.one_loop.cluster import Cluster, with_cluster
 
 WHERE = "value.n > 10"
-
-
-def client_of(cluster: Cluster) -> Client:
-    return connect(*(f"127.0.0.1:{running.port}" for running in cluster.nodes if running.is_up))
 
 
 def with_cache(tmp_path: Path, act, **options: object) -> None:

@@ -2,11 +2,7 @@
 
 import asyncio
 
-import pytest
-
-from tests.node.clusters import Cluster, with_cluster
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.cluster import Cluster, with_cluster
 
 
 def test_what_is_written_at_a_primary_is_on_every_node_byte_by_byte(tmp_path):

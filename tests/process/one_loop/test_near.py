@@ -6,26 +6,18 @@ from pathlib import Path
 import pytest
 
 from eventlog.client.cache import Cache
-from eventlog.client.client import Client, connect
 from eventlog.client.near.near_cache import NearCache
-from eventlog.client.near.table import MISS, NearTable, Read
+from eventlog.client.near.table import MISS
 from eventlog.client.near.tail import now_s
 from eventlog.errors import InvalidArgument, NoEvents, NoState, VersionMismatch
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX
 from eventlog.transport.connect import connect as dial
 from eventlog.wire.eventlog_pb2 import Message, NearInterest
-from tests.node.clusters import SEGMENTS, Cluster, with_cluster
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.clients import client_of, until
+from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 
 STALENESS_MS = 20_000
-
-
-async def until(holds, *, within_s: float = 30) -> None:
-    async with asyncio.timeout(within_s):
-        while not holds():  # noqa: ASYNC110 -- what is waited for has no event
-            await asyncio.sleep(0.005)
 
 
 async def kept(near: NearCache, key: str) -> object:
@@ -35,10 +27,6 @@ async def kept(near: NearCache, key: str) -> object:
             await near.get(key)
             await asyncio.sleep(0.005)
     return near.peek(key)
-
-
-def client_of(cluster: Cluster) -> Client:
-    return connect(*(f"127.0.0.1:{running.port}" for running in cluster.nodes if running.is_up))
 
 
 def with_near(tmp_path: Path, act, *, options: dict[str, object] | None = None, **near_options: object) -> None:
@@ -256,19 +244,6 @@ def test_what_is_written_through_it_is_served_from_memory_until_somebody_else_wr
         assert (await near.get("k")).version == newest.id
 
     with_near(tmp_path, act)
-
-
-def test_a_write_that_another_one_overtook_is_not_kept():
-    table = NearTable(entries_max=10, bytes_max=1 << 20, staleness_s=1)
-    table.opening()
-    fill = table.begin_write("k", 7, nbytes=1)
-    assert table.changes() == ([7], [])
-    table.registered(5)
-    table.confirm(0)
-    table.advance(20, digests=[7], ids=[12])
-    table.end(fill, Read(entry="mine", as_of=10, until=99, nbytes=1))
-    assert table.find("k", 0.5) == MISS
-    assert table.statistics().misses == 0
 
 
 def test_what_memory_lacks_of_many_is_read_at_once_and_kept(tmp_path: Path):

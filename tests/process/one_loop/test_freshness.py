@@ -12,9 +12,7 @@ from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from tests.node.clusters import Cluster, with_cluster
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.cluster import Cluster, with_cluster
 
 
 async def led_by(cluster: Cluster, index: int) -> bytes:

@@ -6,7 +6,8 @@ import pytest
 
 import eventlog
 from eventlog.errors import StaleMember
-from tests.node.consumers.test_coordinator import client_of, cluster_of, run, running_of, until
+from tests.process.one_loop.clients import client_of, cluster_of, run, until
+from tests.process.one_loop.test_coordinator import running_of
 
 EVENTS = 60
 

@@ -1,7 +1,5 @@
 """State, then tail, from three nodes on one loop: asked as an application asks."""
 
-import asyncio
-
 import numpy as np
 import pytest
 
@@ -10,13 +8,8 @@ from eventlog.client.reading.batches import EventBatch
 from eventlog.consume import token
 from eventlog.errors import InvalidArgument, NoEvents, NoState, PositionMismatch
 from eventlog.hashing import hash_key
-from tests.node.clusters import SEGMENTS, Cluster, with_cluster
-
-pytestmark = pytest.mark.cluster
-
-
-def address(running):
-    return f"127.0.0.1:{running.port}"
+from tests.process.one_loop.clients import address, fill
+from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 
 
 class Table:
@@ -40,10 +33,6 @@ class Table:
 
 def expected(cluster):
     return {key.decode(): entry for key, entry in cluster.acknowledged.items()}
-
-
-async def fill(cluster, count, *, prefix=b"k", value=b"1"):
-    await asyncio.gather(*(cluster.put(b"%s%05d" % (prefix, number), value) for number in range(count)))
 
 
 def test_entries_come_first_then_what_happened_after_them(tmp_path):

@@ -6,9 +6,7 @@ from eventlog.errors import CorruptData
 from eventlog.node.copying.mending import Damage, find_damage
 from eventlog.segment.keys import cache_range, parse_log_key
 from tests.node.asking import read_all
-from tests.node.clusters import SEGMENTS, with_cluster
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.cluster import SEGMENTS, with_cluster
 
 KEYS = [b"key-%d" % number for number in range(60)]
 

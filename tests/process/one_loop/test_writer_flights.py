@@ -3,16 +3,13 @@
 import asyncio
 
 import numpy as np
-import pytest
 
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node.node import Node
 from eventlog.node.writing.groups import WriteResult
 from eventlog.replication.messages import APPEND
-from tests.node.clusters import SEGMENTS, Cluster, with_cluster
 from tests.node.nodes import submit
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 
 
 class HeldUp:

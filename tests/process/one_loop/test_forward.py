@@ -1,12 +1,10 @@
 """Requests that come to a node that does not lead their segments."""
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from eventlog.batch.build import Columns, build_write
 from eventlog.batch.entry_rows import decode_rows
 from eventlog.batch.layout import REFUSED
 from eventlog.errors import CacheNotFound, EventLogError, NotPrimary
@@ -18,47 +16,16 @@ from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from tests.node.clusters import SEGMENTS, Cluster, with_cluster
-
-pytestmark = pytest.mark.cluster
+from tests.process.one_loop.clients import cache_id, frame, on_spread_cluster
+from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 
 KEYS = [b"key %d" % n for n in range(40)]
-
-
-def on_spread_cluster(directory: Path, act: Callable[[Cluster, list[Connection]], Awaitable[None]]) -> None:
-    """Run `act` with a connection to each node of a cluster in which every node leads something."""
-
-    async def run(cluster: Cluster) -> None:
-        await cluster.until(lambda: cluster.is_whole() and all(node.replicas.serving.any() for node in cluster.up))
-        await cluster.until(lambda: all((node.leaders.numbers == cluster.up[0].leaders.numbers).all() for node in cluster.up))
-        await cluster.create_cache()
-        connections = [await connect("127.0.0.1", running.port) for running in cluster.nodes]
-        try:
-            await act(cluster, connections)
-        finally:
-            for connection in connections:
-                connection.close()
-                await connection.wait_closed()
-
-    with_cluster(directory, run)
-
-
-def frame(keys: list[bytes], node: Node, *, forwarded: bool = False) -> tuple[Message, list[bytes], list[int], list[bytes]]:
-    """A write of keys: message, body, the segment of each block, keys in the order of the rows."""
-    columns = Columns(kinds=np.zeros(len(keys), np.uint8), keys=keys, values=[b"v" + key for key in keys])
-    built = build_write(columns, segments=SEGMENTS)
-    message = Message(write=pb.Write(cache_id=node.caches.named("c").cache_id, blocks=len(built.table)), forwarded=forwarded)
-    return message, built.buffers, built.table["segment"].tolist(), [keys[item] for item in built.order.tolist()]
 
 
 async def write(connection: Connection, node: Node, keys: list[bytes] = KEYS) -> tuple[pb.WriteAnswer, Reply, list[bytes]]:
     message, body, _, order = frame(keys, node)
     reply = await connection.request(message, *body, timeout_ms=10_000)
     return reply.message.write_answer, reply, order
-
-
-def cache_id(cluster: Cluster) -> int:
-    return cluster.up[0].caches.named("c").cache_id
 
 
 async def rows_of(connection: Connection, message: Message, *body: bytes) -> list[tuple[bytes, bytes, int]]:

@@ -1,0 +1,75 @@
+"""Checksums of the state of copies: a changed row is seen at its copy, writes meanwhile are not taken for one."""
+
+import asyncio
+from contextlib import closing
+
+from eventlog.batch.entries import encode_entry
+from eventlog.node.copying import state_digests
+from eventlog.node.copying.digests import compare
+from eventlog.node.copying.state_digests import StateDigest, read_state
+from eventlog.segment.keys import TAG_ENTRY, entry_key, expiry_key, tag_range
+from eventlog.segment.memory import open_store
+from eventlog.segment.port import StoreOptions
+from tests.process.one_loop.cluster import Cluster, with_cluster
+
+ENDS = 77
+ROWS = {
+    **{entry_key(3, 1, b"k%03d" % number): encode_entry(number << 10, b"v%d" % number) for number in range(300)},
+    entry_key(3, 1, b"short"): encode_entry(5 << 10, b"v", expiry=ENDS),
+    expiry_key(3, 1, ENDS, b"short"): b"",
+}
+
+
+def digest_of(tmp_path, rows, without=()):
+    with closing(open_store(str(tmp_path), segments=8, options=StoreOptions())) as store:
+        store.apply(list(rows.items()))
+        found = StateDigest()
+        read_state(store.snapshot(), 3, 1, without=set(without), found=found)
+        return found.entries, found.digest
+
+
+def test_copies_of_a_cluster_are_equal_while_it_is_written_to_and_a_changed_row_is_named(tmp_path):
+    async def act(cluster: Cluster) -> None:
+        await cluster.create_cache()
+        stop = asyncio.Event()
+
+        async def write(writer: int) -> None:
+            number = 0
+            while not stop.is_set():
+                await cluster.put(b"%d-%d" % (writer, number % 20), b"%d" % number)
+                number += 1
+
+        writers = [asyncio.create_task(write(writer)) for writer in range(4)]
+        await cluster.until(lambda: len(cluster.acknowledged) == 80)
+        node, backup, _ = cluster.up
+        numbers = [other.number for other in cluster.up]
+        entries = 0
+        for segment in range(node.segments):
+            found = await compare(node, segment, numbers)
+            assert found.why == ""
+            entries += found.digests[node.number].entries
+        stop.set()
+        await asyncio.gather(*writers)
+        await cluster.check()
+        assert 0 < entries <= 80
+        cache = backup.caches.named("c")
+        (key, value), *_ = backup.store.read_state(*tag_range(0, cache.cache_id, TAG_ENTRY), limit=1)
+        await backup.storage.run(lambda: backup.store.apply([(key, value[:-1] + bytes([value[-1] ^ 1]))]))
+        backup.state_reads.pins.close()
+        assert "states differ" in (await compare(node, 0, numbers)).why
+
+    with_cluster(tmp_path, act)
+
+
+def test_copies_that_have_applied_the_same_wait_for_no_promise_beyond_it(tmp_path, monkeypatch):
+    async def act(cluster: Cluster) -> None:
+        await cluster.create_cache()
+        for number in range(40):
+            await cluster.put(b"%d" % number, b"v")
+        await cluster.check()
+        monkeypatch.setattr(state_digests, "_WAIT_S", 0)
+        node = cluster.up[0]
+        for segment in range(node.segments):
+            assert (await compare(node, segment, [other.number for other in cluster.up])).why == ""
+
+    with_cluster(tmp_path, act)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from eventlog.control.metastore import Listing, MetaStore
+from eventlog.control.metastores.resolving import WRITER_PREFIX
 from eventlog.control.rebuilding import Rebuilt
 from eventlog.control.records import IDENTITY_KEY, MOVED_KEY, Identity, Moved, decode, encode
 from eventlog.errors import InvalidArgument, MetadataLost
@@ -17,7 +18,6 @@ from eventlog.errors import InvalidArgument, MetadataLost
 ITEMS_PER_COMMIT = 100
 BYTES_PER_COMMIT = 1_000_000
 STILL_MS = 2_500  # nodes that run renew their leases every second
-_WRITERS = "writer/"  # nonces of commits: they say nothing about another store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ async def move_records(
     listing = await source.list("")
     if listing.revision != before.revision:
         raise InvalidArgument(why=f"nodes of cluster {identity.cluster} are running on {names[0]}; stop them all first")
-    items = [item for item in listing.items if item.key not in (IDENTITY_KEY, MOVED_KEY) and not item.key.startswith(_WRITERS)]
+    items = [item for item in listing.items if item.key not in (IDENTITY_KEY, MOVED_KEY) and not item.key.startswith(WRITER_PREFIX)]
     records = {item.key: item.value for item in items}
     await _check_target(target, records, names[1])
     await _put(target, records, on_progress=on_progress)
@@ -97,7 +97,7 @@ def _revision(listing: Listing) -> int:
 async def _check_target(target: MetaStore, records: Mapping[str, bytes], name: str) -> None:
     """Refuse a target with anything but what an earlier, broken-off move of the same records left there."""
     for item in (await target.list("")).items:
-        if not item.key.startswith(_WRITERS) and records.get(item.key) != item.value:
+        if not item.key.startswith(WRITER_PREFIX) and records.get(item.key) != item.value:
             raise InvalidArgument(why=f"{name} holds {item.key} already; records are put into an empty store")
 
 

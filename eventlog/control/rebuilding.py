@@ -1,9 +1,9 @@
 """Making lost metadata again from the copies that nodes keep in their data directories.
 
-Each node keeps the records as it last saw them, a second late at most. So what is made from the copies of all nodes may lack the last
-change; three things are set so that this cannot lose an acknowledged event in silence: of a segment the record of the highest epoch
-wins, and the newest within that; every epoch is raised far above what any log can hold; every ceiling above what any clock can have
-issued.
+Each node keeps the records as it last saw them, a second late at most, leases ten seconds. So what is made from the copies of all nodes
+may lack the last change; three things are set so that this cannot lose an acknowledged event in silence: of a segment the record of the
+highest epoch wins, and the newest within that; every epoch is raised far above what any log can hold; every ceiling above what any clock
+can have issued.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from eventlog.control.metastore import Listing
+from eventlog.control.metastores.resolving import WRITER_PREFIX
 from eventlog.control.records import (
     IDENTITY_KEY,
     LOST_PREFIX,
@@ -26,7 +27,6 @@ from eventlog.control.records import (
 from eventlog.errors import CorruptData, InvalidArgument, WrongCluster
 
 EPOCHS_RAISED = 1_000
-_WRITERS = "writer/"
 
 
 class KeptItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,7 +67,7 @@ class Rebuilt:
 def encode_kept(listing: Listing) -> bytes:
     """Return the copy of everything that a store holds."""
     items = [
-        KeptItem(key=item.key, value=item.value, revision=item.revision) for item in listing.items if not item.key.startswith(_WRITERS)
+        KeptItem(key=item.key, value=item.value, revision=item.revision) for item in listing.items if not item.key.startswith(WRITER_PREFIX)
     ]
     return msgspec.json.encode(Kept(revision=listing.revision, items=tuple(items)))
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import numpy as np
+
 from eventlog.errors import EventLogError
 from eventlog.limits import EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
 from eventlog.node.ballast import keep_ballast
@@ -19,6 +21,7 @@ log = logging.getLogger("eventlog.node")
 _CHECKPOINT_MS = 1_000
 _EXPIRY_MS = 1_000
 _DISK_MS = 250
+_BALLAST_LOOKS = 4  # how often the disk is looked at before the journal's size is asked of it although nothing was appended
 _CLOSE_UP_MS = 500
 _CLOCKS_MS = 1_000
 _GROUPS_MS = 1_000
@@ -38,6 +41,8 @@ class Periodic:
             delete_rows=self._delete_rows,
         )
         self._close_up_due_ms = 0
+        self._looks = 0
+        self._ends = node.core.ends.copy()
 
     def start(self) -> None:
         """Begin."""
@@ -77,12 +82,21 @@ class Periodic:
     async def _look_at_disk(self) -> None:
         was_full = self._node.disk.is_full
         self._node.disk.look()
-        if not self._node.disk.is_full:
+        if not self._node.disk.is_full and self._may_have_grown():
             await asyncio.to_thread(self._keep_ballast)
         give_up_tables(self._node.caches, bytes_max=KEY_INDEX_BYTES_MAX)  # here because both grow with what is written
         if self._node.disk.is_full != was_full:
             self._node.reads.files.clear()
             log.warning("disk_%s free_bytes=%d", "resumed" if was_full else "full", self._node.disk.free_bytes)
+
+    def _may_have_grown(self) -> bool:
+        """Return whether the journal may be larger than at the last look: something was appended, or that is a while ago."""
+        self._looks += 1
+        ends = self._node.core.ends
+        if np.array_equal(ends, self._ends) and self._looks % _BALLAST_LOOKS:
+            return False
+        self._ends = ends.copy()
+        return True
 
     def _keep_ballast(self) -> None:
         node = self._node

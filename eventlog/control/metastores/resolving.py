@@ -14,7 +14,7 @@ from eventlog.control.metastore import OPERATIONS_MAX, Changes, Item, Lease, Lis
 from eventlog.errors import InvalidArgument, MetadataConflict, MetadataUnavailable
 
 NONCE_BYTES = 16
-WRITER_PREFIX = "writer/"
+WRITER_PREFIX = "writer/"  # of nonces: they say nothing about the cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

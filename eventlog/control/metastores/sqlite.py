@@ -19,6 +19,7 @@ from eventlog.errors import InvalidArgument, MetadataUnavailable
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+News = tuple[tuple[int, int], Sequence[Changes], int]
 
 
 def _since_boot_ms() -> int:
@@ -101,13 +102,16 @@ class SqliteStore:
         next_revision, version = from_revision, None
         while not self._is_closed:
             changed = self._changed
-            found = await self._run(self._file.look, now_ms=self._options.now_ms())
-            if found != version:
-                entries, next_revision = await self._run(self._file.changes, prefix, next_revision)
-                version = found
+            if (news := await self._run(self._news, prefix, next_revision, since=version)) is not None:
+                version, entries, next_revision = news
                 for entry in entries:
                     yield entry
             await _wait(changed, self._options.poll_ms)
+
+    def _news(self, prefix: str, from_revision: int, *, since: tuple[int, int] | None) -> News | None:
+        """Return the version of the file, what changed, and the revision to go on from; None where the version is still `since`."""
+        version = self._file.look(now_ms=self._options.now_ms())
+        return None if version == since else (version, *self._file.changes(prefix, from_revision))
 
     async def lease(self, ttl_s: int) -> Lease:
         if ttl_s < 1:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 
 from eventlog.control.metastore import MetaStore
@@ -12,12 +13,15 @@ from eventlog.node.home import Home
 from eventlog.node.repeated import attempt
 
 PAUSE_MS = 1_000  # changes come in crowds
+LEASES_MS = 10_000  # how old a lease may be in the copy: it is renewed all the time, and a rebuilt one is raised above any id
 
 
 async def keep_records(store: MetaStore, metadata: Metadata, home: Home, failures: Counter[str]) -> None:
-    """Write a copy a moment after each change, until cancelled. A disk that takes nothing costs the copy, not the node."""
+    """Write a copy a moment after each change, and now and then for leases. A disk that takes nothing costs the copy, not the node."""
     while True:
-        await metadata.changed.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEASES_MS / 1000):
+                await metadata.changed.wait()
         metadata.changed.clear()
         if not await attempt(partial(_keep, store, home), name="records", failures=failures):
             metadata.changed.set()

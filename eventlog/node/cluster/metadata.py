@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from eventlog.control.metastore import MetaStore
+from eventlog.control.metastores.resolving import WRITER_PREFIX
 from eventlog.control.records import CACHES_SCOPE, NODE_PREFIX, NodeRecord
 from eventlog.control.view import ClusterView
 from eventlog.errors import ConnectionLost, MetadataUnavailable, Overloaded
@@ -23,6 +24,7 @@ from eventlog.wire.eventlog_pb2 import Message
 
 log = logging.getLogger("eventlog.node")
 _AGAIN_MS = 200
+_OF_ONE_NODE = (NODE_PREFIX, WRITER_PREFIX)  # what the renewal of a lease writes
 SPREAD_MS_MAX = 1_000  # how long whoever changed something waits for the others to have seen it
 
 
@@ -87,17 +89,17 @@ class Metadata:
             async for changes in revisions:
                 if any(change.key.startswith(CACHES_SCOPE) for change in changes.changes):
                     await self._sources.follow_caches()
-                is_lease = all(change.key.startswith(NODE_PREFIX) for change in changes.changes)
-                self._apply(view := view.applied(changes), changes.revision, is_lease=is_lease)
+                is_of_node = all(change.key.startswith(_OF_ONE_NODE) for change in changes.changes)
+                self._apply(view := view.applied(changes), changes.revision, is_of_node=is_of_node)
 
-    def _apply(self, view: ClusterView, revision: int, *, is_lease: bool = False) -> None:
+    def _apply(self, view: ClusterView, revision: int, *, is_of_node: bool = False) -> None:
         before, self.view = self.view, view
         self._revision = max(self._revision, revision)
-        if not is_lease:
+        change = difference(before, view)
+        if not is_of_node or change.members:
             self._peers.revision = max(self._peers.revision, revision)
             self.changed.set()
         if view is not before:
-            change = difference(before, view)
             for hook in self.hooks:
                 hook(change)
         moved, self._moved = self._moved, asyncio.Event()

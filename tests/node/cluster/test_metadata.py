@@ -5,7 +5,9 @@ import contextlib
 
 import msgspec
 
+from eventlog.clock import SystemEntropy
 from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.records import encode, node_key, segment_key
 from eventlog.control.view import PREFIXES, read_view
 from eventlog.errors import MetadataUnavailable
@@ -44,6 +46,11 @@ class World:
         self.seen.append((change.segments, change.members))
 
 
+async def committed(world, puts):
+    """Commit as processes do, which puts the writer's nonce as well."""
+    return await ResolvingStore(world.store, writer="one", entropy=SystemEntropy()).commit({}, puts=puts)
+
+
 def with_world(act, store=None):
     async def run():
         world = World(store or MemoryStore())
@@ -79,13 +86,27 @@ def test_every_revision_is_told_once_with_what_is_different():
 def test_a_renewed_lease_is_a_new_view_and_no_change_of_members():
     async def act(world):
         await world.metadata.reached(await world.store.commit({}, puts={node_key(1): encode(node(1))}))
+        world.metadata.changed.clear()
         renewed = msgspec.structs.replace(node(1), ceiling=77, acknowledged=5)
-        await world.metadata.reached(await world.store.commit({}, puts={node_key(1): encode(renewed)}))
+        await world.metadata.reached(await committed(world, {node_key(1): encode(renewed)}))
         assert world.seen[-1] == ((), False)
         assert world.metadata.view.nodes[1].record.ceiling == 77
         assert world.peers.revision < world.metadata.revision, "beats hurry nobody on to a lease"
+        assert not world.metadata.changed.is_set(), "nor is a copy of the records made of it at once"
         await world.metadata.reached(await world.store.commit({}, puts={segment_key(3): encode(segment(3))}))
         assert world.peers.revision == world.metadata.revision
+
+    with_world(act)
+
+
+def test_a_member_that_changes_is_told_of_by_beats_and_kept():
+    async def act(world):
+        await world.metadata.reached(await world.store.commit({}, puts={node_key(1): encode(node(1))}))
+        world.metadata.changed.clear()
+        await world.metadata.reached(await committed(world, {node_key(1): encode(msgspec.structs.replace(node(1), draining=True))}))
+        assert world.seen[-1] == ((), True)
+        assert world.peers.revision == world.metadata.revision
+        assert world.metadata.changed.is_set()
 
     with_world(act)
 

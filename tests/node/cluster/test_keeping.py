@@ -1,0 +1,57 @@
+"""The copy of the records in the data directory: when it is made, and that it holds what the store does."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+from eventlog.control.metastores.memory import MemoryStore
+from eventlog.control.rebuilding import decode_kept
+from eventlog.control.records import encode, node_key
+from eventlog.node.cluster import keeping
+from eventlog.node.cluster.keeping import keep_records
+from eventlog.node.home import RECORDS, Home
+from tests.control.worlds import node
+
+WITHIN_S = 30
+
+
+class Changes:
+    """What stands in for a node's metadata: the word that more than a lease changed."""
+
+    def __init__(self):
+        self.changed = asyncio.Event()
+
+
+async def kept_revision(path):
+    """Return the revision of the first copy that is made."""
+    async with asyncio.timeout(WITHIN_S):
+        while not (path / RECORDS).exists():  # noqa: ASYNC110 -- a file tells nobody
+            await asyncio.sleep(0.01)
+    return decode_kept((path / RECORDS).read_bytes(), where="copy").revision
+
+
+def kept(path, *, tell):
+    async def run():
+        store, changes, home = MemoryStore(), Changes(), Home.open(path)
+        revision = await store.commit({}, puts={node_key(1): encode(node(1))})
+        if tell:
+            changes.changed.set()
+        running = asyncio.create_task(keep_records(store, changes, home, Counter()))
+        try:
+            assert await kept_revision(path) == revision
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            home.close()
+
+    asyncio.run(run())
+
+
+def test_a_change_is_kept(tmp_path):
+    kept(tmp_path, tell=True)
+
+
+def test_leases_are_kept_although_nobody_tells_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(keeping, "LEASES_MS", 1)
+    kept(tmp_path, tell=False)

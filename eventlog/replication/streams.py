@@ -215,7 +215,8 @@ class Streams:
             return False
         if (columns.leads & ((columns.ends != columns.watermark) | (columns.told < columns.watermark))).any():
             return False
-        return not any(((link.modes == LIVE) & ~self._roster.awaited_rows[link.slot]).any() for link in links)
+        awaited = self._roster.awaited_rows
+        return not any(((link.modes == LIVE) > awaited[link.slot]).any() for link in links)
 
     def tick(self, *, now_ms: int) -> Commands:
         """Tell watermarks to who has not heard them, and ask again what was not answered."""

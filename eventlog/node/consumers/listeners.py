@@ -56,6 +56,7 @@ class Listeners:
         self._due: dict[str, bytes] = {}
         self._under_way: set[int] = set()
         self._waiting: dict[Pull, tuple[str, tuple[bytes, int]]] = {}
+        self._is_waited = asyncio.Event()  # set while there are any
         self._is_scheduled = False
 
     def start(self) -> None:
@@ -147,6 +148,7 @@ class Listeners:
         found = self._known.get(listener)
         if found is not None and found.record.durable and not pull.is_over:
             self._waiting[pull] = (listener, pull.cursor.key)
+            self._is_waited.set()
 
     def warning(self, listener: str) -> bytes:
         """Return what an answer to a listener's poll ends with: that it falls behind, or nothing."""
@@ -156,6 +158,7 @@ class Listeners:
         return Message(poll_answer=pb.PollAnswer(held_percent=found.held_percent)).SerializeToString()
 
     async def _move_on(self) -> None:
+        await self._is_waited.wait()
         for pull, (listener, key) in list(self._waiting.items()):
             if pull.is_over:
                 del self._waiting[pull]
@@ -164,6 +167,8 @@ class Listeners:
                 place = pull.cursor.position(cluster=self._node.cluster, cache_id=pull.cache.cache_id)
                 self._due[listener] = token.encode(place)
                 self._schedule()
+        if not self._waiting:
+            self._is_waited.clear()
 
     # ------------------------------------------------------------ positions on their way home
 

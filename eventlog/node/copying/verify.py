@@ -41,9 +41,10 @@ class CopyVerifier:
     async def run(self) -> None:
         """Compare until cancelled."""
         while True:
+            is_moving = False
             if self._node.controller.is_controller:
                 await attempt(self.turn, name="verifier", failures=self._node.failures)
-            is_moving = any(found.record.target for found in self._node.view.segments.values())
+                is_moving = any(found.record.target for found in self._node.view.segments.values())
             await asyncio.sleep((_PAUSE_MS if is_moving else _IDLE_MS) / 1000)
 
     async def turn(self) -> None:

@@ -64,10 +64,10 @@ class CacheFormat:
 
     def keys(self, keys: Iterable[str | bytes]) -> list[bytes]:
         """Return many keys; the common case costs no call each."""
-        given = list(keys)
-        if self.is_text and set(map(type, given)) <= {str}:
+        given: list[Any] = list(keys)
+        if set(map(type, given)) <= {str if self.is_text else bytes}:
             try:
-                stored = list(map(str.encode, given))  # type: ignore[arg-type]  # str, as was just checked
+                stored = list(map(str.encode, given)) if self.is_text else given
             except UnicodeEncodeError:
                 return list(map(self.key, given))  # says which
             if max(map(len, stored), default=0) <= KEY_BYTES_MAX:

@@ -112,9 +112,20 @@ def test_keys_of_the_wrong_kind_are_refused(form: CacheFormat, key: Any) -> None
         form.keys([key])
 
 
+def test_keys_of_all_kinds_of_bytes_are_stored_as_bytes() -> None:
+    for given in ([b"a", b"b"], [bytearray(b"a"), b"b"], (b"a", memoryview(b"b")), iter([b"a", b"b"])):
+        stored = BYTES.keys(given)  # type: ignore[arg-type]
+        assert stored == [b"a", b"b"]
+        assert set(map(type, stored)) == {bytes}
+
+
 def test_keys_are_measured_in_bytes() -> None:
     assert len(JSON.key("\u00e4" * (KEY_BYTES_MAX // 2))) == KEY_BYTES_MAX
-    for attempt in (lambda: JSON.key("\u00e4" * (KEY_BYTES_MAX // 2) + "x"), lambda: JSON.keys(["a", "x" * (KEY_BYTES_MAX + 1)])):
+    for attempt in (
+        lambda: JSON.key("\u00e4" * (KEY_BYTES_MAX // 2) + "x"),
+        lambda: JSON.keys(["a", "x" * (KEY_BYTES_MAX + 1)]),
+        lambda: BYTES.keys([b"a", b"x" * (KEY_BYTES_MAX + 1)]),
+    ):
         with pytest.raises(TooLarge) as caught:
             attempt()
         assert (caught.value.size, caught.value.limit) == (KEY_BYTES_MAX + 1, KEY_BYTES_MAX)

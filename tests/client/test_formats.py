@@ -113,8 +113,8 @@ def test_keys_of_the_wrong_kind_are_refused(form: CacheFormat, key: Any) -> None
 
 
 def test_keys_of_all_kinds_of_bytes_are_stored_as_bytes() -> None:
-    for given in ([b"a", b"b"], [bytearray(b"a"), b"b"], (b"a", memoryview(b"b")), iter([b"a", b"b"])):
-        stored = BYTES.keys(given)  # type: ignore[arg-type]
+    for keys in ([b"a", b"b"], [bytearray(b"a"), b"b"], (b"a", memoryview(b"b")), iter([b"a", b"b"])):
+        stored = BYTES.keys(keys)  # type: ignore[arg-type]
         assert stored == [b"a", b"b"]
         assert set(map(type, stored)) == {bytes}
 

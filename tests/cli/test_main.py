@@ -131,6 +131,36 @@ def test_an_interrupt_ends_with_130() -> None:
     assert exit_code(interrupt) == 130
 
 
+INTERRUPTED = "import os, signal\ndef interrupt(): os.kill(os.getpid(), signal.SIGINT)\n"
+MOMENTS = {
+    "imports": """
+import sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "click":
+            interrupt()
+sys.meta_path.insert(0, Finder())
+""",
+    "the command": "import click\nclick.Group.invoke = lambda *_: interrupt()",
+    "the end": "import atexit\natexit.register(interrupt)",
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_an_interrupt_at_any_moment_ends_quietly_with_130(moment: str) -> None:
+    program = f"{INTERRUPTED}{MOMENTS[moment]}\nfrom eventlog_cli.__main__ import run\nrun()"
+    done = subprocess.run([sys.executable, "-c", program, "id", "decode", "1"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_an_interrupt_that_was_to_be_ignored_is() -> None:
+    program = (
+        f"{INTERRUPTED}signal.signal(signal.SIGINT, signal.SIG_IGN)\n{MOMENTS['imports']}\nfrom eventlog_cli.__main__ import run\nrun()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "id", "decode", "1"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_pipe_that_nobody_reads_ends_with_0_and_silence() -> None:
     program = "from eventlog_cli.main import main\nmain(['--help'])"
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -121,7 +121,6 @@ class JsonLines:
         longest = max(map(len, values))
         return (
             longest <= self._shape.value_bytes_max
-            and b"" not in keys
             and ((longest <= self._shape.key_bytes_max and not self._shape.operation) or max(map(len, keys)) <= self._shape.key_bytes_max)
             and (longest * len(values) <= BATCH_BYTES_TARGET or sum(map(len, values)) <= BATCH_BYTES_TARGET)
         )

@@ -100,8 +100,8 @@ class Shape:
             key = b"%d" % found
         else:
             raise RowRefused(f"field {self.key!r} for the key holds {type_name(found)}, not text or a whole number")
-        if not 0 < len(key) <= self.key_bytes_max:
-            raise RowRefused(f"the key has {len(key)} bytes, not 1 to {self.key_bytes_max}")
+        if len(key) > self.key_bytes_max:
+            raise RowRefused(f"the key has {len(key)} bytes, the limit is {self.key_bytes_max}")
         return key
 
     def take_removal(self, row: dict[str, Any]) -> bool:

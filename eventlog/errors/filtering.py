@@ -27,11 +27,14 @@ class BadFilterParameters(Misuse):
 
 
 class FilterNotFound(Refused):
-    """`version` is 0 where any would do; `installed` says which filters this node has."""
+    """`version` is 0 where the newest was asked for; `installed` says which filters this node has."""
 
     code = "FILTER_NOT_FOUND"
     http_status = 404
-    sentence = "filter {filter!r} version {version} (0: newest) is not installed here; installed: {installed}"
+    sentence = "filter {wanted!r} is not installed; there is {installed}"
     filter: str
     version: int
     installed: str
+
+    def __str__(self) -> str:
+        return self.sentence.format(wanted=f"{self.filter}@{self.version}" if self.version else self.filter, installed=self.installed)

@@ -86,7 +86,7 @@ class Factories:
         wanted = max(versions, default=0) if version == 0 else version
         found = self._factories.get((name, wanted))
         if found is None:
-            installed = ", ".join(f"{known} {number}" for known, number in sorted(self._factories)) or "none"
+            installed = ", ".join(f"{known}@{number}" for known, number in sorted(self._factories)) or "none"
             raise FilterNotFound(filter=name[:_SHOWN_MAX], version=version, installed=installed)
         return found
 

@@ -117,8 +117,9 @@ def test_a_version_stays_what_it_was_and_the_newest_is_the_default():
     assert found.project(ROWS.take(np.arange(2)))[1] == b"xxxxxx"
     with pytest.raises(FilterNotFound) as caught:
         matched("every-nth", b"", known=known, version=4)
-    assert (caught.value.version, caught.value.installed) == (4, "every-nth 1, every-nth 2, every-nth 3")
-    with pytest.raises(FilterNotFound, match="'none'"):
+    assert (caught.value.version, caught.value.installed) == (4, "every-nth@1, every-nth@2, every-nth@3")
+    assert str(caught.value) == "filter 'every-nth@4' is not installed; there is every-nth@1, every-nth@2, every-nth@3"
+    with pytest.raises(FilterNotFound, match=r"^filter 'none' is not installed; there is every-nth@1, "):
         matched("none", b"", known=known)
     with pytest.raises(BadPredicate, match="no named filter"):
         compile_filter(FilterSpec(name="every-nth", continuous=True), JSON, known)

@@ -50,7 +50,7 @@ async def check_installed(node: "Node", name: str, version: int) -> None:
             continue
         own = [one for one in found if one.node == member.name]
         if not any(one.name == name and version in {0, one.version} for one in own):
-            installed = ", ".join(f"{one.name} {one.version}" for one in own) or "none"
+            installed = ", ".join(f"{one.name}@{one.version}" for one in own) or "none"
             raise FilterNotFound(filter=name, version=version, installed=f"on node {member.name}: {installed}")
 
 

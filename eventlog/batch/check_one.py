@@ -11,10 +11,10 @@ _OFFSETS = Struct("<ii")
 _PUT_OR_REMOVE = frozenset({0, 2})
 
 
-def find_one(raw: memoryview, length: int) -> tuple[int, int, int] | None:
+def find_one(raw: memoryview, length: int, *, kinds: frozenset[int] = _PUT_OR_REMOVE) -> tuple[int, int, int] | None:
     """Return where the key ends, where the value begins and where it ends, of a block of one event without optional columns.
 
-    None where that is not what `raw`, of `length` bytes, holds from its first to its last byte.
+    Its kind is one of `kinds`. None where that is not what `raw`, of `length` bytes, holds from its first to its last byte.
     """
     if length < _KEY_AT + _OFFSETS.size or len(raw) != length:
         return None
@@ -23,7 +23,7 @@ def find_one(raw: memoryview, length: int) -> tuple[int, int, int] | None:
     offsets_at = key_end + 7 & ~7
     value_at = offsets_at + _OFFSETS.size
     value_end = value_at + value_bytes
-    if (count, bitmap, key_first, key_last) != (1, 0, 0, key_bytes) or kind not in _PUT_OR_REMOVE or value_end + 7 & ~7 != length:
+    if (count, bitmap, key_first, key_last) != (1, 0, 0, key_bytes) or kind not in kinds or value_end + 7 & ~7 != length:
         return None
     if _OFFSETS.unpack_from(raw, offsets_at) != (0, value_bytes) or any(raw[key_end:offsets_at]) or any(raw[value_end:]):
         return None

@@ -24,13 +24,14 @@ from eventlog.ids import ID_STEP
 from eventlog.limits import FOLLOW_BYTES_MAX
 from eventlog.node.aside import aside
 from eventlog.node.copying.replicate_body import Arrived, joined, values_from
-from eventlog.node.state.bulk_apply import puts_of
+from eventlog.node.state.bulk_apply import Puts, puts_of
 from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.state.following_few import One, few_of
 from eventlog.node.state.learning import learn_values
 from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.segment.keys import encode_step
-from eventlog.segment.port import Pair, Store
+from eventlog.segment.port import Store
 from eventlog.segment.walking import read_segment
 
 Ints = npt.NDArray[np.int64]
@@ -227,9 +228,13 @@ class Followed:
             return None
         self._kept = rest
         self.nbytes -= sum(arrived.nbytes for arrived in ready)
-        for arrived in _joined_small(ready):  # what was applied is not kept, and nothing below is missing
-            self._covered[arrived.segments] = self.applied[arrived.segments] = arrived.lasts  # they rise: the last of a segment counts
-            self._apply(arrived)
+        few = few_of(ready)
+        if few is not None:
+            self._apply_few(few)
+        else:
+            for arrived in _joined_small(ready):  # what was applied is not kept, and nothing below is missing
+                self._covered[arrived.segments] = self.applied[arrived.segments] = arrived.lasts  # they rise: the last of a segment counts
+                self._apply(arrived)
         return self._groups(ready)
 
     def _has_passed_one(self, arrived: Arrived) -> bool:
@@ -247,7 +252,7 @@ class Followed:
 
     def _apply(self, arrived: Arrived) -> None:
         """Move everything that stands for these values; values of dropped caches mean nothing any more."""
-        steps: list[Pair] = []
+        steps: list[tuple[int, int, int, int]] = []
         for cache_id in sorted(arrived.cache_ids):
             cache = self._caches.get(cache_id)
             if cache is None:
@@ -255,11 +260,34 @@ class Followed:
             own = arrived.of_cache(cache_id)
             unfolded = unfold(own.data, own.heads)
             _move(cache, own, unfolded)
-            steps += [encode_step(*row) for row in self._count(cache_id, own)]
+            steps += self._count(cache_id, own)
             if cache.options.state:
                 self._put(cache_id, own, unfolded)
+        self._store_steps(steps)
+
+    def _apply_few(self, few: Sequence[One]) -> None:
+        """As `_apply`, event by event."""
+        steps: list[tuple[int, int, int, int]] = []
+        puts: Puts = []
+        nbytes = 0
+        for one in few:
+            self._covered[one.segment] = self.applied[one.segment] = one.id
+            cache = self._caches.get(one.cache_id)
+            if cache is None:
+                continue
+            one.move(cache)
+            if one.id > self._counted_at_open and one.id & _ORIGIN != self._number:
+                steps += self._count_late(one.cache_id, one.id, events=1, nbytes=one.nbytes)
+            if cache.options.state:
+                puts.append(one.put())
+                nbytes += one.nbytes
+        self._store_steps(steps)
+        self._show_puts(puts, nbytes)
+
+    def _store_steps(self, steps: Sequence[tuple[int, int, int, int]]) -> None:
         if steps:
-            self._storage.append(Append(log=[], meta=steps, segments=_NONE, ends=_NONE, epochs=_NONE.astype(np.uint32), nbytes=0))
+            meta = [encode_step(*row) for row in steps]
+            self._storage.append(Append(log=[], meta=meta, segments=_NONE, ends=_NONE, epochs=_NONE.astype(np.uint32), nbytes=0))
 
     def _put(self, cache_id: int, own: Arrived, unfolded: Unfolded) -> None:
         """Show what values make of the state to readers, and have the storage thread put it there soon."""
@@ -268,8 +296,11 @@ class Followed:
         except EventLogError as error:  # nothing may be built upon a state that misses them
             self._storage.run(partial(_fail, error), is_vital=True)
             return
+        self._show_puts(puts, own.nbytes)
+
+    def _show_puts(self, puts: Puts, nbytes: int) -> None:
         if puts:
-            nbytes = own.nbytes + _PUT_BYTES * len(puts)
+            nbytes += _PUT_BYTES * len(puts)
             self._overlay.push(puts, nbytes)
             self._storage.apply_and_tell(puts, self._applied_in_store, nbytes=nbytes)
 
@@ -288,13 +319,18 @@ class Followed:
             fresh = np.flatnonzero((origins == origin) & (own.bases > self._counted_at_open))
             if origin == self._number or not len(fresh):
                 continue  # counted when it was appended, or at the start
-            late = self._late.setdefault((cache_id, origin), _Late())
-            late.events += int(own.counts[fresh].sum())
-            late.nbytes += sum(len(own.data[index]) for index in fresh.tolist())
-            last_id = int(own.lasts[fresh].max())
-            if last_id > late.last_id:
-                rows += self._steps(cache_id, last_id, late.events, late.nbytes)
-                self._late[cache_id, origin] = _Late(last_id=last_id)
+            nbytes = sum(len(own.data[index]) for index in fresh.tolist())
+            rows += self._count_late(cache_id, int(own.lasts[fresh].max()), events=int(own.counts[fresh].sum()), nbytes=nbytes)
+        return rows
+
+    def _count_late(self, cache_id: int, last_id: int, *, events: int, nbytes: int) -> list[tuple[int, int, int, int]]:
+        late = self._late.setdefault((cache_id, last_id & _ORIGIN), _Late())
+        late.events += events
+        late.nbytes += nbytes
+        if last_id <= late.last_id:
+            return []
+        rows = self._steps(cache_id, last_id, late.events, late.nbytes)
+        self._late[cache_id, last_id & _ORIGIN] = _Late(last_id=last_id)
         return rows
 
     def figures(self) -> dict[str, tuple[int, int, int]]:

@@ -230,4 +230,4 @@ def judged(data: np.ndarray, lengths: np.ndarray, counts: np.ndarray):
     try:
         return check_blocks(data, lengths=lengths, counts=counts, bounds=BOUNDS), []
     except BadBlocks as error:
-        return None, error.found
+        return None, [(index, repr(fault)) for index, fault in error.found]

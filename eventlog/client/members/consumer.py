@@ -39,6 +39,7 @@ class Consumer(Joined):
         self._lanes = Lanes(core, self._progress, source=source, reading=reading)
         self._lanes.failed = self._fail
         self._committing = asyncio.Lock()
+        self._let_go: Places = {}  # of segments that are gone: the group is being told
 
     # ------------------------------------------------------------ life
 
@@ -48,7 +49,7 @@ class Consumer(Joined):
     async def _settle_last(self) -> None:
         await self._lanes.close()
         if self._auto:
-            await self._commit(self._progress.uncommitted(all_handed=False), timeout_ms=CLOSE_MS_MAX)
+            await self._commit(self._let_go | self._progress.uncommitted(all_handed=False), timeout_ms=CLOSE_MS_MAX)
 
     async def _end(self) -> None:
         await self._lanes.close()
@@ -82,13 +83,13 @@ class Consumer(Joined):
     async def _assigned(self, assigned: frozenset[int], places: Mapping[int, Place]) -> None:
         gone = self._progress.owned - assigned
         if gone:
-            if self._auto:
-                places_done = self._progress.uncommitted(all_handed=False, segments=gone)
-                try:
-                    await self._commit(places_done, timeout_ms=LET_GO_MS_MAX)
-                except EventLogError as error:
-                    log.info("commit_missed group=%s error=%s", self.group, error)
-            self._drop(gone)
+            self._let_go = self._progress.uncommitted(all_handed=False, segments=gone) if self._auto else {}
+            self._drop(gone)  # before the commit: what is handed out while that is on its way would come again at the next member
+            try:
+                await self._commit(self._let_go, timeout_ms=LET_GO_MS_MAX)
+            except EventLogError as error:
+                log.info("commit_missed group=%s error=%s", self.group, error)
+            self._let_go = {}
         self._progress.begin({segment: place for segment, place in places.items() if segment in assigned - self._progress.owned})
         if self._lanes.is_started:
             self._lanes.arrange()

@@ -11,6 +11,7 @@ from tests.process.one_loop.clients import client_of, cluster_of, run, until
 from tests.process.one_loop.cluster import SEGMENTS
 
 EVENTS = 200
+GUESTS = 5
 
 
 async def take(consumer, count):
@@ -77,30 +78,33 @@ def test_nothing_is_lost_or_read_by_two_while_members_come_and_go(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
             cache = await client.create_cache("orders")
-            found = []
+            found, written, is_over = [], 0, False
 
-            async def consume(until_seen):
+            async def consume(has_enough):
                 async with cache.consumer("billing") as consumer:
                     async for event in consumer:
                         found.append((event.segment, event.offset))
-                        if until_seen():
+                        if has_enough():
                             return
                         if len(found) % 10 == 0:
                             await asyncio.sleep(0)
 
-            async def write():
-                for n in range(EVENTS):
-                    await cache.put(f"k{n}", n)
+            async def write(writer):
+                nonlocal written
+                while not is_over:
+                    await cache.put(f"{writer}-{written % 50}", written)
+                    written += 1
 
-            writing = asyncio.create_task(write())
-            stay = asyncio.create_task(consume(lambda: len(set(found)) == EVENTS))
-            for _ in range(3):
-                reach = len(set(found)) + 20
-                await asyncio.wait_for(consume(lambda reach=reach: len(set(found)) >= min(reach, EVENTS)), 30)
-            await writing
-            await cache.put("last", 1) if len(set(found)) == EVENTS else None
+            stay = asyncio.create_task(consume(lambda: is_over and len(set(found)) == written + 1))
+            writing = [asyncio.create_task(write(writer)) for writer in range(8)]
+            for _ in range(GUESTS):
+                reach = len(found) + 20
+                await consume(lambda reach=reach: len(found) >= reach)  # which it hears of while others write
+            is_over = True
+            await asyncio.gather(*writing)
+            await cache.put("last", 1)  # the one who stays looks at what it has whenever there is an event
             await stay
-            assert len(found) <= EVENTS + 8, "what was done is committed when a segment is handed over"
+            assert len(found) <= written + 1 + GUESTS, "what was done is committed when a segment is handed over, but for the event at work"
 
     run(act())
 

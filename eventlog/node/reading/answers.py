@@ -221,7 +221,9 @@ class Reads:
             self._deadlines.set(pull, pull.wait_ms)
         if pull.wait_ms != 0 and pull.cursor.lowest >= self._round_limit and not (self._lost or pull.cache.dropped):
             self._wait(pull)  # it has had what there was in the last round; what came since is for the next one
-            if self._last_id(pull) > pull.cursor.lowest or pull.until < ID_MAX or pull.says_stalled:
+            if pull.says_stalled:
+                self.stalls.watch()
+            if self._last_id(pull) > pull.cursor.lowest or pull.until < ID_MAX:
                 self._rounds.mark(pull.cache.cache_id)
         else:
             self._turns.take(pull)

@@ -90,7 +90,9 @@ class StepIndex:
 
     def add(self, cache_id: int, last_id: int, events: int, nbytes: int) -> list[Row]:
         """Count a group that ends with `last_id`; return the rows to store with it, none or one."""
-        cache = self._caches.setdefault(cache_id, _CacheSteps())
+        cache = self._caches.get(cache_id)
+        if cache is None:
+            cache = self._caches[cache_id] = _CacheSteps()
         origin = cache.origin(last_id)
         assert last_id > origin.last_id, "groups of a primary come in the order of their ids"
         origin.last_id = last_id

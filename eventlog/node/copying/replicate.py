@@ -182,7 +182,7 @@ class Replicas:
             NotPrimary, NotEnoughReplicas: nothing was registered.
         """
         ready = self.serving[group.segments]
-        if not ready.all():
+        if np.count_nonzero(ready) != len(ready):
             raise NotPrimary(segment=int(group.segments[~ready][0]))
         previous = self.core.ends[group.segments]
         commands = self.core.append(group.segments, group.last_ids, counts=group.counts, now_ms=self.now_ms)

@@ -43,27 +43,35 @@ def write(node: "Node", exchange: Exchange) -> None:
     check_whose(node, exchange, request.cache_id)
 
     def local(part: Part, done: Done) -> None:
-        node.check_writable()
-        node.writer.submit(
-            Pending(
-                cache=node.caches.find(request.cache_id),
-                table=part.table,
-                blocks=part.data,
-                producer=request.producer_id,
-                conditions=conditions if part.blocks is None else _of_part(conditions, part.blocks),
-                previous=request.previous,
-                internal=False,
-                done=done,
-                send=exchange.connection.flush,
-            )
-        )
+        own = conditions if part.blocks is None else _of_part(conditions, part.blocks)
+        _submit(node, exchange, (part.table, part.data), conditions=own, done=done)
 
     answer = partial(_answer, exchange)
     if exchange.message.forwarded or _leads_all(node, table["segment"]):
-        local(Part(table=table, data=blocks), answer)
+        _submit(node, exchange, (table, blocks), conditions=conditions, done=answer)
     else:
         whole = WholeWrite(request=request, part=Part(table=table, data=blocks), local=local, timeout_ms=exchange.message.timeout_ms)
         write_parts(node, whole, answer)
+
+
+def _submit(
+    node: "Node", exchange: Exchange, frame: tuple[npt.NDArray[np.void], memoryview], *, conditions: tuple[Condition, ...], done: Done
+) -> None:
+    request = exchange.message.write
+    node.check_writable()
+    node.writer.submit(
+        Pending(
+            cache=node.caches.find(request.cache_id),
+            table=frame[0],
+            blocks=frame[1],
+            producer=request.producer_id,
+            conditions=conditions,
+            previous=request.previous,
+            internal=False,
+            done=done,
+            send=exchange.connection.flush,
+        )
+    )
 
 
 def check_whose(node: "Node", exchange: Exchange, cache_id: int) -> None:

@@ -12,7 +12,6 @@ from eventlog.batch.check import Bounds
 from eventlog.consume.groups import CacheValues
 from eventlog.ids import ID_STEP
 from eventlog.node.copying.replicate_body import Carried, GroupValues
-from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.groups import Pending
 from eventlog.node.writing.lone import Lone, plain
 from eventlog.node.writing.storage import Put
@@ -20,22 +19,21 @@ from eventlog.node.writing.storage import Put
 Ints = npt.NDArray[np.int64]
 FEW_MAX = 32  # from about there on columns are cheaper
 _LAYER_BYTES = 100  # of an entry in the overlay, besides its value
+_ONES = np.ones(FEW_MAX, np.int64)
+_ONES.flags.writeable = False  # groups share it
 
 
 class Few:
     """Events of one cache, whose segments rise. Stamp them, then everything else may be asked."""
 
-    __slots__ = ("ids", "lones", "segments")
+    __slots__ = ("cache", "ids", "lones", "segments")
+
+    ids: Ints  # from the stamp on
 
     def __init__(self, lones: Sequence[Lone]) -> None:
+        self.cache = lones[0].pending.cache
         self.lones = lones
         self.segments: Ints = np.array([lone.segment for lone in lones])
-        self.ids: Ints = np.zeros(0, np.int64)
-
-    @property
-    def cache(self) -> CacheState:
-        """Return the cache that they are written to."""
-        return self.lones[0].cache
 
     @property
     def nbytes(self) -> int:
@@ -44,15 +42,13 @@ class Few:
 
     def stamp(self, base: int, *, epochs: npt.NDArray[np.uint32]) -> GroupValues:
         """Give the events a run of ids; return what is stored."""
-        id_ = base
-        for lone in self.lones:
-            lone.stamp(id_, epoch=epochs.item(lone.segment))
-            id_ += ID_STEP
-        count = len(self.lones)
-        self.ids = np.arange(base, id_, ID_STEP)
+        count, segments = len(self.lones), self.segments
+        ids = self.ids = np.arange(base, base + count * ID_STEP, ID_STEP)
+        for place, lone in enumerate(self.lones):
+            lone.stamp(segments[place : place + 1], ids[place : place + 1], epoch=epochs.item(lone.segment))
         data = [lone.stored for lone in self.lones]
         carried = Carried(caches=[self.cache.cache_id] * count, data=data, bounds=range(count + 1))
-        return GroupValues(segments=self.segments, last_ids=self.ids, counts=np.ones(count, np.int64), carried=carried)
+        return GroupValues(segments=self.segments, last_ids=self.ids, counts=_ONES[:count], carried=carried)
 
     def appended(self) -> None:
         """Take note that they are in flight."""

@@ -123,6 +123,9 @@ class Queue:
         a segment that its conditions are about (unless that one writes nothing but other keys, of its own conditions): conditions
         see committed state.
         """
+        if len(self._waiting) == 1 and not self._held:  # nothing to compare it with
+            self.nbytes -= len(self._waiting[0].blocks)
+            return [self._waiting.popleft()]
         taken: list[Pending] = []
         held: set[int] = set()
         rest: list[Pending] = []

@@ -28,11 +28,12 @@ Ints = npt.NDArray[np.int64]
 _ROW = Struct("<HHIII")  # of a table: segment, reserved, count, length, sequence
 _CREATED, _MODIFIED, _REMOVED = int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)
 _WHOLE = np.array((0, 1))  # where a frame's only block begins and ends
+_KINDS = {kind: np.frombuffer(bytes((kind,)), np.uint8) for kind in (_CREATED, _MODIFIED, _REMOVED)}  # made once, and never written to
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Lone:
-    """One event on its way; `id` and what follows is set by `stamp`."""
+    """One event on its way; `id` and what follows is set by `stamp`. `segments` and `ids` are arrays of the one number."""
 
     pending: Pending
     segment: int
@@ -53,10 +54,11 @@ class Lone:
         """Return the cache that it is written to."""
         return self.pending.cache
 
-    def stamp(self, id_: int, *, epoch: int) -> None:
+    def stamp(self, segments: Ints, ids: Ints, *, epoch: int) -> None:
         """Give the event its id, and make what is stored."""
-        cache, segment, pending = self.cache, self.segment, self.pending
-        self.id = id_
+        pending, segment = self.pending, self.segment
+        cache, id_ = pending.cache, ids.item(0)
+        self.id, self.segments, self.ids = id_, segments, ids
         self.stored = seal_one(
             self.block,
             epoch=epoch,
@@ -67,7 +69,6 @@ class Lone:
             seed=cache.seeds[segment],
             bitmap=self.bitmap,
         )
-        self.segments, self.ids = np.array((segment,)), np.array((id_,))
 
     def appended(self) -> None:
         """Take note that it is in flight: its producer goes on behind it."""
@@ -76,8 +77,7 @@ class Lone:
 
     def answer(self) -> None:
         """Tell who wrote it that it is committed."""
-        pending = self.pending
-        pending.done(WriteResult(ids=self.ids, kinds=np.array((self.kind,), np.uint8), refusals={}))
+        self.pending.done(WriteResult(ids=self.ids, kinds=_KINDS[self.kind], refusals={}))
 
     def commit(self) -> None:
         """Move the cache's offsets, counters, key table and producers."""
@@ -90,15 +90,15 @@ class Lone:
             self._note_key(cache)
         producer = self.pending.producer
         if producer:
-            kinds, sequences = np.array((self.kind,), np.uint8), np.array((self.sequence,))
-            result = FrameResult(segments=self.segments, sequences=sequences, starts=_WHOLE, ids=self.ids, kinds=kinds)
+            sequences = np.array((self.sequence,))
+            result = FrameResult(segments=self.segments, sequences=sequences, starts=_WHOLE, ids=self.ids, kinds=_KINDS[self.kind])
             cache.producers.record(producer, result, last_ids=self.ids)
 
     def _note_key(self, cache: CacheState) -> None:
         if cache.keys is not None:
             cache.keys.put_one(self.hashed, is_there=self.kind != _REMOVED)
         elif cache.building is not None:
-            cache.building.append((np.array((self.hashed,), np.uint64), np.array((self.kind,), np.uint8), np.zeros(1, np.int64)))
+            cache.building.append((np.array((self.hashed,), np.uint64), _KINDS[self.kind], np.zeros(1, np.int64)))
 
     def entry(self) -> tuple[bytes, bytes | None]:
         """Return its state key, and what stands there from now on."""

@@ -217,16 +217,16 @@ class StorageThread:
             self.appends += len(jobs)
             self._report([(sink, None, None) for sink in sinks])
             sinks.clear()
+            for append in appends:
+                self._ends.ids[append.segments] = append.ends
+                self._ends.epochs[append.segments] = append.epochs
 
-        _, error = self._try(partial(self._write, appends, log, meta, durable), is_vital=False)
+        def write() -> None:
+            self._store.append(log, meta)
+            self._store.sync(self._ends, durable=durable)
+
+        _, error = self._try(write, is_vital=False)
         self._report([(sink, None, error) for sink in sinks])
-
-    def _write(self, appends: list[Append], log: Sequence[Pair], meta: Sequence[Pair], durable: Callable[[], None]) -> None:
-        self._store.append(log, meta)
-        for append in appends:
-            self._ends.ids[append.segments] = append.ends
-            self._ends.epochs[append.segments] = append.epochs
-        self._store.sync(self._ends, durable=durable)
 
     def _apply(self, puts: list[Put], *, are_sorted: bool) -> None:
         ordered = puts if are_sorted else _by_segment(puts)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import starmap
 
 import numpy as np
 import numpy.typing as npt
@@ -201,17 +202,20 @@ class Writer:
         if found is None:
             return False
         few, rest = found
-        if not (self._replicas.serving[few.segments].all() and self._core.primary.ready[few.segments].all()):
-            return False
+        serving, ready = self._replicas.serving, self._core.primary.ready
+        for lone in few.lones:
+            if not (serving.item(lone.segment) and ready.item(lone.segment)):
+                return False
         try:
             base = self._clock.next(len(few.lones))
         except (ClockAhead, MetadataUnavailable):
             return False
-        self.queue.put_back(rest)
+        if rest:
+            self.queue.put_back(rest)
         flight = self._replicas.append(few.stamp(base, epochs=self._core.epochs))
+        self._launch(_Group(parts=[], flight=flight, few=few))
         few.appended()
         self._hooks.stamped(few.segments, base, few.lones[-1].id)
-        self._launch(_Group(parts=[], flight=flight, few=few))
         return True
 
     def _refuse_elsewhere(self, frames: list[Pending]) -> list[Pending]:
@@ -318,11 +322,11 @@ class Writer:
 
     def _launch(self, group: _Group) -> None:
         flight = group.flight
+        append = self._append_of(group.parts) if group.few is None else self._append_of_few(group.few)
+        self._storage.append_and_tell(append, partial(self._written, group))  # first: its thread wakes up meanwhile
         flight.settled = partial(self._settled, group)
         self._pace.began(group)
         self.queue.hold(flight.segments)
-        append = self._append_of(group.parts) if group.few is None else self._append_of_few(group.few)
-        self._storage.append_and_tell(append, partial(self._written, group))
 
     def _append_of(self, parts: list[Part]) -> Append:
         log: list[Pair] = []
@@ -338,7 +342,7 @@ class Writer:
         cache_id, nbytes = few.cache.cache_id, few.nbytes
         return Append(
             log=[(log_key(lone.segment, cache_id, lone.id), lone.stored) for lone in few.lones],
-            meta=[encode_step(*row) for row in self._hooks.steps(cache_id, few.lones[-1].id, len(few.lones), nbytes)],
+            meta=list(starmap(encode_step, self._hooks.steps(cache_id, few.lones[-1].id, len(few.lones), nbytes))),
             segments=few.segments,
             ends=few.ids,
             epochs=self._core.epochs[few.segments],

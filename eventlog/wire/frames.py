@@ -11,6 +11,7 @@ out of the protobuf library. How frames are found in a stream of bytes is `reade
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from crc32c import crc32c
@@ -50,7 +51,8 @@ _OPAQUE = struct.Struct("<I")
 _OPAQUE_AT = HEADER.size + _BODY_LENGTH.size + 1  # from a frame's start, behind its tag
 _BODY_LENGTH_NONE = _BODY_LENGTH.pack(_BODY_LENGTH_TAG, 0)
 _PADDING_TAG, _BODY_TAG = b"\xf2\x7f", b"\xfa\x7f"  # fields 2046 and 2047, length-delimited
-_PADDINGS = tuple(_PADDING_TAG + bytes((size,)) + bytes(size) for size in range(ALIGNMENT))
+_PADDING_BYTES = tuple(-(over + len(_PADDING_TAG) + 1) % ALIGNMENT for over in range(ALIGNMENT))
+_PADDINGS = (b"", *(_PADDING_TAG + bytes((size,)) + bytes(size) for size in _PADDING_BYTES[1:]))  # by what is over a multiple of 8
 NO_BODY: Final = memoryview(b"")
 
 
@@ -224,9 +226,7 @@ def _header_part(opaque: int, message: Message | bytes, body_bytes: int, *, vers
 
 def _with_body_start(header: bytes, body_bytes: int) -> bytes:
     start = _body_start(body_bytes)
-    if (len(header) + len(start)) % ALIGNMENT == 0:
-        return header + start
-    return header + _PADDINGS[-(len(header) + len(_PADDINGS[0]) + len(start)) % ALIGNMENT] + start
+    return b"".join((header, _PADDINGS[(len(header) + len(start)) % ALIGNMENT], start))
 
 
 def _finish(parts: Buffers, flags: int) -> Buffers:
@@ -245,6 +245,7 @@ def _finish(parts: Buffers, flags: int) -> Buffers:
     return parts
 
 
+@lru_cache(maxsize=4_096)
 def _body_start(body_bytes: int) -> bytes:
     return _BODY_TAG + _varint(body_bytes)
 

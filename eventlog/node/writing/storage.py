@@ -38,7 +38,7 @@ _STATE_PUTS_A_WRITE = 4_096  # ... and written a few at a time: a write holds th
 assert 2 * _STATE_BYTES_MAX + GROUP_BYTES_MAX < OVERLAY_BYTES_MAX, "groups go on while the store takes what others did"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` would take five times as long to make
 class Append:
     """Values and rows to be made durable; with them the logs of `segments` end with `ends`, of `epochs`."""
 

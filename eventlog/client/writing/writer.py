@@ -100,7 +100,7 @@ class Writer:
         if self._undecided:
             for lane in tuple(self._lanes.values()):
                 lane.send()
-        while self._backlog and not self._has_full_lane():
+        while self._backlog and not (self._undecided and self._has_full_lane()):
             calls = self._backlog.take(bytes_target=self._options.frame_bytes_target)
             for lane in self._add(calls, shared) if calls else ():
                 lane.send(at_once=at_once)

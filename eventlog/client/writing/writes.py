@@ -51,7 +51,7 @@ class CacheWrites(CacheAcknowledging):
         """
         if if_absent and if_version is not None:
             raise InvalidArgument(why="if_absent and if_version exclude each other")
-        _, form = await self._found()
+        form = self._form or (await self._found())[1]
         stored_key = form.key(key)
         condition = None
         if if_absent or if_version is not None:
@@ -64,7 +64,7 @@ class CacheWrites(CacheAcknowledging):
             lifespan_ms=lifespan(lifespan_ms),
             wants_previous=previous,
             timeout_ms=timeout_ms,
-            expecting=await self._expected(wait_listeners, wait_ms, on_wait_timeout),
+            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None,
         )
 
     async def replace(
@@ -86,7 +86,7 @@ class CacheWrites(CacheAcknowledging):
         Raises:
             VersionMismatch: there is none, or another.
         """
-        _, form = await self._found()
+        form = self._form or (await self._found())[1]
         stored_key = form.key(key)
         return await self._write_one(
             stored_key,
@@ -96,7 +96,7 @@ class CacheWrites(CacheAcknowledging):
             lifespan_ms=lifespan(lifespan_ms),
             wants_previous=previous,
             timeout_ms=timeout_ms,
-            expecting=await self._expected(wait_listeners, wait_ms, on_wait_timeout),
+            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None,
         )
 
     async def remove(
@@ -116,7 +116,7 @@ class CacheWrites(CacheAcknowledging):
         Raises:
             VersionMismatch: `if_version`, and the entry has another version, or there is none.
         """
-        _, form = await self._found()
+        form = self._form or (await self._found())[1]
         stored_key = form.key(key)
         return await self._write_one(
             stored_key,
@@ -126,14 +126,12 @@ class CacheWrites(CacheAcknowledging):
             wants_previous=previous,
             is_removal=True,
             timeout_ms=timeout_ms,
-            expecting=await self._expected(wait_listeners, wait_ms, on_wait_timeout),
+            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None,
         )
 
-    async def _expected(self, listeners: Sequence[str], wait_ms: int | None, on_wait_timeout: str | None) -> Expecting | None:
-        info = self._info
-        if not listeners and info is not None and not info.wait_listeners:
-            return None  # nearly always: a write without anybody to wait for does nothing more
-        return await self._expecting(listeners, wait_ms, on_wait_timeout)
+    def _may_wait(self, listeners: Sequence[str]) -> bool:
+        """Whether a write waits for listeners; nearly never, and then it does nothing more."""
+        return bool(listeners) or self._info is None or bool(self._info.wait_listeners)
 
     async def _write_one(
         self,
@@ -148,7 +146,9 @@ class CacheWrites(CacheAcknowledging):
         is_removal: bool = False,
         expecting: Expecting | None = None,
     ) -> Stored:
-        info, form = await self._found()
+        info, form = self._info, self._form
+        assert info is not None, "the key was made for this cache"
+        assert form is not None, "likewise"
         changes = Changes(
             cache_id=info.id,
             by_prefix=info.route_by_prefix,
@@ -190,7 +190,7 @@ class CacheWrites(CacheAcknowledging):
         """
         _, form = await self._found()
         keys, values, removed = pair_columns(pairs, form)
-        expecting = await self._expected(wait_listeners, wait_ms, on_wait_timeout)
+        expecting = await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None
         stored = await self._write_many(
             keys, values, removed=removed, headers=headers_bytes(headers), lifespan_ms=lifespan(lifespan_ms), timeout_ms=timeout_ms
         )

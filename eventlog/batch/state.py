@@ -53,8 +53,8 @@ class StateColumns(EventColumns):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: "Ints | Mask") -> "StateColumns":
-        """Return some of the entries, by index or by mask."""
+    def take(self, rows: "Ints | Mask | slice") -> "StateColumns":
+        """Return some of the entries, by index, by mask, or some that follow each other."""
         return StateColumns(
             segments=self.segments[rows],
             ids=self.ids[rows],

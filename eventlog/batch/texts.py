@@ -35,8 +35,8 @@ class Texts:
         data = self.data
         return [data[low:high] for low, high in zip(self.starts.tolist(), (self.starts + self.sizes).tolist(), strict=True)]
 
-    def take(self, rows: "Ints | Mask") -> "Texts":
-        """Return some of the items, by index or by mask."""
+    def take(self, rows: "Ints | Mask | slice") -> "Texts":
+        """Return some of the items, by index, by mask, or some that follow each other."""
         return Texts(data=self.data, starts=self.starts[rows], sizes=self.sizes[rows])
 
     def equals(self, text: bytes) -> Mask:

@@ -93,7 +93,7 @@ class MemorySnapshot:
             keys.append(key)
             values.append(value)
             taken += len(value)
-        return Rows(keys, values, len(keys) == len(pairs))
+        return Rows(keys, values, len(keys) == len(pairs), taken)
 
     def close(self) -> None:
         self._store = None

@@ -72,11 +72,12 @@ class StoreOptions:
 
 
 class Rows(NamedTuple):
-    """Keys and values of a range, item by item; `is_end`: nothing of the range comes after them."""
+    """Keys and values of a range, item by item; `is_end`: nothing of the range comes after them; `nbytes`: those of the values."""
 
     keys: list[bytes]
     values: list[bytes]
     is_end: bool
+    nbytes: int
 
 
 class Snapshot(Protocol):

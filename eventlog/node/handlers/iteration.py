@@ -6,7 +6,7 @@ from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogEr
 from eventlog.limits import ITERATION_BATCH_ENTRIES_MAX
 from eventlog.node.cluster.forward import connection_to, forwarded, leads, translated
 from eventlog.node.cluster.peers import peer_of
-from eventlog.node.state.iterations import Iteration, cache_of, compiled, json_object, progress_of, sizes
+from eventlog.node.state.iterations import AHEAD_MAX, Iteration, cache_of, compiled, json_object, progress_of, sizes
 from eventlog.node.state.state_reads import StateAsk, cursor_of, message_of_cursor
 from eventlog.node.state.tasks import batch_of, make_task, run_task
 from eventlog.query.iterate.bitset import decode_segments, encode_segments
@@ -35,7 +35,7 @@ async def iteration_next(node: "Node", exchange: Exchange) -> None:
         with iteration.reading():
             while left:
                 await exchange.credit()
-                is_end = await _send_batch(node, exchange, iteration)
+                is_end = await _send_batch(node, exchange, iteration, ahead=left if 0 < left < AHEAD_MAX else AHEAD_MAX)
                 left = 0 if is_end else left - 1
     except (ClientClosed, ConnectionLost):
         left = -left  # who asked for all has enough of it; who asks for a few comes again
@@ -44,12 +44,12 @@ async def iteration_next(node: "Node", exchange: Exchange) -> None:
     exchange.stream_end()
 
 
-async def _send_batch(node: "Node", exchange: Exchange, iteration: Iteration) -> bool:
-    """Send one batch; return whether it was the last one."""
+async def _send_batch(node: "Node", exchange: Exchange, iteration: Iteration, *, ahead: int) -> bool:
+    """Send one batch, one of `ahead` that may be read at once; return whether it was the last one."""
     batch = IterationBatch(end=True)
     body: tuple[bytes | memoryview, ...] = ()
     if not iteration.progress.is_finished:
-        found = await iteration.step(node, exchange.connection)
+        found = await iteration.step(node, exchange.connection, ahead=ahead)
         cursors = [message_of_cursor(cursor) for cursor in found.cursors]
         batch = IterationBatch(parts=found.parts, entries=found.entries, cursors=cursors, end=iteration.progress.is_finished)
         body = found.body

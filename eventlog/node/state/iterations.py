@@ -6,7 +6,7 @@ Nothing here has to last. A client knows its own place, so what is forgotten (id
 
 import asyncio
 import json
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -38,18 +38,20 @@ if TYPE_CHECKING:
 
 ID_BYTES = 16
 _SWEEP_S = 5.0
+AHEAD_MAX = 8  # batches read at once
 
 
 class Iteration:
-    """One iteration. `is_reading`: a request is making a batch of it."""
+    """One iteration. `is_reading`: a request is making a batch of it. What was read ahead for a request goes with it."""
 
-    __slots__ = ("ask", "is_reading", "progress", "used")
+    __slots__ = ("_ahead", "ask", "is_reading", "progress", "used")
 
     def __init__(self, ask: StateAsk, progress: IterationProgress, *, now: float) -> None:
         self.ask = ask
         self.progress = progress
         self.used = now
         self.is_reading = False
+        self._ahead: deque[StateFound] = deque()
 
     def resize(self, *, entries: int, nbytes: int) -> None:
         """Take other sizes of batches, where they are given."""
@@ -57,12 +59,18 @@ class Iteration:
             entries_max, bytes_max = sizes(entries or self.ask.entries_max, nbytes or self.ask.bytes_max)
             self.ask = replace(self.ask, entries_max=entries_max, bytes_max=bytes_max)
 
-    async def step(self, node: "Node", owner: object) -> StateFound:
-        """Return the next batch; something is left."""
-        segments, cursor = self.progress.next
-        after, pin = (None, 0) if cursor is None else (cursor.key, cursor.pin)
-        found = await node.state_reads.read(replace(self.ask, segments=segments, after=after, pin=pin, owner=owner))
-        self.ask = replace(self.ask, held=found.held)
+    async def step(self, node: "Node", owner: object, *, ahead: int = 1) -> StateFound:
+        """Return the next batch; something is left. Up to `ahead` batches are read at once, if the next is not there yet."""
+        if not self._ahead:
+            segments, cursor = self.progress.next
+            after, pin = (None, 0) if cursor is None else (cursor.key, cursor.pin)
+            ask = replace(self.ask, segments=segments, after=after, pin=pin, owner=owner)
+            self._ahead.extend(await node.state_reads.read_ahead(ask, batches=ahead))
+        elif self.ask.cache.dropped:
+            raise CacheDropped(cache=self.ask.cache.name)
+        found = self._ahead.popleft()
+        if found.held is not self.ask.held:
+            self.ask = replace(self.ask, held=found.held)
         self.progress.took(found.cursors)
         return found
 
@@ -76,6 +84,7 @@ class Iteration:
             yield
         finally:
             self.is_reading = False
+            self._ahead.clear()
             self.used = asyncio.get_running_loop().time()
 
 

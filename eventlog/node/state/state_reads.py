@@ -23,7 +23,7 @@ from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.pins import NOT_HERE, Pin, Pins, Places
-from eventlog.node.state.state_scan import Scan, StateBatch, scan
+from eventlog.node.state.state_scan import Scan, StateBatch, scan_ahead
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.wire.eventlog_pb2 import Message, Part, ReadState, ReadStateAnswer
 from eventlog.wire.eventlog_pb2 import StateCursor as CursorMessage
@@ -100,10 +100,17 @@ class StateReads:
             NotPrimary: nobody who has the first segment can be asked now.
             CacheDropped, CorruptData: it cannot be read at all.
         """
+        return (await self.read_ahead(ask, batches=1, is_forwarded=is_forwarded))[0]
+
+    async def read_ahead(self, ask: StateAsk, *, batches: int, is_forwarded: bool = False) -> list[StateFound]:
+        """Return the next batch and maybe some that follow it, at most `batches` in all. Raises as `read` does."""
         first = ask.segments[0]
         if ask.is_led and not leads(self._node, first):
             raise NotPrimary(segment=first)
-        found = await (self._read_here(ask) if self._is_near(ask, first) else self._read_there(ask, is_forwarded=is_forwarded))
+        if self._is_near(ask, first):
+            found = await self._read_here(ask, batches)
+        else:
+            found = [await self._read_there(ask, is_forwarded=is_forwarded)]
         if ask.cache.dropped:
             raise CacheDropped(cache=ask.cache.name)
         return found
@@ -156,7 +163,7 @@ class StateReads:
             return False
         return True
 
-    async def _read_here(self, ask: StateAsk) -> StateFound:
+    async def _read_here(self, ask: StateAsk, batches: int) -> list[StateFound]:
         for _ in range(_TRIES):
             pin = await self._pin_for(ask)
             near = [segment for segment in ask.segments if pin.id_of(segment) != NOT_HERE and self._is_near(ask, segment)]
@@ -175,10 +182,10 @@ class StateReads:
                 metadata=ask.metadata,
             )
             try:
-                batch = await self._thread.run(ask.owner, partial(scan, wanted))
+                made = await self._thread.run(ask.owner, partial(scan_ahead, wanted, batches=batches))
             except ClientClosed:
                 continue  # the pin was given up to make room, before it was read
-            return _found(batch, pin)
+            return [_found(batch, pin) for batch in made]
         raise Overloaded(what="pins of readers", limit=len(self.pins))
 
     async def _pin_for(self, ask: StateAsk) -> Pin:

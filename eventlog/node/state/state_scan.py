@@ -16,6 +16,7 @@ Ints = npt.NDArray[np.int64]
 _PREFIX_BYTES = len(entry_prefix(0, 0))
 _CHUNK_ROWS = 2_048  # read, judged and laid out at once: what is taken out of the store is still in the processor's cache then
 _CHUNK_BYTES = 1 << 20
+_AHEAD_BYTES = 512 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,24 +68,54 @@ def scan(wanted: Scan) -> StateBatch:
         ClientClosed: the snapshot was closed.
         CorruptData, UnsupportedFormat: an entry is damaged.
     """
-    batch = StateBatch()
+    return scan_ahead(wanted, batches=1)[0]
+
+
+def scan_ahead(wanted: Scan, *, batches: int) -> list[StateBatch]:
+    """Return the next batch, and up to `batches` in all as long as those before the last have less than _AHEAD_BYTES.
+
+    Small batches cost less so: what is read and laid out at once is cut into several. Raises as `scan` does.
+    """
+    made = [StateBatch()]
     left, after, looked_at = list(wanted.segments), wanted.after, 0
-    while left and batch.entries < wanted.entries_max and batch.nbytes < wanted.bytes_max and looked_at < STATE_SCAN_BYTES_MAX:
-        chunk = _read(wanted, left, after, batch)
+    while left and looked_at < STATE_SCAN_BYTES_MAX and _has_room(wanted, made, batches):
+        chunk = _read(wanted, left, after, _room(wanted, made, batches))
         looked_at += chunk.nbytes
-        if not _take(wanted, chunk, batch):
+        if not _take(wanted, chunk, made, batches):
             break
         done = chunk.segments if chunk.is_whole else chunk.segments[:-1]
         del left[: len(done)]
         after = None if chunk.is_whole else chunk.keys[-1][_PREFIX_BYTES:]
-    return batch
+    return made if made[-1].cursors else made[:-1] or made
 
 
-def _read(wanted: Scan, left: Sequence[int], after: bytes | None, batch: StateBatch) -> _Chunk:
-    """Read what is dealt with at once, no more than is left of the batch where everything matches."""
-    rows_max, bytes_max = _CHUNK_ROWS, _CHUNK_BYTES
-    if wanted.filter is None:
-        rows_max, bytes_max = min(rows_max, wanted.entries_max - batch.entries), min(bytes_max, wanted.bytes_max - batch.nbytes)
+def _has_room(wanted: Scan, made: list[StateBatch], batches: int) -> bool:
+    """Return whether more is to be read; where the last batch is full a further one is begun."""
+    last = made[-1]
+    return (last.entries < wanted.entries_max and last.nbytes < wanted.bytes_max) or _begin(made, batches)
+
+
+def _begin(made: list[StateBatch], batches: int) -> bool:
+    """Begin a further batch if there may be one."""
+    if len(made) >= batches or sum(batch.nbytes for batch in made) >= _AHEAD_BYTES:
+        return False
+    made.append(StateBatch())
+    return True
+
+
+def _room(wanted: Scan, made: list[StateBatch], batches: int) -> tuple[int, int]:
+    """Return how many rows and bytes to read at once: whole batches, and no more than is left of them where everything matches."""
+    if wanted.filter is not None:
+        return _CHUNK_ROWS, _CHUNK_BYTES
+    rows, further = wanted.entries_max - made[-1].entries, batches - len(made)
+    rows += min(further, max(_CHUNK_ROWS - rows, 0) // wanted.entries_max) * wanted.entries_max
+    nbytes = wanted.bytes_max - made[-1].nbytes + further * wanted.bytes_max
+    return min(_CHUNK_ROWS, rows), min(_CHUNK_BYTES, nbytes)
+
+
+def _read(wanted: Scan, left: Sequence[int], after: bytes | None, room: tuple[int, int]) -> _Chunk:
+    """Read what is dealt with at once: rows up to their number or bytes."""
+    rows_max, bytes_max = room
     chunk = _Chunk()
     for segment in left:
         lower, upper = _range(segment, wanted, after)
@@ -94,7 +125,7 @@ def _read(wanted: Scan, left: Sequence[int], after: bytes | None, batch: StateBa
         chunk.counts.append(len(rows.keys))
         chunk.keys += rows.keys
         chunk.values += rows.values
-        chunk.nbytes += sum(map(len, rows.values))
+        chunk.nbytes += rows.nbytes
         chunk.is_whole = rows.is_end
         if not rows.is_end or len(chunk.keys) >= rows_max or chunk.nbytes >= bytes_max:
             break
@@ -112,39 +143,46 @@ def _range(segment: int, wanted: Scan, after: bytes | None) -> Range:
     return lower, upper
 
 
-def _take(wanted: Scan, chunk: _Chunk, batch: StateBatch) -> bool:
-    """Add what matches to the batch, as far as it fits; return whether the whole chunk did."""
+def _take(wanted: Scan, chunk: _Chunk, made: list[StateBatch], batches: int) -> bool:
+    """Add what matches to the last batch as far as it fits, and to further ones; return whether the whole chunk was taken."""
     segments = np.repeat(np.array(chunk.segments, np.int64), chunk.counts)
     columns = state_columns(chunk.keys, chunk.values, segments=segments, prefix_bytes=_PREFIX_BYTES)
     rows = None if wanted.filter is None else np.flatnonzero(wanted.filter.mask(columns))
     found = columns if rows is None else columns.take(rows)
-    fitting = _fitting(wanted, found, batch)
-    is_all = fitting == len(found)
-    if not is_all:
-        if not fitting:
+    ends = np.cumsum(found.keys.sizes + found.values.sizes)
+    own, at = chunk.segments, 0
+    while at < len(found):
+        fitting = _fitting(wanted, ends, at, made[-1])
+        if fitting:
+            _add(wanted, found if fitting == len(found) else found.take(slice(at, at + fitting)), made[-1])
+            at += fitting
+        if at == len(found):
+            break
+        if at:
+            last = at - 1 if rows is None else int(rows[at - 1])
+            passed = own.index(int(segments[last])) + 1
+            _mark(wanted, made[-1], own[:passed], at=chunk.keys[last])
+            own = own[passed - 1 :]
+        if not _begin(made, batches):
             return False
-        found = found.take(np.arange(fitting))
-    if fitting:
-        values = None if wanted.filter is None else wanted.filter.project(found)
-        batch.parts.append(state_part(found, pins=wanted.pins, values=values, metadata=wanted.metadata))
-        batch.entries += fitting
-        batch.nbytes += int(found.keys.sizes.sum() + found.values.sizes.sum())
-    if is_all:
-        _mark(wanted, batch, chunk.segments, at=None if chunk.is_whole else chunk.keys[-1])
-    else:
-        last = fitting - 1 if rows is None else int(rows[fitting - 1])
-        passed = chunk.segments[: chunk.segments.index(int(segments[last])) + 1]
-        _mark(wanted, batch, passed, at=chunk.keys[last])
-    return is_all
+    _mark(wanted, made[-1], own, at=None if chunk.is_whole else chunk.keys[-1])
+    return True
 
 
-def _fitting(wanted: Scan, found: StateColumns, batch: StateBatch) -> int:
-    """Return how many of the entries fit the batch; one fits an empty batch whatever its size."""
-    sizes = np.cumsum(found.keys.sizes + found.values.sizes)
-    fitting = int(np.searchsorted(sizes, wanted.bytes_max - batch.nbytes, side="right"))
-    if not batch.entries and len(found):
+def _fitting(wanted: Scan, ends: Ints, at: int, batch: StateBatch) -> int:
+    """Return how many entries from `at` on fit the batch; one fits an empty batch whatever its size. `ends`: bytes of all up to each."""
+    before = ends.item(at - 1) if at else 0
+    fitting = int(np.searchsorted(ends, before + wanted.bytes_max - batch.nbytes, side="right")) - at
+    if not batch.entries:
         fitting = max(fitting, 1)
-    return min(fitting, wanted.entries_max - batch.entries)
+    return min(fitting, wanted.entries_max - batch.entries, len(ends) - at)
+
+
+def _add(wanted: Scan, found: StateColumns, batch: StateBatch) -> None:
+    values = None if wanted.filter is None else wanted.filter.project(found)
+    batch.parts.append(state_part(found, pins=wanted.pins, values=values, metadata=wanted.metadata))
+    batch.entries += len(found)
+    batch.nbytes += int(found.keys.sizes.sum() + found.values.sizes.sum())
 
 
 def _mark(wanted: Scan, batch: StateBatch, segments: Sequence[int], *, at: bytes | None) -> None:

@@ -9,6 +9,7 @@ where it has a key.
 """
 
 import threading
+from itertools import repeat
 
 from rocksdict import Rdict, RdictIter, ReadOptions
 
@@ -52,16 +53,19 @@ def _read(iterator: RdictIter, span: tuple[bytes, bytes], rows_max: int, bytes_m
     key_of, value_of, step, add_key, add_value = iterator.key, iterator.value, iterator.next, keys.append, values.append
     taken = 0
     iterator.seek(lower)
-    key = key_of()
-    while key is not None and key < upper:
-        if taken >= bytes_max or len(keys) >= rows_max:
-            return Rows(keys, values, is_end=False)
+    for _ in repeat(None, rows_max):
+        key = key_of()
+        if key is None or key >= upper:
+            break
+        if taken >= bytes_max:
+            return Rows(keys, values, is_end=False, nbytes=taken)
         value = value_of()
         add_key(key)
         add_value(value)
         taken += len(value)
         step()
+    else:
         key = key_of()
     if key is None:
         iterator.status()
-    return Rows(keys, values, is_end=True)
+    return Rows(keys, values, is_end=key is None or key >= upper, nbytes=taken)

@@ -1,5 +1,7 @@
 """One batch of entries out of a snapshot, against a model."""
 
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,11 +9,13 @@ from hypothesis import strategies as st
 from eventlog.batch.entries import encode_entry
 from eventlog.batch.state import read_state_part
 from eventlog.node.state import state_scan
-from eventlog.node.state.state_scan import Scan, scan
+from eventlog.node.state.state_scan import Scan, scan_ahead
 from eventlog.segment.keys import entry_key, expiry_key, producer_key
 from eventlog.segment.memory import open_store
 
 KEYS = st.binary(max_size=3)
+ORDERS = st.permutations(range(4))
+PREFIXES = [b"", b"\xff", b"a"]
 ENTRIES = st.dictionaries(st.tuples(st.integers(0, 3), KEYS), st.sampled_from([b"", b"no", b"yes", b"yes" * 30]), max_size=40)
 
 
@@ -50,13 +54,26 @@ def chunks(request, monkeypatch):
     monkeypatch.setattr(state_scan, "_CHUNK_BYTES", request.param[1])
 
 
+@contextmanager
+def ahead(nbytes):
+    before, state_scan._AHEAD_BYTES = state_scan._AHEAD_BYTES, nbytes
+    try:
+        yield
+    finally:
+        state_scan._AHEAD_BYTES = before
+
+
 @settings(max_examples=150, deadline=None)
-@given(ENTRIES, st.integers(1, 9), st.integers(1, 120), st.booleans(), st.sampled_from([b"", b"\xff", b"a"]), st.permutations(range(4)))
-def test_batches_that_follow_each_other_are_every_entry_once_within_their_bounds(entries, rows, nbytes, is_filtered, prefix, order):
+@given(
+    ENTRIES, st.integers(1, 9), st.integers(1, 120), st.integers(1, 4), st.booleans(), st.sampled_from(PREFIXES), st.permutations(range(4))
+)
+def test_batches_that_follow_each_other_are_all_entries_once_within_their_bounds(
+    entries, rows, nbytes, batches, is_filtered, prefix, order
+):
     snapshot, left, after, found = snapshot_of(entries), list(order), None, []
     pins = {segment: 100 + segment for segment in left}
     while left:
-        batch = scan(
+        made = scan_ahead(
             Scan(
                 snapshot=snapshot,
                 cache_id=1,
@@ -68,21 +85,49 @@ def test_batches_that_follow_each_other_are_every_entry_once_within_their_bounds
                 entries_max=rows,
                 bytes_max=nbytes,
                 metadata=True,
-            )
+            ),
+            batches=batches,
         )
-        own = rows_of(batch)
-        assert len(own) == batch.entries <= rows
-        assert len(own) <= 1 or sum(len(key) + len(value) for _, key, value in own) <= nbytes
-        assert batch.cursors, "it got on"
-        found += own
-        after = None
-        for cursor in batch.cursors.values():
-            assert cursor.pin == pins[cursor.segment]
-            if cursor.finished:
-                assert cursor.segment == left.pop(0)
-            else:
-                assert cursor.segment == left[0]
-                after = cursor.key
+        assert 1 <= len(made) <= batches
+        for batch in made:
+            own = rows_of(batch)
+            assert len(own) == batch.entries <= rows
+            assert len(own) <= 1 or sum(len(key) + len(value) for _, key, value in own) <= nbytes
+            assert batch.cursors, "it got on"
+            found += own
+            after = None
+            for cursor in batch.cursors.values():
+                assert cursor.pin == pins[cursor.segment]
+                if cursor.finished:
+                    assert cursor.segment == left.pop(0)
+                else:
+                    assert cursor.segment == left[0]
+                    after = cursor.key
     wanted = [(segment, key, value) for (segment, key), value in entries.items() if key.startswith(prefix)]
     wanted = [row for row in wanted if not is_filtered or row[2].startswith(b"yes")]
     assert found == sorted(wanted, key=lambda row: (order.index(row[0]), row[1]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 9), st.integers(0, 200))
+def test_only_the_last_batch_read_ahead_begins_above_the_bound(rows, ahead_bytes):
+    entries = {(0, bytes([key])): b"yes" * 9 for key in range(40)}
+    with ahead(ahead_bytes):
+        made = scan_ahead(
+            Scan(
+                snapshot=snapshot_of(entries),
+                cache_id=1,
+                segments=[0],
+                after=None,
+                prefix=b"",
+                pins={0: 5},
+                filter=None,
+                entries_max=rows,
+                bytes_max=1 << 20,
+                metadata=False,
+            ),
+            batches=99,
+        )
+    assert all(batch.entries == rows for batch in made[:-1]), "each is as large as asked for"
+    assert sum(batch.nbytes for batch in made[:-2]) < max(ahead_bytes, 1)
+    assert sum(batch.nbytes for batch in made) >= min(ahead_bytes, 40 * 28)

@@ -27,7 +27,7 @@ def test_a_snapshot_reaches_from_memory_over_files(tmp_path):
     store.apply([(b"a", None), (b"b", None), (b"c", None)])
     store.flush_state()
     store.apply([(b"a", b"9")])
-    assert snapshot.read(*ALL, rows_max=9, bytes_max=99) == ([b"a", b"b", b"c"], [b"1", b"2", b"1"], True)
+    assert snapshot.read(*ALL, rows_max=9, bytes_max=99)[:3] == ([b"a", b"b", b"c"], [b"1", b"2", b"1"], True)
     store.close()
     with pytest.raises(ClientClosed):
         snapshot.read(*ALL, rows_max=9, bytes_max=99)

@@ -4,11 +4,13 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from threading import main_thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from eventlog_cli.output import stdout
 from eventlog_cli.position_file import PositionFile
+from eventlog_cli.readers import StdoutWatch
 from eventlog_cli.render import Render
 
 if TYPE_CHECKING:
@@ -33,8 +35,13 @@ class Printer:
         self.position = ""
 
     def run(self, batches: "Iterator[EventBatch]") -> None:
-        """Print until the batches end or enough was printed."""
-        with _Interrupts() as interrupts:
+        """Print until the batches end or enough was printed.
+
+        Raises:
+            BrokenPipeError: nobody reads stdout any more, be there anything to print or not.
+            KeyboardInterrupt: no batch is printed in part.
+        """
+        with _Interrupts() as interrupts, StdoutWatch(interrupts.lose_reader):
             while True:
                 with interrupts.let_through():
                     batch = next(batches, None)
@@ -62,11 +69,15 @@ class Printer:
 
 
 class _Interrupts:
-    """Holds Ctrl-C back while a batch is printed, so that the id to resume from is exact; a second one is not held back."""
+    """Holds Ctrl-C back while a batch is printed, so that the id to resume from is exact; a second one is not held back.
+
+    A reader of stdout that goes away ends a wait by the same signal; what is being printed meanwhile finds out by itself.
+    """
 
     def __init__(self) -> None:
         self._is_let_through = False
-        self._is_held_back = False
+        self._coming: type[BaseException] = KeyboardInterrupt  # what the next signal means
+        self._held_back: type[BaseException] | None = None
         self._previous: Any = None
 
     def __enter__(self) -> Self:
@@ -75,23 +86,29 @@ class _Interrupts:
 
     def __exit__(self, *_: object) -> None:
         signal.signal(signal.SIGINT, self._previous)
-        if self._is_held_back:
+        if self._held_back is KeyboardInterrupt:
             raise KeyboardInterrupt
 
+    def lose_reader(self) -> None:
+        """End a wait, in the main thread, from any other."""
+        self._coming = BrokenPipeError
+        signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
+
     def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
-        if self._is_let_through or self._is_held_back:
-            self._is_held_back = False
-            raise KeyboardInterrupt
-        self._is_held_back = True
+        came, self._coming = self._coming, KeyboardInterrupt
+        if self._is_let_through or came is self._held_back is KeyboardInterrupt:
+            self._held_back = None
+            raise came
+        self._held_back = came
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
         """Let Ctrl-C end what runs inside, also one that was held back before."""
         self._is_let_through = True
         try:
-            if self._is_held_back:
-                self._is_held_back = False
-                raise KeyboardInterrupt
+            if self._held_back is not None:
+                raise self._held_back
             yield
         finally:
             self._is_let_through = False
+            self._held_back = None

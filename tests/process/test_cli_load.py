@@ -168,6 +168,18 @@ def test_a_reader_that_closes_its_end_ends_it_quietly(shell: Shell) -> None:
     assert (code, done.stderr) == (b"0", b"")
 
 
+def test_a_reader_that_closes_its_end_ends_it_while_nothing_happens_too(shell: Shell) -> None:
+    shell.ok("load", "idle", "-", "--create", "--key", "k", given=b'{"k":"a"}\n')
+    follower = shell.start("consume", "idle", "--follow")
+    assert follower.stdout is not None
+    assert json.loads(follower.stdout.readline())["key"] == "a"
+    follower.stdout.close()
+    assert follower.wait(timeout=60) == 0
+    assert follower.stderr is not None
+    with follower.stderr as told:
+        assert told.read() == b""
+
+
 def test_a_position_file_goes_on_where_it_stopped_even_after_kill(shell: Shell, tmp_path: Path) -> None:
     rows = b"".join(b'{"k":"%d"}\n' % number for number in range(3_000))
     shell.ok("load", "kept", "-", "--create", "--key", "k", given=rows)

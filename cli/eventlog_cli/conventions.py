@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from eventlog_cli.interrupts import EndingAtOnce
 from eventlog_cli.parameters import DURATION
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def open_client(*, one_shot: bool = False) -> "Iterator[Client]":
 
 def _real_connect() -> Callable[..., Any]:
     # not at the top: the client brings numpy, which `--help` of a command must not wait for
-    from eventlog import blocking  # noqa: PLC0415
+    with EndingAtOnce():
+        from eventlog import blocking  # noqa: PLC0415
 
     connect: Callable[..., Any] = blocking.connect
     return connect

@@ -8,6 +8,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from eventlog_cli.interrupts import EndingAtOnce
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -36,7 +38,8 @@ class LazyGroup(click.Group):
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(import_module(f"eventlog_cli.{entry.module}"), entry.attribute)
+        with EndingAtOnce():
+            command = getattr(import_module(f"eventlog_cli.{entry.module}"), entry.attribute)
         assert isinstance(command, click.Command), f"{entry.module}.{entry.attribute} is no command"
         return command
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from eventlog_cli.conventions import common_options
+from eventlog_cli.interrupts import EndingAtOnce
 from eventlog_cli.parameters import SIZE
 
 
@@ -49,7 +50,8 @@ def command(config_file: str | None, **options: Any) -> None:
     Options are also read from the environment (EVENTLOG_NODE_DATA, EVENTLOG_NODE_LISTEN, ...) and from a TOML file.
     """
     # not at the top: `serve --help` and completion need no node
-    from eventlog.assemble import load_config, serve, supervise  # noqa: PLC0415
+    with EndingAtOnce():
+        from eventlog.assemble import load_config, serve, supervise  # noqa: PLC0415
 
     config = load_config(options, file=Path(config_file) if config_file else None)
     if config.processes == 1:

@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 from hypothesis.configuration import set_hypothesis_home_dir
 
+from tests.examples import QUICK
 from tests.lanes import FAULTS_HIT, UNTRIED
 
 _TESTS = Path(__file__).parent
@@ -17,7 +18,7 @@ set_hypothesis_home_dir(_TESTS.parent / ".build" / "hypothesis")
 # No deadlines: the machine's load must not decide whether a test passes.
 hypothesis.settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None, print_blob=True)
 hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
-hypothesis.settings.register_profile("quick", max_examples=15, deadline=None)
+hypothesis.settings.register_profile("quick", max_examples=QUICK, deadline=None)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 

@@ -12,6 +12,7 @@ from eventlog.batch.texts import Texts
 from eventlog.errors import CorruptData
 from tests.batch.test_columns import columns_of, rows_in
 from tests.batch.test_join import Log
+from tests.examples import examples
 
 
 def file_of(events: EventColumns, *, fields=(), flip=None):
@@ -40,7 +41,7 @@ def worth(request, monkeypatch):
 
 
 @given(st.integers(0, 1 << 30), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @pytest.mark.usefixtures("worth")
 def test_a_file_holds_the_events_it_was_made_of(seed, data):
     log = Log(seed)
@@ -61,7 +62,7 @@ def test_a_file_holds_the_events_it_was_made_of(seed, data):
 
 
 @given(st.integers(0, 1 << 20), st.integers(0, 7))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @pytest.mark.usefixtures("worth")
 def test_a_flipped_bit_is_noticed_by_whoever_reads_it(at, bit):
     file, _ = file_of(columns_of(Log(5)), flip=(at, bit))

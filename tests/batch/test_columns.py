@@ -14,6 +14,7 @@ from eventlog.batch.promoted import encode_promoted
 from eventlog.batch.texts import Texts
 from eventlog.batch.views import decode_block, decode_value
 from tests.batch.test_join import EVERYTHING, Log, rows_of
+from tests.examples import examples
 
 
 def columns_of(log: Log, *, after=0, until=EVERYTHING) -> EventColumns:
@@ -39,7 +40,7 @@ def rows_in(columns: EventColumns) -> list[dict[str, object]]:
 
 
 @given(st.integers(0, 1 << 30), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_columns_hold_every_wanted_event(seed, data):
     log = Log(seed)
     ids = [row["id"] for row in log.rows] or [7 << 40]
@@ -48,7 +49,7 @@ def test_columns_hold_every_wanted_event(seed, data):
 
 
 @given(st.integers(0, 1 << 30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_rows_that_are_taken_are_joined_as_they_are(seed):
     log = Log(seed)
     columns, wanted = columns_of(log), log.wanted(0, EVERYTHING)

@@ -12,6 +12,7 @@ from eventlog.batch.join import Joined, Packed, join, join_packed, pack
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.batch.views import Block, decode_block, decode_value
 from eventlog.ids import ID_STEP
+from tests.examples import examples
 
 EVERYTHING = 1 << 62
 
@@ -114,7 +115,7 @@ def rows_of(joined: Joined):
 
 
 @given(st.integers(0, 1 << 30), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_wanted_event_is_there_once_by_segment_and_id(seed, data):
     log = Log(seed)
     ids = [row["id"] for row in log.rows] or [7 << 40]
@@ -124,7 +125,7 @@ def test_every_wanted_event_is_there_once_by_segment_and_id(seed, data):
 
 
 @given(st.integers(0, 1 << 30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_each_value_may_have_its_own_beginning(seed):
     log = Log(seed)
     ids = [row["id"] for row in log.rows] or [0]
@@ -134,7 +135,7 @@ def test_each_value_may_have_its_own_beginning(seed):
 
 
 @given(st.integers(0, 1 << 30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_some_of_the_values_can_be_taken_out(seed):
     log = Log(seed)
     packed = pack(log.segments, log.data)

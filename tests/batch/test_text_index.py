@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from eventlog.batch import text_index
 from eventlog.batch.text_index import IndexedTexts, TextIndex, make_index
 from eventlog.batch.texts import Texts
+from tests.examples import examples
 
 PIECES = st.sampled_from([b"a", b"b", b"\0", b"\xff", b"order/", b"customer-00000"])
 TEXT = st.lists(PIECES, max_size=4).map(b"".join)
-FEW = settings(max_examples=150, deadline=None)
+FEW = settings(max_examples=examples(150), deadline=None)
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ from eventlog_cli.loading import rows as rows_module
 from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
 from eventlog_cli.loading.rows import Batch, Shape
 from eventlog_cli.loading.source import Damaged, open_source
+from tests.examples import examples
 
 Row = dict[str, Any]
 
@@ -113,7 +114,7 @@ def test_the_pieces_in_which_bytes_arrive_make_no_difference(format_name: str, p
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(data=st.data())
 def test_a_cut_file_gives_a_beginning_and_at_most_one_rejection_after_it(format_name: str, data: st.DataObject) -> None:
     whole = WRITE[format_name](ROWS)
@@ -132,7 +133,7 @@ def test_a_cut_file_gives_a_beginning_and_at_most_one_rejection_after_it(format_
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_flipped_bits_make_rejections_and_no_other_end(format_name: str, data: st.DataObject) -> None:
     changed = bytearray(WRITE[format_name](ROWS))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog_cli.loading.source import Damaged, open_source
+from tests.examples import examples
 
 PLAIN = b"".join(b'{"k":"key-%d","n":%d}\n' % (number, number * 7919) for number in range(5_000))
 PACKED = {
@@ -57,7 +58,7 @@ def test_an_empty_packed_file_is_empty(tmp_path: Path, packing: str) -> None:
 
 
 @pytest.mark.parametrize("packing", REAL_PACKINGS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(data=st.data())
 def test_a_cut_file_gives_its_beginning_and_then_damage(
     tmp_path_factory: pytest.TempPathFactory, packing: str, data: st.DataObject
@@ -78,7 +79,7 @@ def test_a_cut_file_gives_its_beginning_and_then_damage(
 
 
 @pytest.mark.parametrize("packing", REAL_PACKINGS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_a_flipped_bit_is_damage_or_other_bytes_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, packing: str, data: st.DataObject

@@ -16,6 +16,7 @@ from eventlog.ids import ID_STEP
 from eventlog.predicate.spec import FilterSpec
 from tests.batch.test_join import EVERYTHING, Log, rows_of
 from tests.consume.filters import HandFilter
+from tests.examples import examples
 
 SEGMENTS = 4
 
@@ -57,7 +58,7 @@ def wanted_of(seed):
 
 
 @given(st.integers(0, 1 << 30), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @pytest.mark.parametrize("is_costly", [False, True])
 @pytest.mark.parametrize("by_segment", [False, True])
 def test_a_filtered_read_is_the_filter_applied_to_the_log(is_costly, by_segment, seed, data):

@@ -13,12 +13,13 @@ from tests.batch.test_columns import columns_of
 from tests.batch.test_join import Log
 from tests.consume.filters import HandFilter
 from tests.consume.test_filtered import SEGMENTS, rows_in, values_of, wanted_of
+from tests.examples import examples
 
 NOTHING_TRIMMED = np.zeros(SEGMENTS, np.int64)
 
 
 @given(st.integers(0, 1 << 30), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @pytest.mark.parametrize("is_costly", [False, True])
 @pytest.mark.parametrize("by_segment", [False, True])
 def test_a_file_answers_as_the_log_does(is_costly, by_segment, seed, data):

@@ -15,6 +15,7 @@ from eventlog.predicate.spec import FilterSpec
 from tests.batch.test_join import Log
 from tests.consume.filters import HandFilter
 from tests.consume.test_filtered import SEGMENTS, rows_in, values_of, wanted_of
+from tests.examples import examples
 
 NO_LIMITS = Limits()
 
@@ -32,7 +33,7 @@ def found_at(log, matches, segments, *, top, limits):
 
 
 @given(st.integers(0, 1 << 30), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @pytest.mark.parametrize("continuous", [False, True])
 def test_parts_together_are_the_filter_applied_to_the_log(continuous, seed, data):
     log = Log(seed, groups=8, segments=SEGMENTS)

@@ -12,6 +12,7 @@ from eventlog.consume import token
 from eventlog.consume.position import STEPS_PER_SEGMENT_MAX, SegmentPositions, Step
 from eventlog.consume.state import NextRead, Overlap, StateProgress, tail_of, with_steps
 from eventlog.errors import BadMessage
+from tests.examples import examples
 
 PLACE = {"cluster": "c", "cache_id": 1, "segments": 4}
 KEYS = [bytes([letter]) for letter in b"abcdefgh"]
@@ -106,7 +107,7 @@ def tail_after(progress, log):
     return [change for change, kept in zip(tail, is_new.tolist(), strict=True) if kept]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_state_then_tail_is_every_entry_once_and_every_later_change_once_whatever_happens(data):
     """Writes, lost pins, and tokens that are stored and read again, in any order; a reader who applies all ends with the state."""

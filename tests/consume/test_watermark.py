@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.consume.watermark import LowWatermark, Promise, Promises, hear_own
+from tests.examples import examples
 
 
 def ints(*values):
@@ -193,7 +194,7 @@ def test_one_node_hears_itself():
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_no_reader_ever_sees_past_what_is_still_to_come(data):
     """Two primaries, one reader that replicates both with a delay; every group that commits must lie above every limit seen."""
     segments = 3

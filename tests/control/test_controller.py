@@ -13,6 +13,7 @@ from eventlog.control.records import Replica
 from eventlog.errors import OperationRefused
 from tests.control.plays import Play, cluster
 from tests.control.worlds import node, replicas, segment
+from tests.examples import examples
 
 # ---------------------------------------------------------------- growing up
 
@@ -368,7 +369,7 @@ def happen(play, kind, number):
 
 
 @given(EVENTS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_whatever_happens_the_rules_hold_and_it_comes_to_rest(events):
     play = cluster(3, segments=6)
     for kind, number in events:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from eventlog.control.domains import domains_of
 from eventlog.control.placement import level_primaries, place
 from tests.control.worlds import node
+from tests.examples import examples
 
 
 def members(*labels, weights=None):
@@ -162,7 +163,7 @@ clusters = st.integers(1, 8).flatmap(
 
 @given(clusters)
 @example(([("", "")] * 6, {1: 1, 2: 2, 3: 3, 4: 4}, [(1,)], 1))  # goes to 4 by way of 2 and 3
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_whatever_the_cluster_every_segment_is_complete_and_placing_again_moves_nothing(cluster):
     labels, weights, before, replicas = cluster
     nodes = members(*labels, weights=weights)
@@ -181,7 +182,7 @@ def test_whatever_the_cluster_every_segment_is_complete_and_placing_again_moves_
     st.integers(1, 4),
     st.lists(st.lists(st.integers(1, 11), min_size=1, max_size=4, unique=True).map(tuple), min_size=1, max_size=80),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_without_labels_balance_is_within_one_and_no_more_moves_than_it_takes(count, replicas, before):
     nodes = plain(count)
     owners = dict(enumerate(before))
@@ -196,7 +197,7 @@ def test_without_labels_balance_is_within_one_and_no_more_moves_than_it_takes(co
 
 
 @given(clusters)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_primaries_are_as_level_as_the_owners_allow(cluster):
     labels, _, before, _ = cluster
     nodes = members(*labels)

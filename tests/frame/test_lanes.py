@@ -127,7 +127,7 @@ def small_tree(tmp_path: Path) -> Path:
     """A tree with our conftest.py and settings, and nothing else."""
     (tmp_path / "tests" / "process").mkdir(parents=True)
     shutil.copy(TOP / "pyproject.toml", tmp_path)
-    for name in ("__init__.py", "conftest.py", "lanes.py"):
+    for name in ("__init__.py", "conftest.py", "examples.py", "lanes.py"):
         shutil.copy(TOP / "tests" / name, tmp_path / "tests")
     return tmp_path
 

@@ -19,6 +19,7 @@ from eventlog.interceptor import INTERCEPTORS, CacheRules, Share, Submitted, adm
 from eventlog.interceptor.existence import update_table
 from eventlog.interceptor.key_table import KeyTable
 from eventlog.interceptor.share import Condition
+from tests.examples import examples
 
 SEGMENTS = 4
 CACHE = 7
@@ -134,7 +135,7 @@ def frames_of(groups: list[list[Write]], *, lifespans: bool) -> tuple[list[Write
     return frames, rows
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(WRITES, min_size=1, max_size=3), st.dictionaries(KEYS, ENTRY), st.booleans(), st.booleans(), st.booleans())
 def test_a_group_does_what_its_writes_do_one_by_one(groups, entries, before, lifespans, with_table):
     frames, rows = frames_of(groups, lifespans=lifespans)

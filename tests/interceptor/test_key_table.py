@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.interceptor.key_table import KeyTable
+from tests.examples import examples
 
 SHARED = {turned << 52 for turned in range(4)}  # kept as 0 to 3: two of them share a place with the other two
 HASHES = st.one_of(st.integers(0, 2**64 - 1), st.integers(2, 40), st.builds(lambda low: low << 40, st.integers(1, 40)))
@@ -14,7 +15,7 @@ def array(hashes) -> np.ndarray:
     return np.array(sorted(hashes), np.uint64)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.booleans(), st.sets(HASHES, max_size=60)), max_size=12))
 def test_it_holds_what_a_set_holds(steps):
     table, model = KeyTable(), set()
@@ -31,7 +32,7 @@ def test_it_holds_what_a_set_holds(steps):
         assert table.contains(asked).tolist() == [int(number) in model for number in asked]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.booleans(), HASHES.filter(lambda number: number not in SHARED)), max_size=200))
 def test_one_by_one_it_holds_what_a_set_holds(steps):
     table, model = KeyTable(), set()

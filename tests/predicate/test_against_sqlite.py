@@ -15,6 +15,7 @@ from eventlog.ids import time_of
 from eventlog.interceptor.promote import promote
 from tests.batch.test_column_file import file_of
 from tests.batch.test_text_index import texts_of
+from tests.examples import examples
 from tests.predicate.rows import BASE, JSON, compiled, events, kind_of
 
 # Each expression is a pair: as a predicate, and as SQLite has it. Fields are typed, since what SQLite does with others is its own.
@@ -237,7 +238,7 @@ def chosen(connection, condition: str) -> list[int]:
 
 
 @given(ROWS, CONDITIONS)
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @example([{"key": "a", "n": 3}], ("(value.n IN (1, NULL))", "(n IN (1, NULL))"))
 def test_a_predicate_is_true_where_sqlite_says_so_and_null_where_it_says_so(rows, condition):
     ours, theirs = condition
@@ -261,7 +262,7 @@ def filed(columns: EventColumns) -> EventColumns:
 
 
 @given(ROWS, CONDITIONS)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @example([{"key": "a", "n": 3}, {"key": "ab", "n": 0}], ("(value.n IN (0, 3) AND key LIKE 'a%')", "(n IN (0, 3) AND key LIKE 'a%')"))
 @example([{"key": "a long key, more than eight bytes"}], ("(key = 'a long key, mind')", "(key = 'a long key, mind')"))
 def test_a_predicate_says_the_same_of_events_in_a_file_of_columns(rows, condition):
@@ -278,7 +279,7 @@ def test_a_predicate_says_the_same_of_events_in_a_file_of_columns(rows, conditio
 
 
 @given(ROWS, CONDITIONS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_bounds_hold_every_event_that_matches(rows, condition):
     found = compiled(condition[0])
     _, columns = table(rows)
@@ -292,7 +293,7 @@ def test_bounds_hold_every_event_that_matches(rows, condition):
 
 
 @given(ROWS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_operators_bind_as_in_sqlite(rows):
     connection, columns = table(rows)
     try:

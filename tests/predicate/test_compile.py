@@ -11,6 +11,7 @@ from eventlog.errors import BadPredicate
 from eventlog.predicate.bounds import bounds_of
 from eventlog.predicate.compile import JOINED, LEFT, UPDATED
 from eventlog.predicate.spec import FilterContext, FilterSpec
+from tests.examples import examples
 from tests.predicate.rows import BASE, BYTES, JSON, compiled, events, matches, matching
 
 WITHOUT_BEFORE = FilterContext(format="json", text_keys=True, before=False)
@@ -157,7 +158,7 @@ ESCAPED = {"c1": b'"\\u0063\\u0031"', "/": b'"\\/"', "é": b'"\\u00e9"'}
 
 
 @given(st.lists(st.tuples(st.sampled_from(TEXTS), st.sampled_from(TEXTS), st.booleans()), max_size=20), st.sampled_from(TEXTS), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_looking_at_bytes_first_never_loses_a_value(pairs, wanted, data):
     """A condition that is judged by decoding alone says the same."""
     rows = []
@@ -197,7 +198,7 @@ SPACES = ["", " ", "\n\t "]
     st.lists(st.tuples(st.sampled_from(SPELLED), st.sampled_from(SPELLED), st.sampled_from(SPACES), st.booleans()), max_size=20),
     st.sampled_from([[42], [0], [1.5], [42, 0], [9007199254740993], [-42.0], [42, 1.5]]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_looking_for_numbers_first_never_loses_a_value(rows, wanted):
     escaped = '{{"o": {{"n": {other}}}, "\\u006e" : {number}}}'
     plain = '{{"x": {{"n":{other}}},"n"{space}:{space}{number}{space}, "o":{{"n":{other}}}}}'

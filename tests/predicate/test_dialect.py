@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import BadPredicate
 from eventlog.limits import WHERE_CHARACTERS_MAX, WHERE_DEPTH_MAX, WHERE_TOKENS_MAX
+from tests.examples import examples
 from tests.predicate.rows import BYTES, JSON, compiled, events, matches
 
 ROWS = events([{"key": "k", "value": {"a": 1, "b": ["x"]}}, {"key": "l", "value": None, "before": 5}, {"key": "m", "value": "text"}])
@@ -120,7 +121,7 @@ def judged(where, context=JSON, parameters=None) -> None:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map(" ".join), st.sampled_from([None, [], [1], ["a", [1, 2]], {"x": 1}]))
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 @example("int(" * 30 + "1" + ")" * 30, None)
 @example("cast(key as decimal(1,2)) = 1", None)
 @example("value.a = ?", [[1]])
@@ -135,7 +136,7 @@ def test_any_words_are_a_predicate_or_refused(where, parameters):
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_text_is_a_predicate_or_refused(where):
     judged(where)
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eventlog.limits import TEXT_RESULT_CHARACTERS_MAX
 from eventlog.predicate.functions import FUNCTIONS, ROWS
+from tests.examples import examples
 from tests.predicate.rows import compiled, events, matches
 
 VALUE = {
@@ -180,7 +181,7 @@ OPERATIONS = [
 
 
 @given(st.lists(json_values, max_size=6), calls(), calls(), st.sampled_from(OPERATIONS))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_no_value_is_an_error(values, one, other, operation):
     from eventlog.errors import BadPredicate
 

@@ -10,6 +10,7 @@ from eventlog.routing.lanes import Lanes
 from eventlog.routing.numbering import Numbering
 from eventlog.routing.routes import NOBODY
 from eventlog.routing.window import Blocks, Frame
+from tests.examples import examples
 
 SEGMENTS = 4
 Names = list[str]
@@ -187,7 +188,7 @@ class Cluster:
 
 
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_block_is_written_once_in_order_wherever_segments_and_connections_go(seed: int) -> None:
     cluster = Cluster(seed)
     for _ in range(120):

@@ -14,6 +14,7 @@ from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.routing.numbering import SEQUENCE_MAX, Numbering
 from eventlog.routing.verdict import judge
 from eventlog.routing.window import Frame, State, Window
+from tests.examples import examples
 
 SEGMENTS = 3
 
@@ -451,7 +452,7 @@ class Client:
 
 
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_acknowledged_block_is_written_once_in_order_whatever_fails(seed: int) -> None:
     chance = random.Random(seed)
     client = Client()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.client.near.table import MISS, SLOT_BYTES, Fill, NearTable, Read
+from tests.examples import examples
 
 NEVER = float("inf")
 
@@ -391,7 +392,7 @@ def walked(seed: int) -> World:
     return world
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, (1 << 32) - 1))
 def test_in_whatever_order_things_happen_nothing_too_old_is_served(seed: int):
     walked(seed)

@@ -15,6 +15,7 @@ from eventlog.consume.membership.record import decode_group, encode_group
 from eventlog.consume.membership.sessions import Via
 from eventlog.consume.membership.values import Member, new_group
 from eventlog.errors import Fenced, StaleMember
+from tests.examples import examples
 
 SEGMENTS = 7
 TIMEOUT_MS = 10_000
@@ -230,7 +231,7 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(stateful_step_count=60, max_examples=100, deadline=None)
+TestGroups.settings = settings(stateful_step_count=60, max_examples=examples(100), deadline=None)
 
 WEIGHTS = {
     "exchange": 6, "send": 4, "receive": 4, "answer": 4, "give_up": 2, "receive_stray": 2, "lose_answer": 1, "take": 6, "commit": 3,

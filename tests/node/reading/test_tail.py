@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from eventlog.consume.groups import CacheValues, CommittedGroup
 from eventlog.ids import ID_STEP
 from eventlog.node.reading.tail import Tail
+from tests.examples import examples
 
 
 def group(first, *caches, size=100):
@@ -119,7 +120,7 @@ def test_many_groups_keep_no_more_than_the_ring_holds():
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 900)), max_size=60), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_repeated_slices_give_everything_above_the_floor_once(groups, data):
     tail, first, everything = Tail(bytes_max=6_000), 1_000, []
     for cache, count, size in groups:
@@ -147,7 +148,7 @@ def events(found, *, after, upto):
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5)), max_size=12), min_size=1, max_size=4), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_groups_of_several_primaries_are_read_in_order_however_they_came(origins, data):
     """A run of ids may lie within another primary's; a primary's own come in their order, but for one that committed late."""
     waiting = []

@@ -21,6 +21,7 @@ from eventlog.node.writing.storage import StorageThread
 from eventlog.segment.keys import entry_key
 from eventlog.segment.memory import MemoryDisk, MemoryStore
 from eventlog.segment.port import LogEnds
+from tests.examples import examples
 
 SEGMENTS, CACHE, OWN = 3, 7, 1
 KEYS = [b"", b"a", b"key-1", b"a longer key"]
@@ -103,7 +104,7 @@ async def left_by(arrivals, **options):
 
 
 @pytest.mark.parametrize("state", [True, False])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(found=st.lists(events, min_size=1, max_size=6))
 def test_event_by_event_is_left_what_the_common_road_leaves(state, found):
     arrivals = list(arrivals_of(found))

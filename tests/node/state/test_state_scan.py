@@ -12,6 +12,7 @@ from eventlog.node.state import state_scan
 from eventlog.node.state.state_scan import Scan, scan_ahead
 from eventlog.segment.keys import entry_key, expiry_key, producer_key
 from eventlog.segment.memory import open_store
+from tests.examples import examples
 
 KEYS = st.binary(max_size=3)
 ORDERS = st.permutations(range(4))
@@ -63,7 +64,7 @@ def ahead(nbytes):
         state_scan._AHEAD_BYTES = before
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     ENTRIES, st.integers(1, 9), st.integers(1, 120), st.integers(1, 4), st.booleans(), st.sampled_from(PREFIXES), st.permutations(range(4))
 )

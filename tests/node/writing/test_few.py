@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.limits import BOUNDS
 from eventlog.node.writing.few import FEW_MAX, few_of
+from tests.examples import examples
 from tests.node.writing.roads import BASE, PRODUCER, SEGMENTS, assert_roads_alike, cache_with, event
 
 
@@ -22,7 +23,7 @@ def keys_of_segments(count: int = SEGMENTS) -> list[bytes]:
 events = st.tuples(st.sampled_from(keys_of_segments()), st.binary(max_size=40), st.booleans(), st.booleans())
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     groups=st.lists(st.lists(events, min_size=1, max_size=SEGMENTS, unique_by=lambda one: one[0]), max_size=8),
     state=st.booleans(),

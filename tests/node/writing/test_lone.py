@@ -12,10 +12,11 @@ from eventlog.interceptor.limits import BOUNDS
 from eventlog.interceptor.share import Condition
 from eventlog.node.writing.groups import Pending
 from eventlog.node.writing.lone import plain
+from tests.examples import examples
 from tests.node.writing.roads import BASE, KEYS, PRODUCER, SEGMENTS, assert_roads_alike, by_common_road, cache_with, event, frame
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     steps=st.lists(st.tuples(st.sampled_from(KEYS), st.binary(max_size=40), st.booleans(), st.booleans()), max_size=12),
     state=st.booleans(),

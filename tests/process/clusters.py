@@ -168,7 +168,7 @@ def ask(address: str, message: Message) -> Message:
         host, _, port = address.rpartition(":")
         connection = await connect(host, int(port))
         try:
-            return (await connection.request(message, timeout_ms=10_000)).message
+            return (await connection.request(message, timeout_ms=30_000)).message
         finally:
             connection.close()
             await connection.wait_closed()

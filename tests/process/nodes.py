@@ -115,7 +115,7 @@ class NodeProcess:
 
     def page(self, path: str) -> str:
         """Return a page of the HTTP port."""
-        with urllib.request.urlopen(f"http://{self.http}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.http}{path}", timeout=60) as answer:
             return answer.read().decode()
 
     def command(self, *words: str, stdin: bytes | None = None, ok: bool = True) -> subprocess.CompletedProcess[bytes]:

@@ -72,5 +72,5 @@ def test_it_answers_until_it_is_told_to_end_and_then_ends_with_0(tmp_path: Path,
         with urllib.request.urlopen(f"http://{addresses['http']}/health/ready") as answer:
             assert answer.status == 200
         child.send_signal(number)
-        _, err = child.communicate(timeout=30)
+        _, err = child.communicate(timeout=60)
         assert child.returncode == 0, err

@@ -305,7 +305,7 @@ def test_a_node_killed_while_it_is_written_to_loses_and_doubles_nothing(tmp_path
             for writer in range(6):
                 own = [event.value[1] for event in events if event.key == f"w{writer}"]
                 assert own == sorted(own)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 while len(followed) < len(events):  # noqa: ASYNC110 -- the follower has no event to wait for
                     await asyncio.sleep(0.01)
             reader.cancel()

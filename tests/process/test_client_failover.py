@@ -54,7 +54,7 @@ class Writers:
 
 async def check(client: eventlog.Client, cache: eventlog.Cache, acknowledged: dict[int, tuple[str, Any]]) -> None:
     """Demand that every acknowledged event is there once, and the entries are those of the last of each key."""
-    await client.wait_for(cache, max(acknowledged), timeout_ms=20_000)
+    await client.wait_for(cache, max(acknowledged), timeout_ms=60_000)
     events = [event async for event in cache.events()]
     assert Counter(event.id for event in events) == Counter(dict.fromkeys(acknowledged, 1))
     assert {event.id: (event.key, event.value) for event in events} == acknowledged

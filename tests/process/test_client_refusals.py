@@ -194,14 +194,15 @@ def test_a_write_in_doubt_is_not_repeated_by_a_forgotten_producer() -> None:
 def test_a_write_out_of_time_says_whether_it_may_have_been_written() -> None:
     async def main() -> None:
         node = FakeNode(segments=1)
-        async with client_of(node, timeout_ms=100) as client:
+        async with client_of(node) as client:
             cache = await client.create_cache("c")
             node.hold = []
             with pytest.raises(TimedOut) as caught:
-                await cache.put("k", 1)
+                await cache.put("k", 1, timeout_ms=200)
             assert caught.value.outcome == "unknown"
             # The first one still counts as unanswered, and no more than the node remembers may be.
-            blocked = [asyncio.ensure_future(cache.put("k", n, previous=True)) for n in range(PRODUCER_RESULTS_KEPT + 3)]
+            puts = [cache.put("k", n, previous=True, timeout_ms=500) for n in range(PRODUCER_RESULTS_KEPT + 3)]
+            blocked = [asyncio.ensure_future(put) for put in puts]
             errors = [error for error in await asyncio.gather(*blocked, return_exceptions=True) if isinstance(error, TimedOut)]
             assert [error.outcome for error in errors] == ["unknown"] * (PRODUCER_RESULTS_KEPT - 1) + ["none"] * 4
             node.release()
@@ -217,14 +218,14 @@ def test_each_call_runs_out_of_its_own_time() -> None:
         async with client_of(node) as client:
             cache = await client.create_cache("c")
             node.hold = []
-            calls = [asyncio.ensure_future(cache.put(f"k{n}", n, timeout_ms=timeout)) for n, timeout in enumerate((90, 30, 60_000))]
+            calls = [asyncio.ensure_future(cache.put(f"k{n}", n, timeout_ms=timeout)) for n, timeout in enumerate((1_000, 30, 60_000))]
             begun = asyncio.get_running_loop().time()
             waited = []
             for call in (calls[1], calls[0]):
                 with pytest.raises(TimedOut):
                     await call
                 waited.append(asyncio.get_running_loop().time() - begun)
-            assert 0.03 <= waited[0] < 0.09 <= waited[1]
+            assert 0.03 <= waited[0] < 1 <= waited[1]
             node.release()
             assert (await calls[2]).kind == "CREATED"
 
@@ -270,7 +271,7 @@ def test_a_write_is_not_left_waiting_when_another_cluster_took_the_address() -> 
 def test_writes_that_nobody_waits_for_any_more_are_not_sent_on_a_new_connection() -> None:
     async def main() -> None:
         node = FakeNode()
-        async with road_to(node) as road, connect(road.address, retry=FAST, timeout_ms=1_000) as client:
+        async with road_to(node) as road, connect(road.address, retry=FAST, timeout_ms=30_000) as client:
             cache = await client.create_cache("c")
             held = node.dispatch
             node.dispatch = lambda _: None  # type: ignore[method-assign]  # a node that hangs

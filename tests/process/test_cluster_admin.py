@@ -40,7 +40,7 @@ def assert_all_there(cluster, count, *, node=0):
     assert b"all equal" in cluster.command("admin", "rebalance", "verify", node=node).stdout
 
 
-def until(holds, *, within_s=30):
+def until(holds, *, within_s=60):
     deadline = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline

@@ -21,7 +21,7 @@ class Follower:
                 self._news.set()
 
     async def until(self, last: int) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not self.ids or self.ids[-1] < last:
                 self._news.clear()
                 await self._news.wait()

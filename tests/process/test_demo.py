@@ -177,7 +177,7 @@ def stop_nodes_of(directory: Path) -> None:
 
 
 def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() and time.monotonic() < deadline:
         time.sleep(0.05)
 

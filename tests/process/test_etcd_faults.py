@@ -46,7 +46,7 @@ async def count_up(cluster, prefix: str, fault) -> tuple[int, list[int]]:
         if number == FAULT_AT:
             fault(leader)
         revision = await store.commit({"n": revision}, puts={"n": str(number).encode()})  # its own retries find out what happened
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await looking
     found = await store.get("n")
     assert found is not None

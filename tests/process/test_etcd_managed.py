@@ -110,12 +110,12 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path):
         parent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, *arguments, stdout=asyncio.subprocess.PIPE)
         assert parent.stdout is not None
         child = int(await parent.stdout.readline())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not _is_etcd(child):  # noqa: ASYNC110 -- it is tied to its parent when it has become what it shall be
                 await asyncio.sleep(0.01)
         parent.kill()
         await parent.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while _runs(child):  # noqa: ASYNC110 -- nothing tells of the end of a process that is not a child
                 await asyncio.sleep(0.02)
 

@@ -75,7 +75,7 @@ def test_a_line_that_delays_and_loses_packets_costs_time_and_nothing_else(tmp_pa
 
 
 def wait_for_loss(network: Network, name: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not all(network.held_and_lost(name)):
         assert time.monotonic() < deadline, f"held and lost: {network.held_and_lost(name)}"
         time.sleep(0.05)  # a poll of the kernel's counters; nothing else tells

@@ -28,7 +28,7 @@ async def raw_write(
     frame.table["sequence"] = sequence
     message = Message()
     message.write.cache_id, message.write.producer_id, message.write.blocks = cache_id, producer, len(frame.table)
-    reply = await connection.request(message, *frame.buffers, timeout_ms=10_000)
+    reply = await connection.request(message, *frame.buffers, timeout_ms=60_000)
     connection.close()
     await connection.wait_closed()
     answer = reply.message.write_answer
@@ -136,7 +136,7 @@ def test_lifespans_end_after_a_kill_and_leave_an_expired_event(tmp_path):
         asyncio.run(write(node.address))
         node.kill()
         node.start()
-        gone, kinds = asyncio.run(asyncio.wait_for(read(node.address), 30))
+        gone, kinds = asyncio.run(asyncio.wait_for(read(node.address), 60))
         assert gone[1:] == [False, False]
         assert kinds[-1] == ("short", "EXPIRED")
         assert json.loads(node.command("size", "c", "--json").stdout)["size"] == 2
@@ -153,7 +153,7 @@ def test_a_dropped_cache_is_gone_after_a_kill_and_its_readers_are_told(tmp_path)
             position = (await cache.poll(max_events=1)).position
             await client.drop_cache("c")
             with pytest.raises(CacheDropped):
-                await asyncio.wait_for(reader, 10)
+                await asyncio.wait_for(reader, 60)
             return position
 
     async def come_back(address: str, position: str) -> None:

@@ -100,7 +100,7 @@ def test_sigterm_during_the_start_ends_it_and_leaves_a_node_that_starts(tmp_path
         node.command("put", "c", "k", "1")
         node.kill()
         node.spawn()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not node.catches(signal.SIGTERM):
             assert time.monotonic() < deadline
             time.sleep(0.001)  # a poll of the process table; nothing else tells

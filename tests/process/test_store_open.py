@@ -155,7 +155,7 @@ def test_a_write_that_met_a_stall_is_written_once_when_it_ends(tmp_path):
         assert store.read_log(*ALL, bytes_max=1 << 30) == log_pairs(1)
         assert writer.is_alive(), "it waits"
         family.set_options({"level0_slowdown_writes_trigger": "1000", "level0_stop_writes_trigger": "2000"})
-        writer.join(timeout=20)
+        writer.join(timeout=60)
         assert store.read_log(*ALL, bytes_max=1 << 30) == log_pairs(2)
 
 

@@ -110,6 +110,7 @@ def test_a_request_without_answer_times_out_alone_and_its_late_answer_is_nobodys
             with pytest.raises(TimedOut, match="poll within 20 ms"):
                 await late
             assert not patient.done()
+            await until(lambda: len(answers.held) == 2)
             assert answers.held[0].message.timeout_ms == 20
             assert len(connection.session.outgoing) == 2  # the opaque is not free before its answer
             for exchange in answers.held:

@@ -23,7 +23,7 @@ from tests.node.nodes import submit
 
 T = TypeVar("T")
 SEGMENTS = 8
-_DEADLINE_S = 30
+_DEADLINE_S = 60
 
 
 class Running:

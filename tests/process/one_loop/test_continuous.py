@@ -24,7 +24,7 @@ def with_cache(tmp_path: Path, act, **options: object) -> None:
 
 
 async def take(changes, count: int) -> list[QueryChange]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return [await anext(changes) for _ in range(count)]
 
 

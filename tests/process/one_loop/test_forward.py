@@ -24,7 +24,7 @@ KEYS = [b"key %d" % n for n in range(40)]
 
 async def write(connection: Connection, node: Node, keys: list[bytes] = KEYS) -> tuple[pb.WriteAnswer, Reply, list[bytes]]:
     message, body, _, order = frame(keys, node)
-    reply = await connection.request(message, *body, timeout_ms=10_000)
+    reply = await connection.request(message, *body, timeout_ms=30_000)
     return reply.message.write_answer, reply, order
 
 
@@ -77,7 +77,7 @@ def test_clear_removes_the_entries_of_all_primaries(tmp_path: Path) -> None:
         removed = 0
         while True:
             clear = Message(clear=pb.Clear(cache_id=cache_id(cluster), limit=7))
-            answer = (await connections[1].request(clear, timeout_ms=10_000)).message.clear_answer
+            answer = (await connections[1].request(clear, timeout_ms=30_000)).message.clear_answer
             removed += answer.removed
             if not answer.more:
                 break
@@ -92,13 +92,13 @@ def test_a_request_is_passed_on_once(tmp_path: Path) -> None:
         elsewhere = next(key for key in KEYS if not node.replicas.serving[segment_of(hash_key(key), SEGMENTS)])
         message, body, _, _ = frame([elsewhere], node, forwarded=True)
         with pytest.raises(NotPrimary):
-            await connection.request(message, *body, timeout_ms=5_000)
+            await connection.request(message, *body, timeout_ms=30_000)
         for request in (pb.Message(get=pb.Get(cache_id=cache_id(cluster), key=elsewhere)), pb.Message(size=pb.Size(segments=range(8)))):
             request.forwarded = True
             if request.HasField("size"):
                 request.size.cache_id = cache_id(cluster)
             with pytest.raises(NotPrimary):
-                await connection.request(request, timeout_ms=5_000)
+                await connection.request(request, timeout_ms=30_000)
         keys = Message(keys=pb.Keys(cache_id=cache_id(cluster)), forwarded=True)
         with pytest.raises(NotPrimary):
             await rows_of(connection, keys)
@@ -113,7 +113,7 @@ def test_a_primary_that_cannot_be_reached_refuses_its_own_blocks_only(tmp_path: 
         lost = set(np.flatnonzero(missing.replicas.serving).tolist())
         node.peers.update({number: address for number, address in node.leaders.topology.addresses.items() if number != missing.number})
         message, body, segments, order = frame(KEYS, node)
-        reply = await connections[0].request(message, *body, timeout_ms=10_000)
+        reply = await connections[0].request(message, *body, timeout_ms=30_000)
         answer = reply.message.write_answer
         assert {segments[refusal.block] for refusal in answer.refusals} >= lost & set(segments)
         assert {refusal.error.code for refusal in answer.refusals} == {"NOT_PRIMARY"}
@@ -121,7 +121,7 @@ def test_a_primary_that_cannot_be_reached_refuses_its_own_blocks_only(tmp_path: 
         refused = {key for key, kind in zip(order, kinds, strict=True) if kind == REFUSED}
         assert refused == {key for key in KEYS if segment_of(hash_key(key), SEGMENTS) in {segments[row.block] for row in answer.refusals}}
         with pytest.raises(EventLogError) as raised:
-            await connections[0].request(Message(get=pb.Get(cache_id=cache_id(cluster), key=next(iter(refused)))), timeout_ms=5_000)
+            await connections[0].request(Message(get=pb.Get(cache_id=cache_id(cluster), key=next(iter(refused)))), timeout_ms=30_000)
         assert isinstance(raised.value, NotPrimary)
 
     on_spread_cluster(tmp_path, act)

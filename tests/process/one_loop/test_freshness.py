@@ -22,7 +22,7 @@ async def led_by(cluster: Cluster, index: int) -> bytes:
 
 async def get(connection: Connection, cache_id: int, key: bytes, consistency: pb.Consistency = pb.PRIMARY) -> pb.GetAnswer:
     request = Message(get=pb.Get(cache_id=cache_id, key=key, consistency=consistency))
-    return (await connection.request(request, timeout_ms=5_000)).message.get_answer
+    return (await connection.request(request, timeout_ms=30_000)).message.get_answer
 
 
 def test_a_primary_that_is_cut_off_answers_only_reads_of_any_copy(tmp_path: Path) -> None:

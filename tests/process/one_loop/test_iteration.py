@@ -205,11 +205,11 @@ def test_forged_and_forgotten_iterations_are_named_and_can_be_resumed(tmp_path):
         node = cluster.nodes[0].node
         cache_id = node.caches.named("c").cache_id
         async with eventlog.connect(address(cluster.nodes[0])) as client:
-            connection = await client._core.nodes.home.connection(asyncio.get_running_loop().time() + 5)
+            connection = await client._core.nodes.home.connection(asyncio.get_running_loop().time() + 30)
 
             async def start(**fields):
                 message = Message(iteration_start=IterationStart(**{"cache_id": cache_id, "batch_entries": 10} | fields))
-                return (await connection.request(message, timeout_ms=5_000)).message.iteration_start_answer
+                return (await connection.request(message, timeout_ms=30_000)).message.iteration_start_answer
 
             async def some(iteration_id, batches):
                 stream = connection.stream(Message(iteration_next=IterationNext(iteration_id=iteration_id, batches=batches)))

@@ -36,8 +36,9 @@ def flip(node, key, *, at=-1):
 
 
 async def keys_read(node):
+    """Return the keys of all events; one that was put again because nobody knew what had become of it has two."""
     _, rows = await read_all(node, cache_id=node.caches.named("c").cache_id, wait_ms=0)
-    return sorted(row.key for row in rows)
+    return {row.key for row in rows}
 
 
 @pytest.mark.parametrize("at", [0, 8, -1])
@@ -49,7 +50,7 @@ def test_a_reader_gets_what_was_damaged_and_the_log_is_whole_again(tmp_path, at)
         for pairs in before[:4]:
             flip(node, pairs[len(pairs) // 2][0], at=at)
         assert stored(node) != before
-        assert await keys_read(node) == sorted(KEYS)
+        assert await keys_read(node) == set(KEYS)
         assert stored(node) == before
         assert node.mending.repaired == 4
 

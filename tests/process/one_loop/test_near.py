@@ -22,7 +22,7 @@ STALENESS_MS = 20_000
 
 async def kept(near: NearCache, key: str) -> object:
     """Read until it is served from memory, and return what is."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while near.peek(key, "miss") == "miss":
             await near.get(key)
             await asyncio.sleep(0.005)
@@ -260,7 +260,7 @@ def test_what_memory_lacks_of_many_is_read_at_once_and_kept(tmp_path: Path):
         def missing() -> list[str]:
             return [key for key in asked if near.peek(key, "miss") == "miss"]
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while missing():
                 await near.get_many(missing())
         assert [near.peek(key) for key in asked] == entries == await near.get_many(asked)

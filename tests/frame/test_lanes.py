@@ -151,6 +151,18 @@ def test_the_folder_of_process_tests_gives_the_mark(small_tree: Path) -> None:
     assert [case.name.rpartition(":")[2] for case in pytest_report(small_tree, "-m", "not process")] == ["test_near"]
 
 
+def test_the_inner_loop_tries_a_property_a_few_times_however_many_it_asks_for(small_tree: Path) -> None:
+    (small_tree / "tests" / "test_many.py").write_text(
+        "from hypothesis import given, settings, strategies as st\nfrom tests.examples import examples\ntried = []\n"
+        "@settings(max_examples=examples(40))\n@given(st.integers())\ndef test_any(number): tried.append(number)\n"
+        "def test_few(): assert len(tried) <= 15\ndef test_all(): assert len(tried) == 40\n"
+    )
+    passed = {"--hypothesis-profile=quick": ["any", "few"], "--hypothesis-profile=dev": ["any", "all"]}
+    for profile, names in passed.items():
+        cases = pytest_report(small_tree, profile)
+        assert [case.name.rpartition("_")[2] for case in cases if case.result == "passed"] == names
+
+
 def test_a_warning_fails_a_test(small_tree: Path) -> None:
     (small_tree / "tests" / "test_warns.py").write_text("import warnings\ndef test_warns(): warnings.warn('old', DeprecationWarning)")
     assert [case.result for case in pytest_report(small_tree)] == ["failed"]

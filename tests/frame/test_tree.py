@@ -97,11 +97,6 @@ def test_no_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
     assert matches(MACHINE_PATHS) == []
 
 
-def test_no_property_asks_for_examples_that_the_inner_loop_cannot_do_without() -> None:
-    asking = [place(path) for path in python_files("tests") if re.search(r"max_examples=\d", path.read_text())]
-    assert asking == ["tests/conftest.py"]
-
-
 def test_every_package_has_an_init_module() -> None:
     # Without one, import-linter does not see the package, and its imports go unchecked.
     bare = {place(path.parent) for path in python_files("eventlog", "cli/eventlog_cli") if not path.with_name("__init__.py").exists()}

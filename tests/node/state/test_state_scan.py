@@ -109,7 +109,7 @@ def test_batches_that_follow_each_other_are_all_entries_once_within_their_bounds
     assert found == sorted(wanted, key=lambda row: (order.index(row[0]), row[1]))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(1, 9), st.integers(0, 200))
 def test_only_the_last_batch_read_ahead_begins_above_the_bound(rows, ahead_bytes):
     entries = {(0, bytes([key])): b"yes" * 9 for key in range(40)}

@@ -138,6 +138,14 @@ class Crowds:
     def _turn(self) -> None:
         """Give some of what is due, the rest in the next turns of the loop."""
         self._is_turn_due = True  # whatever comes due meanwhile is for this turn
+        try:
+            self._give_some()
+        finally:  # readers of all caches wait until nothing is due
+            self._is_turn_due = bool(self._due)
+            if self._due:
+                asyncio.get_running_loop().call_soon(self._turn)
+
+    def _give_some(self) -> None:
         left = SLICE_ANSWERS
         while self._due and left > 0:
             due = self._due[0]
@@ -145,18 +153,15 @@ class Crowds:
                 self._due.popleft()
                 self._renew(due)
                 continue
-            count = min(left, len(due.members))
-            for _ in range(count):
-                give(due.members.popleft(), *due.content)
-            self.given += count if due.given else count - 1
-            self.due -= count
-            due.given += count
-            left -= count
+            for _ in range(min(left, len(due.members))):
+                exchange = due.members.popleft()
+                self.due -= 1
+                self.given += 1 if due.given else 0  # the first is the pull's own
+                due.given += 1
+                left -= 1
+                give(exchange, *due.content)
             if not due.members:
                 self._due.popleft()
-        self._is_turn_due = bool(self._due)
-        if self._due:
-            asyncio.get_running_loop().call_soon(self._turn)
 
     def _renew(self, due: _Due) -> None:
         """Ask again for those who are left."""

@@ -119,6 +119,30 @@ def test_the_next_crowd_gets_what_was_committed_while_the_one_before_was_answere
     run(scenario)
 
 
+def test_one_who_cannot_be_answered_keeps_nobody_else_waiting(monkeypatch):
+    monkeypatch.setattr(module, "SLICE_ANSWERS", 4)
+
+    def fails(*_):
+        raise RuntimeError("a bug")
+
+    async def scenario(node):
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        cache = node.cache()
+        start = await start_of(node, cache)
+        exchanges = [waiting(node, after=start) for _ in range(12)]
+        exchanges[5].answer = exchanges[11].answer = fails
+        node.write((cache, {0: [b"new"]}))
+        for index in (0, 4, 6, 10):
+            assert await values_of(exchanges[index]) == [b"new"]
+        await asyncio.sleep(0)
+        assert node.reads.crowds.due == 0
+        again = waiting(node, after=node.last_id)
+        node.write((cache, {0: [b"newer"]}))
+        assert await values_of(again) == [b"newer"]
+
+    run(scenario)
+
+
 def test_who_leaves_is_not_answered_and_the_last_one_takes_the_pull_with_him():
     async def scenario(node):
         cache = node.cache()

@@ -202,6 +202,18 @@ def start_rebalance(situation: Situation, start: RebalanceStart, *, nonce: str) 
     return CommitPlan(expect={REBALANCE_KEY: found.revision if found else 0}, puts={REBALANCE_KEY: encode(record)})
 
 
+def bytes_to_copy(situation: Situation, sizes: Mapping[int, int]) -> int:
+    """Return how many bytes a rebalancing begun now would copy; `sizes` are those of a segment's one copy."""
+    segments = situation.view.segments
+    plan = plan_rebalance(situation)
+    return sum(copied_bytes(segments[number].record, target, sizes.get(number, 0)) for number, target in plan.items())
+
+
+def copied_bytes(segment: SegmentRecord, target: tuple[int, ...], nbytes: int) -> int:
+    """Return what is copied when a segment of `nbytes` bytes moves: to whoever has no copy in sync."""
+    return nbytes * len(set(target) - {replica.node for replica in segment.in_sync})
+
+
 def cancel_rebalance(situation: Situation, *, nonce: str) -> CommitPlan | None:
     """Stop where it is: nothing begins any more, half-made copies go, whole ones leave as surplus; moves off drained members go on.
 

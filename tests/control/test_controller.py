@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.control.controller import Controller, ControllerOptions, plan_rebalance
-from eventlog.control.operators import RebalanceStart, cancel_rebalance, set_replicas, start_rebalance
+from eventlog.control.operators import RebalanceStart, bytes_to_copy, cancel_rebalance, set_replicas, start_rebalance
 from eventlog.control.records import Replica
 from eventlog.errors import OperationRefused
 from tests.control.plays import Play, cluster
@@ -294,6 +294,18 @@ def test_segments_are_evened_out_by_themselves_when_all_was_calm_for_a_minute():
     play.dead.add(1)
     play.settle(ms=61_000)
     assert not play.controller.wants_rebalancing(play.situation), "not while a member is away"
+
+
+def test_what_a_rebalancing_copies_is_the_size_of_what_it_gives_to_those_without_a_copy():
+    play = cluster(3, segments=12)
+    play.join(4)
+    play.settle(ms=61_000)
+    sizes = {number: 1_000 + number for number in range(12)}
+    plan = plan_rebalance(play.situation)
+    assert plan
+    moved = {number for number, target in plan.items() if 4 in target}
+    assert all(len(set(target) - set(play.records[number].owners)) == (number in moved) for number, target in plan.items())
+    assert bytes_to_copy(play.situation, sizes) == sum(sizes[number] for number in moved) > 0
 
 
 def test_what_was_planned_for_many_segments_is_dropped_when_the_rebalancing_is_called_off():

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX
 from eventlog.control.cluster import CONFLICTS_MAX, ClusterRecords
 from eventlog.control.controller import Controller, ControllerOptions, Situation
-from eventlog.control.operators import RebalanceStart, hand_over, start_rebalance
+from eventlog.control.operators import RebalanceStart, bytes_to_copy, hand_over, start_rebalance
 from eventlog.control.records import CONTROLLER_KEY, NODE_PREFIX, CommitPlan, ControllerRecord, Replica, encode
 from eventlog.control.view import ClusterView
 from eventlog.errors import MetadataConflict, MetadataUnavailable
 from eventlog.node.cluster.liveness import Reach, dead_members
 from eventlog.node.cluster.metadata import ViewChange
+from eventlog.node.cluster.rebalance import SegmentSizes
 from eventlog.node.copying.verify import CopyVerifier
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ class NothingVerified:
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerParts:
-    """What the controller of a node works with. `seen` returns the view that the node's watch has reached."""
+    """What the controller of a node works with.
+
+    `seen` returns the view that the node's watch has reached, `sizes` the bytes of each segment, or None while they are being asked for.
+    """
 
     records: ClusterRecords
     reach: Reach
@@ -65,6 +69,7 @@ class ControllerParts:
     now_ms: Callable[[], int]
     wall_ms: Callable[[], int]
     verifier: Verifier = field(default_factory=NothingVerified)
+    sizes: Callable[[], Mapping[int, int] | None] = dict
     options: ControllerOptions = field(default_factory=ControllerOptions)
 
 
@@ -176,8 +181,8 @@ class ControllerLoop:
     def _decide(self, situation: Situation) -> CommitPlan | None:
         token = self._parts.records.token
         plan = self._controller.next_commit(situation, nonce=token(), records_max=self._records_max)
-        if plan is None and self._controller.wants_rebalancing(situation):
-            start = RebalanceStart(bytes_total=0, throttle_bytes=0, now_ms=self._parts.wall_ms())
+        if plan is None and self._controller.wants_rebalancing(situation) and (sizes := self._parts.sizes()) is not None:
+            start = RebalanceStart(bytes_total=bytes_to_copy(situation, sizes), throttle_bytes=0, now_ms=self._parts.wall_ms())
             return start_rebalance(situation, start, nonce=token())
         return plan
 
@@ -246,7 +251,7 @@ class ControllerLoop:
 
 def start_controller(node: "Node", records: ClusterRecords) -> ControllerLoop:
     """Give a node its controller, in tasks that the node owns; it looks whenever the view or who is connected changes."""
-    verifier = CopyVerifier(node)
+    verifier, sizes = CopyVerifier(node), SegmentSizes(node)
     parts = ControllerParts(
         records=records,
         reach=node.peers,
@@ -254,6 +259,7 @@ def start_controller(node: "Node", records: ClusterRecords) -> ControllerLoop:
         now_ms=lambda: time.monotonic_ns() // 1_000_000,
         wall_ms=lambda: time.time_ns() // 1_000_000,
         verifier=verifier,
+        sizes=sizes.take,
     )
     loop = ControllerLoop(parts)
     node.metadata.hooks.append(loop.changed)
@@ -261,4 +267,5 @@ def start_controller(node: "Node", records: ClusterRecords) -> ControllerLoop:
     node.peers.hooks.lost.append(loop.wake)
     node.own(asyncio.create_task(loop.run(), name="controller"))
     node.own(asyncio.create_task(verifier.run(), name="verifier"))
+    node.own(asyncio.create_task(sizes.run(), name="sizes"))
     return loop

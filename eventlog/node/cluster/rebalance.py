@@ -2,15 +2,18 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from eventlog.control.controller import Situation, plan_rebalance
+from eventlog.control.operators import copied_bytes
 from eventlog.control.records import RebalanceRecord, SegmentRecord
 from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError
 from eventlog.node import operations
 from eventlog.node.cluster.health import is_under_replicated
+from eventlog.node.repeated import every
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("eventlog.node")
 _TIMEOUT_MS = 10_000
+_WANTED_MS = 500
+_KNOWN_S = 10
 
 
 async def merged_segments(node: "Node", cache: str = "") -> list[pb.SegmentDescription]:
@@ -74,6 +79,35 @@ async def own_segments(node: "Node", cache: str = "") -> list[pb.SegmentDescript
     return described
 
 
+class SegmentSizes:
+    """Asks how large segments are, for a controller that must not wait for others: it takes them when they are there."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._is_wanted = False
+        self._known: tuple[float, Mapping[int, int]] | None = None
+
+    def take(self) -> Mapping[int, int] | None:
+        """Return the bytes of each segment, told within the last seconds; None, and they are asked for, if they were not."""
+        known, self._known = self._known, None
+        if known is not None and time.monotonic() - known[0] < _KNOWN_S:
+            return known[1]
+        self._is_wanted = True
+        return None
+
+    async def run(self) -> None:
+        """Ask whenever they are wanted, until cancelled."""
+        await every(_WANTED_MS, self.turn, name="sizes", failures=self._node.failures)
+
+    async def turn(self) -> None:
+        """Ask if they are wanted, and wake the controller with the answer."""
+        if self._is_wanted:
+            self._is_wanted = False
+            sizes = {segment.segment: segment.bytes for segment in await merged_segments(self._node)}
+            self._known = time.monotonic(), sizes
+            self._node.controller.wake()
+
+
 async def planned_moves(node: "Node", situation: Situation) -> list[pb.SegmentMove]:
     """Return what a rebalancing begun now would move."""
     sizes = {segment.segment: segment.bytes for segment in await merged_segments(node)}
@@ -85,12 +119,11 @@ async def planned_moves(node: "Node", situation: Situation) -> list[pb.SegmentMo
 def described(view: ClusterView, segment: SegmentRecord, target: tuple[int, ...], sizes: Mapping[int, int]) -> pb.SegmentMove:
     """Return a move as the wire shows it."""
     names = {number: found.record.name for number, found in view.nodes.items()}
-    in_sync = {replica.node for replica in segment.in_sync}
     return pb.SegmentMove(
         segment=segment.segment,
         owners=[names.get(owner, str(owner)) for owner in segment.owners],
         target=[names.get(owner, str(owner)) for owner in target],
-        bytes=sizes.get(segment.segment, 0) * len(set(target) - in_sync),
+        bytes=copied_bytes(segment, target, sizes.get(segment.segment, 0)),
     )
 
 

@@ -1,6 +1,7 @@
 """Controllers of several nodes over one metadata store."""
 
 import asyncio
+import itertools
 import time
 from contextlib import aclosing
 
@@ -190,6 +191,39 @@ def test_two_controllers_at_once_do_no_harm():
         assert {found.record.epoch for found in view.segments.values() if found.record.segment % 3 + 1 == victim.number} == {2}
 
     tell(story)
+
+
+def test_load_is_evened_out_by_itself_once_sizes_are_known_and_says_how_much_is_copied():
+    async def story():
+        world, sizes, clock = World(), [None, None, dict.fromkeys(range(SEGMENTS), 100)], itertools.count(0, 1_000)
+        joined = [await world.joined(name, segments=16) for name in "abcd"]
+        view = await joined[0].view()
+        for number in range(SEGMENTS):
+            record = segment(number, owners=(1, 2, 3), in_sync=tuple(view.members[owner].replica for owner in (1, 2, 3)))
+            record = msgspec.structs.replace(record, session=view.members[1].session)
+            await world.store.commit({}, puts={segment_key(number): encode(record)})
+        seen = await joined[0].view()
+        parts = ControllerParts(
+            records=joined[0],
+            reach=Reach(set()),
+            seen=lambda: seen,
+            now_ms=lambda: next(clock),
+            wall_ms=lambda: 7,
+            options=ControllerOptions(balance_primaries_calm_ms=0, rebalance_delay_ms=1),
+            sizes=lambda: sizes.pop(0),
+        )
+        loop = ControllerLoop(parts)
+        while len(sizes) > 1:
+            await loop.turn()
+            seen = await joined[0].view()
+            assert seen.rebalance is None, "not before it is known what it copies"
+        while seen.rebalance is None:
+            await loop.turn()
+            seen = await joined[0].view()
+        started = seen.rebalance.record
+        assert (started.started_ms, started.bytes_total) == (7, 100 * 9), "a quarter of 36 copies goes to the fourth"
+
+    asyncio.run(story())
 
 
 def as_controller(view, member):

@@ -32,7 +32,7 @@ check: setup
 
 sim: setup
 	@$(PYTHON_ENV) -m eventlog.testing.sim --known --seeds 0:$(or $(SEEDS),2000)
-	@$(PYTHON_ENV) -m eventlog.testing.consumers --seeds 0:$(or $(SEEDS),2000)
+	@$(PYTHON_ENV) -m eventlog.testing.consumers --known --seeds 0:$(or $(SEEDS),2000)
 
 sim-mutants: setup
 	@$(PYTHON_ENV) -m eventlog.testing.mutation

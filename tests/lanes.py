@@ -94,7 +94,7 @@ def lanes() -> dict[str, Lane]:
             name="sim",
             commands=(
                 (python, "-m", "eventlog.testing.sim", "--known", "--seeds", "0:500", "--processes", "1"),
-                (python, "-m", "eventlog.testing.consumers", "--seeds", "0:100"),
+                (python, "-m", "eventlog.testing.consumers", "--known", "--seeds", "0:100"),
                 (python, "-m", "eventlog.testing.mutation", "--known", "--processes", "1"),
             ),
         ),

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Final
 
 from eventlog.testing.consumers.run import KINDS, run_seed
+from eventlog.testing.sim.known import CONSUMERS_FAILED_ONCE
 from eventlog.testing.sim.report import say
 
 REQUIRED: Final = (
@@ -36,9 +37,10 @@ def main(arguments: list[str]) -> int:
     """Return the exit code: 1 when a seed failed, or when something never happened."""
     parser = argparse.ArgumentParser(prog="python -m eventlog.testing.consumers", description=__doc__)
     parser.add_argument("--seeds", default="0:100", help="A:B, B excluded, or one seed")
+    parser.add_argument("--known", action="store_true", help="also run every seed that ever failed")
     chosen = parser.parse_args(arguments)
     first, _, end = chosen.seeds.partition(":")
-    seeds = range(int(first), int(end or int(first) + 1))
+    seeds = [*(CONSUMERS_FAILED_ONCE if chosen.known else ()), *range(int(first), int(end or int(first) + 1))]
     reached: Counter[str] = Counter()
     failed, begun = 0, time.process_time()
     for seed in seeds:

@@ -15,6 +15,7 @@ from eventlog.testing.consumers.run import KINDS, run_seed
 from eventlog.testing.consumers.work import WorkRun
 from eventlog.testing.mutants import MUTANTS
 from eventlog.testing.mutation import applied
+from tests.lanes import lanes
 
 SAYS_RUNS = """
 from eventlog.testing.consumers.groups import GroupRun
@@ -23,6 +24,13 @@ run = GroupRun(7)
 run.run()
 print(run.history.places, run.scheduler.now_us, *(sorted(run_seed(kind, 7).reached.items()) for kind in KINDS))
 """
+
+
+def test_seeds_that_failed_once_are_run_again_by_every_test_run(monkeypatch, capsys):
+    assert any({"eventlog.testing.consumers", "--known"} <= set(line) for line in lanes()["sim"].commands)
+    monkeypatch.setattr(command, "CONSUMERS_FAILED_ONCE", (3, 4))
+    assert main(["--known", "--seeds", "5"]) == 0
+    assert "3 seeds of" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,7 +8,7 @@ the process that was greeted, and the end of that process ends the connection.
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from eventlog.clock import SystemClock
 from eventlog.errors import BadMessage, ConnectionLost, EventLogError, Overloaded, WrongCluster
 from eventlog.limits import PEER_BYTES_IN_FLIGHT_MAX, PEER_SILENT_MS_MAX
 from eventlog.transport.connect import connect
-from eventlog.transport.connection import Connection
+from eventlog.transport.connection import Connection, Receiver
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.options import ConnectOptions
 from eventlog.transport.reply import Reply
@@ -72,6 +72,25 @@ class _Peer:
         self.word: bool | None = None  # what `lost` said last; None: nothing since it was connected
         self.again = asyncio.Event()  # dial now
         self.task: asyncio.Task[None] | None = None
+
+
+class _Posted:
+    """What was asked of a member: its bytes count until the answer is there."""
+
+    __slots__ = ("_peer", "_receiver", "_size")
+
+    def __init__(self, peer: _Peer, size: int, receiver: Receiver) -> None:
+        self._peer = peer
+        self._size = size
+        self._receiver = receiver
+
+    def answered(self, reply: Reply) -> None:
+        self._peer.bytes_in_flight -= self._size
+        self._receiver.answered(reply)
+
+    def failed(self, error: EventLogError) -> None:
+        self._peer.bytes_in_flight -= self._size
+        self._receiver.failed(error)
 
 
 class Peers:
@@ -149,14 +168,10 @@ class Peers:
             Overloaded: as many bytes or requests as allowed are unanswered. Nothing was sent.
         """
         connection = self.connection(number)
-        peer = self._peers[number]
-        size = sum(memoryview(buffer).nbytes for buffer in buffers)
-        if not size:
-            return connection.send(message, timeout_ms=timeout_ms)
-        limit = self._options.bytes_in_flight_max
-        if peer.bytes_in_flight and peer.bytes_in_flight + size > limit:
-            raise Overloaded(what=f"the number of bytes in flight to node {number}", limit=limit)
+        peer, size = self._peers[number], self._size(number, buffers)
         answer = connection.send(message, *buffers, timeout_ms=timeout_ms)
+        if not size:
+            return answer
         peer.bytes_in_flight += size
 
         def answered(_: "asyncio.Future[Reply]") -> None:
@@ -164,6 +179,21 @@ class Peers:
 
         answer.add_done_callback(answered)
         return answer
+
+    def post(self, number: int, receiver: Receiver, message: Message, *buffers: Any) -> None:
+        """Ask a member, and have `receiver` told while the answer is being received, as `Connection.post` does. Raises as `send`."""
+        connection = self.connection(number)
+        peer, size = self._peers[number], self._size(number, buffers)
+        connection.post(_Posted(peer, size, receiver), message, *buffers)
+        peer.bytes_in_flight += size
+
+    def _size(self, number: int, buffers: Sequence[Any]) -> int:
+        """Return the bytes of some buffers. Raises Overloaded where a member owes too much for them."""
+        size = sum([len(buffer) if type(buffer) is bytes else memoryview(buffer).nbytes for buffer in buffers])
+        in_flight, limit = self._peers[number].bytes_in_flight, self._options.bytes_in_flight_max
+        if size and in_flight and in_flight + size > limit:
+            raise Overloaded(what=f"the number of bytes in flight to node {number}", limit=limit)
+        return size
 
     @property
     def incarnations(self) -> dict[int, str]:

@@ -19,7 +19,7 @@ from eventlog.control.proposals import InSyncChange, Outcome
 from eventlog.control.records import Replica as ReplicaRecord
 from eventlog.control.records import SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
-from eventlog.errors import BadMessage, ConnectionLost, CorruptData, NotPrimary, Overloaded, TooLarge
+from eventlog.errors import BadMessage, ConnectionLost, CorruptData, EventLogError, NotPrimary, Overloaded, TooLarge
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
 from eventlog.node.cluster.metadata import ViewChange
@@ -143,27 +143,13 @@ class Replicas:
         count = len(send.rows) // APPEND.itemsize
         request = pb.Message(replicate=pb.Replicate(correlation=send.correlation, rows=count, recipient=send.to.incarnation))
         try:
-            answer = self.node.peers.send(send.to.node, request, *body)
+            self.node.peers.post(send.to.node, _Sent(self, send.to), request, *body)
         except (ConnectionLost, Overloaded) as error:
             self.unsent += 1
             log.debug("replicate_unsent node=%d error=%s", send.to.node, error)
-            return
         except TooLarge as error:
             self.unsent += 1
             log.warning("replicate_too_large node=%d error=%s", send.to.node, error)
-            return
-        answer.add_done_callback(partial(self._answered, send.to))
-
-    def _answered(self, sender: Replica, answer: "asyncio.Future[Reply]") -> None:
-        if answer.cancelled():
-            return
-        if (error := answer.exception()) is not None:
-            if not isinstance(error, ConnectionLost):
-                log.warning("replicate_refused node=%d error=%s", sender.node, error)
-            return
-        reply = answer.result()
-        if len(reply.body):
-            self.acknowledged(sender, reply.message.replicate_answer.correlation, reply.body)
 
     def acknowledged(self, sender: Replica, correlation: int, rows: memoryview) -> None:
         """Take a backup's answer."""
@@ -343,6 +329,24 @@ class Replicas:
             commands = self.core.tick(now_ms=self.now_ms)
             if commands:
                 self.carry_out(commands)
+
+
+class _Sent:
+    """A message to a backup: its answer counts while it is being received, without a turn of the loop in between."""
+
+    __slots__ = ("_replicas", "_to")
+
+    def __init__(self, replicas: Replicas, to: Replica) -> None:
+        self._replicas = replicas
+        self._to = to
+
+    def answered(self, reply: Reply) -> None:
+        if len(reply.body):
+            self._replicas.acknowledged(self._to, reply.message.replicate_answer.correlation, reply.body)
+
+    def failed(self, error: EventLogError) -> None:
+        if not isinstance(error, ConnectionLost):
+            log.warning("replicate_refused node=%d error=%s", self._to.node, error)
 
 
 def term_of(found: Versioned[SegmentRecord], view: ClusterView) -> Term:

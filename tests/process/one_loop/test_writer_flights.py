@@ -16,26 +16,23 @@ class HeldUp:
     """The way of values of one segment from a node to the others: nothing arrives until `let_go`."""
 
     def __init__(self, node: Node, segment: int) -> None:
-        self._send = node.peers.send
+        self._post = node.peers.post
         self._segment = segment
         self._kept = []
-        node.peers.send = self._sending
+        node.peers.post = self._posting
 
-    def _sending(self, number, message, *buffers, timeout_ms=0):
-        if self._segment >= 0 and message.HasField("replicate"):
+    def _posting(self, number, receiver, message, *buffers):
+        if self._segment >= 0:
             rows = np.frombuffer(buffers[0][: message.replicate.rows * APPEND.itemsize], APPEND)
             if (rows["segment"][rows["values"] > 0] == self._segment).any():
-                late = asyncio.get_running_loop().create_future()
-                self._kept.append((late, number, message, buffers))
-                return late
-        return self._send(number, message, *buffers, timeout_ms=timeout_ms)
+                self._kept.append((number, receiver, message, *buffers))
+                return
+        self._post(number, receiver, message, *buffers)
 
     def let_go(self) -> None:
         self._segment = -1
-        for late, number, message, buffers in self._kept:
-            self._send(number, message, *buffers).add_done_callback(
-                lambda sent, late=late: late.cancelled() or late.set_result(sent.result())
-            )
+        for asked in self._kept:
+            self._post(*asked)
 
 
 async def leader(cluster: Cluster) -> Node:

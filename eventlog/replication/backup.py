@@ -72,7 +72,7 @@ class BackupCore:
         segments = np.array([segment])
         commands: Commands = []
         if watermark > columns.watermark.item(segment):
-            commands = self.hear(segments, np.array([watermark]))
+            commands = self._hear_one(segment, watermark)
         columns.ends[segment] = last
         commands.append(self._write(message, segments=segments, lasts=np.array([last]), rows=None))
         return commands
@@ -165,6 +165,21 @@ class BackupCore:
         columns.heard[segments] = np.maximum(columns.heard[segments], watermarks)
         return self.learn(segments)
 
+    def _hear_one(self, segment: int, watermark: int) -> Commands:
+        """Do what `hear` does, for one segment whose log matches and is not busy, and without arrays."""
+        columns = self._columns
+        columns.heard[segment] = max(columns.heard.item(segment), watermark)
+        return self._learn_one(segment)
+
+    def _learn_one(self, segment: int) -> Commands:
+        """Do what `learn` does, for one segment and without arrays."""
+        columns = self._columns
+        reach = min(columns.heard.item(segment), columns.durable.item(segment))
+        if reach <= columns.watermark.item(segment):
+            return []
+        columns.watermark[segment] = reach
+        return [Learned(segments=np.array([segment]), watermarks=np.array([reach]))]
+
     def learn(self, segments: Ints) -> Commands:
         """Move watermarks as far as they were heard and the log reaches."""
         columns = self._columns
@@ -202,10 +217,7 @@ class BackupCore:
             return [pack_acks(write.to, write.correlation, [self.ack(segment, STALE)])]
         if not columns.matched.item(segment):
             return []
-        commands: Commands = [self._held(write, write.segments, write.lasts, write.epochs)]
-        if columns.heard.item(segment) > columns.watermark.item(segment):
-            commands += self.learn(write.segments)
-        return commands
+        return [self._held(write, write.segments, write.lasts, write.epochs), *self._learn_one(segment)]
 
     def ack(self, segment: int, status: int, end: int | None = None) -> Ack:
         """Return an ACK row; `end` None: the own log's."""

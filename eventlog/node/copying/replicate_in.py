@@ -149,7 +149,8 @@ class Incoming:
         )
         self._node.storage.append_and_tell(append, partial(self._stored, write, arrived, self.begin()))
         copies = partial(self._node.copies_elsewhere, write.segments.item(0))  # of the others, too, as a rule
-        self._node.closing.foresee(int(write.lasts.max()), primary=write.to.node, copies=copies)
+        highest = write.lasts.item() if len(write.lasts) == 1 else int(write.lasts.max())
+        self._node.closing.foresee(highest, primary=write.to.node, copies=copies)
 
     def _stored(self, write: asked.Write, arrived: Arrived, name: tuple[Replica, int] | None, error: BaseException | None) -> None:
         if error is not None:

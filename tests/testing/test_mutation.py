@@ -1,8 +1,6 @@
 """Planted bugs: each still fits the code, is there only for as long as it is asked for, and has its asserts off when it is hunted."""
 
 import dataclasses
-import subprocess
-import sys
 
 import pytest
 
@@ -40,17 +38,3 @@ def test_a_hunt_tells_after_how_many_seeds_the_history_told():
     mutant = BY_NAME["promise ignores what is in flight"]
     found = hunt(mutant.name, mutant.seed, 1)
     assert (found.seeds, "promised that segment" in found.why) == (1, True)
-
-
-def test_the_hunt_runs_without_asserts():
-    command = [sys.executable, "-m", "eventlog.testing.mutation", "--known", "no floor", "--processes", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "no floor" in done.stdout
-    assert "NOT FOUND" not in done.stdout
-
-
-def test_an_unknown_name_is_wrong_usage():
-    done = subprocess.run([sys.executable, "-m", "eventlog.testing.mutation", "nobody"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no mutant is called 'nobody'" in done.stderr

@@ -1,0 +1,48 @@
+"""The simulators and the hunt for planted bugs as processes: of any order of sets, without asserts, called wrongly."""
+
+import os
+import subprocess
+import sys
+
+from eventlog.testing.sim.cluster import run_seed
+
+SAYS_SUMS = "from eventlog.testing.sim.cluster import run_seed; print([run_seed(seed).trace for seed in {seeds}])"
+SAYS_RUNS = """
+from eventlog.testing.consumers.groups import GroupRun
+from eventlog.testing.consumers.run import KINDS, run_seed
+run = GroupRun(7)
+run.run()
+print(run.history.places, run.scheduler.now_us, *(sorted(run_seed(kind, 7).reached.items()) for kind in KINDS))
+"""
+
+
+def test_the_same_seed_is_the_same_run_whatever_the_order_of_sets():
+    said = set()
+    for hash_seed in ("0", "1", "4711"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        said.add(subprocess.run([sys.executable, "-c", SAYS_RUNS], env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(said) == 1
+
+
+def test_the_order_of_sets_and_of_strings_changes_nothing():
+    seeds = [1, 5, 8, 13]
+    sums = set()
+    for hash_seed in ("0", "1", "4711"):
+        command = [sys.executable, "-c", SAYS_SUMS.format(seeds=seeds)]
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        sums.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert sums == {f"{[run_seed(seed).trace for seed in seeds]}\n"}
+
+
+def test_the_hunt_runs_without_asserts():
+    command = [sys.executable, "-m", "eventlog.testing.mutation", "--known", "no floor", "--processes", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no floor" in done.stdout
+    assert "NOT FOUND" not in done.stdout
+
+
+def test_an_unknown_name_is_wrong_usage():
+    done = subprocess.run([sys.executable, "-m", "eventlog.testing.mutation", "nobody"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no mutant is called 'nobody'" in done.stderr

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,11 @@ READS_ENVIRONMENT = ("eventlog/node/config.py", "eventlog/integrations/spark/ses
 def python_files(*folders: str) -> Iterator[Path]:
     for folder in folders:
         yield from (path for path in sorted((TOP / folder).rglob("*.py")) if not path.stem.endswith("_pb2"))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def text_files() -> Iterator[Path]:
@@ -68,7 +74,7 @@ def test_no_function_is_longer_than_the_wall() -> None:
     long = [
         f"{place(path)}:{node.lineno}: {node.name}"
         for path in python_files(*CODE)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
     ]
     assert long == []
@@ -79,7 +85,7 @@ def test_the_environment_is_read_in_configuration_and_command_line_only() -> Non
         f"{place(path)}:{line}"
         for path in python_files("eventlog", "cli")
         if not place(path).startswith(READS_ENVIRONMENT)
-        for line in reads_environment(ast.parse(path.read_text()))
+        for line in reads_environment(tree_of(path))
     ]
     assert found == []
 

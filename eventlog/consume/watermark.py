@@ -159,9 +159,9 @@ class LowWatermark:
 
         That much is safe without any promise: ids of a segment rise, so nothing comes below the end of a committed prefix.
         """
-        closed, held, here = self._closed[of], self._held[of], self.here[of]
+        closed, held = self._closed[of], self._held[of]
         reach = np.where(held >= self._named[of], np.maximum(closed, held), held)
-        if not here.all():
+        if not (self.is_all_here or (here := self.here[of]).all()):
             here = here | (self._is_placed[of] & (reach >= self.limits[of]) & (held >= self._named[of]))
             self.here[of] = here
             self.is_all_here = bool(self.here.all())

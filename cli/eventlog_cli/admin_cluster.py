@@ -9,7 +9,7 @@ import click
 from eventlog.errors import TimedOut, Unavailable
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import id_fields, print_row, print_text, table
+from eventlog_cli.output import id_fields, note, print_row, print_text, table
 from eventlog_cli.parameters import SEGMENTS, SIZE
 from eventlog_cli.progress import Progress
 from eventlog_cli.quantities import format_size
@@ -61,7 +61,10 @@ def _node_row(node: "NodeInfo") -> dict[str, Any]:
 def drain(node: str, *, cancel: bool, wait: bool) -> None:
     """Move everything that NODE leads and holds to others, primaries first."""
     with open_client() as client:
+        before = client.admin.nodes()
         client.admin.drain(node, cancel=cancel)
+        if not cancel and (warning := _fewer_copies(node, before, segments=client.segments_count)):
+            note(warning)
         if cancel:
             _say({"node": node, "draining": False}, f"{node} is not being drained any more")
             return
@@ -72,6 +75,17 @@ def drain(node: str, *, cancel: bool, wait: bool) -> None:
         f"{node} holds nothing: eventlog admin remove {node}, or stop it" if not left else f"{node} is being drained, {left} segments left"
     )
     _say({"node": node, "draining": True, "segments": left}, done)
+
+
+def _fewer_copies(drained: str, nodes: "Sequence[NodeInfo]", *, segments: int) -> str:
+    """Return what is to be said where the nodes that are left hold fewer copies of each segment than there are now, else nothing."""
+    left = sum(not node.gateway and node.state != "draining" and drained not in (node.name, str(node.number)) for node in nodes)
+    copies = sum(node.segments for node in nodes) // segments
+    if not 0 < left < copies:
+        return ""
+    held, had = ("1 node is", "1 copy") if left == 1 else (f"{left} nodes are", f"{left} copies")
+    undo = f"eventlog admin drain --cancel {drained}"
+    return f"warning: {held} left to hold data, so each segment will have {had}, not {copies}: add nodes, or {undo}"
 
 
 @click.command("remove")

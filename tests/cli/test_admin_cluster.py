@@ -89,7 +89,19 @@ def test_nodes_are_a_table_or_a_row_each():
 def test_draining_waits_until_the_node_is_empty():
     admin = Admin({"nodes": [[node("n1", segments=count)] for count in (2, 2, 1, 0)]})
     assert "holds nothing" in run(admin, "drain", "n1")
-    assert admin.asked[0] == ("drain", ("n1",), {"cancel": False})
+    assert ("drain", ("n1",), {"cancel": False}) in admin.asked
+
+
+@pytest.mark.parametrize(("drained", "left", "copies"), [((), "2 nodes are", "2 copies, not 3"), (("n2",), "1 node is", "1 copy, not 3")])
+def test_draining_more_than_the_copies_can_spare_warns(drained, left, copies):
+    nodes = [node(name, state="draining" if name in drained else "live", segments=4) for name in ("n1", "n2", "n3")]
+    said = run(Admin({"nodes": nodes}), "drain", "n1", "--no-wait")
+    assert f"warning: {left} left to hold data, so each segment will have {copies}: " in said
+
+
+def test_draining_one_of_more_nodes_than_there_are_copies_warns_of_nothing():
+    nodes = [node(name, segments=3) for name in ("n1", "n2", "n3", "n4")]
+    assert "warning" not in run(Admin({"nodes": nodes}), "drain", "n1", "--no-wait")
 
 
 def test_draining_without_waiting_says_what_is_left():

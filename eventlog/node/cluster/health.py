@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eventlog.control.controller import Controller, Situation
-from eventlog.control.records import NodeRecord, SegmentRecord
+from eventlog.control.records import ClusterSettings, NodeRecord, SegmentRecord
 from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import LEASE_RENEW_MS, STALLED_MS
 from eventlog.wire import eventlog_pb2 as pb
@@ -125,6 +125,11 @@ def _about_what_stands_still(situation: Situation, records: list[SegmentRecord])
 
 
 def _about_members(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
+    view, members = situation.view, situation.view.members.values()
+    wanted = view.settings.record.replicas if view.settings else ClusterSettings().replicas
+    left = sum(member.holds_data for member in members)
+    if left < wanted and any(member.draining for member in members):
+        yield f"draining leaves {left} of the {wanted} nodes that {wanted} replicas need: add nodes, or eventlog admin drain --cancel NODE"
     for number in sorted(situation.dead):
         name = _name(situation, number)
         yield f"node {name} is down: start it again; if it is gone for good: eventlog admin remove {name}"

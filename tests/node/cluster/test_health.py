@@ -1,0 +1,21 @@
+"""What an operator is advised to do."""
+
+import msgspec
+import pytest
+
+from eventlog.control.controller import Situation
+from eventlog.node.cluster.health import _about_members
+from tests.control.worlds import node, segment, view
+
+
+@pytest.mark.parametrize(("drained", "said"), [((), False), ((3,), True), ((2, 3), True)])
+def test_draining_that_leaves_fewer_nodes_than_replicas_is_said(drained, said):
+    members = [msgspec.structs.replace(node(number), draining=number in drained) for number in (1, 2, 3)]
+    situation = Situation(view=view(members, [segment(0, owners=(1, 2, 3))]))
+    found = list(_about_members(situation, [segment(0, owners=(1, 2, 3))]))
+    expected = f"draining leaves {3 - len(drained)} of the 3 nodes that 3 replicas need: "
+    assert any(line.startswith(expected) for line in found) is said
+
+
+def test_fewer_nodes_than_replicas_are_nobodys_mistake_while_none_is_drained():
+    assert not list(_about_members(Situation(view=view([node(1)], [segment(0)])), [segment(0)]))

@@ -53,7 +53,7 @@ class ClockAhead(Unavailable):
 class Overloaded(Unavailable):
     code = "OVERLOADED"
     http_status = 429
-    sentence = "{what} is at its limit of {limit}; slow down and try again"
+    sentence = "{what} is at its limit of {limit}; ask for less at once, or try again later"
     what: str
     limit: int
 

@@ -162,7 +162,7 @@ class Session:
         if len(self.incoming) >= self.options.requests_max:
             return Overloaded(what="the number of requests in flight on this connection", limit=self.options.requests_max)
         if shape is Shape.STREAM and self.streams >= self.options.streams_max:
-            return Overloaded(what="the number of streams on this connection", limit=self.options.streams_max)
+            return Overloaded(what="the number of a client's iterations and followers at one node", limit=self.options.streams_max)
         return None
 
     def _refuse(self, opaque: int, error: EventLogError, *, ends: bool) -> None:

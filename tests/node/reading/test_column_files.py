@@ -28,6 +28,11 @@ def at_once(monkeypatch):
     monkeypatch.setattr(column_building, "_REST_TIMES", 0)
 
 
+@pytest.fixture
+def files(tmp_path):
+    return ColumnFiles(tmp_path / "columns")
+
+
 def run_filed(scenario, files, **options):
     run(by_hand(scenario), files=files, tail_bytes=1_000, step_events=7, step_bytes=500, **options)
 
@@ -42,10 +47,18 @@ def last_of(node):
     return max(row.id for row in node.rows[1])
 
 
-async def filed(node, files):
+async def filed(node, files, **asked):
     """Ask with a filter, and wait until files hold all there is."""
-    await read_all(node, filter=SEVENS)
+    await read_all(node, filter=SEVENS, **asked)
     await until(lambda: reached(files) >= last_of(node))
+
+
+async def filled(node, files):
+    """Return a cache that files hold all of."""
+    cache = node.cache()
+    fill(node, cache, 60)
+    await filed(node, files)
+    return cache
 
 
 def reached(files):
@@ -62,8 +75,8 @@ def empty_log(node):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_files_answer_what_the_log_would(seed, tmp_path):
-    files, chance = ColumnFiles(tmp_path / "columns"), random.Random(seed)
+def test_files_answer_what_the_log_would(seed, files):
+    chance = random.Random(seed)
 
     async def scenario(node):
         cache, other = node.cache(), node.cache(2, "other")
@@ -89,13 +102,11 @@ def test_files_answer_what_the_log_would(seed, tmp_path):
 
 
 @pytest.mark.parametrize("moment_s", [60.0, 0.0])
-def test_an_answer_goes_on_from_file_to_file_for_a_moment(moment_s, tmp_path, monkeypatch):
+def test_an_answer_goes_on_from_file_to_file_for_a_moment(moment_s, files, monkeypatch):
     monkeypatch.setattr(column_files, "_MOMENT_S", moment_s)
-    files = ColumnFiles(tmp_path / "columns")
 
     async def scenario(node):
-        fill(node, node.cache(), 60)
-        await filed(node, files)
+        await filled(node, files)
         empty_log(node)
         expected = wanted_of(node.rows[1])
         answer, found = await ask(node, filter=SEVENS, max_events=len(expected) - 1)
@@ -109,12 +120,9 @@ def test_an_answer_goes_on_from_file_to_file_for_a_moment(moment_s, tmp_path, mo
     run_filed(scenario, files)
 
 
-def test_no_answer_grows_beyond_what_was_asked_for_with_the_next_file(tmp_path):
-    files = ColumnFiles(tmp_path / "columns")
-
+def test_no_answer_grows_beyond_what_was_asked_for_with_the_next_file(files):
     async def scenario(node):
-        fill(node, node.cache(), 60)
-        await filed(node, files)
+        await filled(node, files)
         empty_log(node)
         answer, found = await ask(node, filter=SEVENS, max_bytes=300)
         while not answer.end:
@@ -127,12 +135,9 @@ def test_no_answer_grows_beyond_what_was_asked_for_with_the_next_file(tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
-def test_a_harmed_file_is_dropped_and_the_log_read(harm, tmp_path):
-    files = ColumnFiles(tmp_path / "columns")
-
+def test_a_harmed_file_is_dropped_and_the_log_read(harm, files):
     async def scenario(node):
-        fill(node, node.cache(), 60)
-        await filed(node, files)
+        await filled(node, files)
         harmed = files.of(1)[1]
         data = harmed.path.read_bytes()
         if harm == "remove":
@@ -147,13 +152,9 @@ def test_a_harmed_file_is_dropped_and_the_log_read(harm, tmp_path):
     run_filed(scenario, files)
 
 
-def test_what_is_trimmed_is_in_no_answer_and_its_files_go(tmp_path):
-    files = ColumnFiles(tmp_path / "columns")
-
+def test_what_is_trimmed_is_in_no_answer_and_its_files_go(files):
     async def scenario(node):
-        cache = node.cache()
-        fill(node, cache, 60)
-        await filed(node, files)
+        cache = await filled(node, files)
         paths, cut = [one.path for one in files.of(1)], files.of(1)[1].span.upto + 1
         node.trim(cache, cut)
         assert not paths[0].exists()
@@ -164,12 +165,9 @@ def test_what_is_trimmed_is_in_no_answer_and_its_files_go(tmp_path):
     run_filed(scenario, files)
 
 
-def test_nothing_is_answered_from_files_when_copies_moved(tmp_path):
-    files = ColumnFiles(tmp_path / "columns")
-
+def test_nothing_is_answered_from_files_when_copies_moved(files, tmp_path):
     async def scenario(node):
-        fill(node, node.cache(), 60)
-        await filed(node, files)
+        await filled(node, files)
         empty_log(node)
         here = np.ones(node.segments, bool)
         here[1] = False
@@ -181,15 +179,12 @@ def test_nothing_is_answered_from_files_when_copies_moved(tmp_path):
     run_filed(scenario, files)
 
 
-def test_files_of_some_segments_answer_for_these_alone(tmp_path):
-    files = ColumnFiles(tmp_path / "columns")
-
+def test_files_of_some_segments_answer_for_these_alone(files):
     async def scenario(node):
         fill(node, node.cache(), 60)
         node.reads.place(np.array([True, False, True, True]))
         asked = [0, 2, 3]
-        await read_all(node, filter=SEVENS, segments=asked)
-        await until(lambda: reached(files) >= last_of(node))
+        await filed(node, files, segments=asked)
         empty_log(node)
         _, found = await read_all(node, filter=SEVENS, segments=asked)
         assert by_id(found) == [row for row in wanted_of(node.rows[1]) if row.segment in asked]
@@ -200,12 +195,9 @@ def test_files_of_some_segments_answer_for_these_alone(tmp_path):
     run_filed(scenario, files)
 
 
-def test_a_file_that_was_begun_before_all_were_dropped_is_not_kept(tmp_path):
-    files = ColumnFiles(tmp_path / "columns")
-
+def test_a_file_that_was_begun_before_all_were_dropped_is_not_kept(files, tmp_path):
     async def scenario(node):
-        fill(node, node.cache(), 60)
-        await filed(node, files)
+        await filled(node, files)
         first = files.of(1)[0]
         before = files.clears
         files.clear()
@@ -243,13 +235,9 @@ def test_no_more_is_kept_than_is_allowed(tmp_path):
     run_filed(scenario, files)
 
 
-def test_a_dropped_cache_leaves_no_files(tmp_path):
-    files = ColumnFiles(tmp_path / "columns")
-
+def test_a_dropped_cache_leaves_no_files(files, tmp_path):
     async def scenario(node):
-        cache = node.cache()
-        fill(node, cache, 60)
-        await filed(node, files)
+        cache = await filled(node, files)
         node.caches.drop(cache)
         node.reads.dropped(cache)
         assert not list((tmp_path / "columns").iterdir())
@@ -257,10 +245,9 @@ def test_a_dropped_cache_leaves_no_files(tmp_path):
     run_filed(scenario, files)
 
 
-def test_a_start_begins_without_files(tmp_path):
+def test_a_start_begins_without_files(files, tmp_path):
     (tmp_path / "columns").mkdir()
     (tmp_path / "columns" / "1-1").write_bytes(b"of an earlier process")
-    files = ColumnFiles(tmp_path / "columns")
     files.open()
     assert not list((tmp_path / "columns").iterdir())
 
@@ -272,9 +259,7 @@ def test_a_node_that_cannot_make_files_goes_without(tmp_path):
     assert not files.has_room(1)
 
 
-def test_readers_without_a_filter_have_no_files_made(tmp_path):
-    files = ColumnFiles(tmp_path / "columns")
-
+def test_readers_without_a_filter_have_no_files_made(files):
     async def scenario(node):
         fill(node, node.cache(), 60)
         for _ in range(20):

@@ -23,18 +23,23 @@ async def values_of(exchange):
     return [row.value for row in rows_of_answer(answer, body)]
 
 
-async def start_of(node, cache):
-    """Return where a cache ends that has a few events."""
+async def at_the_end(node):
+    """Return a cache that has a few events, and where it ends."""
+    cache = node.cache()
     fill(node, cache, 3)
-    return (await ask(node))[0].last_id
+    return cache, (await ask(node))[0].last_id
+
+
+async def crowd(node, count):
+    """Return a cache, and those who wait for what comes next in it."""
+    cache, end = await at_the_end(node)
+    return cache, [waiting(node, after=end) for _ in range(count)]
 
 
 def test_those_who_ask_the_same_wait_as_one_and_are_all_answered():
     async def scenario(node):
-        cache = node.cache()
-        start = await start_of(node, cache)
+        cache, exchanges = await crowd(node, 300)
         made, given = node.reads.made, node.reads.given
-        exchanges = [waiting(node, after=start) for _ in range(300)]
         assert (len(node.reads._rounds), readers_waiting(node)) == (1, 300)
         node.write((cache, {0: [b"new"]}))
         assert [await values_of(exchange) for exchange in exchanges] == [[b"new"]] * 300
@@ -46,9 +51,7 @@ def test_those_who_ask_the_same_wait_as_one_and_are_all_answered():
 
 def test_nothing_of_them_is_left_to_the_collector_of_cycles():
     async def scenario(node):
-        cache = node.cache()
-        start = await start_of(node, cache)
-        exchanges = [waiting(node, after=start) for _ in range(100)]
+        cache, exchanges = await crowd(node, 100)
         node.write((cache, {0: [b"new"]}))
         for exchange in exchanges:
             await exchange.until()
@@ -66,9 +69,7 @@ def test_nothing_of_them_is_left_to_the_collector_of_cycles():
 
 def test_they_are_answered_a_few_in_each_turn_of_the_loop():
     async def scenario(node):
-        cache = node.cache()
-        start = await start_of(node, cache)
-        exchanges = [waiting(node, after=start) for _ in range(100)]
+        cache, exchanges = await crowd(node, 100)
         node.write((cache, {0: [b"new"]}))
         counts = [0]
         while counts[-1] < len(exchanges):
@@ -84,10 +85,8 @@ def test_who_is_answered_late_gets_what_was_committed_meanwhile(monkeypatch):
     monkeypatch.setattr(module, "RENEW_ANSWERS", 8)
 
     async def scenario(node):
-        cache = node.cache()
-        start = await start_of(node, cache)
+        cache, exchanges = await crowd(node, 20)
         given = node.reads.given
-        exchanges = [waiting(node, after=start) for _ in range(20)]
         exchanges[-1].is_over = True  # has left meanwhile
         node.write((cache, {0: [b"first"]}))
         await exchanges[0].until()
@@ -106,8 +105,7 @@ def test_the_next_crowd_gets_what_was_committed_while_the_one_before_was_answere
     monkeypatch.setattr(rounds, "RENEW_SERVED", 8)
 
     async def scenario(node):
-        cache = node.cache()
-        start = await start_of(node, cache)
+        cache, start = await at_the_end(node)
         crowds = [[waiting(node, after=start, max_bytes=nbytes) for _ in range(8)] for nbytes in (1_000, 2_000)]
         assert len(node.reads._rounds) == len(crowds)
         node.write((cache, {0: [b"first"]}))
@@ -127,9 +125,7 @@ def test_one_who_cannot_be_answered_keeps_nobody_else_waiting(monkeypatch):
 
     async def scenario(node):
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        cache = node.cache()
-        start = await start_of(node, cache)
-        exchanges = [waiting(node, after=start) for _ in range(12)]
+        cache, exchanges = await crowd(node, 12)
         exchanges[5].answer = exchanges[11].answer = fails
         node.write((cache, {0: [b"new"]}))
         for index in (0, 4, 6, 10):
@@ -145,9 +141,7 @@ def test_one_who_cannot_be_answered_keeps_nobody_else_waiting(monkeypatch):
 
 def test_who_leaves_is_not_answered_and_the_last_one_takes_the_pull_with_him():
     async def scenario(node):
-        cache = node.cache()
-        start = await start_of(node, cache)
-        exchanges = [waiting(node, after=start) for _ in range(3)]
+        cache, exchanges = await crowd(node, 3)
         exchanges[0].is_over = True
         exchanges[0].on_end()
         assert readers_waiting(node) == 2
@@ -169,9 +163,7 @@ def test_who_comes_late_waits_for_as_long_as_he_asked_for(monkeypatch):
     monkeypatch.setattr(module, "JOIN_MS", 0)
 
     async def scenario(node):
-        cache = node.cache()
-        start = await start_of(node, cache)
-        exchanges = [waiting(node, after=start) for _ in range(5)]
+        cache, exchanges = await crowd(node, 5)
         assert (len(node.reads._rounds), readers_waiting(node)) == (5, 5)
         node.write((cache, {0: [b"new"]}))
         assert [await values_of(exchange) for exchange in exchanges] == [[b"new"]] * 5
@@ -182,8 +174,7 @@ def test_who_comes_late_waits_for_as_long_as_he_asked_for(monkeypatch):
 @pytest.mark.parametrize("fields", [{"wait_ms": 500}, {"latest": True}, {"notify": True}])
 def test_short_waits_and_those_that_depend_on_their_moment_are_nobody_elses(fields):
     async def scenario(node):
-        cache = node.cache()
-        start = await start_of(node, cache)
+        _, start = await at_the_end(node)
         where = {} if "latest" in fields else {"after": start}
         for _ in range(2):
             waiting(node, **where, **fields)
@@ -194,9 +185,7 @@ def test_short_waits_and_those_that_depend_on_their_moment_are_nobody_elses(fiel
 
 def test_a_dropped_cache_is_told_to_all_of_them():
     async def scenario(node):
-        cache = node.cache()
-        start = await start_of(node, cache)
-        exchanges = [waiting(node, after=start) for _ in range(50)]
+        cache, exchanges = await crowd(node, 50)
         cache.dropped = True
         node.reads.dropped(cache)
         for exchange in exchanges:
@@ -212,9 +201,7 @@ def test_an_answer_that_cannot_be_made_again_is_an_error_for_those_who_are_left(
     monkeypatch.setattr(module, "RENEW_ANSWERS", 4)
 
     async def scenario(node):
-        cache = node.cache()
-        start = await start_of(node, cache)
-        exchanges = [waiting(node, after=start) for _ in range(10)]
+        cache, exchanges = await crowd(node, 10)
         node.write((cache, {0: [b"first"]}))
         await exchanges[0].until()
         node.write((cache, {1: [b"second"]}))

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ class NodeProcess:
         self._ready = directory / "ready.json"
         self._log = directory / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._held: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -39,6 +41,8 @@ class NodeProcess:
             self._process.kill()
         if self._process is not None:
             self._process.wait(READY_S)
+        while self._held:
+            os.close(self._held.popitem()[1])
         if kind is not None:
             print(f"--- {self._log}\n{self.log_text()[-4000:]}")
 
@@ -111,7 +115,23 @@ class NodeProcess:
     def wait(self) -> int:
         """Wait for the end; return the exit code."""
         assert self._process is not None
-        return self._process.wait(READY_S)
+        code = self._process.wait(READY_S)
+        for address in {self.address, self.http} - set(self._held):
+            self._hold(address)
+        return code
+
+    def _hold(self, address: str) -> None:
+        """Have a port of loopback given to nobody else until the node is started again: who listens may share it with who does not."""
+        host, _, port = address.rpartition(":")
+        if host != "127.0.0.1" or port == "0":
+            return
+        with socket.socket() as holding:
+            holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                holding.bind((host, int(port)))
+            except OSError:
+                return  # another process of this node, or somebody who was quicker
+            self._held[address] = holding.detach()
 
     def page(self, path: str) -> str:
         """Return a page of the HTTP port."""

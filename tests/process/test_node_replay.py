@@ -122,12 +122,26 @@ async def picture(node: Node) -> dict[str, Any]:
     return found
 
 
+def tables(data: Path) -> set[tuple[str, int]]:
+    """Return the names and sizes of RocksDB's tables in a data directory."""
+    return {(file.name, file.stat().st_size) for file in data.rglob("*.sst")}
+
+
 async def crash(started: Started, directory: Path, copy: Path) -> None:
     """Leave what the disk holds at this moment in `copy`; the node goes on."""
 
     def leave() -> None:
         shutil.copytree(directory / "data.meta", copy / "data.meta")  # first: it may know less of the log than is there, never more
-        shutil.copytree(directory / "data", copy / "data", ignore=shutil.ignore_patterns("*.new"))  # what is being replaced just now
+        while not is_left_whole():  # tables are merged in RocksDB's own threads; nothing is written meanwhile, so that comes to its end
+            shutil.rmtree(copy / "data", ignore_errors=True)
+
+    def is_left_whole() -> bool:
+        try:
+            before = tables(directory / "data")
+            shutil.copytree(directory / "data", copy / "data", ignore=shutil.ignore_patterns("*.new"))  # what is being replaced just now
+            return before == tables(directory / "data") == tables(copy / "data")
+        except (shutil.Error, FileNotFoundError):  # a table that was merged with others, and removed
+            return False
 
     await started.node.storage.run(leave)
 

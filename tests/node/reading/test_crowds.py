@@ -160,7 +160,7 @@ def test_who_leaves_is_not_answered_and_the_last_one_takes_the_pull_with_him():
 
 
 def test_who_comes_late_waits_for_as_long_as_he_asked_for(monkeypatch):
-    monkeypatch.setattr(module, "JOIN_MS", 0)
+    monkeypatch.setattr(module, "JOIN_MS", -1)  # with 0, who comes within the same millisecond joins
 
     async def scenario(node):
         cache, exchanges = await crowd(node, 5)

@@ -1,31 +1,11 @@
 """Checksums of the state of copies: a changed row is seen at its copy, writes meanwhile are not taken for one."""
 
 import asyncio
-from contextlib import closing
 
-from eventlog.batch.entries import encode_entry
 from eventlog.node.copying import state_digests
 from eventlog.node.copying.digests import compare
-from eventlog.node.copying.state_digests import StateDigest, read_state
-from eventlog.segment.keys import TAG_ENTRY, entry_key, expiry_key, tag_range
-from eventlog.segment.memory import open_store
-from eventlog.segment.port import StoreOptions
+from eventlog.segment.keys import TAG_ENTRY, tag_range
 from tests.process.one_loop.cluster import Cluster, with_cluster
-
-ENDS = 77
-ROWS = {
-    **{entry_key(3, 1, b"k%03d" % number): encode_entry(number << 10, b"v%d" % number) for number in range(300)},
-    entry_key(3, 1, b"short"): encode_entry(5 << 10, b"v", expiry=ENDS),
-    expiry_key(3, 1, ENDS, b"short"): b"",
-}
-
-
-def digest_of(tmp_path, rows, without=()):
-    with closing(open_store(str(tmp_path), segments=8, options=StoreOptions())) as store:
-        store.apply(list(rows.items()))
-        found = StateDigest()
-        read_state(store.snapshot(), 3, 1, without=set(without), found=found)
-        return found.entries, found.digest
 
 
 def test_copies_of_a_cluster_are_equal_while_it_is_written_to_and_a_changed_row_is_named(tmp_path):

@@ -12,6 +12,7 @@ from benchmarks.clusters import cluster, write_batches
 from benchmarks.figures import MILLION, Row, Scale, against, bounded, note, rate
 from benchmarks.inputs import Load, random_values
 from benchmarks.processes import Address, cpu_seconds, in_child, resident_bytes, scratch
+from benchmarks.traffic import settle
 
 REPLICATION_AT_MOST = 3.3
 IDLE_SECONDS = 20.0
@@ -62,10 +63,12 @@ def _many_segments(scale: Scale) -> Iterator[Row]:
     for segments in (256, MANY_SEGMENTS):
         with scratch() as directory, cluster(directory, segments=segments) as nodes:
             addresses = [node.address for node in nodes]
-            for batch, events in ((1_000, scale.of(300_000)), (100_000, scale.of(2 * MILLION, quick=400_000))):
+            rates[segments, "single puts"] = in_child(_puts, addresses, seconds=5.0 if not scale.quick else 1.0)
+            for batch, events in ((100_000, scale.of(2 * MILLION, quick=400_000)), (1_000, scale.of(300_000))):
+                for address in addresses:
+                    settle(address)
                 written = in_child(write_batches, addresses, Load(batch=batch), events=events, state=False)
                 rates[segments, f"batches of {batch:,}"] = written.events / written.seconds
-            rates[segments, "single puts"] = in_child(_puts, addresses, seconds=5.0 if not scale.quick else 1.0)
             if segments == MANY_SEGMENTS:
                 rss = max(resident_bytes(address.pid) for address in addresses) / MIB
                 yield bounded("4,096 segments, memory of the largest node", value=rss, unit="MiB", at_most=MANY_RSS_MIB_AT_MOST)

@@ -121,7 +121,7 @@ class _Client:
         return count
 
 
-def _settle(address: Address) -> None:
+def settle(address: Address) -> None:
     """Wait until the node has merged its files: what writing left to do is not the cost of reading."""
     before, now = -1.0, background_seconds(address.pid)
     while now - before > SETTLED_CPU_SECONDS:
@@ -204,7 +204,7 @@ def read_raw(address: Address, cache: str, *, readers: int) -> Spent:
     """Read a whole cache with that many readers at once on connections of their own; what comes is dropped unread."""
 
     async def act(client: _Client) -> Spent:
-        _settle(address)
+        settle(address)
         meter = _Meter(address)
         found = await gather(*[_drain(address, client.cache_id) for _ in range(readers)])
         return meter.spent(events=sum(events for events, _ in found), requests=readers, nbytes=sum(nbytes for _, nbytes in found))
@@ -234,7 +234,7 @@ def read_columns(address: Address, cache: str, *, order: Literal["id", "segment"
     async def run() -> Spent:
         async with eventlog.connect(address.text) as client:
             handle = client.cache(cache)
-            _settle(address)
+            settle(address)
             meter = _Meter(address)
             events = nbytes = batches = 0
             touched = np.uint64(0)
@@ -264,7 +264,7 @@ def read_objects(address: Address, cache: str) -> Spent:
     async def run() -> Spent:
         async with eventlog.connect(address.text) as client:
             handle = client.cache(cache)
-            _settle(address)
+            settle(address)
             meter = _Meter(address)
             events = 0
             async for _event in handle.events(from_id=0):

@@ -122,7 +122,7 @@ class _Client:
 
 
 def settle(address: Address) -> None:
-    """Wait until the node has merged its files: what writing left to do is not the cost of reading."""
+    """Wait until the node has merged its files: what writing left to do is not the cost of what comes next."""
     before, now = -1.0, background_seconds(address.pid)
     while now - before > SETTLED_CPU_SECONDS:
         time.sleep(SETTLE_SECONDS)

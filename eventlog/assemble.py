@@ -70,8 +70,8 @@ def serve(config: NodeConfig, *, clock: Clock | None = None) -> None:
 def keep_freed_memory() -> None:
     """Have the C library keep up to `FREED_BYTES_KEPT` of what a thread freed last, as it does by itself once a block of half the size was.
 
-    By default it is twice the largest block so far: each stored value of a few MiB that was read went back to the system and was paged
-    in anew, a third of the CPU of whoever reads a log to copy it.
+    By default it is twice the largest block so far: each stored value of a few MiB that was read went back to the system, to be
+    paged in anew.
     """
     with suppress(AttributeError):  # a C library without these
         library = ctypes.CDLL(None)

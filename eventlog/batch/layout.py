@@ -79,7 +79,7 @@ def pad8(size: int) -> int:
     return (size + 7) & ~7
 
 
-@dataclass(slots=True, kw_only=True)  # one a group: `frozen` would take five times as long to make
+@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are dear to make
 class ValueHead:
     """The header of a stored value, checked."""
 

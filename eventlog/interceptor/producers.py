@@ -28,7 +28,7 @@ _FRAMES_MIN = 4 * PRODUCER_RESULTS_KEPT
 _IDLE_IDS = PRODUCER_IDLE_MS_MAX << 22
 
 
-@dataclass(slots=True, kw_only=True)  # one a frame: `frozen` would take five times as long to make
+@dataclass(slots=True, kw_only=True)  # one a frame: `frozen` ones are dear to make
 class FrameResult:
     """What the blocks of one frame became: block i is `segments[i]`, `sequences[i]` and rows `[starts[i], starts[i + 1])`."""
 

@@ -23,7 +23,7 @@ class Condition:
     version: int | None
 
 
-@dataclass(slots=True, kw_only=True)  # one a call: `frozen` would take five times as long to make
+@dataclass(slots=True, kw_only=True)  # one a call: `frozen` ones are dear to make
 class Changes:
     """Puts and removals of one cache, in order. `removed`, `lifespans` and `headers` are None where no item has one.
 

@@ -5,8 +5,7 @@ and are reported first; then the other jobs run in order and are reported togeth
 paid per group, never per event. Appends overtake every job but a barrier, which is what makes a log shorter.
 
 What groups change in the state goes there a moment later, that of several together and segment by segment: neighbouring keys cost
-RocksDB half of what scattered ones do (1.1 us a put of 30,000 together, 1.5 of 8,000, 2.1 of 2,700). Nothing but appends overtakes
-it; they do so between its writes, too.
+RocksDB about half of what scattered ones do. Nothing but appends overtakes it; they do so between its writes, too.
 
 After a failed append or sync the store is fenced and every later job fails alike.
 """
@@ -38,7 +37,7 @@ _STATE_PUTS_A_WRITE = 4_096  # ... and written a few at a time: a write holds th
 assert 2 * _STATE_BYTES_MAX + GROUP_BYTES_MAX < OVERLAY_BYTES_MAX, "groups go on while the store takes what others did"
 
 
-@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` would take five times as long to make
+@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones are dear to make
 class Append:
     """Values and rows to be made durable; with them the logs of `segments` end with `ends`, of `epochs`."""
 

@@ -16,11 +16,12 @@ from typing import Self
 
 from eventlog.control.metastores import etcd_pb2
 from eventlog.control.metastores.etcd_calls import STATUS, Endpoints
+from tests.ports import free_port
 
 TOP = Path(__file__).resolve().parents[2]
 UNPACKED = TOP / ".build" / "etcd"
 BINARY = Path("usr/bin/etcd")  # in the package, and in the image
-READY_S = 30
+READY_S = 60
 FLAGS = ("--heartbeat-interval=100", "--election-timeout=1000", "--log-level=error", "--auto-compaction-retention=0")
 
 
@@ -70,13 +71,6 @@ def _fetch_package() -> None:
     if done.returncode:
         why = "etcd is needed: put it on PATH, name one with EVENTLOG_TEST_ETCD, or make `apt-get download etcd-server` work"
         raise AssertionError(f"{why}\n{done.stderr}")
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class EtcdProcess:
@@ -166,7 +160,8 @@ async def leader_of(cluster: EtcdCluster) -> int:
     """Return the place of the member that leads."""
     calls = Endpoints(cluster.endpoints)
     try:
-        for _ in range(100):
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline:
             answers = await calls.ask_each(STATUS, etcd_pb2.StatusRequest())
             for place, address in enumerate(cluster.endpoints):
                 found = answers.get(address)

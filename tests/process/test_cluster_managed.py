@@ -3,12 +3,12 @@
 import asyncio
 import json
 import os
-import socket
 from collections.abc import Iterator
 
 import pytest
 
 from eventlog.control.metastores.etcd_members import EtcdMember, EtcdMembers
+from tests.ports import free_base
 from tests.process.clusters import ClusterProcesses
 from tests.process.etcds import etcd_binary
 
@@ -17,31 +17,12 @@ pytestmark = pytest.mark.timeout(240)
 ADDED = (0, 100, 200)
 
 
-def free_base() -> int:
-    """Return a port that is free together with those that a member takes."""
-    for base in range(20_000, 30_000, 7):
-        taken = []
-        try:
-            for added in ADDED:
-                found = socket.socket()
-                taken.append(found)
-                found.bind(("127.0.0.1", base + added))
-        except OSError:
-            continue
-        else:
-            return base
-        finally:
-            for found in taken:
-                found.close()
-    raise AssertionError("no free ports")
-
-
 @pytest.fixture
 def cluster(tmp_path, request) -> Iterator[ClusterProcesses]:
     meta, count = getattr(request, "param", ("managed-etcd", 3))
     environment = {"PATH": f"{etcd_binary().parent}:{os.environ['PATH']}"}
     found = ClusterProcesses(tmp_path, "--meta", meta, "--replicas", str(count), count=count, environment=environment)
-    base = free_base()
+    base = free_base([added + index for added in ADDED for index in range(count)])
     for index, node in enumerate(found):
         node.address = f"127.0.0.1:{base + index}"
     with found as started:

@@ -13,7 +13,8 @@ from eventlog.control.metastores.etcd import EtcdOptions, open_etcd
 from eventlog.control.metastores.etcd_members import EtcdMembers
 from eventlog.errors import BadConfig
 from eventlog.node.cluster.etcd_child import EtcdChild, EtcdSeat, command_line, find_etcd
-from tests.process.etcds import etcd_binary, free_port
+from tests.ports import free_port
+from tests.process.etcds import etcd_binary
 
 
 def seat(tmp_path, number: int) -> EtcdSeat:

@@ -54,7 +54,8 @@ class _Stored(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(slots=True, kw_only=True)
 class _Producer:
-    last: Ints  # sequence of the last block of each segment, -1 for none
+    last: Ints  # sequence of the last block of each segment, on its way or logged, -1 for none
+    logged: Ints  # the same, but known to be in the log
     last_ids: Ints  # where the log of each segment stood then
     dirty: npt.NDArray[np.bool_]
     frames: deque[FrameResult] = field(default_factory=deque)
@@ -79,8 +80,8 @@ class _Producer:
 
     def _is_needed(self, frame: FrameResult) -> bool:
         if len(frame.segments) == 1:
-            return self.last.item(frame.segments.item(0)) - frame.sequences.item(0) < PRODUCER_RESULTS_KEPT
-        return bool((self.last[frame.segments] - frame.sequences < PRODUCER_RESULTS_KEPT).any())
+            return self.logged.item(frame.segments.item(0)) - frame.sequences.item(0) < PRODUCER_RESULTS_KEPT
+        return bool((self.logged[frame.segments] - frame.sequences < PRODUCER_RESULTS_KEPT).any())
 
 
 @dataclass(slots=True)
@@ -172,7 +173,10 @@ class ProducerTable:
     def _enter(self, number: int) -> _Producer:
         """Return a new producer: its first blocks have sequence 0, or it has a past here that was forgotten."""
         producer = _Producer(
-            last=np.full(self._segments, -1, np.int64), last_ids=np.zeros(self._segments, np.int64), dirty=np.zeros(self._segments, bool)
+            last=np.full(self._segments, -1, np.int64),
+            logged=np.full(self._segments, -1, np.int64),
+            last_ids=np.zeros(self._segments, np.int64),
+            dirty=np.zeros(self._segments, bool),
         )
         self._producers[number] = producer
         return producer
@@ -188,40 +192,40 @@ class ProducerTable:
         if found is not None and len(found[0]) == submitted.counts.item(block):
             share.leave_out(block)
             verdict.answered[block] = found
-        elif found is None and last - PRODUCER_RESULTS_KEPT < sequence <= last and not _has_results(producer, segment, sequence):
+        elif producer.logged.item(segment) < sequence <= last:
             share.leave_out(block)  # its first copy is in this very group
             verdict.deferred.add(block)
         else:
             share.refuse(block, SequenceGap(producer=submitted.producers.item(block), segment=segment, found=sequence, last=last))
 
     def give_back(self, share: Share) -> None:
-        """Take back the sequences of a share that will not be logged after all: its blocks may come again."""
+        """Take back the sequences of a share that will not be logged after all: its blocks may come again.
+
+        Nothing else may be on its way in its segments. What others logged there meanwhile, as their primary, stays.
+        """
         submitted = share.submitted
         for block in np.flatnonzero(submitted.producers).tolist():
-            if not share.live[block] and block not in share.conflicts:
-                continue
-            producer = self._producers[submitted.producers.item(block)]
-            segment = submitted.segments.item(block)
-            producer.last[segment] = min(producer.last.item(segment), submitted.sequences.item(block) - 1)
+            producer = self._producers.get(submitted.producers.item(block))
+            if producer is not None:
+                segment = submitted.segments.item(block)
+                producer.last[segment] = producer.logged[segment]
 
     def rewind(self, segments: Ints) -> None:
         """Return to what is known to be in the logs of `segments`: what was on its way there may never have been."""
         for producer in self._producers.values():
-            last = np.full(self._segments, -1, np.int64)
-            for frame in producer.frames:
-                np.maximum.at(last, frame.segments, frame.sequences)
-            producer.last[segments] = np.minimum(producer.last[segments], last[segments])
+            producer.last[segments] = producer.logged[segments]
 
     def forget(self, segments: Ints) -> None:
         """Forget everything about `segments`: their logs are not here any more."""
         for producer in self._producers.values():
-            producer.last[segments] = -1
+            producer.last[segments] = producer.logged[segments] = -1
             producer.last_ids[segments] = 0
             producer.dirty[segments] = False
 
     def record(self, number: int, frame: FrameResult, *, last_ids: Ints) -> None:
         """Remember what a frame became; `last_ids` is where the logs of its segments stand with it."""
         producer = self._producers[number]
+        producer.logged[frame.segments] = frame.sequences
         producer.last_ids[frame.segments] = last_ids
         producer.dirty[frame.segments] = True
         producer.keep(frame)
@@ -235,7 +239,7 @@ class ProducerTable:
                 continue
             if len(self._producers) <= PRODUCERS_PER_SEGMENT_MAX and last_id + _IDLE_IDS >= now_id:
                 return
-            self._forgotten += [(segment, number) for segment in np.flatnonzero(producer.last >= 0).tolist()]
+            self._forgotten += [(segment, number) for segment in np.flatnonzero(producer.logged >= 0).tolist()]
             del self._producers[number]
 
     def learn_frame(self, number: int, frame: FrameResult, *, last_ids: Ints) -> None:
@@ -292,7 +296,7 @@ class ProducerTable:
                     low, high = starts[index], starts[index + 1]
                     results[segments[index]].append((sequences[index], ids[8 * low : 8 * high], kinds[low:high]))
             for segment, rows in results.items():
-                last, last_id = producer.last.item(segment), producer.last_ids.item(segment)
+                last, last_id = producer.logged.item(segment), producer.last_ids.item(segment)
                 stored = _Stored(last=last, last_id=last_id, results=rows[-PRODUCER_RESULTS_KEPT:])
                 yield segment, number, msgspec.msgpack.encode(stored)
             producer.dirty[:] = False
@@ -300,20 +304,20 @@ class ProducerTable:
     def touch(self, segment: int) -> None:
         """Have everything about `segment` stored again by the next `take_dirty`."""
         for producer in self._producers.values():
-            producer.dirty[segment] |= producer.last[segment] >= 0
+            producer.dirty[segment] |= producer.logged[segment] >= 0
 
     def export(self, segment: int) -> list[tuple[int, bytes]]:
         """Return (producer, stored form) of all that have written to `segment`, as `load` takes them."""
         found = []
         for number, producer in self._producers.items():
-            if producer.last[segment] < 0:
+            if producer.logged[segment] < 0:
                 continue
             rows = []
             for frame in producer.frames:
                 for index in np.flatnonzero(frame.segments == segment).tolist():
                     ids, kinds = frame.block(index)
                     rows.append((frame.sequences.item(index), ids.tobytes(), kinds.tobytes()))
-            last, last_id = producer.last.item(segment), producer.last_ids.item(segment)
+            last, last_id = producer.logged.item(segment), producer.last_ids.item(segment)
             stored = _Stored(last=last, last_id=last_id, results=rows[-PRODUCER_RESULTS_KEPT:])
             found.append((number, msgspec.msgpack.encode(stored)))
         return found
@@ -331,7 +335,8 @@ class ProducerTable:
                 raise CorruptData(where=f"segment {segment}, producer {number}", why=str(error)) from error
             at = np.array([segment])
             producer = self._producers.get(number) or self._enter(number)
-            producer.last[segment], producer.last_ids[segment] = stored.last, stored.last_id
+            producer.last[segment] = producer.logged[segment] = stored.last
+            producer.last_ids[segment] = stored.last_id
             for sequence, ids, kinds in stored.results:
                 producer.frames.append(
                     FrameResult(
@@ -344,8 +349,3 @@ class ProducerTable:
                 )
         by_age = sorted(self._producers.items(), key=lambda row: int(row[1].last_ids.max()))
         self._producers = OrderedDict(by_age)
-
-
-def _has_results(producer: _Producer, segment: int, sequence: int) -> bool:
-    """Whether a result of this or a later sequence is known: then an unknown one was forgotten, not still on its way."""
-    return any(bool(((frame.segments == segment) & (frame.sequences >= sequence)).any()) for frame in producer.frames)

@@ -20,13 +20,15 @@ OUT_OF_TURN = (ProducerUnknown, SequenceGap)
 class Verdict:
     """Of the refused blocks of a frame, by index. `unnumbered`: their numbers are free, because nothing was logged under them.
 
-    Every block `again` is unnumbered; a failed one may be. `told` is what `Window.refused` wants.
+    Every block `again` is unnumbered; a failed one may be. `told` and `is_behind` are what `Window.refused_in_part` wants: of segments
+    the last number that their primary knows; and whether it knows less than what was answered, so that it may be none any more.
     """
 
     again: list[int] = field(default_factory=list)
     failed: dict[int, EventLogError] = field(default_factory=dict)
     unnumbered: list[int] = field(default_factory=list)
     told: dict[int, int] = field(default_factory=dict)
+    is_behind: bool = False
 
 
 def judge(refusals: Mapping[int, EventLogError], *, sequences: Numbers, answered: Numbers, doubtful: bool) -> Verdict:
@@ -39,15 +41,14 @@ def judge(refusals: Mapping[int, EventLogError], *, sequences: Numbers, answered
         if isinstance(error, SequenceGap) and int(sequences[block]) <= error.last:
             # Numbers are dense, so this one was taken, by this very block; only its result is forgotten.
             verdict.failed[block] = OutcomeUnknown(outcome="unknown", why="it was written by an earlier try, its ids are forgotten")
-        elif isinstance(error, ProducerUnknown) and doubtful and sequences[block] <= answered[block]:
-            # With a number missing before it, it could not have been written; here none is.
-            verdict.failed[block] = OutcomeUnknown(outcome="unknown", why="the node has forgotten this producer since the first try")
-            verdict.unnumbered.append(block)
         elif isinstance(error, OUT_OF_TURN):
             verdict.again.append(block)
             verdict.unnumbered.append(block)
-            # An unknown producer has no last number: it may begin again with 0.
-            verdict.told[error.segment] = error.last if isinstance(error, SequenceGap) else -1
+            last = error.last if isinstance(error, SequenceGap) else -1  # an unknown producer has no last number
+            if last + 1 < answered[block]:
+                verdict.is_behind = True
+            else:
+                verdict.told[error.segment] = last
         elif isinstance(error, CURABLE) and error.outcome == "none":
             verdict.again.append(block)
             verdict.unnumbered.append(block)

@@ -17,6 +17,10 @@ A frame is *doubtful* when an earlier sending was never answered: its bytes may 
 It keeps its numbers for good, whatever is refused. Where that is impossible, because a number before it has nobody to use it any
 more, only another producer id is safe, and the fate of the doubtful frames stays unknown.
 
+A number that was answered is never given again: whoever has it would take the new block for the old one. A node that knows less than what
+was answered stands still in the past (it was paused, or cut off, and another leads its segments now), so frames keep their numbers and
+are sent again; if that goes on, the producer was forgotten there, or data lost on purpose, and another producer id begins.
+
 There is a window for each node, and they share one `Numbering`. Whoever uses several sees to it that each segment is in one of them:
 where its primary is another now, `withdraw` takes frames out, which is possible once nothing of a window is on its way or its
 connection is lost, and `put_back` puts what belongs there into another window, with its place in the order and, if it is doubtful,
@@ -91,6 +95,7 @@ class Frame(Generic[Content]):
         self.state = state
 
 
+BEHIND_MAX = 5  # with the waits between: a few tenths of a second
 _NO_SEQUENCES: Sequences = np.zeros(0, np.int64)
 _SENT, _DONE = State.SENT, State.DONE  # attributes of an enumeration are slow
 
@@ -113,6 +118,7 @@ class Window(Generic[Content]):
         self._is_probing = False  # after a refusal: one frame alone, or each refusal would cost all that was sent behind it
         self._freed: dict[int, Sequences] = {}
         self._told: dict[tuple[int, int], int] = {}
+        self._behind = 0  # how often in turn somebody knew less than was answered
         self.is_connected = False
         self.is_paused = False  # its owner wants nothing new to leave, so that frames can be withdrawn soon
 
@@ -223,6 +229,7 @@ class Window(Generic[Content]):
         """Note that the numbers of a SENT frame are used up."""
         self._leave(frame, _DONE)
         self._is_probing = False
+        self._behind = 0
         if self._numbered:
             if frame.only >= 0 and not self._told:
                 answered, segment = self._numbering.chains(frame.cache).answered, frame.only
@@ -250,8 +257,22 @@ class Window(Generic[Content]):
         frame.doubtful = True
         self.refused(frame)
 
-    def refused_in_part(self, frame: Frame[Content], rest: Frame[Content], *, free: Blocks, again: Blocks, told: Mapping[int, int]) -> None:
-        """Note that the numbers of the blocks `free`, by index, of a SENT frame were not used. `rest`, QUEUED, has its blocks `again`."""
+    def refused_in_part(
+        self,
+        frame: Frame[Content],
+        rest: Frame[Content],
+        *,
+        free: Blocks,
+        again: Blocks,
+        told: Mapping[int, int],
+        is_behind: bool = False,
+    ) -> None:
+        """Note that the numbers of the blocks `free`, by index, of a SENT frame were not used. `rest`, QUEUED, has its blocks `again`.
+
+        `is_behind`: who refused it knows less than what was answered.
+        """
+        self._behind += is_behind
+        self._numbering.wants_anew |= self._behind > BEHIND_MAX
         self._leave(frame, State.DONE)
         if frame.doubtful:
             self._numbering.wants_anew |= len(free) != len(again)
@@ -311,6 +332,7 @@ class Window(Generic[Content]):
         self._freed.clear()
         self._told.clear()
         self._is_draining = self._is_probing = False
+        self._behind = 0
         return unknown
 
     def withdraw(self) -> list[Frame[Content]]:
@@ -374,7 +396,6 @@ class Window(Generic[Content]):
             chains = self._numbering.chains(cache)
             if last < chains.next[segment]:  # more would be a frame in doubt, written
                 chains.next[segment] = last + 1
-                chains.answered[segment] = min(int(chains.answered[segment]), last + 1)
         self._freed.clear()
         self._told.clear()
         self._is_careful |= any(frame.doubtful for frame in self._held)

@@ -20,6 +20,8 @@ from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_RESULTS_KEPT
 
 RULES = CacheRules(cache_id=3, name="c", state=True, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=4)
 PRODUCER = 77
+_ZERO = np.zeros(1, np.int64)
+_NO_KIND = np.zeros(0, np.uint8)
 
 
 def share_of(frames: list[tuple[list[bytes], int]], *, kind: int = 0, table: KeyTable | None = None) -> tuple[Share, list[int]]:
@@ -114,6 +116,55 @@ def test_a_frame_sent_twice_within_one_group_waits_for_its_own_first_copy():
     verdict = table.sort_out(share, bounds)
     assert verdict.deferred == {1}
     assert share.live.tolist() == [True, False]
+
+
+def test_what_is_given_back_leaves_what_another_primary_has_logged_meanwhile():
+    table, segments, _ = first_result()
+    waiting, bounds = share_of([([b"a", b"b", b"c"], 1)])
+    table.sort_out(waiting, bounds)
+    table.rewind(segments)  # another one leads, gets the same blocks, and the next ones
+    for sequence in (1, 2):
+        frame = FrameResult(
+            segments=segments,
+            sequences=np.full(len(segments), sequence),
+            starts=np.arange(len(segments) + 1),
+            ids=np.full(len(segments), sequence << 41),
+            kinds=np.zeros(len(segments), np.uint8),
+        )
+        table.learn_frame(PRODUCER, frame, last_ids=frame.ids)
+    table.give_back(waiting)
+    following, bounds = share_of([([b"a", b"b", b"c"], 3)])
+    assert not table.sort_out(following, bounds).answered
+    assert following.live.all(), following.refusals
+
+
+def test_a_whole_window_on_its_way_does_not_make_a_rewound_table_forget_what_is_logged():
+    table, segments, _ = first_result()
+    for sequence in range(1, PRODUCER_RESULTS_KEPT + 1):
+        waiting, bounds = share_of([([b"a", b"b", b"c"], sequence)])
+        table.sort_out(waiting, bounds)
+    unused = next(iter({0, 1, 2, 3} - set(segments.tolist())))
+    frame = FrameResult(segments=np.array([unused]), sequences=_ZERO, starts=_ZERO, ids=_ZERO, kinds=_NO_KIND)
+    table.learn_frame(PRODUCER, frame, last_ids=np.array([1 << 42]))
+    table.rewind(segments)
+    again, bounds = share_of([([b"a", b"b", b"c"], 1)])
+    table.sort_out(again, bounds)
+    assert again.live.all(), again.refusals
+
+
+def test_neither_the_state_nor_a_copy_is_told_of_blocks_on_their_way():
+    table, segments, _ = first_result()
+    waiting, bounds = share_of([([b"a", b"b", b"c"], 1)])
+    table.sort_out(waiting, bounds)
+    stored = [(segment, producer, data) for segment, producer, data in table.take_dirty() if data is not None]
+    copied = [(segment, producer, data) for segment in segments.tolist() for producer, data in table.export(segment)]
+    for rows in (stored, copied):
+        loaded = ProducerTable(4)
+        loaded.load(rows)
+        again, bounds = share_of([([b"a", b"b", b"c"], 1)])
+        verdict = loaded.sort_out(again, bounds)
+        assert not verdict.deferred
+        assert again.live.all(), again.refusals
 
 
 def test_older_results_than_are_kept_are_gaps():

@@ -13,7 +13,7 @@ from eventlog.errors import EventLogError, Overloaded, ProducerUnknown, Sequence
 from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.routing.numbering import SEQUENCE_MAX, Numbering
 from eventlog.routing.verdict import judge
-from eventlog.routing.window import Frame, State, Window
+from eventlog.routing.window import BEHIND_MAX, Frame, State, Window
 from tests.examples import examples
 
 SEGMENTS = 3
@@ -268,6 +268,35 @@ def test_a_number_in_doubt_that_nobody_will_use_needs_another_producer() -> None
     assert opened.wants_anew
 
 
+def test_an_answered_number_is_never_given_again_whatever_a_node_knows() -> None:
+    opened = window()
+    (first,) = send(opened, frame(0, 0))
+    opened.answered(first)
+    (second,) = send(opened, frame(1, 0))
+    for _ in range(BEHIND_MAX):
+        opened.refused_in_part(second, rest := frame(1, 0), free=np.array([0]), again=np.array([0]), told={}, is_behind=True)
+        (second,) = iter(opened.take, None)
+        assert second is rest
+        assert second.sequences.tolist() == [1]
+    opened.refused_in_part(second, frame(1, 0), free=np.array([0]), again=np.array([0]), told={}, is_behind=True)
+    assert opened.take() is None
+    assert opened.wants_anew
+    opened.lost()
+    assert opened.begin_anew() == []
+    opened.resume()
+    assert [each.sequences.tolist() for each in iter(opened.take, None)] == [[0]]
+
+
+def test_a_node_that_was_behind_once_in_a_while_is_not_given_up() -> None:
+    opened = window()
+    for number in range(2 * BEHIND_MAX):
+        (sent,) = send(opened, frame(number, 0))
+        opened.refused_in_part(sent, frame(number, 0), free=np.array([0]), again=np.array([0]), told={}, is_behind=True)
+        (again,) = iter(opened.take, None)
+        opened.answered(again)
+    assert not opened.wants_anew
+
+
 def test_beginning_anew_names_what_stays_unknown() -> None:
     opened = window()
     first, second = send(opened, frame(0, 0), frame(1, 1))
@@ -337,6 +366,15 @@ class Primaries:
     last: dict[tuple[int, int], int] = field(default_factory=dict)
     results: dict[tuple[int, int], dict[int, str]] = field(default_factory=dict)
     log: list[tuple[int, str]] = field(default_factory=list)
+    past: "Primaries | None" = None
+
+    def fall_asleep(self) -> None:
+        """Have somebody who leads all segments now stand still, and somebody else lead them from now on."""
+        self.past = Primaries(last=dict(self.last), results={place: dict(known) for place, known in self.results.items()})
+
+    def would_write(self, sending: Sending) -> bool:
+        """Return whether a block goes on where the last one ended."""
+        return any(sequence == self.last.get((sending.producer, segment), -1) + 1 for segment, sequence, _ in sending.blocks)
 
     def handle(self, sending: Sending, *, whim: EventLogError | None, is_live: bool) -> dict[int, EventLogError]:
         if whim is not None:
@@ -407,14 +445,16 @@ class Client:
         blocks = list(zip(sent.segments.tolist(), sent.sequences.tolist(), sent.content, strict=True))
         self.unread[-1].append(Sending(frame=sent, producer=self.producer, blocks=blocks))
 
-    def primary_reads(self, connection: int, *, refuses: bool) -> None:
+    def primary_reads(self, connection: int, *, refuses: bool, is_past: bool = False) -> None:
         waiting = [index for index, buffer in enumerate(self.unread) if buffer]
         if not waiting:
             return
         index = waiting[connection % len(waiting)]
         sending = self.unread[index].popleft()
         is_live = index == len(self.unread) - 1
-        refusals = self.primaries.handle(sending, whim=Overloaded(what="x", limit=1) if refuses else None, is_live=is_live)
+        primaries = self.primaries.past if is_past and self.primaries.past is not None else self.primaries
+        refuses |= primaries is self.primaries.past and primaries.would_write(sending)  # it finds nobody to replicate it to
+        refusals = primaries.handle(sending, whim=Overloaded(what="x", limit=1) if refuses else None, is_live=is_live)
         if is_live:
             self.answers.append((sending, refusals, refuses))
 
@@ -439,7 +479,7 @@ class Client:
         rest = Frame(cache=1, segments=sent.segments[verdict.again], content=[sent.content[block] for block in verdict.again])
         rest.wanted = sent.wanted and bool(verdict.again)
         free, again = np.array(verdict.unnumbered, np.int64), np.array(verdict.again, np.int64)
-        self.window.refused_in_part(sent, rest, free=free, again=again, told=verdict.told)
+        self.window.refused_in_part(sent, rest, free=free, again=again, told=verdict.told, is_behind=verdict.is_behind)
 
     def acknowledge(self, sent: Frame[list[str]], blocks: "range | list[int]") -> None:
         self.acknowledged += [(int(sent.segments[block]), sent.content[block]) for block in blocks]
@@ -463,8 +503,12 @@ def test_every_acknowledged_block_is_written_once_in_order_whatever_fails(seed: 
             client.disconnect()
         elif step < faults / 2:
             client.abandon(chance.randrange(9))
-        elif step < faults:
+        elif step < faults * 3 / 4:
             client.primary_reads(chance.randrange(4), refuses=True)
+        elif step < faults * 7 / 8:
+            client.primaries.fall_asleep()
+        elif step < faults:
+            client.primary_reads(chance.randrange(4), refuses=False, is_past=True)
         elif step < 0.5:
             client.write(sorted(chance.sample(range(SEGMENTS), chance.choice((1, 1, 2, 3)))))
         elif step < 0.75:

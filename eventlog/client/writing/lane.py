@@ -16,7 +16,7 @@ from eventlog.client.connections.uplink import chance
 from eventlog.client.options import ClientOptions
 from eventlog.client.writing.contents import Contents, read_answer, rest_of, split_by_call
 from eventlog.client.writing.undecided import Undecided, WriteFrame
-from eventlog.errors import ConnectionLost, EventLogError, Outcome, OutcomeUnknown, Stopping, TimedOut
+from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Outcome, OutcomeUnknown, Stopping, TimedOut
 from eventlog.routing.lanes import Lanes
 from eventlog.routing.retry import MOVES, decide
 from eventlog.routing.verdict import judge
@@ -188,11 +188,12 @@ class Lane:
         rest.wanted = bool(len(again)) and contents.is_live and is_open
         if rest.wanted:
             self._shared.undecided.add(rest)
-            self._wait_after(rest, refusals[verdict.again[0]])
+            self._wait_after(rest, NotPrimary(segment=int(rest.segments[0])) if verdict.is_behind else refusals[verdict.again[0]])
         elif len(again) and is_open:
             rest.content.fail(too_late(self._shared.options.timeout_ms, outcome="none"))
         if is_numbered:
-            self.window.refused_in_part(frame, rest, free=np.array(verdict.unnumbered, np.int64), again=again, told=verdict.told)
+            free = np.array(verdict.unnumbered, np.int64)
+            self.window.refused_in_part(frame, rest, free=free, again=again, told=verdict.told, is_behind=verdict.is_behind)
         else:
             self.window.answered(frame)
             if rest.wanted:

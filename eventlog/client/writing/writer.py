@@ -31,12 +31,12 @@ class Writer:
         self._backlog = Backlog(bytes_max=options.bytes_unanswered_max)
         self._undecided = Undecided()
         self._shared: Shared | None = None  # from the first connection on
+        self._producers: set[int] = set()  # every id that was written under
         self._lanes: dict[int, Lane] = {}
         self._is_send_due = False
         self._was_alone = True  # the last frame had one call
         self._is_unsettled = False
         self._hand_over: asyncio.TimerHandle | None = None
-        self._asks_anew = False
         self._look_again: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._needs_connection = asyncio.Event()
@@ -181,12 +181,13 @@ class Writer:
             return None
         if self._shared is None:
             return 0
+        return 0 if self._may_begin_anew(self._shared) else self._shared.producer_id
+
+    def _may_begin_anew(self, shared: Shared) -> bool:
+        """Whether another producer id is wanted, and nothing that somebody waits for needs the old one first."""
         self._undecided.drop_unwanted()
-        # What somebody waits for is sent again under its numbers first.
         is_waited_for = any(frame.wanted and frame.state is State.LOST for frame in self._undecided)
-        wants_anew = self._shared.lanes.numbering.wants_anew and not is_waited_for
-        self._asks_anew = self._is_quiet and (wants_anew or self._is_pointless)
-        return 0 if self._asks_anew else self._shared.producer_id
+        return self._is_quiet and not is_waited_for and (shared.lanes.numbering.wants_anew or self._is_pointless)
 
     @property
     def _is_quiet(self) -> bool:
@@ -213,12 +214,12 @@ class Writer:
                 answered=self._answered,
                 producer_id=connection.producer_id,
             )
-        elif self._asks_anew and self._is_quiet and connection.producer_id != self._shared.producer_id:
+        elif connection.producer_id not in self._producers and self._may_begin_anew(self._shared):
             for window in self._shared.lanes.windows.values():
                 for frame in window.begin_anew():
                     self._undecided.fail(frame, OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came"))
             self._shared.producer_id = connection.producer_id
-        self._asks_anew = False
+        self._producers.add(self._shared.producer_id)
         self._send_soon()
 
     def _begin_anew(self) -> None:

@@ -96,6 +96,7 @@ class Writer:
         self._is_turn_due = False
         self._parts_ready: list[Part] | None = None  # ... if it waits for ids alone
         self._drafts: list[Draft] | None = None  # of the group that `run` makes ready
+        self._epochs = replicas.core.epochs  # when that was begun
         self._needed = asyncio.Event()
         self._error: EventLogError | None = None
         self._pace = Pace(self.wake)
@@ -256,7 +257,7 @@ class Writer:
     # ------------------------------------------------------------ what takes time
 
     def _take_time(self, drafts: list[Draft], parts: list[Part] | None = None) -> None:
-        self._drafts, self._parts_ready = drafts, parts
+        self._drafts, self._parts_ready, self._epochs = drafts, parts, self._core.epochs.copy()
         self._pace.makes_ready()
         self._needed.set()
 
@@ -269,10 +270,19 @@ class Writer:
             return
         try:
             base = await self._ids(_ids_of(parts))
+            self._demand_same_terms(parts)
         except EventLogError as error:
             _refuse_parts(parts, error)
             return
         self._send(parts, base)
+
+    def _demand_same_terms(self, parts: list[Part]) -> None:
+        """Refuse what was made ready in a term that has ended: another primary may have written since, even these very blocks."""
+        for part in parts:
+            segments = part.stamped.sections.segments
+            ended = segments[self._core.epochs[segments] != self._epochs[segments]]
+            if len(ended):
+                raise NotPrimary(segment=int(ended[0]))
 
     async def _read(self, drafts: list[Draft]) -> list[Part]:
         readable = []

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from eventlog.batch.build import build_one
@@ -15,6 +17,7 @@ from eventlog.errors import (
     EventLogError,
     KeyExists,
     MetadataUnavailable,
+    NotPrimary,
     OutcomeUnknown,
     SequenceGap,
     StoreFenced,
@@ -22,9 +25,10 @@ from eventlog.errors import (
 )
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
-from eventlog.limits import GROUP_BYTES_MAX, VALUE_BYTES_MAX
+from eventlog.limits import GROUP_BYTES_MAX, PRODUCER_RESULTS_KEPT, VALUE_BYTES_MAX
 from eventlog.node import operations
 from eventlog.node.config import NodeConfig
+from eventlog.node.copying.replicate import term_of
 from eventlog.node.start import open_node
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.segment.keys import entry_key
@@ -91,6 +95,48 @@ def test_a_frame_repeated_in_the_same_tick_is_written_once_and_answered_twice(tm
     assert events == live == 30
     assert len({tuple(result.ids.tolist()) for result in results}) == 1
     assert all(kinds_of(result) == [Kind.CREATED] * 30 for result in results)
+
+
+def test_more_blocks_of_a_producer_at_once_than_results_are_kept_of_are_all_written(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        count = 3 * PRODUCER_RESULTS_KEPT
+        frames = [submit(node, cache, [(b"k", b"%d" % number), (b"k", b"")], producer=5, sequence=number) for number in range(count)]
+        gap = submit(node, cache, [(b"k", b"gap"), (b"k", b"")], producer=5, sequence=2 * count)
+        results = await asyncio.gather(*frames)
+        assert isinstance((await gap).refusals[0], SequenceGap)
+        again = await submit(node, cache, [(b"k", b"again"), (b"k", b"")], producer=5, sequence=count - 1)
+        return results, again
+
+    results, again = with_node(tmp_path, act)
+    ids = [int(result.ids[0]) for result in results]
+    assert ids == sorted(set(ids))
+    assert int(again.ids[0]) == ids[-1]
+
+
+def test_what_was_made_ready_in_a_term_that_has_ended_is_not_written_in_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr("eventlog.node.writing.writer._WAIT_MS", 500)  # it looks for ids again when the next term has begun
+
+    async def act(node):
+        cache = await cache_of(node)
+        first = await submit(node, cache, [(b"k", b"1")], producer=5, sequence=0)
+        segment = segment_of(hash_key(b"k"), SEGMENTS)
+        node.clock.set_ceiling(node.clock.last + 1)
+        waiting = submit(node, cache, [(b"k", b"2")], producer=5, sequence=1)
+        while not node.writer._drafts and node.writer._parts_ready is None:  # noqa: ASYNC110 -- it has no event
+            await asyncio.sleep(0)
+        term = term_of(node.view.segments[segment], node.view)
+        node.replicas.carry_out(node.replicas.core.learn([replace(term, epoch=term.epoch + 1, revision=term.revision + 1)], now_ms=0))
+        assert not node.replicas.serving[segment], "the term has ended"
+        assert await node.replicas.takeover.served(np.array([segment]), wait_ms=60_000), "and another one begins, which renews the lease"
+        refused = await waiting
+        return first, refused, await submit(node, cache, [(b"k", b"2")], producer=5, sequence=1), node.writer.events
+
+    first, refused, done, events = with_node(tmp_path, act)
+    assert isinstance(refused, NotPrimary)
+    assert refused.outcome == "none"
+    assert [kinds_of(first), kinds_of(done)] == [[Kind.CREATED], [Kind.MODIFIED]]
+    assert events == 2
 
 
 def test_a_refused_condition_is_refused_again_and_uses_its_sequence_up(tmp_path):

@@ -280,6 +280,41 @@ def test_a_write_of_which_a_node_knows_no_outcome_is_tried_again_under_its_numbe
     run(main())
 
 
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_a_node_that_stands_in_the_past_for_a_moment_costs_nothing(in_doubt: bool) -> None:
+    async def main() -> None:
+        node = FakeNode(segments=1)
+        async with road_to(node) as road, connect(road.address, retry=FAST) as client:
+            cache = await client.create_cache("c")
+            await cache.put("k", 0)
+            past = dict(node.last), {place: dict(found) for place, found in node.results.items()}
+            await cache.put("k", 1)
+            if in_doubt:
+                node.hold = []
+            writing = asyncio.create_task(cache.put("k", 2))
+            if in_doubt:
+                await until(lambda: len(node.log) == 3)
+                road.cut()
+                node.hold = None
+            else:
+                await writing
+            present, asked = (node.last, node.results), []
+            node.last, node.results = past
+
+            def wake_up(exchange: Exchange) -> None:
+                asked.append(exchange.kind)
+                if asked.count("write") > 2:
+                    node.last, node.results = present
+
+            node.refusal = wake_up
+            last = asyncio.create_task(cache.put("k", 3))
+            await asyncio.gather(writing, last)
+            assert [event.value for event in node.log] == [b"0", b"1", b"2", b"3"]
+            assert (asked.count("write") > 2, node.producers) == (True, 1)
+
+    run(main())
+
+
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_a_write_that_was_written_with_an_unknown_outcome_is_there_once(idempotent: bool) -> None:
     async def main() -> None:

@@ -217,7 +217,8 @@ class Writer:
         elif connection.producer_id not in self._producers and self._may_begin_anew(self._shared):
             for window in self._shared.lanes.windows.values():
                 for frame in window.begin_anew():
-                    self._undecided.fail(frame, OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came"))
+                    why = "an earlier try was never answered, and cannot be repeated under its number"
+                    self._undecided.fail(frame, OutcomeUnknown(outcome="unknown", why=why))
             self._shared.producer_id = connection.producer_id
         self._producers.add(self._shared.producer_id)
         self._send_soon()

@@ -15,12 +15,14 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from eventlog.wire.exchanges import Stage
 from tests.client.fake_node import FakeNode
+from tests.ports import free_port
 
 
 class FakeCluster:
     """Members have the numbers 1 to `members`. Whatever one of them writes, all of them have: `node` is what they share.
 
-    `asked` counts requests by member and kind; `passed_on` those that another member was primary for.
+    `asked` counts requests by member and kind; `passed_on` those that another member was primary for. Members in `hung` answer nothing
+    but pings.
     """
 
     def __init__(self, *, members: int = 3, forwards: bool = True) -> None:
@@ -35,12 +37,11 @@ class FakeCluster:
         self.passed_on: Counter[str] = Counter()
         self._servers: dict[int, Server] = {}
 
-    async def start(self, number: int, *, again: bool = False) -> None:
-        """Have a member listen, `again` where it did before."""
+    async def start(self, number: int) -> None:
+        """Have a member listen, always at the same place."""
         server = Server(lambda exchange: self._dispatch(number, exchange))
-        await server.start("127.0.0.1", int(self.addresses[number].rpartition(":")[2]) if again else 0)
-        host, port = server.addresses[0]
-        self.addresses[number] = f"{host}:{port}"
+        address = self.addresses.setdefault(number, f"127.0.0.1:{free_port()}")
+        await server.start("127.0.0.1", int(address.rpartition(":")[2]))
         self.advertised.setdefault(number, self.addresses[number])
         self._servers[number] = server
 
@@ -86,7 +87,7 @@ class FakeCluster:
     # ------------------------------------------------------------ requests
 
     def _dispatch(self, number: int, exchange: Exchange) -> None:
-        if number in self.hung:
+        if number in self.hung and exchange.kind != "ping":
             return
         self.asked[number, exchange.kind] += 1
         if exchange.kind == "hello":

@@ -96,6 +96,9 @@ class FakeNode:
         message.hello_answer.producer_id = hello.producer_id or (self.producers if hello.producer else 0)
         exchange.answer(message)
 
+    def on_ping(self, exchange: Exchange) -> None:
+        exchange.answer(Message(done=pb.Done()))
+
     def on_get_topology(self, exchange: Exchange) -> None:
         """One node of which nothing is known but that it answers."""
         message = Message()

@@ -14,6 +14,8 @@ from typing import Any, Self
 
 EVENTLOG = Path(sys.executable).parent / "eventlog"
 READY_S = 60
+RETENTION_WHEN_TOLD = {"EVENTLOG_NODE_RETENTION_INTERVAL_MS": "3600000"}
+"""The environment of a node whose retention runs when a command says so, and not every ten seconds besides."""
 
 
 class NodeProcess:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.process.cli_ends import Shell, running_node
+from tests.process.nodes import RETENTION_WHEN_TOLD
 
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    # retention runs here only when it is told to
-    with running_node(tmp_path_factory.mktemp("node"), EVENTLOG_NODE_RETENTION_INTERVAL_MS="3600000") as found:
+    with running_node(tmp_path_factory.mktemp("node"), **RETENTION_WHEN_TOLD) as found:
         found.ok("cache", "create", "things")
         found.ok("cache", "create", "blobs", "--format", "bytes", "--key-format", "bytes")
         yield found

@@ -122,7 +122,7 @@ def test_a_node_that_comes_back_is_reached_directly_again() -> None:
             await cluster.kill(2)
             cluster.move(cluster.segments_of(2), 3)
             await cache.put_many(PAIRS)
-            await cluster.start(2, again=True)
+            await cluster.start(2)
             cluster.move([0, 1, 2], 2)
             before = cluster.asked[2, "write"]
             while cluster.asked[2, "write"] == before:
@@ -242,7 +242,7 @@ def test_a_hung_nodes_segments_are_found_at_their_new_primaries(home: bool) -> N
 
 def test_a_silent_node_holds_up_nobody_who_writes_elsewhere() -> None:
     async def act(cluster: FakeCluster) -> None:
-        async with connect(cluster.addresses[1], retry=FAST) as client:
+        async with connect(cluster.addresses[1], retry=FAST, timeout_ms=60_000) as client:
             await connected_to_all(client, cluster)
             cache = client.cache("c")
             owners = {key: cluster.primaries[cluster.node.segment(key.encode())] for key, _ in PAIRS[:24]}
@@ -279,7 +279,7 @@ def test_writes_given_up_in_doubt_cost_the_others_nothing() -> None:
                     cluster.move(cluster.segments_of(2), 3)
                     await load.some()
                     cluster.hung.clear()
-                    await cluster.start(2, again=True)
+                    await cluster.start(2)
                     cluster.move([0, 3, 6], 2)
                 await load.some()
             load.check(cluster)

@@ -166,10 +166,11 @@ def test_ready_json_is_stored_as_it_is(node: NodeProcess) -> None:
 def test_a_lifespan_ends_an_entry(node: NodeProcess) -> None:
     async def test(client: eventlog.Client) -> None:
         cache = await client.create_cache("lifespans")
-        await cache.put("k", 1, lifespan_ms=50)
+        await cache.put("k", 1, lifespan_ms=3_600_000)
         entry = await cache.get("k")
         assert entry is not None
         assert entry.expires_ms is not None
+        await cache.put("k", 1, lifespan_ms=50)
         await cache.put_many([("a", 1), ("b", 2)], lifespan_ms=50)
         seen = []
         async for event in cache.events(follow=True):

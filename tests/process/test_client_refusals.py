@@ -15,7 +15,8 @@ from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.routing.retry import RetryPolicy
 from eventlog.transport.exchange import Exchange
 from tests.client.fake_node import FakeNode, running
-from tests.process.client_ends import FAST, client_of, road_to, run, until
+from tests.ports import free_port
+from tests.process.client_ends import FAST, SkippingLoop, client_of, road_to, run, skip, until
 
 BATCHES, ROWS = 12, 5
 from tests.process.fault_checks import check_written, write_all
@@ -198,19 +199,24 @@ def test_a_write_out_of_time_says_whether_it_may_have_been_written() -> None:
         async with client_of(node) as client:
             cache = await client.create_cache("c")
             node.hold = []
+            writing = asyncio.ensure_future(cache.put("k", 1, timeout_ms=20_000))
+            await until(lambda: len(node.log) == 1)
+            skip(20)
             with pytest.raises(TimedOut) as caught:
-                await cache.put("k", 1, timeout_ms=200)
+                await writing
             assert caught.value.outcome == "unknown"
             # The first one still counts as unanswered, and no more than the node remembers may be.
-            puts = [cache.put("k", n, previous=True, timeout_ms=500) for n in range(PRODUCER_RESULTS_KEPT + 3)]
+            puts = [cache.put("k", n, previous=True, timeout_ms=20_000) for n in range(PRODUCER_RESULTS_KEPT + 3)]
             blocked = [asyncio.ensure_future(put) for put in puts]
+            await until(lambda: len(node.log) == PRODUCER_RESULTS_KEPT)
+            skip(20)
             errors = [error for error in await asyncio.gather(*blocked, return_exceptions=True) if isinstance(error, TimedOut)]
             assert [error.outcome for error in errors] == ["unknown"] * (PRODUCER_RESULTS_KEPT - 1) + ["none"] * 4
             node.release()
             assert (await cache.put("k", 9)).kind == "MODIFIED"
             assert [event.value for event in node.log] == [b"1", *(b"%d" % n for n in range(PRODUCER_RESULTS_KEPT - 1)), b"9"]
 
-    run(main())
+    run(main(), loop_factory=SkippingLoop)
 
 
 def test_each_call_runs_out_of_its_own_time() -> None:
@@ -219,28 +225,30 @@ def test_each_call_runs_out_of_its_own_time() -> None:
         async with client_of(node) as client:
             cache = await client.create_cache("c")
             node.hold = []
-            calls = [asyncio.ensure_future(cache.put(f"k{n}", n, timeout_ms=timeout)) for n, timeout in enumerate((1_000, 30, 60_000))]
-            begun = asyncio.get_running_loop().time()
-            waited = []
-            for call in (calls[1], calls[0]):
+            timeouts = (20_000, 10_000, 50_000)
+            calls = [asyncio.ensure_future(cache.put(f"k{n}", n, timeout_ms=timeout)) for n, timeout in enumerate(timeouts)]
+            await until(lambda: len(node.log) == 3)
+            for late, still in ((calls[1], calls[0]), (calls[0], calls[2])):
+                skip(10)
                 with pytest.raises(TimedOut):
-                    await call
-                waited.append(asyncio.get_running_loop().time() - begun)
-            assert 0.03 <= waited[0] < 1 <= waited[1]
+                    await late
+                assert not still.done()
             node.release()
             assert (await calls[2]).kind == "CREATED"
 
-    run(main())
+    run(main(), loop_factory=SkippingLoop)
 
 
 def test_a_call_whose_frame_goes_out_for_others_may_be_written_after_its_time() -> None:
     async def main() -> None:
         node = FakeNode(segments=1)
-        async with client_of(node) as client:
+        async with client_of(node, timeout_ms=50_000) as client:
             cache = await client.create_cache("c")
             node.hold = []
             before = [asyncio.ensure_future(cache.put("k", n, previous=True)) for n in range(PRODUCER_RESULTS_KEPT)]
-            hasty, patient = asyncio.ensure_future(cache.put("a", 1, timeout_ms=50)), asyncio.ensure_future(cache.put("b", 1))
+            hasty, patient = asyncio.ensure_future(cache.put("a", 1, timeout_ms=20_000)), asyncio.ensure_future(cache.put("b", 1))
+            await until(lambda: client._core.writer.frames_undecided == PRODUCER_RESULTS_KEPT + 1)
+            skip(20)
             with pytest.raises(TimedOut) as caught:
                 await hasty
             assert caught.value.outcome == "unknown"
@@ -248,16 +256,16 @@ def test_a_call_whose_frame_goes_out_for_others_may_be_written_after_its_time() 
             await asyncio.gather(*before, patient)
             assert [event.key for event in node.log][-2:] == [b"a", b"b"]
 
-    run(main())
+    run(main(), loop_factory=SkippingLoop)
 
 
 def test_a_write_is_not_left_waiting_when_another_cluster_took_the_address() -> None:
     async def main() -> None:
-        async with running(FakeNode()) as address:
+        port = free_port()
+        async with running(FakeNode(), port=port) as address:
             client = connect(address, retry=FAST)
             await client.open()
             cache = await client.create_cache("c")
-            port = int(address.rpartition(":")[2])
         writing = asyncio.create_task(cache.put("k", 1))
         other = FakeNode(cluster="c2")
         async with running(other, port=port):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import eventlog.blocking
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 from tests.process.query_reader import CACHE, QueryReader
 
 KEYS = [f"k{number}" for number in range(12)]
@@ -26,7 +26,10 @@ def matching(changes: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def test_a_reader_whose_position_was_passed_while_it_was_dead_begins_anew(tmp_path: Path):
-    with NodeProcess(tmp_path, "--segments", "4") as node, eventlog.blocking.connect(node.address) as client:
+    with (
+        NodeProcess(tmp_path, "--segments", "4", environment=RETENTION_WHEN_TOLD) as node,
+        eventlog.blocking.connect(node.address) as client,
+    ):
         cache = client.create_cache(CACHE, retain_events=0)
         cache.put("first", {"n": 11})
         cache.put("gone", {"n": 12})

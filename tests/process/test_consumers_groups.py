@@ -13,7 +13,7 @@ from eventlog.consume.membership.record import GROUPS_CACHE
 from eventlog.errors import EventsTrimmed
 from tests.process.group_checks import gaps, read_twice
 from tests.process.group_member import CACHE, SESSION_MS, GroupMember
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 from tests.process.trials import Load
 
 MORE_S = 60
@@ -72,7 +72,10 @@ def test_members_that_are_killed_stopped_and_leave_are_replaced(tmp_path: Path) 
 
 
 def test_retention_that_passes_the_position_is_said(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, "--segments", "4") as node, eventlog.blocking.connect(node.address) as client:
+    with (
+        NodeProcess(tmp_path, "--segments", "4", environment=RETENTION_WHEN_TOLD) as node,
+        eventlog.blocking.connect(node.address) as client,
+    ):
         cache = client.create_cache(CACHE)
         cache.put_many([(f"k{n}", n) for n in range(100)])
         with cache.consumer("g", auto_commit=False) as consumer:

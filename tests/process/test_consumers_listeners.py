@@ -8,7 +8,7 @@ import eventlog.blocking
 from eventlog.errors import EventsTrimmed
 from eventlog.hashing import hash_key, segment_of
 from tests.process.clusters import ClusterProcesses
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 
 CACHE = "c"
 
@@ -42,7 +42,10 @@ def test_it_is_registered_at_one_node_and_polled_at_another_when_that_one_is_dea
 
 
 def test_retention_waits_for_a_hold_up_to_its_cap_and_then_says_so(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, "--segments", "4") as node, eventlog.blocking.connect(node.address) as client:
+    with (
+        NodeProcess(tmp_path, "--segments", "4", environment=RETENTION_WHEN_TOLD) as node,
+        eventlog.blocking.connect(node.address) as client,
+    ):
         cache = client.create_cache(CACHE, retain_events=100)
         held = cache.register(durable=True, hold=1 << 30)
         capped = cache.register(durable=True, hold=4 << 20)

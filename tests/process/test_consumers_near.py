@@ -5,7 +5,7 @@ from pathlib import Path
 
 import eventlog.blocking
 from tests.process.near_reader import CACHE, NearReader, Read, Write, too_old
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 
 KEYS = [f"k{number}" for number in range(8)]
 STALENESS_MS = 1_000
@@ -23,7 +23,10 @@ def test_the_checker_finds_what_is_too_old():
 
 
 def test_it_forgets_everything_where_the_log_does_not_tell_any_more(tmp_path: Path):
-    with NodeProcess(tmp_path, "--segments", "4") as node, eventlog.blocking.connect(node.address) as client:
+    with (
+        NodeProcess(tmp_path, "--segments", "4", environment=RETENTION_WHEN_TOLD) as node,
+        eventlog.blocking.connect(node.address) as client,
+    ):
         cache = client.create_cache(CACHE, retain_events=100)
         writes = []
 

@@ -7,7 +7,7 @@ import pytest
 
 import eventlog.blocking
 from eventlog.errors import EventsTrimmed
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 
 CACHE = "c"
 
@@ -18,7 +18,10 @@ def acknowledge_all(tasks: Iterable[eventlog.blocking.Task]) -> None:
 
 
 def test_retention_that_passes_what_is_not_done_is_said(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, "--segments", "1") as node, eventlog.blocking.connect(node.address) as client:
+    with (
+        NodeProcess(tmp_path, "--segments", "1", environment=RETENTION_WHEN_TOLD) as node,
+        eventlog.blocking.connect(node.address) as client,
+    ):
         cache = client.create_cache(CACHE)
         cache.put_many([(f"k{n}", n) for n in range(10)])
         with cache.consumer("w", mode="work", prefetch=1) as workers:

@@ -150,6 +150,14 @@ class ClusterProcesses:
         for index in asked:
             self.until(lambda found: found.health == "ok" and found.nodes_live == (live or len(asked)), node=index)
 
+    def spread(self, *indexes: int) -> None:
+        """Wait until the named nodes, all of them if none is named, are primary of something each."""
+        wanted = set(indexes or range(len(self.nodes)))
+        deadline = time.monotonic() + SETTLED_S
+        while not wanted <= set(self.primaries(min(wanted))):
+            assert time.monotonic() < deadline, "the primaries stay where they are"
+            time.sleep(0.1)  # a poll of the node; nothing else tells
+
     def until(self, holds: Callable[[pb.StatusAnswer], bool], *, node: int = 0, within_s: float = SETTLED_S) -> pb.StatusAnswer:
         """Wait until a node's view of the cluster is as wanted."""
         deadline = time.monotonic() + within_s

@@ -1,11 +1,13 @@
 """What operators do with a running cluster: look, grow it, move what it holds, take nodes out, and the last resort."""
 
 import json
+import random
 import time
 
 import pytest
 
 from tests.process.clusters import ClusterProcesses
+from tests.process.stalls import Stalls
 
 EVENTS = 3_000
 
@@ -37,7 +39,7 @@ def refusal(cluster, *words, node=0):
 def assert_all_there(cluster, count, *, node=0):
     """Every entry is there, and all copies are the same."""
     assert cluster.rows("size", "orders", node=node) == [{"size": count}]
-    assert b"all equal" in cluster.command("admin", "rebalance", "verify", node=node).stdout
+    until(lambda: b"all equal" in cluster.command("admin", "rebalance", "verify", node=node, ok=False).stdout)
 
 
 def until(holds, *, within_s=60):
@@ -58,7 +60,7 @@ def test_a_cluster_grows_is_rebalanced_and_a_node_is_drained_and_removed(cluster
     started = cluster.command("admin", "rebalance", "start", "--throttle", "100MiB", "--wait")
     assert started.stdout == b"done: 12 of 12 segments moved\n"
     assert {name: row["segments"] for name, row in nodes(cluster).items()} == {"n1": 12, "n2": 12, "n3": 12, "n4": 12}
-    assert {row["primaries"] for row in nodes(cluster).values()} == {4}
+    until(lambda: {row["primaries"] for row in nodes(cluster).values()} == {4})
     assert_all_there(cluster, EVENTS)
     assert cluster.rows("admin", "rebalance", "plan") == []
     (status,) = cluster.rows("admin", "rebalance", "status")
@@ -67,7 +69,7 @@ def test_a_cluster_grows_is_rebalanced_and_a_node_is_drained_and_removed(cluster
 
     assert "eventlog admin drain n1" in refusal(cluster, "admin", "remove", "n1")
     cluster.command("admin", "drain", "n1", node=1)
-    assert (nodes(cluster, 1)["n1"]["state"], nodes(cluster, 1)["n1"]["segments"]) == ("draining", 0)
+    until(lambda: (nodes(cluster, 1)["n1"]["state"], nodes(cluster, 1)["n1"]["segments"]) == ("draining", 0))
     cluster.command("admin", "remove", "n1", node=1)
     assert set(nodes(cluster, 1)) == {"n2", "n3", "n4"}
     cluster[0].wait()
@@ -80,15 +82,14 @@ def test_a_cluster_grows_is_rebalanced_and_a_node_is_drained_and_removed(cluster
 def test_a_dead_node_is_removed_and_the_rest_is_whole(cluster):
     cluster.kill(1)
     cluster.until(lambda found: found.nodes_live == 2 and not found.without_primary)
-    (status,) = cluster.rows("admin", "status")
-    assert (status["health"], status["under_replicated"]) == ("degraded", 16)
+    until(lambda: {(row["health"], row["under_replicated"]) for row in cluster.rows("admin", "status")} == {("degraded", 16)})
     assert "eventlog admin remove n2" in cluster.command("admin", "status").stdout.decode()
     assert nodes(cluster)["n2"]["state"] == "down"
     assert len(cluster.rows("admin", "segments", "--under-replicated")) == 16
     assert cluster.rows("admin", "segments", "--without-primary") == []
     load(cluster, 100, first=EVENTS)
     cluster.command("admin", "remove", "n2")
-    cluster.command("admin", "status", "--check", "--wait", "30s")
+    cluster.command("admin", "status", "--check", "--wait", "60s")
     assert {row["segments"] for row in nodes(cluster).values()} == {16}
     assert_all_there(cluster, EVENTS + 100)
 
@@ -97,7 +98,7 @@ def test_replicas_are_set_and_another_node_takes_the_place_of_a_dead_one(cluster
     cluster.command("admin", "set", "replicas", "2")
     until(lambda: {len(row["in_sync"]) for row in cluster.rows("admin", "segments")} == {2})
     cluster.command("admin", "set", "replicas", "3")
-    cluster.command("admin", "status", "--check", "--wait", "30s")
+    cluster.command("admin", "status", "--check", "--wait", "60s")
     cluster.add()
     cluster.start()
     cluster.kill(2)
@@ -143,7 +144,7 @@ def test_a_rebalancing_is_cancelled_and_nothing_is_lost(cluster):
     cluster.command("admin", "rebalance", "start", "--throttle", "1KiB")
     assert "one is running" in refusal(cluster, "admin", "rebalance", "start")
     cluster.command("admin", "rebalance", "cancel")
-    cluster.command("admin", "status", "--check", "--wait", "30s")
+    cluster.command("admin", "status", "--check", "--wait", "60s")
     assert {len(row["owners"]) for row in cluster.rows("admin", "segments")} == {3}
     (status,) = cluster.rows("admin", "rebalance", "status")
     moved = sum("n4" in row["owners"] for row in cluster.rows("admin", "segments"))
@@ -153,13 +154,15 @@ def test_a_rebalancing_is_cancelled_and_nothing_is_lost(cluster):
 
 
 def test_a_rebalancing_goes_on_when_the_node_that_runs_it_is_killed(cluster):
-    pad = "x" * 1_000
-    rows = b"".join(json.dumps({"k": f"wide{number}", "pad": pad}).encode() + b"\n" for number in range(2_000))
+    # Segments of which some are soon moved and others are not for long: in between the node is killed.
+    pads = random.Random(1)
+    wide = [f"wide{number}" for number in range(8)]
+    rows = b"".join(json.dumps({"k": key, "pad": pads.randbytes(500).hex()}).encode() + b"\n" for key in wide for _ in range(60))
     cluster.command("load", "orders", "-", "--key", "k", "--format", "jsonl", stdin=rows)
     cluster.add()
     cluster.start()
     cluster.until(lambda found: found.nodes_live == 4)
-    cluster.command("admin", "rebalance", "start", "--throttle", "1MiB")
+    cluster.command("admin", "rebalance", "start", "--throttle", "64KiB")
     until(lambda: 0 < cluster.rows("admin", "rebalance", "status")[0]["moves_done"] < 12)
     victim = cluster.index_of(cluster.status().controller)
     witness = next(index for index in range(4) if index != victim)
@@ -168,22 +171,24 @@ def test_a_rebalancing_goes_on_when_the_node_that_runs_it_is_killed(cluster):
     assert cluster.rows("admin", "rebalance", "status", node=witness)[0]["state"] == "running"
     cluster[victim].start()
     until(lambda: cluster.rows("admin", "rebalance", "status", node=witness)[0]["state"] == "done", within_s=60)
-    cluster.command("admin", "status", "--check", "--wait", "30s", node=witness)
+    cluster.command("admin", "status", "--check", "--wait", "60s", node=witness)
     assert {row["segments"] for row in nodes(cluster, witness).values()} == {12}
-    assert_all_there(cluster, EVENTS + 2_000, node=witness)
+    assert_all_there(cluster, EVENTS + len(wide), node=witness)
 
 
 def test_a_controller_that_is_held_up_is_replaced_and_taken_back(cluster):
     victim = cluster.index_of(cluster.status().controller)
     witness = (victim + 1) % 3
-    cluster.pause(victim)
-    began = time.monotonic()
     name = f"n{victim + 1}"
-    found = cluster.until(lambda found: found.controller != name and found.nodes_live == 2 and not found.without_primary, node=witness)
-    assert time.monotonic() - began < 6, "1.2 s of silence, and then at once; the rest is for a busy machine"
+    with Stalls() as stalls:
+        cluster.pause(victim)
+        began = time.monotonic()
+        found = cluster.until(lambda found: found.controller != name and found.nodes_live == 2 and not found.without_primary, node=witness)
+        ended = time.monotonic()
+    assert ended - began - stalls.within(began, ended) < 6, "1.2 s of silence, and then at once; the rest is for a busy machine"
     assert found.controller in {"n1", "n2", "n3"} - {name}
     load(cluster, 100, node=witness, first=EVENTS)
     cluster.resume(victim)
     cluster.settle(live=3)
-    assert cluster.status(victim).controller == found.controller
+    until(lambda: cluster.status(victim).controller == cluster.status(witness).controller)
     assert_all_there(cluster, EVENTS + 100, node=victim)

@@ -22,7 +22,7 @@ class Writers:
         self._going = True
 
     async def run(self) -> None:
-        async with eventlog.connect(*self.addresses) as client:
+        async with eventlog.connect(*self.addresses, timeout_ms=60_000) as client:
             cache = await client.create_cache("c", format="json")
             await asyncio.gather(*(self._write(cache, writer) for writer in range(self.count)))
 

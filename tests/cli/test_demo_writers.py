@@ -1,9 +1,23 @@
 """How the demo waits for its writers: for as long as they get on."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from eventlog.errors import Unavailable
+from eventlog_cli.demo import writers
 from eventlog_cli.demo.writers import wait_for
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes while somebody sleeps, and at no other moment."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(writers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
 
 
 def test_writers_that_get_on_are_waited_for_longer_than_a_standstill() -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 
@@ -11,6 +13,7 @@ import pytest
 
 from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
 from eventlog.errors import ClientClosed, InvalidArgument
+from tests.loops import until
 
 
 @contextmanager
@@ -22,9 +25,27 @@ def loop_thread() -> Iterator[LoopThread]:
         thread.stop()
 
 
+@pytest.fixture
+def _interrupts() -> Iterator[None]:
+    """An interrupt is one although a run in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_soon() -> None:
     """As Ctrl-C does, once the main thread waits."""
-    threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        while (frame := sys._current_frames()[main]).f_code is not threading.Condition.wait.__code__:
+            time.sleep(0.001)  # nobody tells that another thread waits
+        while sys._current_frames()[main] is frame:  # an interrupt in the last moment before a wait does not end it
+            signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(1)
+
+    threading.Thread(target=interrupt).start()
 
 
 async def value(of: int) -> int:
@@ -102,6 +123,7 @@ def test_a_client_does_not_survive_a_fork() -> None:
         thread._process = os.getpid()
 
 
+@pytest.mark.usefixtures("_interrupts")
 def test_an_interrupt_cancels_the_call() -> None:
     cancelled = threading.Event()
 
@@ -116,7 +138,7 @@ def test_an_interrupt_cancels_the_call() -> None:
     with loop_thread() as thread:
         with pytest.raises(KeyboardInterrupt):
             thread.run(wait())
-        assert cancelled.wait(5)
+        assert cancelled.wait(60)
         assert thread.run(value(2)) == 2
 
 
@@ -126,10 +148,11 @@ def test_items_are_fetched_one_ahead_and_no_further() -> None:
         pulled = Pulled(thread, source.numbers())
         assert source.taken == 0, "nothing is fetched before it is asked for"
         assert [next(pulled), next(pulled)] == [1, 2]
+        thread.run(until(lambda: source.taken == 3))
         thread.run(asyncio.sleep(0.01))
         assert source.taken == 3
         pulled.close()
-        assert source.ended.wait(5)
+        assert source.ended.wait(60)
         assert list(pulled) == []
 
 
@@ -164,9 +187,10 @@ def test_a_reading_that_waits_is_ended_with_its_iterator(how: str) -> None:
         else:
             with pulled:
                 pass
-        assert source.ended.wait(5)
+        assert source.ended.wait(60)
 
 
+@pytest.mark.usefixtures("_interrupts")
 def test_an_interrupt_while_waiting_loses_no_item() -> None:
     gate = threading.Event()
 

@@ -1,9 +1,9 @@
 """Asking a fake node as a client would: one scenario a test."""
 
-import asyncio
 import random
 
 from eventlog.node.handlers import events
+from tests import loops
 from tests.node.polling import FakeNode, poll_exchange, rows_of_answer
 
 
@@ -21,7 +21,7 @@ def run(scenario, **options):
             assert used <= peak, name
             assert peak <= limit, name
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 async def ask(node, **fields):

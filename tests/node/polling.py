@@ -25,6 +25,7 @@ from eventlog.segment.keys import encode_step, log_keys, log_range
 from eventlog.segment.memory import open_store
 from eventlog.wire.eventlog_pb2 import Message, Part, Poll, PollAnswer, Watch
 from eventlog.wire.frames import SharedFrame
+from tests.loops import WITHIN_S
 
 START_MS = 1_000_000  # since 2020
 NODE_NUMBER = 7
@@ -302,7 +303,7 @@ class FakeExchange:
 
     async def until(self, count: int = 1) -> tuple[PollAnswer, bytes]:
         """Wait for so many answers, or the end; return the last."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WITHIN_S):
             while len(self.answers) < count and not self.is_over:
                 self._changed.clear()
                 await self._changed.wait()

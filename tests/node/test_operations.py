@@ -102,13 +102,13 @@ def test_whoever_is_cancelled_waits_for_the_work_it_began():
 
     def work() -> None:
         begun.set()
-        go.wait(10)
+        go.wait(60)
         done.append(1)
         raise Stopping
 
     async def main() -> None:
         task = asyncio.create_task(aside(work))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         task.cancel()
         await asyncio.sleep(0)
         assert not task.done()

@@ -11,6 +11,7 @@ from eventlog.errors import Unavailable
 from eventlog.node.figures import counters
 from eventlog.node.periodic import Periodic
 from eventlog.node.repeated import every
+from tests.loops import until
 from tests.node.nodes import cache_of, submit, with_node
 
 WORKS = {"lease", "checkpoint", "expiry", "disk", "clocks", "groups", "close_up", "retention"}
@@ -27,12 +28,6 @@ class Broken:
 
     def __call__(self, *given, **named):
         raise ZeroDivisionError("planted")
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110  # the works have a clock of their own and tell nobody
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("error", [Unavailable(why="planted"), ZeroDivisionError("planted")])

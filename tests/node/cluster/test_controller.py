@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import time
 from contextlib import aclosing
 
 import msgspec
@@ -12,6 +11,7 @@ from eventlog.control.metastores.memory import MemoryStore
 from eventlog.control.records import CONTROLLER_KEY, NODE_PREFIX, ControllerRecord, decode, encode, segment_key
 from eventlog.control.view import ClusterView
 from eventlog.node.cluster.controller import ControllerLoop, ControllerParts
+from tests import loops
 from tests.control.worlds import World, segment
 
 SEGMENTS = 12
@@ -47,7 +47,7 @@ class Member:
             records=self.records,
             reach=Reach(self.gone),
             seen=lambda: self.view,
-            now_ms=lambda: int(time.monotonic() * 1000),
+            now_ms=lambda: int(asyncio.get_running_loop().time() * 1000),
             wall_ms=lambda: 0,
             options=ControllerOptions(balance_primaries_calm_ms=0, rebalance_delay_ms=0),
         )
@@ -111,12 +111,13 @@ class Trio:
 
     async def until(self, holds):
         """Return the first view for which `holds`, and how long it took."""
-        began = time.monotonic()
-        async with asyncio.timeout(10):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.timeout(loops.WITHIN_S):
             async with aclosing(self.members[0].records.watch()) as views:
                 async for view in views:
                     if holds(view):
-                        return view, time.monotonic() - began
+                        return view, loop.time() - began
         raise AssertionError("the watch ended")
 
     async def controller(self):
@@ -131,7 +132,7 @@ def tell(story):
         async with Trio() as trio:
             await story(trio)
 
-    asyncio.run(run())
+    loops.run(run())
 
 
 def nobody_led_by(number):

@@ -11,8 +11,7 @@ from eventlog.node.cluster import keeping
 from eventlog.node.cluster.keeping import keep_records
 from eventlog.node.home import RECORDS, Home
 from tests.control.worlds import node
-
-WITHIN_S = 30
+from tests.loops import until
 
 
 class Changes:
@@ -24,9 +23,7 @@ class Changes:
 
 async def kept_revision(path):
     """Return the revision of the first copy that is made."""
-    async with asyncio.timeout(WITHIN_S):
-        while not (path / RECORDS).exists():  # noqa: ASYNC110 -- a file tells nobody
-            await asyncio.sleep(0.01)
+    await until((path / RECORDS).exists)
     return decode_kept((path / RECORDS).read_bytes(), where="copy").revision
 
 

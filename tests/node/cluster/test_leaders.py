@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.topology import Topology
+from tests import loops
 
 SEGMENTS = 4
 
@@ -44,7 +45,7 @@ def test_a_client_that_has_yet_to_answer_is_told_of_the_newest_change_when_it_do
         client.answer()
         assert client.told == [1, 3]
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_changes_of_one_moment_are_told_once():
@@ -56,4 +57,4 @@ def test_changes_of_one_moment_are_told_once():
         await asyncio.sleep(0.05)
         assert client.told == [3]
 
-    asyncio.run(main())
+    loops.run(main())

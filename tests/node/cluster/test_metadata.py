@@ -14,9 +14,8 @@ from eventlog.errors import MetadataUnavailable
 from eventlog.node.cluster import metadata as module
 from eventlog.node.cluster.metadata import Metadata, Sources, difference
 from eventlog.node.cluster.peers import PeerIdentity, Peers
+from tests import loops
 from tests.control.worlds import node, segment, view
-
-WITHIN_S = 10
 
 
 class World:
@@ -60,14 +59,14 @@ def with_world(act, store=None):
         world.seen.clear()
         running = asyncio.create_task(world.metadata.run())
         try:
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(loops.WITHIN_S):
                 await act(world)
         finally:
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await running
 
-    asyncio.run(run())
+    loops.run(run())
 
 
 def test_every_revision_is_told_once_with_what_is_different():

@@ -9,9 +9,10 @@ from eventlog.consume import token
 from eventlog.errors import EventLogError, InvalidArgument
 from eventlog.limits import FILTER_SCAN_BYTES_MAX
 from eventlog.node.handlers import events
-from eventlog.node.reading import answers, finding, watches
+from eventlog.node.reading import answers, crowds, finding, watches
 from eventlog.wire.eventlog_pb2 import Filter
 from tests.consume.filters import compile_by_hand
+from tests.loops import until
 from tests.node.asking import ask, by_id, fill, read_all, run, waiting
 from tests.node.polling import poll_exchange, rows_of_answer
 from tests.node.reading.test_closing import run as run_trio
@@ -92,7 +93,7 @@ def test_a_wake_up_without_a_match_answers_nothing_and_moves_the_place():
         exchange = waiting(node, filter=Filter(where="wanted"))
         for _ in range(5):
             node.write((cache, {0: [b"other"] * 3}))
-            await asyncio.sleep(0.01)
+            await until(lambda: node.compiled and node.compiled[0].judged >= sum(row.value == b"other" for row in node.rows[1]))
         judged = node.compiled[0].judged
         assert judged == 15
         assert not exchange.answers
@@ -137,13 +138,11 @@ def test_a_thousand_followers_of_one_filter_have_it_judged_once_a_round():
     async def scenario(node):
         cache = node.cache()
         exchanges = [waiting(node, filter=Filter(where="wanted")) for _ in range(1_000)]
-        await asyncio.sleep(0)
-        async with asyncio.timeout(30):
-            while len(node.reads._rounds) < 1_000:  # noqa: ASYNC110 -- they begin as their filter has been compiled
-                await asyncio.sleep(0.01)
-        assert len(node.compiled) == 1
+        rounds = node.reads._rounds
+        await until(lambda: len(rounds) == 1_000)  # they begin as their filter has been compiled
+        assert (len(node.compiled), rounds.rounds) == (1, 0)
         node.write((cache, {0: [b"other"]}))
-        await asyncio.sleep(0.2)
+        await until(lambda: rounds.rounds and not rounds._work)
         node.write((cache, {0: [b"wanted"]}))
         for exchange in exchanges:
             answer, body = await exchange.until()
@@ -154,14 +153,14 @@ def test_a_thousand_followers_of_one_filter_have_it_judged_once_a_round():
     run(by_hand(scenario))
 
 
-def test_a_write_wakes_a_thousand_with_one_reading_and_one_judging_for_each_filter():
+def test_a_write_wakes_a_thousand_with_one_reading_and_one_judging_for_each_filter(monkeypatch):
+    monkeypatch.setattr(crowds, "JOIN_MS", 600_000)  # none of them comes late
+
     async def scenario(node):
         cache = node.cache()
         filters = [None, "wanted", "other", "more"]
         exchanges = [(where := filters[index % 4], waiting(node, **_filtered(where))) for index in range(1_000)]
-        async with asyncio.timeout(30):
-            while node.reads.figures()["readers_waiting"][0] < 1_000:  # noqa: ASYNC110 -- they begin as their filter has been compiled
-                await asyncio.sleep(0.01)
+        await until(lambda: node.reads.figures()["readers_waiting"][0] == 1_000)  # they begin as their filter has been compiled
         assert (node.reads.made, node.reads.given, len(node.compiled)) == (0, 0, 3)
         node.write((cache, {0: [b"wanted"], 1: [b"more"]}))
         for where, exchange in exchanges:

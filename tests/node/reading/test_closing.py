@@ -14,6 +14,8 @@ from eventlog.node.reading import closing as module
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.watches import serve_watch
 from eventlog.testing.clocks import ManualClock
+from tests import loops
+from tests.loops import until
 from tests.node.asking import read_all
 from tests.node.polling import poll_exchange, rows_of_answer, watch_exchange
 from tests.node.trios import Trio
@@ -28,18 +30,30 @@ def run(scenario, **options):
         trio.caches = trio.cache()
         trio.start()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(loops.WITHIN_S):
                 await scenario(trio)
         finally:
             await trio.stop()
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def begin(node, **fields):
     exchange = poll_exchange(**{"wait_ms": 30_000} | fields)
     events.poll(node, exchange)
     return exchange
+
+
+async def following(trio, node):
+    """Wait until all others hold the last request of a node whose readers wait, and none is due: what it sends next is for what comes."""
+
+    def is_held(other):
+        held = other.closing._held.get((node.number, other.number))
+        sent = [message.close_up for number, message in node.members.sent if number == other.number and message.HasField("close_up")]
+        return held is not None and held[1] == sent[-1] and node.closing._asked[other.number].pause is None
+
+    others = [other for other in trio.nodes if other is not node]
+    await until(lambda: all(map(is_held, others)))
 
 
 def written(trio):
@@ -51,7 +65,7 @@ def test_an_ordered_reader_is_served_after_one_round_trip():
     async def scenario(trio):
         one, two, three = trio.nodes
         exchange = begin(one)
-        await asyncio.sleep(0.02)
+        await following(trio, one)
         one.members.sent.clear()
         trio.write(1, {0: [b"a"]})
         answer, body = await exchange.until()
@@ -71,13 +85,11 @@ def test_what_a_primary_is_about_to_commit_is_promised_by_the_others_meanwhile()
         one.closing.foresee(id_, primary=2, copies=list)
         assert one.members.sent == [], "nobody reads"
         exchange = begin(one)
-        await asyncio.sleep(0.02)
+        await following(trio, one)
         one.members.sent.clear()
         one.closing.foresee(id_, primary=2, copies=list)
         assert [(number, message.close_up.id) for number, message in one.members.sent] == [(3, id_)]
-        async with asyncio.timeout(10):
-            while three.low.limits[2] < id_ or one.low.limits[2] < id_:  # noqa: ASYNC110 -- it has no event
-                await asyncio.sleep(0.005)
+        await until(lambda: three.low.limits[2] >= id_ and one.low.limits[2] >= id_)
         assert not exchange.is_over
 
     run(scenario)
@@ -96,50 +108,51 @@ def test_whoever_is_given_a_copy_promises_to_those_who_read_without_being_asked(
         one, _, three = trio.nodes
         id_ = (one.now_ms + 1) << 22
         begin(one)
-        await asyncio.sleep(0.02)
+        await following(trio, one)
         assert not three.members.sent, "nobody reads there"
         one.members.sent.clear()
         one.closing.foresee(id_, primary=2, copies=lambda: (2, 3))
         three.closing.foresee(id_, primary=2, copies=lambda: (2, 1))
-        async with asyncio.timeout(10):
-            while one.low.limits[2] < id_:  # noqa: ASYNC110 -- it has no event
-                await asyncio.sleep(0.001)
+        await until(lambda: one.low.limits[2] >= id_)
         assert not [message for _, message in one.members.sent if message.close_up.id >= id_ or not message.close_up.wait_ms]
 
     run(scenario)
 
 
 @pytest.mark.usefixtures("_requests_wait_long")
-def test_what_was_foreseen_while_no_request_waited_is_answered_with_the_next():
+def test_what_was_foreseen_while_no_request_waited_is_answered_with_the_next(monkeypatch):
+    monkeypatch.setattr(module, "PAUSE_S", 0.05)
+
     async def scenario(trio):
         one, _, three = trio.nodes
         id_ = (one.now_ms + 1) << 22
         begin(one)
-        await asyncio.sleep(0.02)
+        await following(trio, one)
         three.closing.committed()
-        for _ in range(5):  # the request that waited there is answered, and the next one not sent yet
+        for _ in range(5):
             await asyncio.sleep(0)
+        assert (1, 3) not in three.closing._held, "the request that waited there is answered, and the next one not sent yet"
         three.closing.foresee(id_, primary=2, copies=lambda: (2, 1))
-        async with asyncio.timeout(10):
-            while one.low.limits[2] < id_:  # noqa: ASYNC110 -- it has no event
-                await asyncio.sleep(0.001)
+        await until(lambda: one.low.limits[2] >= id_)
 
     run(scenario)
 
 
 @pytest.mark.usefixtures("_requests_wait_long")
 @pytest.mark.parametrize("primary", [1, 2])
-def test_what_all_were_given_a_copy_of_is_read_without_asking_anybody_again(primary):
+def test_what_all_were_given_a_copy_of_is_read_without_asking_anybody_again(monkeypatch, primary):
     async def scenario(trio):
         one = trio.nodes[0]
         exchange = begin(one)
-        await asyncio.sleep(0.02)
+        await following(trio, one)
+        monkeypatch.setattr(module, "PAUSE_S", 60)  # after which one is asked who has not told by himself
         group = trio.stamp(primary, {primary - 1: [b"a"]})
         for node in trio.nodes:
             if node.number != primary:
                 others = [other.number for other in trio.nodes if other is not node]
                 node.closing.foresee(group.last_id, primary=primary, copies=partial(list, others))
-        await asyncio.sleep(0.02)
+        told = [one.closing._asked[number] for number in (2, 3) if number != primary]
+        await until(lambda: all(asked.promised >= group.last_id for asked in told))
         one.members.sent.clear()
         trio.commit(primary, group)
         trio._learn(one, list(trio.pending[1]))  # before the primary's promise is there
@@ -153,7 +166,7 @@ def test_what_all_were_given_a_copy_of_is_read_without_asking_anybody_again(prim
 def test_a_reader_at_a_backup_hears_of_a_commit_without_another_write():
     async def scenario(trio):
         exchange = begin(trio.nodes[2])
-        await asyncio.sleep(0.01)
+        await following(trio, trio.nodes[2])
         trio.write(1, {0: [b"a"], 3: [b"b"]})
         answer, body = await exchange.until()
         assert [row.value for row in rows_of_answer(answer, body)] == [b"a", b"b"]
@@ -167,12 +180,13 @@ def test_nobody_is_asked_for_nobody():
             trio.write(number, {number - 1: [b"a"]})
         await asyncio.sleep(0.05)
         assert [node.members.sent for node in trio.nodes] == [[], [], []]
-        exchange = begin(trio.nodes[0], wait_ms=20, after=1 << 60)
+        exchange, one = begin(trio.nodes[0], wait_ms=20, after=1 << 60), trio.nodes[0]
+        await following(trio, one)
         await exchange.until()
-        await asyncio.sleep(0.6)
-        count = len(trio.nodes[0].members.sent)
-        await asyncio.sleep(0.3)
-        assert len(trio.nodes[0].members.sent) == count, "no more than what was under way when the last reader left"
+        one.members.sent.clear()
+        await until(lambda: not any(asked.request or asked.pause for asked in one.closing._asked.values()))
+        await asyncio.sleep(0.05)
+        assert one.members.sent == [], "no more than what was under way when the last reader left"
 
     run(scenario)
 
@@ -185,8 +199,7 @@ def test_the_low_watermark_follows_the_clock_where_nobody_reads():
             node.now_ms += 5_000
         one.closing.close_up()
         one.closing.refresh()
-        await asyncio.sleep(0.02)
-        assert one.low.limit() >= before + (5_000 << 22)
+        await until(lambda: one.low.limit() >= before + (5_000 << 22))
         assert len(one.members.sent) == 2
 
     run(scenario)

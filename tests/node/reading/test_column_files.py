@@ -1,6 +1,5 @@
 """Filtered history from files of columns: the same answers as from the log, and the log whenever a file cannot be trusted."""
 
-import asyncio
 import random
 
 import numpy as np
@@ -13,6 +12,7 @@ from eventlog.node.reading import column_building, column_files
 from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.segment.keys import log_range
 from eventlog.wire.eventlog_pb2 import Filter
+from tests.loops import until
 from tests.node.asking import ask, by_id, fill, read_all, run
 from tests.node.reading.test_answers_filtered import by_hand, wanted_of
 
@@ -35,12 +35,6 @@ def files(tmp_path):
 
 def run_filed(scenario, files, **options):
     run(by_hand(scenario), files=files, tail_bytes=1_000, step_events=7, step_bytes=500, **options)
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 -- files are made beside everything else, and nobody is told
-            await asyncio.sleep(0.002)
 
 
 def last_of(node):

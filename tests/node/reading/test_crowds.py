@@ -14,6 +14,11 @@ from tests.node.asking import ask, fill, run, waiting
 from tests.node.polling import rows_of_answer
 
 
+@pytest.fixture(autouse=True)
+def _who_comes_within_a_test_is_not_late(monkeypatch):
+    monkeypatch.setattr(module, "JOIN_MS", 600_000)
+
+
 def readers_waiting(node):
     return node.reads.figures()["readers_waiting"][0]
 

@@ -9,7 +9,7 @@ from eventlog.node.handlers import events
 from eventlog.node.reading.watches import serve_watch
 from tests.node.asking import read_all
 from tests.node.polling import poll_exchange, rows_of_answer, watch_exchange
-from tests.node.reading.test_closing import MINUTE_MS, begin, run, written
+from tests.node.reading.test_closing import MINUTE_MS, begin, following, run, written
 
 GATEWAY = 3
 
@@ -57,7 +57,7 @@ def test_a_follower_at_a_gateway_hears_of_what_is_committed():
         for number in (1, 2, 3, 1):
             after = max(written(trio), default=0)
             exchange = begin(trio.nodes[GATEWAY], after=after)
-            await asyncio.sleep(0.02)
+            await following(trio, trio.nodes[GATEWAY])
             trio.write(number, {number - 1: [b"news"]})
             answer, body = await exchange.until()
             assert [row.value for row in rows_of_answer(answer, body)] == [b"news"]

@@ -7,6 +7,7 @@ import pytest
 
 from eventlog.node.reading import rounds as module
 from eventlog.node.reading.rounds import Pace, Rounds
+from tests import loops
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ class Watched:
         self.renewed += 1
 
     async def until_begun(self, count):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(loops.WITHIN_S):
             while self.begun < count:
                 self._again.clear()
                 await self._again.wait()
@@ -61,7 +62,7 @@ def test_a_round_looks_at_all_who_wait_for_what_has_news_and_at_nobody_else():
         assert watched.rounds.waiting() == [other]
         assert len(watched.rounds) == 1
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_news_without_anybody_waiting_costs_nothing():
@@ -71,11 +72,13 @@ def test_news_without_anybody_waiting_costs_nothing():
         await asyncio.sleep(0.005)
         assert watched.begun == 0
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_news_during_a_pause_are_one_round_after_it(monkeypatch):
-    monkeypatch.setattr(module, "PAUSE_FACTOR", 1_000)
+    clock = iter(range(1_000_000))
+    monkeypatch.setattr(module, "thread_time", lambda: next(clock) * 1e-3)
+    monkeypatch.setattr(module, "PAUSE_FACTOR", 20)
 
     async def main():
         watched = Watched()
@@ -94,7 +97,7 @@ def test_news_during_a_pause_are_one_round_after_it(monkeypatch):
         assert asyncio.get_running_loop().time() > began
         assert watched.seen[1:] == late
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_a_long_round_lets_the_loop_go_on(monkeypatch):
@@ -114,7 +117,7 @@ def test_a_long_round_lets_the_loop_go_on(monkeypatch):
         assert len(watched.seen) == 10
         assert watched.begun == 1
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_a_slice_is_no_more_than_a_few_looks(monkeypatch):
@@ -131,7 +134,7 @@ def test_a_slice_is_no_more_than_a_few_looks(monkeypatch):
             seen.append(len(watched.seen))
         assert seen == [3, 6, 8]
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_news_in_the_middle_of_a_round_are_for_who_was_not_looked_at_and_for_the_next_one(monkeypatch):
@@ -156,7 +159,7 @@ def test_news_in_the_middle_of_a_round_are_for_who_was_not_looked_at_and_for_the
         assert watched.seen[4:] == [early]
         assert watched.renewed == 1
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_many_looks_make_the_next_round_wait_and_few_do_not(monkeypatch):
@@ -178,7 +181,7 @@ def test_many_looks_make_the_next_round_wait_and_few_do_not(monkeypatch):
             await watched.until_begun(2)
             assert loop.time() >= began + many * 0.001 / module.SHARE
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_who_leaves_before_the_round_is_not_looked_at():
@@ -193,7 +196,7 @@ def test_who_leaves_before_the_round_is_not_looked_at():
         await asyncio.sleep(0)
         assert watched.seen == [two]
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_who_is_put_back_is_looked_at_again_after_a_moment_only():
@@ -215,7 +218,7 @@ def test_who_is_put_back_is_looked_at_again_after_a_moment_only():
         await asyncio.sleep(0.02)
         assert (len(seen), watched.begun) == (3, 3)
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_after_stopping_nothing_happens():
@@ -227,7 +230,7 @@ def test_after_stopping_nothing_happens():
         await asyncio.sleep(0.005)
         assert (watched.seen, len(watched.rounds)) == ([], 0)
 
-    asyncio.run(main())
+    loops.run(main())
 
 
 def test_dear_answers_set_rounds_apart_and_cheap_ones_bring_them_closer(monkeypatch):

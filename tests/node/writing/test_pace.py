@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from eventlog.node.writing.pace import WORTH_A_GROUP_BYTES, Pace
+from tests import loops
 
 
 def with_pace(act: Callable[[Pace, asyncio.Event], Awaitable[None]]) -> None:
     async def run() -> None:
         woken = asyncio.Event()
-        await asyncio.wait_for(act(Pace(woken.set), woken), 60)
+        await asyncio.wait_for(act(Pace(woken.set), woken), loops.WITHIN_S)
 
-    asyncio.run(run())
+    loops.run(run())
 
 
 def has_room(pace: Pace, *, groups: int = 1, waiting_bytes: int = 100) -> bool:

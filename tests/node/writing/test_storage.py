@@ -10,6 +10,7 @@ import pytest
 
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.errors import DiskFull, StoreFenced
+from eventlog.node.writing import storage as module
 from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.segment.keys import encode_epoch, log_key
 from eventlog.segment.memory import MemoryStore, open_store
@@ -33,10 +34,10 @@ class Bench:
 
         def wait() -> None:
             begun.set()
-            free.wait(10)
+            free.wait(60)
 
         self.storage.post(wait)
-        assert begun.wait(10)
+        assert begun.wait(60)
         return free
 
 
@@ -107,7 +108,8 @@ def test_appends_that_wait_are_one_write_and_one_sync_and_overtake_other_jobs():
     assert bench.store.disk.ends.ids.tolist() == [10, 11, 12, 0]
 
 
-def test_what_several_groups_put_into_the_state_is_one_job_before_whatever_is_queued_later():
+def test_what_several_groups_put_into_the_state_is_one_job_before_whatever_is_queued_later(monkeypatch):
+    monkeypatch.setattr(module, "_STATE_WITHIN_S", 600)
     told: list[tuple[str, BaseException | None]] = []
 
     async def act(bench: Bench) -> None:
@@ -125,7 +127,7 @@ def test_what_is_put_into_the_state_is_there_soon_though_nothing_else_is_queued(
     async def act(bench: Bench) -> None:
         done = asyncio.Event()
         bench.storage.apply_and_tell([(b"one", b"1")], lambda _: done.set())
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
         assert bench.store.get_many([b"one"]) == [b"1"]
 
     run(act)
@@ -151,7 +153,9 @@ def test_what_several_groups_put_into_the_state_goes_there_segment_by_segment(mo
     assert written == [(b"\0\1a", b"1"), (b"\0\1b", b"2"), (b"\0\2b", b"1"), (b"\0\2a", b"2"), (b"\0\2b", None)]
 
 
-def test_a_job_that_needs_no_state_does_not_hurry_what_waits_to_be_put_there():
+def test_a_job_that_needs_no_state_does_not_hurry_what_waits_to_be_put_there(monkeypatch):
+    monkeypatch.setattr(module, "_STATE_WITHIN_S", 600)
+
     async def act(bench: Bench) -> None:
         bench.storage.apply_and_tell([(b"one", b"1")], lambda _: None)
         assert await bench.storage.run(lambda: bench.store.get_many([b"one"]), needs_state=False) == [None]
@@ -178,12 +182,12 @@ class Slow:
         self._apply = bench.store.apply
         monkeypatch.setattr(bench.store, "apply", self._slowly)
         bench.storage.apply_and_tell([(b"\0\0%05d" % number, b"1") for number in range(MUCH)], lambda _: None)
-        assert self.begun.wait(10)
+        assert self.begun.wait(60)
 
     def _slowly(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
         if len(self.written) == 1:
             self.begun.set()
-            self._free.wait(10)
+            self._free.wait(60)
         self._apply(puts)
         self.written.append(len(puts))
 
@@ -235,12 +239,12 @@ def test_appends_do_not_overtake_a_cut_that_was_queued_together_with_what_goes_i
 
         def apply(puts: Sequence[tuple[bytes, bytes | None]]) -> None:
             begun.set()
-            go_on.wait(10)
+            go_on.wait(60)
             plain(puts)
 
         monkeypatch.setattr(bench.store, "apply", apply)
         free.set()
-        assert begun.wait(10)
+        assert begun.wait(60)
         late = bench.storage.append(append(0, 15, epoch=2))
         go_on.set()
         assert await cut == [(10, 0)]

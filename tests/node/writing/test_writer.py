@@ -303,7 +303,7 @@ def test_a_write_that_fails_in_the_store_ends_the_writer_and_a_drain_does_not_wa
                 second = submit(node, cache, [(b"c", b"1")])
             assert isinstance(await second, OutcomeUnknown), "the state misses the first, so nothing is built upon it"
         with contextlib.suppress(StoreFenced):
-            await asyncio.wait_for(node.writer.drain(), 10)
+            await asyncio.wait_for(node.writer.drain(), 60)
         await started.close(clean=False)
         return fatal
 

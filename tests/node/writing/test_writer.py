@@ -174,10 +174,11 @@ def test_without_a_lease_writes_are_refused_and_may_come_again(tmp_path):
     async def act(node):
         cache = await cache_of(node)
         node.writer.wait_ms_max = 40
-        ceiling = node.clock.ceiling
-        node.clock.set_ceiling(node.clock.last + 1)
-        refused = await submit(node, cache, [(b"k", b"1")], producer=5, sequence=0)
-        node.clock.set_ceiling(ceiling)
+        async with node.renewing_lease:  # nobody renews it meanwhile
+            ceiling = node.clock.ceiling
+            node.clock.set_ceiling(node.clock.last + 1)
+            refused = await submit(node, cache, [(b"k", b"1")], producer=5, sequence=0)
+            node.clock.set_ceiling(ceiling)
         return refused, await submit(node, cache, [(b"k", b"1")], producer=5, sequence=0)
 
     refused, done = with_node(tmp_path, act)

@@ -16,13 +16,14 @@ from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from tests.process.one_loop.cluster import SEGMENTS, Cluster, Running, with_cluster
+from tests import loops
+from tests.process.one_loop.cluster import SEGMENTS, STEP_S, Cluster, Running, with_cluster
 
 Act = Callable[[Cluster, list[Connection]], Awaitable[None]]
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(coroutine, 110))
+    loops.run(asyncio.wait_for(coroutine, 110), step_s=STEP_S)
 
 
 async def until(holds: Callable[[], bool], *, within_s: float = 60) -> None:

@@ -19,11 +19,13 @@ from eventlog.node.writing.groups import WriteResult
 from eventlog.segment.keys import parse_log_key, segment_range
 from eventlog.transport.options import ServerOptions
 from eventlog.transport.server import Server, bind
+from tests import loops
 from tests.node.nodes import submit
 
 T = TypeVar("T")
 SEGMENTS = 8
 _DEADLINE_S = 60
+STEP_S = 0.02  # of the clock: more than a turn of the loop takes, less than any patience of nodes and clients
 
 
 class Running:
@@ -211,4 +213,4 @@ def with_cluster(directory: Path, act: Callable[[Cluster], Awaitable[T]], **opti
         finally:
             await cluster.stop()
 
-    return asyncio.run(run())
+    return loops.run(run(), step_s=STEP_S)

@@ -60,7 +60,7 @@ def on_spread_cluster(directory: Path, act: Act, *, storage: str = "memory", **o
     """Run `act` with a connection to each node of a cluster in which every node leads something."""
 
     async def run(cluster: Cluster) -> None:
-        await cluster.until(lambda: cluster.is_whole() and all(node.replicas.serving.any() for node in cluster.up))
+        await cluster.until(cluster.is_spread)
         await cluster.until(lambda: all((node.leaders.numbers == cluster.up[0].leaders.numbers).all() for node in cluster.up))
         await cluster.create_cache(**options)
         connections = [await connect("127.0.0.1", running.port) for running in cluster.nodes]

@@ -130,6 +130,11 @@ class Cluster:
         in_sync = all({replica.node for replica in record.in_sync} >= numbers for record in records)
         return len(records) == SEGMENTS and in_sync and bool((serving == 1).all())
 
+    def is_spread(self) -> bool:
+        """Whether all nodes lead as many segments as they will: nothing moves then."""
+        led = [int(node.replicas.serving.sum()) for node in self.up]
+        return self.is_whole() and max(led) - min(led) <= 1
+
     async def until(self, holds: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _DEADLINE_S

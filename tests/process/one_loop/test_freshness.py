@@ -27,7 +27,7 @@ async def get(connection: Connection, cache_id: int, key: bytes, consistency: pb
 
 def test_a_primary_that_is_cut_off_answers_only_reads_of_any_copy(tmp_path: Path) -> None:
     async def act(cluster: Cluster) -> None:
-        await cluster.until(lambda: cluster.is_whole() and all(node.replicas.serving.any() for node in cluster.up))
+        await cluster.until(cluster.is_spread)
         await cluster.create_cache()
         key = await led_by(cluster, 0)
         await cluster.put(key, b"old")
@@ -53,7 +53,7 @@ def test_a_primary_that_is_cut_off_answers_only_reads_of_any_copy(tmp_path: Path
 
 def test_any_replica_answers_reads_of_any_copy(tmp_path: Path) -> None:
     async def act(cluster: Cluster) -> None:
-        await cluster.until(lambda: cluster.is_whole() and all(node.replicas.serving.any() for node in cluster.up))
+        await cluster.until(cluster.is_spread)
         await cluster.create_cache()
         key = await led_by(cluster, 0)
         await cluster.put(key, b"v")
@@ -72,7 +72,7 @@ def test_any_replica_answers_reads_of_any_copy(tmp_path: Path) -> None:
 
 def test_many_reads_of_one_second_ask_the_others_once(tmp_path: Path) -> None:
     async def act(cluster: Cluster) -> None:
-        await cluster.until(lambda: cluster.is_whole() and all(node.replicas.serving.any() for node in cluster.up))
+        await cluster.until(cluster.is_spread)
         await cluster.create_cache()
         key = await led_by(cluster, 0)
         node = cluster.nodes[0].node

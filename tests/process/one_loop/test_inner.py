@@ -20,7 +20,7 @@ ROUTES = [b"route %d" % n for n in range(12)]
 
 def test_every_node_writes_and_reads_what_any_other_leads(tmp_path: Path) -> None:
     async def act(cluster: Cluster) -> None:
-        await cluster.until(lambda: all(node.replicas.serving.any() for node in cluster.up))
+        await cluster.until(cluster.is_spread)
         for index, route in enumerate(ROUTES):
             node = cluster.up[index % 3]
             versions = await node.inner.write(LISTENERS, route, puts={route + b"\0": b"%d" % index}, expect={route + b"\0": None})
@@ -38,7 +38,7 @@ def test_every_node_writes_and_reads_what_any_other_leads(tmp_path: Path) -> Non
 
 def test_a_failover_is_waited_for(tmp_path: Path) -> None:
     async def act(cluster: Cluster) -> None:
-        await cluster.until(lambda: all(node.replicas.serving.any() for node in cluster.up))
+        await cluster.until(cluster.is_spread)
         versions: dict[bytes, int] = {}
         for route in ROUTES:
             versions |= await cluster.up[0].inner.write(LISTENERS, route, puts={route + b"\0": b"before"})

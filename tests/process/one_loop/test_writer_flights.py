@@ -36,8 +36,8 @@ class HeldUp:
 
 
 async def leader(cluster: Cluster) -> Node:
-    """Return the node that leads most segments, once they are spread: nothing moves then."""
-    await cluster.until(lambda: all(node.replicas.serving.sum() >= SEGMENTS // 3 for node in cluster.up))
+    """Return the node that leads most segments, once they are spread."""
+    await cluster.until(cluster.is_spread)
     return max(cluster.up, key=lambda node: int(node.replicas.serving.sum()))
 
 

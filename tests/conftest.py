@@ -13,6 +13,7 @@ from tests.lanes import FAULTS_HIT, UNTRIED
 
 _TESTS = Path(__file__).parent
 _IS_ROOT = os.geteuid() == 0
+PROCESS_S_MAX = 300  # a process test waits for several states, up to a minute for each
 
 set_hypothesis_home_dir(_TESTS.parent / ".build" / "hypothesis")
 # No deadlines: the machine's load must not decide whether a test passes.
@@ -27,6 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_TESTS / "process"):
             item.add_marker(pytest.mark.process)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(PROCESS_S_MAX))
         if _IS_ROOT and (mark := item.get_closest_marker("needs_user")):
             item.add_marker(pytest.mark.skip(reason=UNTRIED + _reason(item, mark)))
         if not _IS_ROOT and (mark := item.get_closest_marker("needs_root")):

@@ -113,7 +113,7 @@ def test_nobody_at_the_address_is_unavailable(shell: Shell, tmp_path: Path) -> N
 
 
 def test_admin_says_how_it_is(shell: Shell) -> None:
-    status = shell.ok("admin", "status", "--check", "--json").row
+    status = shell.ok("admin", "status", "--check", "--wait", "60s", "--json").row
     assert (status["health"], status["nodes"], status["nodes_live"], status["segments"]) == ("ok", 1, 1, 256)
     assert status["low_watermark_str"] == str(status["low_watermark"])
     assert "next: " in shell.ok("admin", "status", "--wait", "5s").out

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,15 @@ def size_of(file: Path) -> int:
         return 0
 
 
+def rot(file: Path) -> None:
+    """Flip bits all over a file, if it is still there."""
+    with suppress(FileNotFoundError), file.open("r+b") as content:
+        data = bytearray(content.read())
+        data[::512] = bytes(byte ^ 4 for byte in data[::512])
+        content.seek(0)
+        content.write(data)
+
+
 def test_a_node_killed_while_it_lays_history_out_begins_anew_and_files_that_rot_are_not_read(tmp_path):
     with NodeProcess(tmp_path) as node:
         write(node)
@@ -94,9 +104,7 @@ def test_a_node_killed_while_it_lays_history_out_begins_anew_and_files_that_rot_
         until(lambda: laid_out(node), "not all is laid out")
         read(node)
         for file in files_of(node):
-            data = bytearray(file.read_bytes())
-            data[::512] = bytes(byte ^ 4 for byte in data[::512])
-            file.write_bytes(data)
+            rot(file)
         read(node)
         assert "column_file_dropped" in node.log_text()
         assert node.stop() == 0

@@ -12,8 +12,6 @@ from tests.ports import free_base
 from tests.process.clusters import ClusterProcesses
 from tests.process.etcds import etcd_binary
 
-pytestmark = pytest.mark.timeout(240)
-
 ADDED = (0, 100, 200)
 
 

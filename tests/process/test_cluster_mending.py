@@ -3,13 +3,10 @@
 import json
 import re
 
-import pytest
-
 from eventlog.segment.keys import parse_log_key, segment_range
 from eventlog.segment.rocks.store import open_store
 from tests.process.clusters import ClusterProcesses
 
-pytestmark = pytest.mark.timeout(240)
 EVENTS = 300
 SEGMENTS = 16
 

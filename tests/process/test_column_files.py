@@ -12,8 +12,6 @@ import eventlog
 from tests.process.disks import MIB, fill_up, memory_disk
 from tests.process.nodes import NodeProcess
 
-pytestmark = pytest.mark.timeout(300)
-
 KEYS = 40
 TEXT = "x" * 1_000
 EVENTS = 24_000  # of a KiB: more than a file holds

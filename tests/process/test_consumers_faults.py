@@ -227,7 +227,6 @@ def consumers(cluster: ClusterProcesses, tmp_path: Path) -> Iterator[Consumers]:
         yield found
 
 
-@pytest.mark.timeout(300)
 def test_each_node_is_killed(consumers: Consumers) -> None:
     cluster = consumers.cluster
     for index in range(GATEWAY):  # one of them serves, one leads the segment, one coordinates, one controls
@@ -240,7 +239,6 @@ def test_each_node_is_killed(consumers: Consumers) -> None:
     consumers.judge()
 
 
-@pytest.mark.timeout(300)
 def test_a_node_stands_still_and_segments_move(consumers: Consumers) -> None:
     cluster = consumers.cluster
     with consumers.in_the_middle():
@@ -259,7 +257,6 @@ def test_a_node_stands_still_and_segments_move(consumers: Consumers) -> None:
     consumers.judge()
 
 
-@pytest.mark.timeout(300)
 def test_the_clients_are_killed_and_go_on_from_where_they_were(consumers: Consumers) -> None:
     with consumers.in_the_middle():
         consumers.kill()
@@ -273,7 +270,6 @@ def test_the_clients_are_killed_and_go_on_from_where_they_were(consumers: Consum
     consumers.judge()
 
 
-@pytest.mark.timeout(300)
 def test_the_roads_between_clients_and_a_node_are_blocked(cluster: ClusterProcesses, tmp_path: Path) -> None:
     with Roads(cluster.addresses) as roads, Consumers(cluster, tmp_path, roads) as consumers:
         for index in range(2):
@@ -285,7 +281,6 @@ def test_the_roads_between_clients_and_a_node_are_blocked(cluster: ClusterProces
         consumers.judge()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.needs_root("networks of our own are made of namespaces")
 def test_the_network_is_cut_between_clients_and_a_node_and_between_nodes(consumers: Consumers) -> None:
     cluster = consumers.cluster

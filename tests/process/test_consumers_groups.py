@@ -50,7 +50,6 @@ def judge(members: list[GroupMember], load: Load) -> None:
     assert read_twice(lines) == []
 
 
-@pytest.mark.timeout(200)
 def test_members_that_are_killed_stopped_and_leave_are_replaced(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "node", "--segments", "16") as node, ExitStack() as stack:
         load = stack.enter_context(Load(tmp_path, [node.address], options=("--writers=2", "--readers=0")))

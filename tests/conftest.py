@@ -16,10 +16,12 @@ _IS_ROOT = os.geteuid() == 0
 PROCESS_S_MAX = 300  # a process test waits for several states, up to a minute for each
 
 set_hypothesis_home_dir(_TESTS.parent / ".build" / "hypothesis")
-# No deadlines: the machine's load must not decide whether a test passes.
-hypothesis.settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None, print_blob=True)
-hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
-hypothesis.settings.register_profile("quick", max_examples=QUICK, deadline=None)
+# No deadlines, and none for making examples either: the machine's load must not decide whether a test passes.
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+_UNTIMED = hypothesis.settings.get_profile("untimed")
+hypothesis.settings.register_profile("ci", _UNTIMED, derandomize=True, max_examples=100, print_blob=True)
+hypothesis.settings.register_profile("dev", _UNTIMED, max_examples=50)
+hypothesis.settings.register_profile("quick", _UNTIMED, max_examples=QUICK)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 

@@ -6,7 +6,6 @@ The ports alone are others: those of the page may be taken.
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from itertools import pairwise
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import TOP, Block, blocks_of, pattern_of
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.source, pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -29,18 +29,6 @@ def page_blocks() -> list[tuple[Block, str]]:
     blocks = [block for block in blocks_of(PAGE.read_text()) if block.language in ("sh", "text")]
     pairs = pairwise([*blocks, Block(language="", text="", line=0)])
     return [(block, after.text if after.language == "text" else "") for block, after in pairs if block.language == "sh"]
-
-
-def free_ports(names: set[str]) -> dict[str, str]:
-    """Return a port that nobody has for each port of the page."""
-    held = [socket.socket() for _ in names]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return {name: str(one.getsockname()[1]) for name, one in zip(sorted(names), held, strict=True)}
-    finally:
-        for one in held:
-            one.close()
 
 
 def run(directory: Path, text: str) -> str:
@@ -71,7 +59,7 @@ def run(directory: Path, text: str) -> str:
 
 def test_every_command_of_the_page_does_what_the_page_shows(tmp_path):
     blocks = page_blocks()
-    ports = free_ports(set(_PORT.findall("".join(block.text for block, _ in blocks))))
+    ports = {name: str(free_port()) for name in sorted(set(_PORT.findall("".join(block.text for block, _ in blocks))))}
     back = {port: name for name, port in ports.items()}
     script = "".join(f'{block.text}echo "{_END.format(number)}$?"\n' for number, (block, _) in enumerate(blocks))
     text = run(tmp_path, _PORT.sub(lambda found: ports[found[0]], script))

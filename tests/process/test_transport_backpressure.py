@@ -1,7 +1,6 @@
 """Peers that do not read, or ask too much at once: they wait, nobody else does, memory stays within its limits."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -31,9 +30,8 @@ def test_a_peer_that_stops_reading_waits_alone_and_gets_everything_when_it_reads
             [there] = [each for each in server.connections if each.peer.endswith(str(stopped.writer.get_extra_info("sockname")[1]))]
             await until(lambda: not there.is_reading)
             for _ in range(200):
-                started = time.monotonic()
                 assert (await connection.request(GET)).message.get_answer.found
-                assert time.monotonic() - started < 1
+                assert not there.is_reading, "others are answered while it waits"
             assert there.unsent_bytes < 4 * MIB + 2 * ANSWER_BYTES
             assert server.figures()["bytes_in_flight"][0] < 4 * MIB + 2 * ANSWER_BYTES
             stopped.writer.transport.resume_reading()

@@ -191,8 +191,16 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
         error = await stop
     finally:
         await _stop(started, server, http, clean=error is None)
+        _ignore_signals()
     if error is not None:
         raise error
+
+
+def _ignore_signals() -> None:
+    """Have a signal that is sent again change nothing: the loop would give its signals back as it is closed, and they would kill."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _bind(config: NodeConfig) -> socket.socket:

@@ -1,5 +1,6 @@
 """The demo as a user runs it, and the commands that it ends with, pasted into a terminal."""
 
+import contextlib
 import os
 import pty
 import re
@@ -171,15 +172,24 @@ def processes_on(directory: Path) -> list[int]:
 def stop_nodes_of(directory: Path) -> None:
     pids = processes_on(directory)
     for pid in pids:
-        os.kill(pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(pid, signal.SIGTERM)
     for pid in pids:
         wait_until_gone(pid)
 
 
 def wait_until_gone(pid: int) -> None:
     deadline = time.monotonic() + 60
-    while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    while is_there(pid):
+        assert time.monotonic() < deadline, f"process {pid} goes on"
+        time.sleep(0.05)  # a poll of the process table; nothing else tells
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:  # gone, before or while it was read
+        return False
 
 
 assert sys.platform == "linux", "the helpers above read /proc"

@@ -129,10 +129,9 @@ def _is_etcd(pid: int) -> bool:
 
 def _runs(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):  # gone, before or while it was read
         return False
-    return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
 
 
 def test_a_missing_program_is_named():

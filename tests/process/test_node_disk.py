@@ -14,7 +14,8 @@ from eventlog.errors import DiskFull, EventLogError
 from tests.process.disks import MIB, fill_up, memory_disk, slow_syncs
 from tests.process.nodes import NodeProcess
 
-WAIT_S = 20
+WAIT_S = 60
+RETENTION_BY_HAND = {"EVENTLOG_NODE_RETENTION_INTERVAL_MS": "3600000"}
 
 
 def until_it_has(path: Path, nbytes: int) -> None:
@@ -65,7 +66,10 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(tmp_path
             await until_writable(cache, wanted=True)
             assert (await cache.get("key-7")).value == 7
 
-    with memory_disk(tmp_path / "disk", nbytes=200 * MIB) as disk, NodeProcess(disk / "node", "--disk-reserve", "32MiB") as node:
+    with (
+        memory_disk(tmp_path / "disk", nbytes=200 * MIB) as disk,
+        NodeProcess(disk / "node", "--disk-reserve", "32MiB", environment=RETENTION_BY_HAND) as node,
+    ):
         asyncio.run(run(node, disk / "ballast"))
         node.kill()
         node.start()
@@ -142,7 +146,10 @@ def test_a_slow_disk_holds_up_who_waits_for_it_and_nobody_else(tmp_path):
             follower = aiter(reader.cache("c").events(from_id="latest", follow=True))
             coming = asyncio.create_task(anext(follower))
             with slow_syncs(node.pid, ms=1_000):
-                for turn in range(3):
+                was_served, turn = 0, 0
+                while was_served < 3:  # not every time: the machine may stand still for as long as a sync takes
+                    turn += 1
+                    assert turn <= 20, "a loop that waited for the disk would have answered once each time"
                     put = asyncio.create_task(cache.put("slow", turn))
                     answered = 0
                     while not put.done():
@@ -151,7 +158,7 @@ def test_a_slow_disk_holds_up_who_waits_for_it_and_nobody_else(tmp_path):
                         await reader.status()
                         await asyncio.to_thread(node.page, "/health/live")
                         answered += 1
-                    assert answered >= 10, "a loop that waited for the disk would have answered once"
+                    was_served += answered >= 10
                     assert (await coming).id == (await put).id
                     coming = asyncio.create_task(anext(follower))
             coming.cancel()

@@ -19,21 +19,34 @@ def node(tmp_path_factory):
         yield started
 
 
-async def write(cache, writer: int, acknowledged: dict[int, tuple[str, int]]) -> None:
+class Gate:
+    """Where writers wait before their last round, until what races them has happened often enough."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.opened = asyncio.Event()
+
+    async def wait(self) -> None:
+        self.waiting += 1
+        await self.opened.wait()
+
+
+async def write(cache, writer: int, acknowledged: dict[int, tuple[str, int]], gate: Gate) -> None:
     """Write every key of a writer once a round; note what was acknowledged under which id."""
     for number in range(ROUNDS):
+        if number == ROUNDS - 1:
+            await gate.wait()
         keys = [f"{writer}/{key}" for key in range(KEYS)]
         stored = await cache.put_many([(key, {"n": number}) for key in keys])
         acknowledged |= {int(id_): (key, number) for id_, key in zip(stored.ids, keys, strict=True)}
 
 
-async def until_done(writers: "asyncio.Future[object]", act) -> int:
-    """Do something again and again while writers write; return how often it was done."""
+async def until_at(gate: Gate, writers: "asyncio.Future[object]", act, *, times: int) -> None:
+    """Do something again and again while writers write, at least so often."""
     done = 0
-    while not writers.done():
+    while not writers.done() and (done < times or gate.waiting < WRITERS):
         await act(done)
         done += 1
-    return done
 
 
 async def followed(cache, writers, last_of: dict[int, int]) -> tuple[list[int], int]:
@@ -65,12 +78,13 @@ def test_retention_that_races_readers_and_writers_is_told_and_hides_nothing(node
         async with eventlog.connect(node.address) as client:
             cache = await client.create_cache("retained", retain_events=KEPT)
             acknowledged: dict[int, tuple[str, int]] = {}
-            writers = asyncio.gather(*(write(cache, writer, acknowledged) for writer in range(WRITERS)))
+            gate = Gate()
+            writers = asyncio.gather(*(write(cache, writer, acknowledged, gate) for writer in range(WRITERS)))
             readers = [asyncio.create_task(followed(cache, writers, {})) for _ in range(2)]
-            runs = await until_done(writers, lambda _: client.run_retention("retained"))
+            await until_at(gate, writers, lambda _: client.run_retention("retained"), times=2)
+            gate.opened.set()
             found = await asyncio.gather(*readers)
             await writers
-            assert runs >= 2
             for ids, _ in found:
                 assert ids == sorted(set(ids))
                 assert set(ids) <= set(acknowledged)
@@ -86,12 +100,15 @@ def test_options_altered_between_groups_in_flight_hold_for_whole_groups_and_lose
         async with eventlog.connect(node.address) as client:
             cache = await client.create_cache("altered", before=False)
             acknowledged: dict[int, tuple[str, int]] = {}
-            writers = asyncio.gather(*(write(cache, writer, acknowledged) for writer in range(WRITERS)))
+            gate = Gate()
+            writers = asyncio.gather(*(write(cache, writer, acknowledged, gate) for writer in range(WRITERS)))
 
             async def alter(turn: int) -> None:
                 await client.alter_cache("altered", before=turn % 2 == 0, promote="value.n" if turn % 3 else "")
 
-            assert await until_done(writers, alter) >= 4
+            await until_at(gate, writers, alter, times=4)
+            await alter(0)  # so that the last round has images, as the first has none
+            gate.opened.set()
             await writers
             events = [event async for event in cache.events()]
             assert {event.id: (event.key, event.value["n"]) for event in events} == acknowledged

@@ -79,7 +79,7 @@ def test_what_retention_removed_stays_removed_and_the_state_does_not_suffer(tmp_
             state = {f"key-{number}": (await cache.get(f"key-{number}")).value for number in range(300)}
             return caught.value, kept, state
 
-    with NodeProcess(tmp_path) as node:
+    with NodeProcess(tmp_path, environment={"EVENTLOG_NODE_RETENTION_INTERVAL_MS": "3600000"}) as node:
         asyncio.run(fill(node.address))
         dry = [json.loads(line) for line in node.command("admin", "retention", "run", "c", "--dry-run", "--json").stdout.splitlines()]
         done = [json.loads(line) for line in node.command("admin", "retention", "run", "c", "--json").stdout.splitlines()]

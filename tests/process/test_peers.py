@@ -16,9 +16,7 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.transport_ends import connected, run, until
 
-PATIENT = PeerOptions(
-    beat_ms=20, silent_ms_max=60_000, dial_ms_max=60_000, pause_ms_min=5, pause_ms_max=20, bytes_in_flight_max=1000
-)
+PATIENT = PeerOptions(beat_ms=20, silent_ms_max=60_000, dial_ms_max=60_000, pause_ms_min=5, pause_ms_max=20, bytes_in_flight_max=1000)
 QUICK = dataclasses.replace(PATIENT, silent_ms_max=300)
 
 
@@ -44,7 +42,8 @@ class Member:
 
     @property
     def address(self):
-        return "%s:%d" % self.port.getsockname()
+        host, port = self.port.getsockname()
+        return f"{host}:{port}"
 
     def _dispatch(self, exchange):
         if self.is_mute:

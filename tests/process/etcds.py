@@ -14,7 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from eventlog.control.metastores import etcd_pb2
+import pytest
+
+from eventlog.control.metastores import etcd, etcd_calls, etcd_pb2
 from eventlog.control.metastores.etcd_calls import STATUS, Endpoints
 from tests.ports import free_port
 
@@ -171,6 +173,12 @@ async def leader_of(cluster: EtcdCluster) -> int:
     finally:
         await calls.close()
     raise AssertionError("nobody leads")
+
+
+def wait_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this process wait for etcd's answers for as long as a machine that stands still may make it."""
+    for module, name in ((etcd_calls, "TRY_MS"), (etcd_calls, "READ_MS_MAX"), (etcd, "RENEW_MS_MAX")):
+        monkeypatch.setattr(module, name, READY_S * 1000)
 
 
 def named_endpoints() -> tuple[str, ...]:

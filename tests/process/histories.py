@@ -3,9 +3,11 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.process.standstills import moving_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +23,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What the writers and readers of `workload.py` saw."""
+    """What the writers and readers of `workload.py` saw, and when their process stood still."""
 
     operations: list[dict[str, Any]]
     readings: list[dict[str, Any]]
+    standstills: list[tuple[float, float]] = field(default_factory=list)
 
     @classmethod
     def read(cls, file: Path) -> "History":
@@ -53,8 +56,8 @@ class History:
         return sum(any(one["began"] <= instant + within_s and instant <= one["ended"] for instant in found) for one in self.operations)
 
     def longest_s(self) -> float:
-        """Return how long the slowest operation took."""
-        return max((one["ended"] - one["began"] for one in self.operations), default=0.0)
+        """Return how long the slowest operation took, times left out in which the machine stood still."""
+        return max((moving_s(one["began"], one["ended"], self.standstills) for one in self.operations), default=0.0)
 
     def errors(self) -> list[str]:
         """Return what operations failed with."""

@@ -10,7 +10,7 @@ from eventlog.control.metastores import etcd_pb2
 from eventlog.control.metastores.etcd import EtcdOptions, open_etcd
 from eventlog.control.metastores.etcd_calls import COMPACT, Endpoints
 from eventlog.testing.metastore_contract import MetaStoreContract
-from tests.process.etcds import EtcdCluster, fresh_prefix, named_endpoints
+from tests.process.etcds import EtcdCluster, fresh_prefix, named_endpoints, wait_for_answers
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,8 @@ def endpoints(tmp_path_factory):
 
 class TestEtcdStore(MetaStoreContract):
     @pytest.fixture(autouse=True)
-    def _there(self, endpoints):
+    def _there(self, endpoints, monkeypatch):
+        wait_for_answers(monkeypatch)
         self.options = EtcdOptions(endpoints=endpoints, prefix=fresh_prefix())
 
     async def open_store(self, path: Path) -> MetaStore:

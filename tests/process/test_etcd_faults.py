@@ -7,13 +7,14 @@ from contextlib import aclosing
 import pytest
 
 from eventlog.control.metastores.etcd import EtcdOptions, open_etcd
-from eventlog.control.metastores.resolving import ResolvingStore
+from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
 from eventlog.errors import MetadataUnavailable
 from eventlog.testing.clocks import SeededEntropy
 from tests.process.etcds import EtcdCluster, fresh_prefix, leader_of
 
 COMMITS = 60
 FAULT_AT = 20
+FOR_A_MINUTE = RetryOptions(attempts=120)
 
 
 @pytest.fixture
@@ -28,8 +29,8 @@ async def count_up(cluster, prefix: str, fault) -> tuple[int, list[int]]:
     options = EtcdOptions(
         endpoints=(cluster.endpoints[leader], *(a for a in cluster.endpoints if a != cluster.endpoints[leader])), prefix=prefix
     )
-    raw = await open_etcd(options)
-    store = ResolvingStore(raw, writer="w", entropy=SeededEntropy(1))
+    raw = await open_etcd(options, wait_ms_max=60_000)
+    store = ResolvingStore(raw, writer="w", entropy=SeededEntropy(1), retry=FOR_A_MINUTE)
     seen: list[int] = []
 
     async def look() -> None:
@@ -70,7 +71,8 @@ def test_a_stopped_leader_is_left_for_another(cluster):
 
 def test_without_a_majority_a_commit_has_an_unknown_outcome_that_is_found_out_later(cluster):
     async def story() -> None:
-        store = ResolvingStore(await open_etcd(EtcdOptions(endpoints=cluster.endpoints)), writer="w", entropy=SeededEntropy(1))
+        opened = await open_etcd(EtcdOptions(endpoints=cluster.endpoints), wait_ms_max=60_000)
+        store = ResolvingStore(opened, writer="w", entropy=SeededEntropy(1), retry=FOR_A_MINUTE)
         first = await store.commit({"k": 0}, puts={"k": b"1"})
         stopped = cluster.members[1:]
         for member in stopped:

@@ -14,7 +14,12 @@ from eventlog.control.metastores.etcd_members import EtcdMembers
 from eventlog.errors import BadConfig
 from eventlog.node.cluster.etcd_child import EtcdChild, EtcdSeat, command_line, find_etcd
 from tests.ports import free_port
-from tests.process.etcds import etcd_binary
+from tests.process.etcds import etcd_binary, wait_for_answers
+
+
+@pytest.fixture(autouse=True)
+def _answers(monkeypatch):
+    wait_for_answers(monkeypatch)
 
 
 def seat(tmp_path, number: int) -> EtcdSeat:

@@ -104,6 +104,7 @@ def test_a_primary_alone_with_its_writers_acknowledges_nothing(tmp_path, network
         small, large = [victim, "other"], [*({"n1", "n2", "n3"} - {victim}), "client", "test"]
         with trial.lasting(f"{victim} alone", lambda: cluster.part(small, large), lambda: cluster.join(small, large)):
             began = time.monotonic()
+            time.sleep(UNDER_WAY_S)
             trial.busy()
             time.sleep(max(0.0, began + 4 - time.monotonic()))  # the fault itself
             ended = time.monotonic()

@@ -1,6 +1,7 @@
 """The checker of histories finds what is planted."""
 
 import copy
+import dataclasses
 
 import pytest
 
@@ -57,6 +58,11 @@ def test_a_reader_that_was_shown_something_else_is_found(change):
         events[2], events[3] = events[3], events[2]
     told.readings[2]["events"] = events
     assert any("reader 2" in sentence for sentence in violations(told, LOG))
+
+
+def test_the_longest_operation_is_measured_without_the_times_that_the_machine_stood_still():
+    assert history().longest_s() == 1.0
+    assert dataclasses.replace(history(), standstills=[(0.5, 1.25), (1.5, 1.75), (1.75, 9.0)]).longest_s() == 0.25
 
 
 def test_operations_in_flight_at_an_instant_are_counted():

@@ -20,7 +20,7 @@ from tests.process.histories import History, Stored, violations
 from tests.process.workload import CACHE
 
 BUSY_OPERATIONS = 60
-BUSY_S = 30
+BUSY_S = 60
 END_S = 60
 TAKES_EFFECT_S = 0.02  # signals and `ip` need some ms until a fault is there, and a writer pauses for 2 ms between two operations
 
@@ -190,10 +190,19 @@ def read_log(address: str) -> list[Stored]:
 
 def most_primaries(cluster: ClusterProcesses, *, asked: int = 0, among: Iterable[int] | None = None) -> int:
     """Return the index of the node that leads most segments, as one of the nodes sees it; segments without a primary do not count."""
-    found = Counter(cluster.index_of(segment.primary) for segment in cluster.segments_of(asked) if segment.primary)
-    return max(among if among is not None else range(len(cluster.nodes)), key=found.__getitem__)
+    return max(among if among is not None else range(len(cluster.nodes)), key=_led(cluster, asked).__getitem__)
+
+
+def fewest_primaries(cluster: ClusterProcesses) -> int:
+    """Return the index of the node that leads fewest segments."""
+    return min(range(len(cluster.nodes)), key=_led(cluster, 0).__getitem__)
+
+
+def _led(cluster: ClusterProcesses, asked: int) -> Counter[int]:
+    return Counter(cluster.index_of(segment.primary) for segment in cluster.segments_of(asked) if segment.primary)
 
 
 def controller_of(cluster: ClusterProcesses) -> int:
-    """Return the index of the node that appoints."""
-    return cluster.index_of(cluster.status(next(at for at, node in enumerate(cluster.nodes) if node.is_running)).controller)
+    """Return the index of the node that appoints, as soon as there is one."""
+    asked = next(at for at, node in enumerate(cluster.nodes) if node.is_running)
+    return cluster.index_of(cluster.until(lambda status: bool(status.controller), node=asked).controller)

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import eventlog
 from eventlog.errors import EventLogError, PartlyWritten
+from tests.process.standstills import Standstills
 
 CACHE = "history"
 KEYS = 60
 BATCH = 20
-PAUSE_S = 0.002  # between a writer's writes: the machine has two cores
+PAUSE_S = 0.002  # between a writer's writes: the machine has two cores. The first makes none, so that something is always in flight
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ class Workload:
                 except EventLogError as error:
                     operation.outcome, operation.error = error.outcome, f"{error.code}: {error}"
                 operation.ended = time.monotonic()
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(PAUSE_S if number else 0)
 
     def _divide(self, operation: Operation, error: PartlyWritten) -> None:
         """Make of a batch that was written in part one operation a fate; the ids of what was written are not known."""
@@ -121,12 +122,13 @@ def main(file: Path, addresses: list[str], *, writers: int = 6, readers: int = 2
         work = Workload(addresses, writers=writers, readers=readers, routing=routing, name=name)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.stop.set)
         task = asyncio.create_task(work.run())
-        while not task.done():
-            await asyncio.sleep(0.02)
-            _write(file.with_suffix(".now"), {"acknowledged": work.acknowledged})
-        await task
-        history = {"operations": [asdict(one) for one in work.operations], "readings": [asdict(one) for one in work.readings]}
-        _write(file, history)
+        with Standstills() as stood:
+            while not task.done():
+                await asyncio.sleep(0.02)
+                _write(file.with_suffix(".now"), {"acknowledged": work.acknowledged})
+            await task
+        lists = {"operations": [asdict(one) for one in work.operations], "readings": [asdict(one) for one in work.readings]}
+        _write(file, lists | {"standstills": stood.found})
 
     asyncio.run(run())
 

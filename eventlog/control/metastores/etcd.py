@@ -34,6 +34,7 @@ log = logging.getLogger("eventlog.metadata")
 LEASE_TTL_S_MIN = 2  # below that etcd lengthens it by itself
 PAGE_ITEMS = 500
 OPEN_MS_MAX = 10_000
+RENEW_MS_MAX = 1_000
 _PATTERN = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _CORRUPTING = ((3, 5, 0), (3, 5, 5)), ((3, 4, 20), (3, 4, 21))  # first and last version of each range
 _WARNED_BELOW = (3, 5, 14)
@@ -186,7 +187,7 @@ class _EtcdLease:
 
         at, call = self._endpoints.stream(LEASE_KEEP_ALIVE, once())
         try:
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(RENEW_MS_MAX / 1000):
                 async for answer in call:
                     if answer.TTL <= 0:
                         raise LookupError(f"lease {self._number} has ended")

@@ -91,8 +91,8 @@ class Endpoints:
         self._is_closed = False
         self.moved = asyncio.Event()  # set, and another in its place, when calls go on to another endpoint
 
-    async def call(self, method: Method[Answer], request: Request, *, timeout_ms: int = TRY_MS) -> Answer:
-        """Make one try.
+    async def call(self, method: Method[Answer], request: Request, *, timeout_ms: int = 0) -> Answer:
+        """Make one try, of `TRY_MS` unless told.
 
         Raises:
             MetadataUnavailable: no answer came; with `outcome` "unknown", because it may have been carried out.
@@ -108,7 +108,7 @@ class Endpoints:
             response_deserializer=method.answer.FromString,  # type: ignore[attr-defined]
         )
         try:
-            answer: Answer = await call(request, timeout=timeout_ms / 1000)
+            answer: Answer = await call(request, timeout=(timeout_ms or TRY_MS) / 1000)
         except grpc.aio.AioRpcError as error:
             self.failed(at)
             raise translated(error, address) from None

@@ -95,7 +95,7 @@ def test_the_disk_of_one_node_is_full_and_writes_come_back_with_the_space(tmp_pa
 
 def test_a_sync_fails_at_one_node_which_stops_and_the_others_go_on(tmp_path):
     assert shutil.which("strace"), "strace is needed to make a sync fail: install the package strace"
-    inject = ("-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync:error=EIO:when=400+")
+    inject = ("-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync:error=EIO:when=200+")
     wrapper = ("strace", "-f", "-qq", "-o", "/dev/null", *inject)
     with WrappedCluster(tmp_path, wrapper=wrapper) as cluster, Trial(cluster, tmp_path) as trial:
         failing = cluster[2]

@@ -14,6 +14,7 @@ from eventlog.errors import DiskFull, EventLogError
 from tests.process.disks import MIB, fill_up, memory_disk, slow_syncs
 from tests.process.nodes import NodeProcess
 
+pytestmark = pytest.mark.timeout(240)
 WAIT_S = 60
 RETENTION_BY_HAND = {"EVENTLOG_NODE_RETENTION_INTERVAL_MS": "3600000"}
 
@@ -166,5 +167,5 @@ def test_a_slow_disk_holds_up_who_waits_for_it_and_nobody_else(tmp_path):
             await follower.aclose()
 
     with NodeProcess(tmp_path) as node:
-        asyncio.run(asyncio.wait_for(run(node), 120))
+        asyncio.run(asyncio.wait_for(run(node), 180))
         assert node.stop() == 0

@@ -31,6 +31,7 @@ def replay(file: Path) -> tuple[dict[str, dict], dict[str, list]]:
     return state, history
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.source
 @pytest.mark.skipif(not FILE.exists(), reason=f"{FILE.name} is not beside this checkout")
 def test_the_end_state_and_every_event_are_those_of_a_replay(tmp_path):

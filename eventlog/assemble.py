@@ -91,7 +91,9 @@ def supervise(config: NodeConfig, *, command: Sequence[str]) -> int:
 
 
 async def _supervise(config: NodeConfig, command: Sequence[str]) -> int:
-    return await Supervisor(config, command=command).run()
+    code = await Supervisor(config, command=command).run()
+    _ignore_signals()
+    return code
 
 
 def move_metadata(source: str, target: str, *, on_progress: Callable[[int, int], None]) -> Move:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.process.standstills import moving_s
+from tests.process.stalls import stalled_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +23,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What the writers and readers of `workload.py` saw, and when their process stood still."""
+    """What the writers and readers of `workload.py` saw, and when their process did not run."""
 
     operations: list[dict[str, Any]]
     readings: list[dict[str, Any]]
-    standstills: list[tuple[float, float]] = field(default_factory=list)
+    stalls: list[tuple[float, float]] = field(default_factory=list)
 
     @classmethod
     def read(cls, file: Path) -> "History":
@@ -56,8 +56,10 @@ class History:
         return sum(any(one["began"] <= instant + within_s and instant <= one["ended"] for instant in found) for one in self.operations)
 
     def longest_s(self) -> float:
-        """Return how long the slowest operation took, times left out in which the machine stood still."""
-        return max((moving_s(one["began"], one["ended"], self.standstills) for one in self.operations), default=0.0)
+        """Return how long the slowest operation took, stalls of the machine left out."""
+        return max(
+            (one["ended"] - one["began"] - stalled_s(one["began"], one["ended"], self.stalls) for one in self.operations), default=0.0
+        )
 
     def errors(self) -> list[str]:
         """Return what operations failed with."""

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -13,7 +14,7 @@ class Stalls:
     """Watches inside `with`."""
 
     def __init__(self) -> None:
-        self._found: list[tuple[float, float]] = []
+        self.found: list[tuple[float, float]] = []
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -30,9 +31,14 @@ class Stalls:
         while not self._is_over.wait(LOOK_S):
             now = time.monotonic()
             if now - before > LOOK_S + LATE_S_MIN:
-                self._found.append((before, now))
+                self.found.append((before, now))
             before = now
 
     def within(self, began: float, ended: float) -> float:
         """Return for how many seconds between two moments of the monotonic clock this process did not run."""
-        return sum(max(0.0, min(ended, until) - max(began, since)) for since, until in list(self._found))
+        return stalled_s(began, ended, list(self.found))
+
+
+def stalled_s(began: float, ended: float, stalls: Iterable[tuple[float, float]]) -> float:
+    """Return how much of a time lies within stalls."""
+    return sum(max(0.0, min(ended, until) - max(began, since)) for since, until in stalls)

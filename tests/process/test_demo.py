@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from tests.process.cli_ends import PROGRAM
-from tests.process.standstills import Standstills, moving_s
+from tests.process.stalls import Stalls
 
 pytestmark = pytest.mark.timeout(600)
 DEMO_SECONDS_MAX = 90  # under a minute where nothing else runs; the lanes of the tests share two cores
@@ -40,7 +40,7 @@ class Demo:
 
 def run_demo(directory: Path, *words: str) -> Demo:
     began = time.monotonic()
-    with Standstills() as stood:
+    with Stalls() as stalls:
         done = subprocess.run(
             [*PROGRAM, "demo", "--listen", "127.0.0.1:0", "--data", str(directory), *words],
             capture_output=True,
@@ -49,7 +49,8 @@ def run_demo(directory: Path, *words: str) -> Demo:
             check=False,
         )
     assert done.returncode == 0, done.stdout + done.stderr
-    return Demo(done.stdout, moving_s(began, time.monotonic(), stood.found))
+    ended = time.monotonic()
+    return Demo(done.stdout, ended - began - stalls.within(began, ended))
 
 
 class Terminal:

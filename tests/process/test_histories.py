@@ -60,9 +60,9 @@ def test_a_reader_that_was_shown_something_else_is_found(change):
     assert any("reader 2" in sentence for sentence in violations(told, LOG))
 
 
-def test_the_longest_operation_is_measured_without_the_times_that_the_machine_stood_still():
+def test_the_longest_operation_is_measured_without_stalls_of_the_machine():
     assert history().longest_s() == 1.0
-    assert dataclasses.replace(history(), standstills=[(0.5, 1.25), (1.5, 1.75), (1.75, 9.0)]).longest_s() == 0.25
+    assert dataclasses.replace(history(), stalls=[(0.5, 1.25), (1.5, 1.75), (1.75, 9.0)]).longest_s() == 0.25
 
 
 def test_operations_in_flight_at_an_instant_are_counted():

@@ -12,11 +12,10 @@ import pytest
 import eventlog
 from eventlog.errors import DiskFull, EventLogError
 from tests.process.disks import MIB, fill_up, memory_disk, slow_syncs
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 
 pytestmark = pytest.mark.timeout(240)
 WAIT_S = 60
-RETENTION_BY_HAND = {"EVENTLOG_NODE_RETENTION_INTERVAL_MS": "3600000"}
 
 
 def until_it_has(path: Path, nbytes: int) -> None:
@@ -69,7 +68,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(tmp_path
 
     with (
         memory_disk(tmp_path / "disk", nbytes=200 * MIB) as disk,
-        NodeProcess(disk / "node", "--disk-reserve", "32MiB", environment=RETENTION_BY_HAND) as node,
+        NodeProcess(disk / "node", "--disk-reserve", "32MiB", environment=RETENTION_WHEN_TOLD) as node,
     ):
         asyncio.run(run(node, disk / "ballast"))
         node.kill()

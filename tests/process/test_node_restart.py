@@ -11,7 +11,7 @@ from eventlog.errors import CacheDropped, CacheRecreated, EventsTrimmed, Positio
 from eventlog.transport.connect import connect
 from eventlog.transport.options import ConnectOptions
 from eventlog.wire.eventlog_pb2 import Message
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 
 import numpy as np  # isort: skip
 
@@ -79,7 +79,7 @@ def test_what_retention_removed_stays_removed_and_the_state_does_not_suffer(tmp_
             state = {f"key-{number}": (await cache.get(f"key-{number}")).value for number in range(300)}
             return caught.value, kept, state
 
-    with NodeProcess(tmp_path, environment={"EVENTLOG_NODE_RETENTION_INTERVAL_MS": "3600000"}) as node:
+    with NodeProcess(tmp_path, environment=RETENTION_WHEN_TOLD) as node:
         asyncio.run(fill(node.address))
         dry = [json.loads(line) for line in node.command("admin", "retention", "run", "c", "--dry-run", "--json").stdout.splitlines()]
         done = [json.loads(line) for line in node.command("admin", "retention", "run", "c", "--json").stdout.splitlines()]

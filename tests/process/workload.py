@@ -16,7 +16,7 @@ from pathlib import Path
 
 import eventlog
 from eventlog.errors import EventLogError, PartlyWritten
-from tests.process.standstills import Standstills
+from tests.process.stalls import Stalls
 
 CACHE = "history"
 KEYS = 60
@@ -122,13 +122,13 @@ def main(file: Path, addresses: list[str], *, writers: int = 6, readers: int = 2
         work = Workload(addresses, writers=writers, readers=readers, routing=routing, name=name)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.stop.set)
         task = asyncio.create_task(work.run())
-        with Standstills() as stood:
+        with Stalls() as stalls:
             while not task.done():
                 await asyncio.sleep(0.02)
                 _write(file.with_suffix(".now"), {"acknowledged": work.acknowledged})
             await task
         lists = {"operations": [asdict(one) for one in work.operations], "readings": [asdict(one) for one in work.readings]}
-        _write(file, lists | {"standstills": stood.found})
+        _write(file, lists | {"stalls": stalls.found})
 
     asyncio.run(run())
 

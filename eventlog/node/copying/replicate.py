@@ -228,9 +228,14 @@ class Replicas:
             self.takeover.rebuild_keys(segments)
 
     def _lose(self, flight: Flight, segments: frozenset[int]) -> None:
-        """What is in flight in segments that are led no more is in the own log like values of others: it counts if it is committed."""
-        flight.lost |= segments
-        self.node.followed.keep(flight.values(np.isin(flight.segments, list(segments))))
+        """What is in flight in segments that are led no more is in the own log like values of others: it counts if it is committed.
+
+        Once: a segment is given up when the lease tells that others moved it, and again when its record does.
+        """
+        lost = segments - flight.lost
+        if lost:
+            flight.lost |= lost
+            self.node.followed.keep(flight.values(np.isin(flight.segments, list(lost))))
 
     # ------------------------------------------------------------ records
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.source, pytest.mark.process, pytest.mark.timeout(900)]
 
 ADDRESS = "127.0.0.1:7400"
 SECONDS_MAX = 400  # a minute on a quiet machine
-STOP_SECONDS_MAX = 30
+STOP_SECONDS_MAX = 60
 _END = "--- end of block {} with "
 _GO_ON = re.compile(r"The nodes go on: n1 on ([^\s,]+)")
 _STOP = re.compile(r"Stop them: +sh (\S+)")

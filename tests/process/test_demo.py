@@ -4,6 +4,7 @@ import contextlib
 import os
 import pty
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -16,10 +17,9 @@ import orjson
 import pytest
 
 from tests.process.cli_ends import PROGRAM
-from tests.process.stalls import Stalls
 
 pytestmark = pytest.mark.timeout(600)
-DEMO_SECONDS_MAX = 90  # under a minute where nothing else runs; the lanes of the tests share two cores
+CPU_SECONDS_MAX = 120  # a third of it where nothing else runs. Of the processor alone: how long the rest takes is up to what else runs
 HANGS_AFTER_SECONDS = 240
 COMMAND_SECONDS_MAX = 60
 PROMISES = {1: 13, 3: 15}
@@ -27,10 +27,10 @@ PROMISES = {1: 13, 3: 15}
 
 @dataclass
 class Demo:
-    """What one run of the demo said, and how long it took where the machine did not stand still."""
+    """What one run of the demo said, and what it and its nodes took of the processors."""
 
     out: str
-    seconds: float
+    cpu_seconds: float
 
     @property
     def commands(self) -> list[str]:
@@ -39,18 +39,22 @@ class Demo:
 
 
 def run_demo(directory: Path, *words: str) -> Demo:
-    began = time.monotonic()
-    with Stalls() as stalls:
-        done = subprocess.run(
-            [*PROGRAM, "demo", "--listen", "127.0.0.1:0", "--data", str(directory), *words],
-            capture_output=True,
-            text=True,
-            timeout=HANGS_AFTER_SECONDS,
-            check=False,
-        )
+    before = cpu_seconds_of_children()
+    done = subprocess.run(
+        [*PROGRAM, "demo", "--listen", "127.0.0.1:0", "--data", str(directory), *words],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    ended = time.monotonic()
-    return Demo(done.stdout, ended - began - stalls.within(began, ended))
+    return Demo(done.stdout, cpu_seconds_of_children() - before)
+
+
+def cpu_seconds_of_children() -> float:
+    """Return what all processes have taken that ended and were waited for: here the demo, and there its nodes."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
 
 
 class Terminal:
@@ -94,7 +98,7 @@ def paste_all(commands: list[str]) -> list[str]:
 @pytest.mark.smoke
 def test_the_demo_keeps_every_promise_in_time_and_its_commands_work_when_pasted(tmp_path: Path) -> None:
     demo = run_demo(tmp_path / "demo")
-    assert demo.seconds < DEMO_SECONDS_MAX
+    assert 0 < demo.cpu_seconds < CPU_SECONDS_MAX
     assert demo.out.count(" kept\n") == PROMISES[3]
     assert "BROKEN" not in demo.out
     assert len(demo.commands) == 6

@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import PATIENT, NodeProcess
 
 PROGRAM = (sys.executable, "-m", "eventlog_cli")
-SECONDS_MAX = 60
+SECONDS_MAX = 120
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Shell:
         return Done(found.returncode, found.stdout.decode(), found.stderr.decode())
 
     def ok(self, *words: str, given: bytes = b"") -> Done:
-        """Run a command that must exit with 0."""
-        done = self.run(*words, given=given)
+        """Run a command that must exit with 0, and is given time for it."""
+        done = self.run(*PATIENT, *words, given=given)
         assert done.code == 0, f"{' '.join(words)} ended with {done.code}: {done.err}"
         return done
 

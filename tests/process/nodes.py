@@ -14,6 +14,7 @@ from typing import Any, Self
 
 EVENTLOG = Path(sys.executable).parent / "eventlog"
 READY_S = 60
+PATIENT = ("--timeout", f"{READY_S}s")
 RETENTION_WHEN_TOLD = {"EVENTLOG_NODE_RETENTION_INTERVAL_MS": "3600000"}
 """The environment of a node whose retention runs when a command says so, and not every ten seconds besides."""
 
@@ -141,8 +142,9 @@ class NodeProcess:
             return answer.read().decode()
 
     def command(self, *words: str, stdin: bytes | None = None, ok: bool = True) -> subprocess.CompletedProcess[bytes]:
-        """Run a command of the command line against this node."""
+        """Run a command of the command line against this node. One that must succeed is given time."""
         environment = self._environment | {"EVENTLOG_SERVER": self.address}
+        words = (*(PATIENT if ok else ()), *words)
         done = subprocess.run([str(EVENTLOG), *words], input=stdin, capture_output=True, env=environment, timeout=120, check=False)
         assert not ok or done.returncode == 0, f"{words} ended with {done.returncode}: {done.stderr.decode()}"
         return done

@@ -264,7 +264,7 @@ def test_a_terminal_sees_progress_and_a_rate(shell: Shell, tmp_path: Path) -> No
             break
         shown += data
     os.close(terminal)
-    assert loader.wait(30) == 0
+    assert loader.wait(60) == 0
     assert re.search(rb"load rows.jsonl  \[#+\.*\] +\d+%  [\d,]+ rows  [\d,]+/s", shown)
     assert shown.endswith(b"\r")
 

@@ -13,13 +13,11 @@ from tests.process.nodes import EVENTLOG, NodeProcess
 
 def copy(source: str, target: str) -> subprocess.CompletedProcess[str]:
     command = [str(EVENTLOG), "admin", "metastore", "copy", "--from", source, "--to", target, "--json"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
 
 
 def shell(node: NodeProcess, *arguments: str) -> str:
-    done = subprocess.run([str(EVENTLOG), *arguments, "--server", node.address], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return node.command(*arguments).stdout.decode()
 
 
 @pytest.fixture
@@ -83,9 +81,9 @@ def test_lost_metadata_are_made_again_from_a_data_directory(tmp_path):
 
         new = f"sqlite:{tmp_path / 'new' / 'meta.db'}"
         command = [str(EVENTLOG), "admin", "metastore", "rebuild", "--data", str(node.data), "--to", new, "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 0, done.stderr
-        again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert again.returncode != 0
         assert "into an empty store" in again.stderr
 
@@ -101,7 +99,7 @@ def test_lost_metadata_are_made_again_from_a_data_directory(tmp_path):
 
 def test_a_directory_without_a_copy_is_named(tmp_path):
     command = [str(EVENTLOG), "admin", "metastore", "rebuild", "--data", str(tmp_path / "none"), "--to", f"sqlite:{tmp_path / 'm.db'}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 2
     assert "keeps no copy of the records" in done.stderr
     assert not (tmp_path / "none").exists()

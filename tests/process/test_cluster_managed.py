@@ -46,7 +46,7 @@ def test_three_nodes_run_three_members_and_lose_one_of_them(cluster):
     cluster.command("put", "c", "k", "1")
     cluster[0].kill()
     cluster.until(lambda found: found.nodes_live == 2 and not found.without_primary, node=1)
-    cluster.command("cache", "create", "later", "--timeout", "30s", node=1)
+    cluster.command("cache", "create", "later", node=1)
     cluster.command("put", "c", "k", "2", node=2)
     cluster[0].start()
     cluster.settle()
@@ -71,6 +71,6 @@ def test_five_nodes_run_five_members_and_lose_two_of_them(cluster):
     for index in (0, 1):
         cluster[index].kill()
     cluster.until(lambda found: found.nodes_live == 3 and not found.without_primary, node=2)
-    cluster.command("cache", "create", "c", "--timeout", "30s", node=2)
+    cluster.command("cache", "create", "c", node=2)
     cluster.command("put", "c", "k", "1", node=3)
     assert json.loads(cluster.command("get", "c", "k", "--json", node=4).stdout)["value"] == 1

@@ -1,5 +1,6 @@
 """The `eventlog` command: the table of its commands, and what becomes of errors, interrupts and closed pipes."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -72,6 +73,7 @@ class Root(LazyGroup):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         """Run the command line and exit, as `click.Command.main` does."""
         _open_standard_streams()
+        _buffer_stdout()
         fixed = {"prog_name": "eventlog", "standalone_mode": False}
         sys.exit(exit_code(lambda: super(Root, self).main(args, *rest, **options | fixed)))
 
@@ -99,6 +101,18 @@ def _open_standard_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers: the lowest free one is taken
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 -- open as long as the process lives
+
+
+def _buffer_stdout() -> None:
+    """Have stdout take all that is written to it, under `PYTHONUNBUFFERED` too.
+
+    Without a buffer a process that is stopped while it writes to a full pipe, and goes on, loses what the pipe had not taken.
+    """
+    raw: object = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):
+        encoding, errors, is_terminal = sys.stdout.encoding, sys.stdout.errors, sys.stdout.isatty()
+        sys.stdout.detach()  # type: ignore[union-attr]  # it has a buffer, so it can let go of it
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=is_terminal)
 
 
 def exit_code(action: Callable[[], object]) -> int:

@@ -1,8 +1,13 @@
 """The command itself: its table, options anywhere on the line, ends of every kind."""
 
+import fcntl
 import os
+import signal
+import struct
 import subprocess
 import sys
+import termios
+import time
 
 import click
 import pytest
@@ -175,3 +180,31 @@ def test_what_is_printed_to_a_closed_stdout_goes_nowhere() -> None:
     line = f'"{sys.executable}" -c "$PROGRAM" >&-'
     done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, env=os.environ | {"PROGRAM": program}, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_nothing_is_lost_by_a_process_that_is_stopped_while_it_waits_for_its_reader(unbuffered: str) -> None:
+    program = """
+import click
+from eventlog_cli.main import main
+from eventlog_cli.output import print_text
+click.Group.invoke = lambda *_: print_text("x" * 1_000_000)
+main(["id"])
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": unbuffered})
+    assert child.stdout is not None
+    capacity = fcntl.fcntl(child.stdout, fcntl.F_GETPIPE_SZ)
+    while waiting(child.stdout.fileno()) < capacity:
+        time.sleep(0.01)  # nothing else tells
+    child.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+    child.send_signal(signal.SIGCONT)
+    os.waitid(os.P_PID, child.pid, os.WCONTINUED)
+    with child.stdout as out:
+        assert len(out.read()) == 1_000_001
+    assert child.wait() == 0
+
+
+def waiting(pipe: int) -> int:
+    """Return how many bytes are in a pipe."""
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0])

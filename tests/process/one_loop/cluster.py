@@ -1,6 +1,7 @@
 """Several nodes of one cluster on one loop: memory engines, a metastore in a file, real connections over loopback."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,13 +79,19 @@ class Running:
         await self.started.close(clean=False)
 
     def cut_off(self) -> None:
-        """Break the connections to and from the others, and let none be made."""
+        """Break the connections to and from the others, and let none be made; nobody takes anybody for dead."""
         self.cluster.lonely.add(self.node.number)
+        self.cluster.reach()
+
+    def fall_silent(self) -> None:
+        """Break the connections to and from the others, who dial on and are not answered: in a while it leads nothing any more."""
+        self.cluster.silent.add(self.node.number)
         self.cluster.reach()
 
     def join_again(self) -> None:
         """Let connections be made again."""
         self.cluster.lonely.discard(self.node.number)
+        self.cluster.silent.discard(self.node.number)
         self.cluster.reach()
 
 
@@ -97,6 +104,9 @@ class Cluster:
         self.location: Location = parse_location(f"sqlite:{directory / 'meta.sqlite'}")
         self.nodes = [Running(self, index) for index in range(3)]
         self.lonely: set[int] = set()
+        self.silent: set[int] = set()
+        self._nobody = socket.create_server(("127.0.0.1", 0))  # takes connections, and says nothing
+        self._nowhere = f"127.0.0.1:{self._nobody.getsockname()[1]}"
         self.gone: dict[int, asyncio.Future[None]] = {}  # done when the node was killed: nobody answers any more
         self.acknowledged: dict[bytes, tuple[bytes, int]] = {}
 
@@ -106,6 +116,7 @@ class Cluster:
         await self.until(self.is_whole)
 
     async def stop(self) -> None:
+        self._nobody.close()
         for running in self.nodes:
             if running.is_up:
                 await running.server.stop(grace_ms=0)
@@ -117,10 +128,15 @@ class Cluster:
         return [running.node for running in self.nodes if running.is_up]
 
     def reach(self) -> None:
-        """Connect everybody with everybody, but for those who are cut off."""
+        """Connect everybody with everybody, but for those who are cut off or silent."""
         for node in self.up:
-            near = () if node.number in self.lonely else set(node.view.members) - self.lonely
-            node.peers.update({number: node.view.members[number].address for number in near})
+            near = set() if node.number in self.lonely else set(node.view.members) - self.lonely
+            silent = near if node.number in self.silent else near & self.silent
+            addresses = {number: node.view.members[number].address for number in near}
+            addresses |= dict.fromkeys(silent, self._nowhere)
+            known = {number: peer.address for number, peer in node.peers._peers.items()}
+            node.peers.update({number: address for number, address in addresses.items() if known.get(number) == address})
+            node.peers.update(addresses)
 
     def is_whole(self) -> bool:
         """Whether all nodes that are up hold every segment in sync, and each is served by one of them."""

@@ -110,7 +110,7 @@ def test_damage_is_found_between_the_sound_values_around_it(tmp_path):
 def test_who_lacks_events_gets_them_from_a_primary_whose_log_was_damaged(tmp_path):
     async def act(cluster):
         await filled(cluster)
-        cluster.nodes[2].cut_off()
+        cluster.nodes[2].fall_silent()
         behind = cluster.nodes[2].node
         await cluster.until(lambda: all(behind.number not in in_sync(node) for node in cluster.up[:2]))
         before = [len(pairs) for pairs in stored(behind)]

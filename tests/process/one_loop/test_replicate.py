@@ -50,7 +50,7 @@ def test_a_backup_that_is_cut_off_leaves_the_set_and_catches_up_when_it_is_back(
         await cluster.create_cache()
         await asyncio.gather(*(cluster.put(b"a%d" % number, b"v") for number in range(50)))
         lone = cluster.nodes[2]
-        lone.cut_off()
+        lone.fall_silent()
         rest = cluster.up[:2]
         own = lone.node.number
 
@@ -61,7 +61,7 @@ def test_a_backup_that_is_cut_off_leaves_the_set_and_catches_up_when_it_is_back(
 
         await cluster.until(is_out)
         await asyncio.gather(*(cluster.put(b"b%d" % number, b"v") for number in range(200)))
-        assert not lone.node.replicas.serving.any()
+        await cluster.until(lambda: not lone.node.replicas.serving.any())
         lone.join_again()
         await cluster.until(cluster.is_whole)
         await cluster.check()
@@ -74,7 +74,7 @@ def test_who_lacks_what_retention_removed_gets_a_copy_and_then_the_log(tmp_path)
         await cluster.create_cache(retain_events=16)
         await asyncio.gather(*(cluster.put(b"a%d" % number, b"v") for number in range(100)))
         lone = cluster.nodes[2]
-        lone.cut_off()
+        lone.fall_silent()
         rest = cluster.nodes[0].node, cluster.nodes[1].node
         await cluster.until(lambda: bool((rest[0].replicas.serving | rest[1].replicas.serving).all()))
         await asyncio.gather(*(cluster.put(b"a%d" % number, b"w") for number in range(50)))

@@ -50,6 +50,7 @@ def test_a_backup_that_is_cut_off_leaves_the_set_and_catches_up_when_it_is_back(
         await cluster.create_cache()
         await asyncio.gather(*(cluster.put(b"a%d" % number, b"v") for number in range(50)))
         lone = cluster.nodes[2]
+        await cluster.until(cluster.is_spread)
         lone.fall_silent()
         rest = cluster.up[:2]
         own = lone.node.number

@@ -1,7 +1,8 @@
-"""The loop of tests in which timers run: its clock does not count what a machine takes away from the process.
+"""Loops of tests in which timers run: no machine that stands still moves what is tested.
 
 A process that is stopped for a second finds all its timers due at once, be they a read's patience or what ends a test's wait for
-nothing to happen. On this loop it finds a moment gone, as if it had not been stopped.
+nothing to happen. On a `PatientLoop` it finds a moment gone, as if it had not been stopped; on a `SkippingLoop` time limits are so long
+that they pass only where the test says so.
 """
 
 import asyncio
@@ -40,6 +41,27 @@ class PatientLoop(asyncio.SelectorEventLoop):
         self._counted += min(now - self._seen, self._step_s)
         self._seen = now
         return self._counted
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock jumps when a test says so: what runs out of time does it then, and not before on a machine that is slow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._skipped_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self._skipped_s
+
+    def skip(self, seconds: float) -> None:
+        self._skipped_s += seconds
+
+
+def skip(seconds: float) -> None:
+    """Set the clock of the running `SkippingLoop` forward."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SkippingLoop)
+    loop.skip(seconds)
 
 
 def run(main: Coroutine[Any, Any, Result], *, step_s: float = STEP_S) -> Result:

@@ -14,27 +14,6 @@ TIME_LIMIT_S = 60
 FAST = RetryPolicy(backoff_ms_min=1, backoff_ms_max=20)
 
 
-class SkippingLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock jumps when a test says so: what runs out of time does it then, and not before on a machine that is slow."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._skipped_s = 0.0
-
-    def time(self) -> float:
-        return super().time() + self._skipped_s
-
-    def skip(self, seconds: float) -> None:
-        self._skipped_s += seconds
-
-
-def skip(seconds: float) -> None:
-    """Set the clock of the running `SkippingLoop` forward."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, SkippingLoop)
-    loop.skip(seconds)
-
-
 def run(main: Awaitable[None], *, loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop) -> None:
     """Run `main`, and demand that nothing was left on the loop: no task, no complaint."""
     complaints: list[Any] = []

@@ -10,8 +10,9 @@ from eventlog.errors import ClientClosed, ConnectionLost, DiskFull, OutcomeUnkno
 from eventlog.transport.connection import Connection
 from eventlog.transport.exchange import Exchange
 from tests.client.fake_node import FakeNode, running
+from tests.loops import SkippingLoop, skip
 from tests.ports import free_port
-from tests.process.client_ends import FAST, SkippingLoop, client_of, road_to, run, skip, until
+from tests.process.client_ends import FAST, client_of, road_to, run, until
 
 BATCHES, ROWS = 12, 5
 from tests.process.fault_checks import check_written, write_all

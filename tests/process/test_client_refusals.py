@@ -15,8 +15,9 @@ from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.routing.retry import RetryPolicy
 from eventlog.transport.exchange import Exchange
 from tests.client.fake_node import FakeNode, running
+from tests.loops import SkippingLoop, skip
 from tests.ports import free_port
-from tests.process.client_ends import FAST, SkippingLoop, client_of, road_to, run, skip, until
+from tests.process.client_ends import FAST, client_of, road_to, run, until
 
 BATCHES, ROWS = 12, 5
 from tests.process.fault_checks import check_written, write_all

@@ -11,22 +11,11 @@ from eventlog.transport.options import ConnectOptions, ServerOptions
 from eventlog.transport.server import Server
 from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import Entries, GetAnswer, Hello, HelloAnswer, Message, PollAnswer, SizeAnswer, StreamItem, WriteAnswer
+from tests.loops import SkippingLoop, skip
 
 LOOPS = {"uvloop": new_event_loop, "asyncio": asyncio.new_event_loop}
 HELLO = Message(hello=Hello(version_min=1, version_max=1))
 TIME_LIMIT_S = 60
-
-
-class SkippingLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock can be put ahead: deadlines pass when a test says so, however long the machine stands still."""
-
-    _ahead_s = 0.0
-
-    def time(self):
-        return super().time() + self._ahead_s
-
-    def skip(self, ms):
-        self._ahead_s += ms / 1000
 
 
 def run(main, loop="uvloop"):
@@ -136,7 +125,7 @@ async def until(condition):
 async def pass_deadline(server, ms):
     """Let `ms` pass for a server on a "skipping" loop: what was heard by now counts as heard, and whoever said nothing since is seen."""
     for _ in range(2):
-        asyncio.get_running_loop().skip(ms)
+        skip(ms / 1000)
         sweep = server._sweep
         await until(lambda sweep=sweep: server._sweep is not sweep)
 

@@ -4,6 +4,10 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.source
+
 TOP = Path(__file__).resolve().parents[2]
 SETUP = TOP / ".ci" / "setup"
 

@@ -24,7 +24,6 @@ from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_RESULTS_KEPT, PRODUCE
 
 Ints = npt.NDArray[np.int64]
 Kinds = npt.NDArray[np.uint8]
-_FRAMES_MIN = 4 * PRODUCER_RESULTS_KEPT
 _IDLE_IDS = PRODUCER_IDLE_MS_MAX << 22
 
 
@@ -59,7 +58,6 @@ class _Producer:
     last_ids: Ints  # where the log of each segment stood then
     dirty: npt.NDArray[np.bool_]
     frames: deque[FrameResult] = field(default_factory=deque)
-    frames_max: int = _FRAMES_MIN  # then those that nobody needs go, wherever they stand
     kept: int = 0  # frames after the last sifting
 
     def find(self, segment: int, sequence: int) -> tuple[Ints, Kinds] | None:

@@ -12,28 +12,34 @@ from eventlog.batch.check import Bounds
 from eventlog.consume.groups import CacheValues
 from eventlog.ids import ID_STEP
 from eventlog.node.copying.replicate_body import Carried, GroupValues
-from eventlog.node.writing.groups import Pending
-from eventlog.node.writing.lone import Lone, plain
+from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.node.writing.lone import KINDS, Lone, plain
 from eventlog.node.writing.storage import Put
 
 Ints = npt.NDArray[np.int64]
-FEW_MAX = 32  # from about there on columns are cheaper
+FEW_MAX = 24  # from about there on columns are cheaper
 _LAYER_BYTES = 100  # of an entry in the overlay, besides its value
 _ONES = np.ones(FEW_MAX, np.int64)
 _ONES.flags.writeable = False  # groups share it
 
 
 class Few:
-    """Events of one cache, whose segments rise. Stamp them, then everything else may be asked."""
+    """Events of one cache, whose segments rise, and the frames that brought them. Stamp them, then everything else may be asked."""
 
-    __slots__ = ("cache", "ids", "lones", "segments")
+    __slots__ = ("_frames", "cache", "ids", "lones", "segments")
 
     ids: Ints  # from the stamp on
 
-    def __init__(self, lones: Sequence[Lone]) -> None:
-        self.cache = lones[0].pending.cache
-        self.lones = lones
-        self.segments: Ints = np.array([lone.segment for lone in lones])
+    def __init__(self, frames: Sequence[tuple[Pending, list[Lone]]]) -> None:
+        self._frames = frames
+        self.cache = frames[0][0].cache
+        self.lones = sorted([lone for _, lones in frames for lone in lones], key=_segment_of) if len(frames) > 1 else frames[0][1]
+        self.segments: Ints = np.array([lone.segment for lone in self.lones])
+
+    @property
+    def frames(self) -> list[Pending]:
+        """Return the frames, in their order."""
+        return [pending for pending, _ in self._frames]
 
     @property
     def nbytes(self) -> int:
@@ -57,9 +63,9 @@ class Few:
 
     def answer(self) -> None:
         """Tell who wrote them that they are committed."""
-        for lone in self.lones:
-            lone.answer()
-        for send in {lone.pending.send for lone in self.lones}:
+        for pending, lones in self._frames:
+            pending.done(_result(lones))
+        for send in {pending.send for pending, _ in self._frames}:
             if send is not None:
                 send()
 
@@ -86,24 +92,40 @@ class Few:
         )
 
 
-def few_of(frames: Sequence[Pending], bounds: Bounds) -> tuple[Few, list[Pending]] | None:
-    """Return the plain events of frames, and the frames that have to wait for another group, because an earlier one has their segment.
+def _segment_of(lone: Lone) -> int:
+    return lone.segment
 
-    None where the common road is the right one: it takes what is not plain, many frames, and those that would wait in numbers.
+
+def _result(lones: Sequence[Lone]) -> WriteResult:
+    if len(lones) == 1:
+        return WriteResult(ids=lones[0].ids, kinds=KINDS[lones[0].kind], refusals={})
+    kinds = np.frombuffer(bytes([lone.kind for lone in lones]), np.uint8)
+    return WriteResult(ids=np.array([lone.id for lone in lones]), kinds=kinds, refusals={})
+
+
+def few_of(frames: Sequence[Pending], bounds: Bounds) -> tuple[Few, list[Pending]] | None:
+    """Return the plain events of frames, and the frames that wait for another group, because an earlier one has a segment of theirs.
+
+    None where the common road is the right one: it takes what is not plain, many events, and frames that would wait in numbers.
     """
-    if len(frames) > FEW_MAX:
+    if sum([len(pending.table) for pending in frames]) > FEW_MAX:
         return None
     cache = frames[0].cache
-    lones: dict[int, Lone] = {}
+    taken: set[int] = set()
+    good = []
     rest = []
     for pending in frames:
-        if pending.only in lones and pending.cache is cache:
-            rest.append(pending)
-            continue
-        lone = plain(pending, bounds) if pending.cache is cache else None
-        if lone is None:
+        if pending.cache is not cache:
             return None
-        lones[lone.segment] = lone
+        own = (pending.only,) if pending.only >= 0 else pending.table["segment"].tolist()
+        if not taken.isdisjoint(own):
+            rest.append(pending)
+        else:
+            lones = plain(pending, bounds)
+            if lones is None:
+                return None
+            good.append((pending, lones))
+        taken.update(own)
     if len(rest) * 4 > len(frames):
         return None
-    return Few([lones[segment] for segment in sorted(lones)]), rest
+    return Few(good), rest

@@ -1,4 +1,4 @@
-"""One event by itself, as a single put brings it: the rules of the common road, without the arrays that many events are worth.
+"""One event by itself, as single puts bring it: the rules of the common road, without the arrays that many events are worth.
 
 Only what is plain comes here. Whatever has to be read, replaced, joined or refused goes the common road, which also knows the words
 for what is wrong. Both leave the same bytes in the log, the same state and the same answers: a test holds them against each other.
@@ -21,21 +21,22 @@ from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.json_values import is_json
 from eventlog.interceptor.producers import FrameResult
 from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.node.writing.groups import Pending
 from eventlog.segment.keys import entry_prefix
 
 Ints = npt.NDArray[np.int64]
 _ROW = Struct("<HHIII")  # of a table: segment, reserved, count, length, sequence
 _CREATED, _MODIFIED, _REMOVED = int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)
 _WHOLE = np.array((0, 1))  # where a frame's only block begins and ends
-_KINDS = {kind: np.frombuffer(bytes((kind,)), np.uint8) for kind in (_CREATED, _MODIFIED, _REMOVED)}  # made once, and never written to
+KINDS = {kind: np.frombuffer(bytes((kind,)), np.uint8) for kind in (_CREATED, _MODIFIED, _REMOVED)}  # made once, and never written to
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Lone:
     """One event on its way; `id` and what follows is set by `stamp`. `segments` and `ids` are arrays of the one number."""
 
-    pending: Pending
+    cache: CacheState
+    producer: int
     segment: int
     sequence: int
     key: bytes
@@ -49,15 +50,9 @@ class Lone:
     segments: Ints = field(init=False)
     ids: Ints = field(init=False)
 
-    @property
-    def cache(self) -> CacheState:
-        """Return the cache that it is written to."""
-        return self.pending.cache
-
     def stamp(self, segments: Ints, ids: Ints, *, epoch: int) -> None:
         """Give the event its id, and make what is stored."""
-        pending, segment = self.pending, self.segment
-        cache, id_ = pending.cache, ids.item(0)
+        cache, segment, id_ = self.cache, self.segment, ids.item(0)
         self.id, self.segments, self.ids = id_, segments, ids
         self.stored = seal_one(
             self.block,
@@ -65,19 +60,15 @@ class Lone:
             kind_bits=1 << self.kind,
             base=id_,
             first_offset=cache.next_offsets.item(segment),
-            row=(pending.producer, self.sequence, 0, 1, 1),
+            row=(self.producer, self.sequence, 0, 1, 1),
             seed=cache.seeds[segment],
             bitmap=self.bitmap,
         )
 
     def appended(self) -> None:
         """Take note that it is in flight: its producer goes on behind it."""
-        if self.pending.producer:
-            self.cache.producers.advance_one(self.pending.producer, self.segment, self.sequence)
-
-    def answer(self) -> None:
-        """Tell who wrote it that it is committed."""
-        self.pending.done(WriteResult(ids=self.ids, kinds=_KINDS[self.kind], refusals={}))
+        if self.producer:
+            self.cache.producers.advance_one(self.producer, self.segment, self.sequence)
 
     def commit(self) -> None:
         """Move the cache's offsets, counters, key table and producers."""
@@ -88,17 +79,16 @@ class Lone:
             if self.kind != _MODIFIED:
                 cache.live[segment] += 1 if self.kind == _CREATED else -1
             self._note_key(cache)
-        producer = self.pending.producer
-        if producer:
+        if self.producer:
             sequences = np.array((self.sequence,))
-            result = FrameResult(segments=self.segments, sequences=sequences, starts=_WHOLE, ids=self.ids, kinds=_KINDS[self.kind])
-            cache.producers.record(producer, result, last_ids=self.ids)
+            result = FrameResult(segments=self.segments, sequences=sequences, starts=_WHOLE, ids=self.ids, kinds=KINDS[self.kind])
+            cache.producers.record(self.producer, result, last_ids=self.ids)
 
     def _note_key(self, cache: CacheState) -> None:
         if cache.keys is not None:
             cache.keys.put_one(self.hashed, is_there=self.kind != _REMOVED)
         elif cache.building is not None:
-            cache.building.append((np.array((self.hashed,), np.uint64), _KINDS[self.kind], np.zeros(1, np.int64)))
+            cache.building.append((np.array((self.hashed,), np.uint64), KINDS[self.kind], np.zeros(1, np.int64)))
 
     def entry(self) -> tuple[bytes, bytes | None]:
         """Return its state key, and what stands there from now on."""
@@ -106,24 +96,38 @@ class Lone:
         return key, None if self.kind == _REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
 
 
-def plain(pending: Pending, bounds: Bounds) -> Lone | None:
-    """Return a frame's only event; None where the common road is the right one."""
+def plain(pending: Pending, bounds: Bounds) -> list[Lone] | None:
+    """Return the events of a frame, one a block; None where the common road is the right one."""
     cache = pending.cache
-    if pending.only < 0 or pending.conditions or pending.previous or pending.internal or not _is_plain(cache):
+    if pending.conditions or pending.previous or pending.internal or not _is_plain(cache):
         return None
-    segment, _, count, length, sequence = _ROW.unpack(pending.table.data)
-    found = find_one(pending.blocks, length) if count == 1 else None
+    found = []
+    at = 0
+    for row in _ROW.iter_unpack(pending.table.data):
+        length = row[3]
+        lone = _event(pending, row, pending.blocks[at : at + length], bounds)
+        if lone is None:
+            return None
+        found.append(lone)
+        at += length
+    return found
+
+
+def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bounds) -> Lone | None:
+    cache, producer = pending.cache, pending.producer
+    segment, _, count, length, sequence = row
+    found = find_one(data, length) if count == 1 else None
     if found is None:
         return None
     key_end, value_at, value_end = found
-    block = bytes(pending.blocks)
+    block = bytes(data)
     key, value, asked = block[KEY_AT:key_end], block[value_at:value_end], block[KIND_AT]
     hashed = hash_key(key)
     if len(key) > bounds.key_bytes or len(value) > bounds.value_bytes or segment_of(hashed, cache.segments) != segment:
         return None
     if not _can_be_read(cache, key, None if asked == _REMOVED else value):
         return None
-    is_next = not pending.producer or cache.producers.is_next(pending.producer, segment, sequence)
+    is_next = not producer or cache.producers.is_next(producer, segment, sequence)
     kind = _kind(cache, asked, hashed)
     keeps_image = cache.options.before and cache.options.state
     if kind == ABSENT or not is_next or (keeps_image and kind != _CREATED):
@@ -133,7 +137,8 @@ def plain(pending: Pending, bounds: Bounds) -> Lone | None:
     elif kind != asked:
         block = b"".join((block[:KIND_AT], bytes((kind,)), block[KIND_AT + 1 :]))
     return Lone(
-        pending=pending,
+        cache=cache,
+        producer=producer,
         segment=segment,
         sequence=sequence,
         key=key,

@@ -413,7 +413,7 @@ class Writer:
             self._overlay.push(layer, nbytes)
             self._storage.apply_and_tell(layer, partial(self._applied, 1), nbytes=nbytes)
         self.groups += 1
-        self.frames += len(few.lones)
+        self.frames += len(few.frames)
         self.events += len(few.lones)
         self._hooks.visible(CommittedGroup(first_id=few.lones[0].id, last_id=few.lones[-1].id, caches=(few.seen(),)))
 
@@ -478,7 +478,7 @@ def _refuse_parts(parts: list[Part], error: EventLogError) -> None:
 def _leave_unknown(group: _Group, why: str) -> None:
     error = OutcomeUnknown(why=why, outcome="unknown")
     if group.few is not None:
-        refuse([lone.pending for lone in group.few.lones], error)
+        refuse(group.few.frames, error)
     for part in group.parts:
         refuse(part.waiting, error)
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from eventlog.batch.build import build_one
 from eventlog.batch.check import read_table
+from eventlog.batch.layout import TABLE
 from eventlog.batch.stored import make_values
 from eventlog.control.records import CacheOptions
 from eventlog.hashing import hash_key, segment_of
@@ -42,6 +43,16 @@ def frame(cache, body, blocks, *, told=None, **other) -> Pending:
 def event(cache, key, value=b"v", *, sequence=0, is_removal=False, segment=None, **other) -> Pending:
     at = segment_of(hash_key(key), SEGMENTS) if segment is None else segment
     return frame(cache, build_one(key, value, kind=2 if is_removal else 0, segment=at, sequence=sequence), 1, **other)
+
+
+def events(cache, given, **other) -> Pending:
+    """Return a frame of events (key, value, is a removal, sequence), each of a segment of its own."""
+    bodies = {}
+    for key, value, is_removal, sequence in given:
+        segment = segment_of(hash_key(key), SEGMENTS)
+        bodies[segment] = build_one(key, value, kind=2 if is_removal else 0, segment=segment, sequence=sequence)
+    rows, blocks = zip(*[(bodies[segment][: TABLE.itemsize], bodies[segment][TABLE.itemsize :]) for segment in sorted(bodies)], strict=True)
+    return frame(cache, b"".join((*rows, *blocks)), len(bodies), **other)
 
 
 def by_common_road(frames, base) -> tuple[list[bytes], dict]:
@@ -85,32 +96,33 @@ def standing(cache) -> tuple:
 
 
 def assert_roads_alike(caches, groups) -> None:
-    """Write groups of events (key, value, is a removal, is numbered) to one cache by the common road, to the other by the short one."""
+    """Write groups of frames to one cache by the common road, to the other by the short one.
+
+    A frame is (is numbered, events); an event is (key, value, is a removal).
+    """
     numbers = [0] * SEGMENTS
     for place, group in enumerate(groups):
         found, answers = [], []
-        given = [
-            (segment_of(hash_key(key), SEGMENTS), key, value, is_removal, is_numbered) for key, value, is_removal, is_numbered in group
-        ]
         for cache, road in zip(caches, (by_common_road, by_short_road), strict=True):
             told: list = []
             frames = [
-                event(
+                events(
                     cache,
-                    key,
-                    value,
-                    is_removal=is_removal,
+                    [
+                        (key, value, is_removal, numbers[segment_of(hash_key(key), SEGMENTS)] if is_numbered else 0)
+                        for key, value, is_removal in given
+                    ],
                     told=told,
                     producer=PRODUCER if is_numbered else 0,
-                    sequence=numbers[segment] if is_numbered else 0,
                 )
-                for segment, key, value, is_removal, is_numbered in given
+                for is_numbered, given in group
             ]
             base = BASE + (place << 20)
             found.append(road(frames, base) or by_common_road(frames, base))
             answers.append(sorted((one.ids.tolist(), one.kinds.tolist(), one.refusals, one.previous) for one in told))
-        for segment, *_, is_numbered in given:
-            numbers[segment] += is_numbered
+        for is_numbered, given in group:
+            for key, *_ in given:
+                numbers[segment_of(hash_key(key), SEGMENTS)] += is_numbered
         assert found[0] == found[1]
         assert answers[0] == answers[1]
         assert standing(caches[0]) == standing(caches[1])

@@ -7,7 +7,7 @@ from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.limits import BOUNDS
 from eventlog.node.writing.few import FEW_MAX, few_of
 from tests.examples import examples
-from tests.node.writing.roads import BASE, PRODUCER, SEGMENTS, assert_roads_alike, cache_with, event
+from tests.node.writing.roads import BASE, EPOCHS, PRODUCER, SEGMENTS, assert_roads_alike, cache_with, event, events
 
 
 def keys_of_segments(count: int = SEGMENTS) -> list[bytes]:
@@ -20,15 +20,24 @@ def keys_of_segments(count: int = SEGMENTS) -> list[bytes]:
     return [found[segment] for segment in range(count)]
 
 
-events = st.tuples(st.sampled_from(keys_of_segments()), st.binary(max_size=40), st.booleans(), st.booleans())
+@st.composite
+def groups_of_frames(draw):
+    """Return groups in which every event has a segment of its own: some frames have one event, some several."""
+    one = st.tuples(st.sampled_from(keys_of_segments()), st.binary(max_size=40), st.booleans())
+    groups = []
+    for given_events in draw(st.lists(st.lists(one, min_size=1, max_size=SEGMENTS, unique_by=lambda one: one[0]), max_size=8)):
+        frames: list = []
+        for given_event in given_events:
+            if frames and draw(st.booleans()):
+                frames[-1][1].append(given_event)
+            else:
+                frames.append((draw(st.booleans()), [given_event]))
+        groups.append(frames)
+    return groups
 
 
 @settings(max_examples=examples(100))
-@given(
-    groups=st.lists(st.lists(events, min_size=1, max_size=SEGMENTS, unique_by=lambda one: one[0]), max_size=8),
-    state=st.booleans(),
-    before=st.booleans(),
-)
+@given(groups=groups_of_frames(), state=st.booleans(), before=st.booleans())
 def test_both_roads_leave_the_same(groups, state, before):
     assert_roads_alike([cache_with(state=state, before=before) for _ in range(2)], groups)
 
@@ -38,8 +47,19 @@ def test_who_comes_second_in_a_segment_waits_for_another_group():
     keys = keys_of_segments(4)
     frames = [event(cache, key) for key in (*keys, keys[2])]
     few, rest = few_of(frames, BOUNDS)
-    assert [lone.pending for lone in few.lones] == frames[:4]
+    assert few.frames == frames[:4]
     assert rest == frames[4:]
+
+
+def test_a_frame_waits_whole_and_so_does_what_comes_behind_it():
+    cache = cache_with()
+    keys = keys_of_segments(8)
+    first = [event(cache, key) for key in keys[:6]]
+    waiting = [events(cache, [(key, b"v", False, 0) for key in (keys[5], keys[6])]), event(cache, keys[6])]
+    free = event(cache, keys[7])
+    few, rest = few_of([*first, *waiting, free], BOUNDS)
+    assert few.frames == [*first, free]
+    assert rest == waiting
 
 
 def test_where_many_would_wait_all_take_the_common_road():
@@ -60,6 +80,7 @@ def test_one_that_is_not_plain_or_of_another_cache_sends_all_by_the_common_road(
 def test_many_take_the_common_road():
     cache = cache_with()
     assert few_of([event(cache, keys_of_segments(1)[0])] * (FEW_MAX + 1), BOUNDS) is None
+    assert few_of([events(cache, [(key, b"v", False, 0) for key in keys_of_segments(2)])] * (FEW_MAX // 2 + 1), BOUNDS) is None
 
 
 def test_ids_rise_with_the_segments_and_each_frame_gets_its_own():
@@ -70,3 +91,15 @@ def test_ids_rise_with_the_segments_and_each_frame_gets_its_own():
     few.stamp(BASE, epochs=few.segments.astype("u4"))
     few.answer()
     assert [one.ids.tolist() for (one,) in told] == [[BASE + (segment << 10)] for segment in range(SEGMENTS)]
+
+
+def test_the_events_of_a_frame_are_answered_together():
+    cache = cache_with()
+    told: list = []
+    keys = keys_of_segments(4)
+    frames = [events(cache, [(key, b"v", False, 0) for key in (keys[0], keys[3])], told=told), event(cache, keys[1], told=told)]
+    few, _ = few_of(frames, BOUNDS)
+    few.stamp(BASE, epochs=EPOCHS)
+    few.answer()
+    assert [one.ids.tolist() for one in told] == [[BASE, BASE + (2 << 10)], [BASE + (1 << 10)]]
+    assert [one.kinds.tolist() for one in told] == [[0, 0], [0]]

@@ -102,7 +102,7 @@ def read_table(body: memoryview, blocks: int) -> tuple[npt.NDArray[np.void], mem
         if int(table["length"].sum(dtype=np.int64)) != len(body) - size:
             raise ValueError("the lengths of the blocks do not add up to the body")
         segments = table["segment"]
-        if not bool((segments[1:] > segments[:-1]).all()):
+        if np.count_nonzero(segments[1:] <= segments[:-1]):
             raise ValueError("segments of the blocks do not rise")
     elif int(table["length"][0]) != len(body) - size:
         raise ValueError("the length of the block is not that of the body")
@@ -122,7 +122,7 @@ def check_blocks(
     if len(lengths) == 1 and (one := _lone(data, lengths, counts, bounds, text_keys=text_keys)) is not None:
         return one
     if starts is None:
-        starts = np.cumsum(lengths) - lengths
+        starts = lengths.cumsum() - lengths
     _fail((lengths < BLOCK_HEAD_BYTES + 16) | (lengths & 7 != 0), "its length is no multiple of 8 or too short")
     words = data.view("<u4")
     head = words[(starts >> 2)[:, None] + np.arange(4)].astype(np.int64)
@@ -132,7 +132,7 @@ def check_blocks(
     _fail(bitmaps & ~bounds.columns != 0, "it has a column that clients may not send")
     optional = np.zeros(len(starts), np.int64)
     optional_at: list[tuple[int, Ints, Ints]] = []
-    if bitmaps.any():
+    if np.count_nonzero(bitmaps):
         optional, optional_at = _optional_sizes(words, starts, bitmaps, lengths)
     kinds_at = starts + BLOCK_HEAD_BYTES + _pad8(4 * _BITS[bitmaps])
     key_offsets_at = kinds_at + _pad8(counts)
@@ -144,7 +144,7 @@ def check_blocks(
 
     rows = _Runs(counts)
     kinds = rows.take(data, kinds_at)
-    if kinds.any():
+    if np.count_nonzero(kinds):
         rows.fail(~_LEGAL[kinds], "a kind is neither put nor remove")
     key_column, value_column = _columns(data, counts, [(key_offsets_at, keys_at, key_bytes), (value_offsets_at, values_at, value_bytes)])
     rows.fail_longer(key_column, bounds.key_bytes, "a key")
@@ -194,8 +194,8 @@ def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Boun
 
 
 def _fail(bad: npt.NDArray[np.bool_], why: str) -> None:
-    if bad.any():
-        raise BadBlocks([(block, why) for block in np.flatnonzero(bad).tolist()])
+    if np.count_nonzero(bad):
+        raise BadBlocks([(block, why) for block in bad.nonzero()[0].tolist()])
 
 
 class Column:
@@ -228,7 +228,7 @@ class Column:
     def _items(self, *, without: Ints) -> Ints:
         inner = np.ones(len(self._offsets), bool)
         inner[without] = False
-        items = np.repeat(self._bytes_at, self._counts)
+        items = self._bytes_at.repeat(self._counts)
         items += self._offsets[inner]
         return items
 
@@ -262,12 +262,12 @@ class _Runs:
 
     def __init__(self, counts: Ints) -> None:
         self.counts = counts
-        self.ends = np.cumsum(counts)
+        self.ends = counts.cumsum()
         self.firsts = self.ends - counts
 
     def places(self, at: Ints) -> Ints:
         """Return `at[i], at[i] + 1, ...` of each run."""
-        found = np.repeat(at - self.firsts, self.counts)
+        found = (at - self.firsts).repeat(self.counts)
         found += np.arange(len(found))
         return found
 
@@ -278,8 +278,8 @@ class _Runs:
         return np.frombuffer(bytearray().join(slices(data.data, at, at + self.counts)), data.dtype)
 
     def fail(self, bad: npt.NDArray[np.bool_], why: str) -> None:
-        if bad.any():
-            blocks = np.repeat(np.arange(len(self.counts)), self.counts)
+        if np.count_nonzero(bad):
+            blocks = np.arange(len(self.counts)).repeat(self.counts)
             raise BadBlocks([(block, why) for block in np.unique(blocks[bad]).tolist()])
 
     def fail_longer(self, column: Column, limit: int, what: str) -> None:
@@ -287,8 +287,8 @@ class _Runs:
         if column.longest <= limit:
             return
         sizes = column.ends() - column.begins()
-        rows = np.flatnonzero(sizes > limit)
-        blocks, firsts = np.unique(np.searchsorted(self.ends, rows, side="right"), return_index=True)
+        rows = (sizes > limit).nonzero()[0]
+        blocks, firsts = np.unique(self.ends.searchsorted(rows, side="right"), return_index=True)
         found = zip(blocks.tolist(), sizes[rows[firsts]].tolist(), strict=True)
         raise BadBlocks([(block, TooLarge(what=what, size=size, limit=limit)) for block, size in found])
 
@@ -304,10 +304,10 @@ def _columns(data: npt.NDArray[np.uint8], counts: Ints, columns: list[tuple[Ints
     steps = offsets[1:] - offsets[:-1]  # fits int32 where no offset is negative
     steps[runs.firsts[1:] - 1] = 0  # from the end of a run to the beginning of the next
     wrong = (offsets[runs.firsts] != 0) | (offsets[runs.ends - 1] != sizes)
-    if wrong.any() or offsets.min() < 0 or steps.min(initial=0) < 0:
+    if np.count_nonzero(wrong) or offsets.min() < 0 or steps.min(initial=0) < 0:
         falling = np.diff(offsets.astype(np.int64)) < 0
         falling[runs.firsts[1:] - 1] = False
-        wrong[np.searchsorted(runs.ends - 1, np.flatnonzero(falling), side="left")] = True
+        wrong[(runs.ends - 1).searchsorted(falling.nonzero()[0], side="left")] = True
         _fail(wrong.reshape(len(columns), -1).any(axis=0), "offsets do not rise from 0 to the size of their column")
     found = []
     firsts, room = runs.firsts[: len(counts)], len(offsets) // len(columns)
@@ -321,7 +321,7 @@ def _columns(data: npt.NDArray[np.uint8], counts: Ints, columns: list[tuple[Ints
 def _check_padding(data: npt.NDArray[np.uint8], ends: list[Ints], blocks: Ints | None = None) -> None:
     flat = np.concatenate(ends)
     padding = data.view("<u8").take((flat - 1) >> 3) & _PADDING.take(flat & 7)
-    if padding.any():
+    if np.count_nonzero(padding):
         wrong = padding.reshape(len(ends), -1).any(axis=0)
         found = np.flatnonzero(wrong) if blocks is None else blocks[wrong]
         raise BadBlocks([(block, "padding is not zero") for block in found.tolist()])
@@ -350,13 +350,13 @@ def _optional_sizes(words: npt.NDArray[np.uint32], starts: Ints, bitmaps: Ints, 
     at = (starts + BLOCK_HEAD_BYTES) >> 2
     found = []
     for bit in (EXPIRY, BEFORE, HEADERS):
-        blocks = np.flatnonzero(bitmaps & bit)
+        blocks = (bitmaps & bit).nonzero()[0]
         if len(blocks):
             sizes = words[at[blocks]].astype(np.int64)
             found.append((bit, blocks, sizes))
             room[blocks] += _pad8(sizes)
             at[blocks] += 1
-    odd = np.flatnonzero(_BITS[bitmaps] & 1)
+    odd = (_BITS[bitmaps] & 1).nonzero()[0]
     _fail_some(words[at[odd]] != 0, odd, "padding is not zero")
     return room, found
 
@@ -396,13 +396,13 @@ def _is_headers(data: bytes) -> bool:
 
 
 def _fail_some(bad: npt.NDArray[np.bool_], blocks: Ints, why: str) -> None:
-    if bad.any():
+    if np.count_nonzero(bad):
         raise BadBlocks([(block, why) for block in blocks[bad].tolist()])
 
 
 def _fail_some_rows(rows: _Runs, bad: npt.NDArray[np.bool_], blocks: Ints, why: str) -> None:
-    if bad.any():
-        own = np.repeat(blocks, rows.counts)
+    if np.count_nonzero(bad):
+        own = blocks.repeat(rows.counts)
         raise BadBlocks([(block, why) for block in np.unique(own[bad]).tolist()])
 
 

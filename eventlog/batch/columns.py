@@ -38,12 +38,12 @@ class Runs:
 
     def spread(self, column: Ints) -> Ints:
         """Return the run's number for every event."""
-        return np.repeat(column, self.counts)
+        return column.repeat(self.counts)
 
     @property
     def places(self) -> Ints:
         """Return the index of every event in its run."""
-        return np.arange(int(self.counts.sum())) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
+        return np.arange(int(self.counts.sum())) - (self.counts.cumsum() - self.counts).repeat(self.counts)
 
 
 class EventColumns:
@@ -93,7 +93,7 @@ class EventColumns:
     def blocks(self) -> Ints:
         """Return the block of every event."""
         counts = self._sections.counts
-        return np.repeat(np.arange(len(counts)), counts) if self._rows is None else self._rows[0].blocks[self._rows[1]]
+        return np.arange(len(counts)).repeat(counts) if self._rows is None else self._rows[0].blocks[self._rows[1]]
 
     @cached_property
     def places(self) -> Ints:
@@ -101,7 +101,7 @@ class EventColumns:
         if self._rows is not None:
             return self._rows[0].places[self._rows[1]]
         counts = self._sections.counts
-        return np.arange(len(self.blocks)) - np.repeat(np.cumsum(counts) - counts - self._sections.lows, counts)
+        return np.arange(len(self.blocks)) - (counts.cumsum() - counts - self._sections.lows).repeat(counts)
 
     @cached_property
     def kinds(self) -> npt.NDArray[np.uint8]:
@@ -146,7 +146,7 @@ class EventColumns:
             return None
         at, has, _ = sections.optional[PROMOTED]
         offsets_at, is_there = find_field(sections, field, at, has)
-        if not bool(is_there.all() or is_there[self.blocks].all()):
+        if not (is_there.all() or is_there[self.blocks].all()):
             return None
         return self._texts(offsets_at, offsets_at + sections.offsets_room)
 
@@ -183,7 +183,7 @@ class EventColumns:
 def columns_of_values(values: Packed, *, after: int | Ints, until: int) -> EventColumns:
     """Return the events with ids in `(after, until]` of stored values; `after` is one id, or one for each value."""
     lows, highs = indexes_within(values.bases, values.counts, after=after, until=until)
-    rows = np.flatnonzero(highs > lows)
+    rows = (highs > lows).nonzero()[0]
     lows, highs, starts = lows[rows], highs[rows], values.starts[rows]
     words = values.words
     runs = Runs(
@@ -201,7 +201,7 @@ def columns_of_joined(joined: Sequence[Joined]) -> EventColumns:
     """Return the events of joined parts, one after the other; their blocks were checked."""
     data = b"".join([part.block for part in joined])
     sizes = np.array([len(part.block) for part in joined], np.int64)
-    starts = np.cumsum(sizes) - sizes
+    starts = sizes.cumsum() - sizes
     words = np.frombuffer(data, "<u4")
     heads = words[(starts >> 2)[:, None] + np.arange(BLOCK_HEAD_BYTES // 4)].astype(np.int64)
     sections = Sections(
@@ -256,7 +256,7 @@ def runs_of(events: EventColumns) -> npt.NDArray[np.void]:
     goes_on = (
         (segments[1:] == segments[:-1]) & (ids[1:] == ids[:-1] + ID_STEP) & (offsets[1:] == offsets[:-1] + 1) & (epochs[1:] == epochs[:-1])
     )
-    first = np.flatnonzero(np.concatenate((np.ones(min(count, 1), bool), ~goes_on)))
+    first = np.concatenate((np.ones(min(count, 1), bool), ~goes_on)).nonzero()[0]
     runs = np.zeros(len(first), RUN)
     runs["segment"], runs["base"], runs["first_offset"], runs["epoch"] = segments[first], ids[first], offsets[first], epochs[first]
     runs["count"] = np.diff(first, append=count)
@@ -266,7 +266,7 @@ def runs_of(events: EventColumns) -> npt.NDArray[np.void]:
 def _column(texts: Texts) -> Column:
     """Return offsets and bytes of a column."""
     offsets = np.zeros(len(texts) + 1, "<i4")
-    np.cumsum(texts.sizes, out=offsets[1:])
+    texts.sizes.cumsum(out=offsets[1:])
     return offsets.tobytes(), cut_out(texts.data, texts.starts, texts.sizes)
 
 

@@ -77,7 +77,7 @@ def pack(segments: Sequence[int] | Ints, data: Sequence[bytes]) -> Packed:
     lengths = np.fromiter(map(len, data), np.int64, len(data))
     return Packed(
         segments=np.asarray(segments, np.int64),
-        starts=np.cumsum(lengths) - lengths,
+        starts=lengths.cumsum() - lengths,
         lengths=lengths,
         data=data[0] if len(data) == 1 else b"".join(data),
     )
@@ -101,10 +101,10 @@ def indexes_within(bases: Ints, counts: Ints, *, after: int | Ints, until: int) 
 def join_packed(values: Packed, *, after: int | Ints, until: int) -> Joined:
     """Return `join` of packed values."""
     lows, highs = indexes_within(values.bases, values.counts, after=after, until=until)
-    rows = np.flatnonzero(highs > lows)
+    rows = (highs > lows).nonzero()[0]
     segments = values.segments[rows]
-    if bool((segments[1:] < segments[:-1]).any()):
-        order = np.argsort(segments, kind="stable")
+    if np.count_nonzero(segments[1:] < segments[:-1]):
+        order = segments.argsort(kind="stable")
         rows, segments = rows[order], segments[order]
     lows, highs = lows[rows], highs[rows]
     sections = find_sections(values.words, starts=values.starts[rows], lengths=values.lengths[rows], lows=lows, highs=highs)
@@ -127,7 +127,7 @@ def _runs(values: Packed, rows: Ints, *, segments: Ints, lows: Ints, counts: Int
         & (offsets[1:] == (offsets + counts)[:-1])
         & (epochs[1:] == epochs[:-1])
     )
-    first = np.flatnonzero(np.concatenate((np.ones(min(len(rows), 1), bool), ~goes_on)))
+    first = np.concatenate((np.ones(min(len(rows), 1), bool), ~goes_on)).nonzero()[0]
     runs = np.zeros(len(first), RUN)
     runs["segment"], runs["base"], runs["first_offset"], runs["epoch"] = segments[first], bases[first], offsets[first], epochs[first]
     runs["count"] = np.add.reduceat(counts, first) if len(first) else 0
@@ -143,9 +143,9 @@ class _Gather:
         self._words = sections.words
         self._data = data
         self._sections = sections
-        self._ends = np.cumsum(sections.counts)
+        self._ends = sections.counts.cumsum()
         self._events = int(self._ends[-1]) if len(self._ends) else 0
-        self._places = np.arange(self._events) - np.repeat(self._ends - sections.counts - sections.lows, sections.counts)
+        self._places = np.arange(self._events) - (self._ends - sections.counts - sections.lows).repeat(sections.counts)
 
     def block(self) -> bytes:
         """Return the block."""
@@ -161,7 +161,7 @@ class _Gather:
 
     def _spread(self, at: Ints) -> Ints:
         """Return `at + i` of every wanted event, i its index in its section."""
-        return np.repeat(at, self._sections.counts) + self._places
+        return at.repeat(self._sections.counts) + self._places
 
     def _strings(self, offsets_at: Ints, bytes_at: Ints, has: npt.NDArray[np.bool_] | None) -> tuple[bytes, Bytes]:
         """Return offsets and bytes of a column; where `has` is False the section lacks it, and its events get nothing."""
@@ -172,14 +172,14 @@ class _Gather:
         begins = words[low + of.lows].astype(np.int64)
         sizes = words[low + of.lows + of.counts] - begins
         ends = words[self._spread(low) + 1].astype(np.int64)
-        shift = np.cumsum(sizes) - sizes - begins
+        shift = sizes.cumsum() - sizes - begins
         if has is not None:
             sizes = np.where(has, sizes, 0)
-            before = np.cumsum(sizes) - sizes
-            ends = np.where(np.repeat(has, of.counts), ends, 0)
+            before = sizes.cumsum() - sizes
+            ends = np.where(has.repeat(of.counts), ends, 0)
             shift = np.where(has, before - begins, before)
         offsets = np.zeros(self._events + 1, "<i4")
-        offsets[1:] = ends + np.repeat(shift, of.counts)
+        offsets[1:] = ends + shift.repeat(of.counts)
         starts = bytes_at + begins
         if has is not None:
             starts, sizes = starts[has], sizes[has]
@@ -206,7 +206,7 @@ class _Gather:
         numbers = self._words.view(kind)
         shift = 3 if numbers.itemsize == 8 else 2
         found = numbers[self._spread(np.where(has, at >> shift, 0))]
-        return np.where(np.repeat(has, self._sections.counts), found, 0).astype(kind).tobytes()
+        return np.where(has.repeat(self._sections.counts), found, 0).astype(kind).tobytes()
 
 
 def cut_out(data: bytes, starts: Ints, sizes: Ints) -> Bytes:

@@ -84,21 +84,21 @@ class Sections:
 def find_sections(words: npt.NDArray[np.uint32], *, starts: Ints, lengths: Ints, lows: Ints, highs: Ints) -> Sections:
     """Return the sections of stored values at `starts`, `lengths` bytes each, with events `[lows, highs)` of each value."""
     in_value = (words[(starts >> 2) + 1] >> 16).astype(np.int64)
-    value_of = np.repeat(np.arange(len(starts)), in_value)
-    first = np.cumsum(in_value) - in_value
+    value_of = np.arange(len(starts)).repeat(in_value)
+    first = in_value.cumsum() - in_value
     own_lengths = words[((starts + VALUE_HEAD_BYTES) >> 2)[value_of] + np.arange(len(value_of)) - first[value_of]].astype(np.int64)
     # sections end where their value ends; what stands before them (lengths, producers) need not be looked at
-    running = np.cumsum(own_lengths)
+    running = own_lengths.cumsum()
     totals = running[first + in_value - 1] if len(starts) else running
     begins = running - own_lengths + (starts + lengths - totals)[value_of]
     heads = words[(begins >> 2)[:, None] + np.arange(4)].astype(np.int64)
     sizes = heads[:, 0]
-    ends = np.cumsum(sizes)
+    ends = sizes.cumsum()
     before = ends - sizes - (ends - sizes)[first][value_of]
     section_lows = np.maximum(lows[value_of] - before, 0)
     counts = np.minimum(highs[value_of] - before, sizes) - section_lows
     table = np.stack((begins, sizes, heads[:, 1], heads[:, 2], heads[:, 3], section_lows, counts))
-    if not bool((counts > 0).all()):
+    if np.count_nonzero(counts <= 0):
         table = table[:, counts > 0]
     return Sections(
         words=words,

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, PRODUCER, VALUE_HEAD, VALUE_HEAD_BYTES
+from eventlog.batch.unfold import firsts_of_runs
 from eventlog.ids import ID_STEP
 
 Ints = npt.NDArray[np.int64]
@@ -56,9 +57,9 @@ class Values:
         """Return the ids of events by their rank among the events of all values; -1 becomes 0."""
         if len(self.bases) == 1:
             return np.where(ranks >= 0, self.bases.item(0) + (ranks << 10), 0)
-        shifts = self.bases - ((np.cumsum(self.counts) - self.counts) << 10)
-        steady = bool((shifts == shifts[0]).all())
-        shift = shifts[0] if steady else np.repeat(shifts, self.counts)[ranks] if self.counts.any() else shifts[0]
+        shifts = self.bases - ((self.counts.cumsum() - self.counts) << 10)
+        steady = not np.count_nonzero(shifts != shifts[0])
+        shift = shifts[0] if steady else shifts.repeat(self.counts)[ranks] if np.count_nonzero(self.counts) else shifts[0]
         return np.where(ranks >= 0, shift + (ranks << 10), 0)
 
     @property
@@ -69,22 +70,22 @@ class Values:
 
 def ids_needed(sections: Sections) -> int:
     """Return how long a run of ids the values take: an empty value stands at an id of its own."""
-    if sections.counts.all():
+    if np.count_nonzero(sections.counts) == len(sections.counts):
         return int(sections.counts.sum())
-    first = np.flatnonzero(np.diff(sections.segments, prepend=-1))
+    first = firsts_of_runs(sections.segments)
     return int(np.maximum(np.add.reduceat(sections.counts, first), 1).sum()) if len(first) else 0
 
 
 def make_values(sections: Sections, *, base: int, epochs: npt.NDArray[np.uint32], next_offsets: Ints, seeds: Sequence[int]) -> Values:
     """Return the values to store. Ids begin at `base`; `epochs`, `next_offsets` and `seeds` are indexed by segment."""
     is_of_one = len(sections.segments) > 0 and sections.segments.item(0) == sections.segments.item(-1)
-    if is_of_one and not sections.outcomes and sections.lengths.all():
+    if is_of_one and not sections.outcomes and np.count_nonzero(sections.lengths) == len(sections.lengths):
         return _of_one_segment(sections, base=base, epochs=epochs, next_offsets=next_offsets, seeds=seeds)
-    first = np.flatnonzero(np.diff(sections.segments, prepend=-1))
+    first = firsts_of_runs(sections.segments)
     segments = sections.segments[first]
     counts = np.add.reduceat(sections.counts, first)
     spans = np.maximum(counts, 1)
-    before = np.cumsum(spans) - spans
+    before = spans.cumsum() - spans
     head = np.zeros(len(first), VALUE_HEAD)
     head["format"] = FORMAT
     head["epoch"] = epochs[segments]
@@ -178,15 +179,15 @@ def _fronts(head: npt.NDArray[np.void], sections: Sections, first: Ints) -> tupl
     lengths_words = (in_value + 1) & ~1
     ragged = np.zeros(len(first), np.int64)
     for block, outcome in sections.outcomes.items():
-        ragged[np.searchsorted(first, block, side="right") - 1] += len(outcome)
+        ragged[first.searchsorted(block, side="right") - 1] += len(outcome)
     words = _HEAD_WORDS + lengths_words + rows * _PRODUCER_WORDS + ((ragged + 7) >> 3 << 1)
-    at = np.cumsum(words) - words
+    at = words.cumsum() - words
     out = np.zeros(int(words.sum()), "<u4")
     out[at[:, None] + np.arange(_HEAD_WORDS)] = head.view("<u4").reshape(len(first), _HEAD_WORDS)
     lengths_at = at + _HEAD_WORDS
-    value_of = np.repeat(np.arange(len(first)), np.diff(first, append=len(sections.segments)))
+    value_of = np.arange(len(first)).repeat(np.diff(first, append=len(sections.segments)))
     out[_places(lengths_at, value_of[has_section], in_value)] = sections.lengths[has_section]
-    if rows.any():
+    if np.count_nonzero(rows):
         rows_at = lengths_at + lengths_words
         row_words = _places(rows_at // 2, value_of[has_producer], rows, step=_PRODUCER_WORDS // 2) * 2
         out[row_words[:, None] + np.arange(_PRODUCER_WORDS)] = _producer_rows(sections, first, value_of)[has_producer]
@@ -196,14 +197,14 @@ def _fronts(head: npt.NDArray[np.void], sections: Sections, first: Ints) -> tupl
 
 def _places(at: Ints, value_of: Ints, counts: Ints, step: int = 1) -> Ints:
     """Return where the items of each value go: `at[v]`, `at[v] + step`, ..."""
-    intra = np.arange(len(value_of)) - (np.cumsum(counts) - counts)[value_of]
+    intra = np.arange(len(value_of)) - (counts.cumsum() - counts)[value_of]
     places: Ints = at[value_of] + intra * step
     return places
 
 
 def _producer_rows(sections: Sections, first: Ints, value_of: Ints) -> npt.NDArray[np.uint32]:
     rows = np.zeros(len(value_of), PRODUCER)
-    running = np.cumsum(sections.counts) - sections.counts
+    running = sections.counts.cumsum() - sections.counts
     rows["producer"], rows["sequence"] = sections.producers, sections.sequences
     rows["first"] = running - running[first][value_of]
     rows["count"], rows["submitted"] = sections.counts, sections.submitted
@@ -223,7 +224,7 @@ def _pieces(sections: Sections, firsts: list[int]) -> list[list[memoryview]]:
     """Return what the sections of each value are made of: value v has the blocks `[firsts[v], firsts[v + 1])`."""
     data = memoryview(sections.data)
     if sections.starts is None:
-        ends = [0, *np.cumsum(sections.lengths).tolist()]
+        ends = [0, *sections.lengths.cumsum().tolist()]
         return [[data[ends[low] : ends[high]]] for low, high in pairwise(firsts)]
     starts, ends = sections.starts.tolist(), (sections.starts + sections.lengths).tolist()
     blocks = [data[low:high] for low, high in zip(starts, ends, strict=True)]
@@ -234,7 +235,7 @@ def _seal(fronts: memoryview, sizes: Ints, *, pieces: list[list[memoryview]], se
     """Return `checksum | front | sections` of each value; a front begins with the room for its checksum."""
     sealed: list[bytes] = []
     low = 0
-    for high, own, seed in zip(np.cumsum(sizes).tolist(), pieces, seeds, strict=True):
+    for high, own, seed in zip(sizes.cumsum().tolist(), pieces, seeds, strict=True):
         front = fronts[low + 4 : high]
         checksum = crc32c(front, seed)
         for piece in own:

@@ -59,17 +59,17 @@ def unfold(data: Sequence[bytes], heads: npt.NDArray[np.void]) -> Unfolded:
     joined = b"".join(data)
     words = np.frombuffer(joined, "<u4")
     sizes = np.fromiter(map(len, data), np.int64, len(data))
-    starts = (np.cumsum(sizes) - sizes) // 4
+    starts = (sizes.cumsum() - sizes) // 4
     sections, producers = heads["sections"].astype(np.int64), heads["producers"].astype(np.int64)
     rows_at = starts + _LENGTHS_AT + ((sections + 1) & ~1)
     rows, row_value = _rows(words, rows_at, producers)
     is_ragged = np.zeros(len(data), bool)
     is_ragged[row_value[rows["count"] != rows["submitted"]]] = True
-    if is_ragged.any():
+    if np.count_nonzero(is_ragged):
         sections = np.where(is_ragged, 0, sections)
         kept = ~is_ragged[row_value]
         rows, row_value = rows[kept], row_value[kept]
-    value = np.repeat(np.arange(len(data)), sections)
+    value = np.arange(len(data)).repeat(sections)
     lengths = words[spread(starts + _LENGTHS_AT, sections)].astype(np.int64)
     at = (rows_at + producers * _PRODUCER_WORDS)[value] * 4 + before(lengths, sections)
     counts = words[at // 4].astype(np.int64)
@@ -88,24 +88,24 @@ def unfold(data: Sequence[bytes], heads: npt.NDArray[np.void]) -> Unfolded:
 
 
 def _rows(words: npt.NDArray[np.uint32], rows_at: Ints, producers: Ints) -> tuple[npt.NDArray[np.void], Ints]:
-    of_value = np.repeat(np.arange(len(producers)), producers)
+    of_value = np.arange(len(producers)).repeat(producers)
     found = np.ascontiguousarray(words[spread(rows_at, producers * _PRODUCER_WORDS)])
     return found.view(PRODUCER), of_value
 
 
 def spread(firsts: Ints, counts: Ints) -> Ints:
     """Return `firsts[i], firsts[i] + 1, ...`, `counts[i]` of them, for all i back to back."""
-    ends = np.cumsum(counts)
-    found: Ints = np.repeat(firsts - (ends - counts), counts) + np.arange(int(ends[-1]) if len(ends) else 0)
+    ends: Ints = counts.cumsum()
+    found: Ints = (firsts - (ends - counts)).repeat(counts) + np.arange(int(ends[-1]) if len(ends) else 0)
     return found
 
 
 def before(amounts: Ints, members: Ints) -> Ints:
     """Return for each of some amounts the sum of those before it in its group; `members` are the sizes of the groups."""
-    sums = np.cumsum(amounts) - amounts
+    sums = amounts.cumsum() - amounts
     filled = members[members > 0]
-    firsts = np.cumsum(filled) - filled
-    found: Ints = sums - np.repeat(sums[firsts], filled)
+    firsts = filled.cumsum() - filled
+    found: Ints = sums - sums[firsts].repeat(filled)
     return found
 
 
@@ -113,3 +113,11 @@ def pad8_all(sizes: Ints) -> Ints:
     """Return sizes rounded up to multiples of 8."""
     padded: Ints = (sizes + 7) & ~7
     return padded
+
+
+def firsts_of_runs(numbers: Ints) -> Ints:
+    """Return where each run of one and the same number begins."""
+    begins = np.ones(len(numbers), bool)
+    np.not_equal(numbers[1:], numbers[:-1], out=begins[1:])
+    firsts: Ints = begins.nonzero()[0]
+    return firsts

@@ -124,14 +124,14 @@ def build_answer(values: StoredValues, *, cursor: Cursor, top: int, limits: Limi
     after, asked = cursor.after(values.segments)
     lows, highs = indexes_within(values.bases, values.counts, after=after, until=top)
     wanted = highs > lows if asked is None else (highs > lows) & asked
-    rows = np.flatnonzero(wanted)
+    rows = wanted.nonzero()[0]
     if not len(rows):
         return empty_answer(top)
     cut = choose_cut(_spans(values, rows, lows=lows, highs=highs), top=top, limits=limits)
     if cut < top:
         _, highs = indexes_within(values.bases, values.counts, after=after, until=cut)
         rows = rows[highs[rows] > lows[rows]]
-    rows = rows[np.argsort(values.segments[rows], kind="stable")]
+    rows = rows[values.segments[rows].argsort(kind="stable")]
     whole = (lows[rows] == 0) & (highs[rows] == values.counts[rows])
     verbatim = whole & ((values.sizes[rows] >= STORED_VALUE_VERBATIM_BYTES_MIN) | (len(rows) == 1)) | limits.is_raw
     parts, body = _lay_out(values, rows, verbatim, after=after, cut=cut)
@@ -158,7 +158,7 @@ def _lay_out(
     """Return parts and body: whole values one by one, what lies between two of them joined."""
     parts: list[Part] = []
     body: list[bytes] = []
-    changes = (np.flatnonzero(verbatim[1:] | verbatim[:-1]) + 1).tolist()
+    changes = ((verbatim[1:] | verbatim[:-1]).nonzero()[0] + 1).tolist()
     for low, high in pairwise([0, *changes, len(rows)]):
         own = rows[low:high]
         if verbatim[low]:
@@ -176,7 +176,7 @@ def _lay_out(
 def ends_of(values: StoredValues, rows: Ints, highs: Ints) -> SegmentEnds:
     """Return where the last value of each segment was left; `rows` are sorted by segment."""
     segments = values.segments[rows]
-    last = rows[np.flatnonzero(np.concatenate((segments[1:] != segments[:-1], [True])))]
+    last = rows[np.concatenate((segments[1:] != segments[:-1], [True])).nonzero()[0]]
     heads = [read_head(values.value(row), where="answer") for row in last.tolist()]
     offsets = [head.first_offset + high for head, high in zip(heads, highs[last].tolist(), strict=True)]
     return SegmentEnds(values.segments[last].tolist(), offsets, [head.epoch for head in heads])

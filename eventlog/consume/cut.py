@@ -50,18 +50,18 @@ def choose_cut(spans: Spans, *, top: int, limits: Limits) -> int:
         return top
     if int(spans.counts.sum()) <= limits.events and int(spans.nbytes.sum()) <= limits.nbytes:
         return top
-    order = np.argsort(spans.firsts, kind="stable")
+    order = spans.firsts.argsort(kind="stable")
     firsts, lasts = spans.firsts[order], spans.lasts[order]
     counts, nbytes = spans.counts[order], spans.nbytes[order]
-    if bool((firsts[1:] <= lasts[:-1]).any()):
+    if np.count_nonzero(firsts[1:] <= lasts[:-1]):
         return _cut_interleaved(firsts, counts, nbytes, limits=limits)
     return min(_cut_by_events(firsts, counts, limits.events), _cut_by_bytes(firsts, counts, nbytes, limit=limits.nbytes), top)
 
 
 def _cut_by_events(firsts: Ints, counts: Ints, limit: int) -> int:
     """Return the id of the event with which `limit` is reached."""
-    ends = np.cumsum(counts)
-    row = int(np.searchsorted(ends, limit))
+    ends = counts.cumsum()
+    row = int(ends.searchsorted(limit))
     if row == len(ends):
         return int(NO_LIMIT)
     return int(firsts[row]) + (limit - int(ends[row] - counts[row]) - 1) * ID_STEP
@@ -69,7 +69,7 @@ def _cut_by_events(firsts: Ints, counts: Ints, limit: int) -> int:
 
 def _cut_by_bytes(firsts: Ints, counts: Ints, nbytes: Ints, *, limit: int) -> int:
     """Return the last id of the last span that fits; of a first one far too large, a part in proportion."""
-    fitting = int(np.searchsorted(np.cumsum(nbytes), limit, side="right"))
+    fitting = int(nbytes.cumsum().searchsorted(limit, side="right"))
     if fitting == len(firsts):
         return int(NO_LIMIT)
     taken = int(counts[max(fitting - 1, 0)])
@@ -80,8 +80,8 @@ def _cut_by_bytes(firsts: Ints, counts: Ints, nbytes: Ints, *, limit: int) -> in
 
 def _cut_interleaved(firsts: Ints, counts: Ints, nbytes: Ints, *, limits: Limits) -> int:
     """Return the cut when runs of ids of several primaries overlap: every id is laid out; bytes count at their average."""
-    rows = np.repeat(np.arange(len(firsts)), counts)
-    intra = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
+    rows = np.arange(len(firsts)).repeat(counts)
+    intra = np.arange(len(rows)) - (counts.cumsum() - counts)[rows]
     ids = np.sort(firsts[rows] + intra * ID_STEP)
     by_bytes = max(1, len(ids) * limits.nbytes // max(int(nbytes.sum()), 1)) if limits.nbytes != NO_LIMIT else len(ids)
     return int(ids[min(len(ids), limits.events, by_bytes) - 1])

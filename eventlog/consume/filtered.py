@@ -45,8 +45,8 @@ def filter_answer(
     """
     after, asked = cursor.after(values.segments)
     lows, highs = indexes_within(values.bases, values.counts, after=after, until=top)
-    rows = np.flatnonzero(highs > lows if asked is None else (highs > lows) & asked)
-    rows = rows[np.argsort(values.segments[rows], kind="stable")]
+    rows = (highs > lows if asked is None else (highs > lows) & asked).nonzero()[0]
+    rows = rows[values.segments[rows].argsort(kind="stable")]
     scanned = int(values.sizes[rows].sum())
     bases, lasts = values.bases[rows], values.bases[rows] + (values.counts[rows] - 1) * ID_STEP
     candidates = rows[matches.may_match(kinds=kinds_of(values, rows), segments=values.segments[rows], bases=bases, lasts=lasts)]
@@ -74,7 +74,7 @@ def filter_file(
     after = np.maximum(after, trimmed[runs.segments])
     lows, highs = indexes_within(runs.bases, runs.counts, after=after, until=top)
     wanted = highs > lows if asked is None else (highs > lows) & asked
-    passing = np.flatnonzero(wanted)
+    passing = wanted.nonzero()[0]
     kinds, lasts = np.full(len(wanted), file.contents.kinds, np.uint8), runs.bases + (runs.counts - 1) * ID_STEP
     wanted = wanted & matches.may_match(kinds=kinds, segments=runs.segments, bases=runs.bases, lasts=lasts)
     if only is not None:
@@ -85,14 +85,14 @@ def filter_file(
             return None
         _, reached = indexes_within(runs.bases, runs.counts, after=after, until=upto)
         rows = passing[reached[passing] > lows[passing]]
-        last = rows[np.flatnonzero(np.diff(runs.segments[rows], append=-1))]
+        last = rows[np.diff(runs.segments[rows], append=-1).nonzero()[0]]
         return SegmentEnds(runs.segments[last].tolist(), (runs.first_offsets + reached)[last].tolist(), runs.epochs[last].tolist())
 
-    if not wanted.any():
+    if not np.count_nonzero(wanted):
         return replace(passed(top, ends=ends(top)), scanned_bytes=file.nbytes)
     events: EventColumns = file.events()
-    if not (wanted.all() and bool((highs - lows == runs.counts).all())):
-        events = events.take(_rows_of(file, np.flatnonzero(wanted), lows=lows, highs=highs))
+    if not (np.count_nonzero(wanted) == len(wanted) and not np.count_nonzero(highs - lows != runs.counts)):
+        events = events.take(_rows_of(file, wanted.nonzero()[0], lows=lows, highs=highs))
     matched = within(judge(events, matches, top=top, limits=limits), limits)
     found = answer_of(matched, matches, ends=ends(matched.upto))
     return replace(found, scanned_bytes=file.nbytes)
@@ -128,8 +128,9 @@ def _ends_of(answers: Sequence[Answer]) -> SegmentEnds | None:
 def _rows_of(file: ColumnFile, runs: Ints, *, lows: Ints, highs: Ints) -> Ints:
     """Return the rows of events `[lows, highs)` of some of the runs."""
     counts = highs[runs] - lows[runs]
-    ends = np.cumsum(counts)
-    return np.repeat(file.starts[runs] + lows[runs] - (ends - counts), counts) + np.arange(int(ends[-1]))
+    ends = counts.cumsum()
+    rows: Ints = (file.starts[runs] + lows[runs] - (ends - counts)).repeat(counts) + np.arange(int(ends[-1]))
+    return rows
 
 
 def passed(upto: int, *, ends: SegmentEnds | None) -> Answer:
@@ -154,7 +155,7 @@ def judge(events: EventColumns, matches: CompiledFilter, *, top: int, limits: Li
     noted: list[npt.NDArray[np.uint8]] = []
     low, taken, nbytes = 0, 0, 0
     for high in (*_bounds(events.ids, first), top):
-        window = np.flatnonzero((events.ids > low) & (events.ids <= high))
+        window = ((events.ids > low) & (events.ids <= high)).nonzero()[0]
         part = events.take(window)
         rows, changes = _judge(part, matches)
         found.append(window[rows])
@@ -165,15 +166,15 @@ def judge(events: EventColumns, matches: CompiledFilter, *, top: int, limits: Li
         if taken >= limits.events or nbytes >= limits.nbytes:
             break
     rows = np.concatenate(found)
-    order = np.argsort(rows, kind="stable")
+    order = rows.argsort(kind="stable")
     return Matched(events=events.take(rows[order]), upto=low, changes=np.concatenate(noted)[order] if noted else None)
 
 
 def _judge(events: EventColumns, matches: CompiledFilter) -> tuple[Ints, npt.NDArray[np.uint8] | None]:
     if not matches.spec.continuous:
-        return np.flatnonzero(matches.mask(events)), None
+        return matches.mask(events).nonzero()[0], None
     changes = matches.changes(events)
-    rows = np.flatnonzero(changes)
+    rows = changes.nonzero()[0]
     return rows, changes[rows]
 
 
@@ -196,8 +197,8 @@ def within(matched: Matched, limits: Limits) -> Matched:
     sizes = weights(events)
     if count <= limits.events and (limits.nbytes == NO_LIMIT or int(sizes.sum()) <= limits.nbytes):
         return matched
-    order = np.argsort(events.ids, kind="stable")
-    fitting = int(np.searchsorted(np.cumsum(sizes[order]), limits.nbytes, side="right"))
+    order = events.ids.argsort(kind="stable")
+    fitting = int(sizes[order].cumsum().searchsorted(limits.nbytes, side="right"))
     taken = max(1, min(count, limits.events, fitting))
     if taken == count:
         return matched

@@ -123,11 +123,11 @@ def _check_place(at: int | SegmentPositions, segments: int) -> None:
             raise bad_token("its id is out of range")
         return
     of = at.of
-    if not len(of) or bool((of[1:] <= of[:-1]).any()) or of[0] < 0 or of[-1] >= segments:
+    if not len(of) or np.count_nonzero(of[1:] <= of[:-1]) or of[0] < 0 or of[-1] >= segments:
         raise bad_token("its segments are out of range or order")
-    if bool((at.ids < 0).any()) or bool((at.offsets < OFFSET_UNKNOWN).any()):
+    if np.count_nonzero(at.ids < 0) or np.count_nonzero(at.offsets < OFFSET_UNKNOWN):
         raise bad_token("an id or offset is negative")
-    if bool((at.epochs < 0).any()) or bool((at.epochs > EPOCH_MAX).any()):
+    if np.count_nonzero(at.epochs < 0) or np.count_nonzero(at.epochs > EPOCH_MAX):
         raise bad_token("an epoch is out of range")
 
 

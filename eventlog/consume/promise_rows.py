@@ -33,10 +33,10 @@ def decode_promises(body: bytes | memoryview, *, segments: int) -> list[Promise]
         raise BadMessage(why=f"{len(body)} bytes are no whole number of promises")
     rows = np.frombuffer(body, PROMISE)
     of = rows["segment"].astype(np.int64)
-    is_once = bool((of[1:] > of[:-1]).all()) or len(np.unique(of)) == len(of)
-    if not is_once or bool((of >= segments).any()) or bool((rows["id"] < 0).any()) or bool((rows["last_id"] < 0).any()):
+    is_once = not np.count_nonzero(of[1:] <= of[:-1]) or len(np.unique(of)) == len(of)
+    if not is_once or np.count_nonzero(of >= segments) or np.count_nonzero(rows["id"] < 0) or np.count_nonzero(rows["last_id"] < 0):
         raise BadMessage(why="a promise of segments or ids that cannot be")
-    if len(rows) and bool((rows["id"] == rows["id"][0]).all()):
+    if len(rows) and not np.count_nonzero(rows["id"] != rows["id"][0]):
         epochs, last_ids = rows["epoch"].astype(np.int64), rows["last_id"].astype(np.int64)
         return [Promise(id=rows["id"].item(0), segments=of, epochs=epochs, last_ids=last_ids)]
     found = []

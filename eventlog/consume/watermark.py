@@ -85,11 +85,11 @@ class Promises:
         """
         busy = self._first <= now_id
         free = self._leads & ~busy
-        found = [self._promise(now_id, np.flatnonzero(free))] if free.any() else []
+        found = [self._promise(now_id, free.nonzero()[0])] if np.count_nonzero(free) else []
         busy &= self._leads
-        if busy.any():
+        if np.count_nonzero(busy):
             firsts = self._first[busy]
-            found += [self._promise(first - 1, np.flatnonzero(busy & (self._first == first))) for first in np.unique(firsts).tolist()]
+            found += [self._promise(first - 1, (busy & (self._first == first)).nonzero()[0]) for first in np.unique(firsts).tolist()]
         self._made = max([self._made, *(promise.id for promise in found)])
         return found
 
@@ -124,7 +124,7 @@ class LowWatermark:
         """Say which segments have a copy at this node that is kept up. One that is new is read here as soon as it has caught up."""
         self._is_placed = is_placed.copy()
         self.here &= is_placed
-        self.is_all_here = bool(self.here.all())
+        self.is_all_here = np.count_nonzero(self.here) == len(self.here)
         self._raise(slice(None))
 
     def named(self, segments: Ints) -> Ints:
@@ -136,7 +136,7 @@ class LowWatermark:
         """Take a promise in, from whomever it comes; one of an earlier epoch adds nothing."""
         of = promise.segments
         newer = (promise.id > self._closed[of]) & (promise.epochs >= self._epochs[of])
-        if not newer.all():
+        if np.count_nonzero(newer) < len(newer):
             of = of[newer]
             self._named[of], self._epochs[of] = promise.last_ids[newer], promise.epochs[newer]
         else:
@@ -164,7 +164,7 @@ class LowWatermark:
         if not (self.is_all_here or (here := self.here[of]).all()):
             here = here | (self._is_placed[of] & (reach >= self.limits[of]) & (held >= self._named[of]))
             self.here[of] = here
-            self.is_all_here = bool(self.here.all())
+            self.is_all_here = np.count_nonzero(self.here) == len(self.here)
             reach = np.where(here, reach, closed)
         self.limits[of] = np.maximum(self.limits[of], reach)
 
@@ -174,7 +174,7 @@ class LowWatermark:
 
     def holders(self, asked: Ints | None, *, below: int) -> Ints:
         """Return the asked segments whose limit lies below the id `below`: they are why a reader stands still."""
-        found = np.flatnonzero(self.limits < below)
+        found = (self.limits < below).nonzero()[0]
         return found if asked is None else np.intersect1d(found, asked, assume_unique=True)
 
 

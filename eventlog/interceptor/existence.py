@@ -18,7 +18,7 @@ def decide_kinds(share: Share) -> None:
     if not share.rules.state:
         return
     exists = _committed(share)
-    followers = np.flatnonzero(share.previous >= 0)
+    followers = (share.previous >= 0).nonzero()[0]
     if len(followers):
         exists[followers] = share.kinds[share.previous[followers]] == Kind.CREATED
     kinds = _BECOMES.take(exists.view(np.uint8) << 2 | share.kinds)
@@ -38,13 +38,13 @@ def update_table(table: KeyTable, *, hashes: Hashes, kinds: npt.NDArray[np.uint8
     last = rows if len(rows) == 1 else _last_of_each(hashes, rows)
     known = table.contains(hashes[last])
     present = kinds[last] <= Kind.MODIFIED
-    if (present != known).any():
+    if np.count_nonzero(present != known):
         table.add(hashes[last[present & ~known]])
         table.remove(hashes[last[~present & known]])
 
 
 def _last_of_each(hashes: Hashes, rows: Ints) -> Ints:
-    order = np.argsort(hashes[rows], kind="stable")
+    order = hashes[rows].argsort(kind="stable")
     ordered = rows[order]
     is_last = np.ones(len(rows), bool)
     np.not_equal(hashes[ordered[1:]], hashes[ordered[:-1]], out=is_last[:-1])

@@ -26,10 +26,10 @@ def _meet_expired(share: Share) -> None:
     now = share.submitted.now
     past = np.zeros(len(share.kinds), bool)
     if not share.submitted.internal:
-        for row in np.flatnonzero(share.live_rows & (share.previous < 0)).tolist():
+        for row in (share.live_rows & (share.previous < 0)).nonzero()[0].tolist():
             entry = share.entries.get(share.keys[row])
             past[row] = entry is not None and 0 < entry.expiry <= now
-    if past.any():
+    if np.count_nonzero(past):
         share.expired = past
         share.kinds[past & (share.kinds == Kind.MODIFIED)] = Kind.CREATED
         share.kinds[past & (share.kinds == Kind.REMOVED)] = ABSENT
@@ -37,7 +37,7 @@ def _meet_expired(share: Share) -> None:
 
 def _keep_before(share: Share) -> None:
     images = [b""] * len(share.kinds)
-    replacing = np.flatnonzero((share.kinds != Kind.CREATED) & (share.kinds != ABSENT) & share.live_rows)
+    replacing = ((share.kinds != Kind.CREATED) & (share.kinds != ABSENT) & share.live_rows).nonzero()[0]
     keys, values, entries = share.keys, share.values, share.entries
     for row, earlier in zip(replacing.tolist(), share.previous[replacing].tolist(), strict=True):
         if earlier >= 0:

@@ -33,10 +33,10 @@ def check_json(share: Share) -> None:
             raise BadBlocks([(0, f"a value is not JSON: {why}")])
         return
     puts = share.blocks.kinds == Kind.CREATED
-    values = share.values if puts.all() else [share.values[row] for row in np.flatnonzero(puts).tolist()]
+    values = share.values if np.count_nonzero(puts) == len(puts) else [share.values[row] for row in puts.nonzero()[0].tolist()]
     if _why_not(_skim if _is_plain(b"".join(values)) else _decode, values) is None:
         return
-    rows = np.flatnonzero(puts).tolist()
+    rows = puts.nonzero()[0].tolist()
     whys = {int(share.block_of_row[row]): why for row, value in zip(rows, values, strict=True) if (why := _why_not(_decode, (value,)))}
     raise BadBlocks([(block, f"a value is not JSON: {why}") for block, why in sorted(whys.items())])
 
@@ -69,4 +69,4 @@ def _may_be_out_of_range(text: npt.NDArray[np.uint8]) -> bool:
     exponents &= digits[2:-1]
     exponents &= digits[3:]
     sampled = digits[::_STEP]
-    return bool(exponents.any()) or bool((sampled[1:] & sampled[:-1]).any())
+    return bool(np.count_nonzero(exponents) or np.count_nonzero(sampled[1:] & sampled[:-1]))

@@ -127,7 +127,7 @@ class KeyTable:
         self._allocate(len(kept) + more)
         order = np.arange(len(kept))
         places = np.maximum.accumulate(self._homes(kept) - order) + order  # each at its home, or right behind the one before it
-        fits = int(np.searchsorted(places, len(self._slots)))
+        fits = int(places.searchsorted(len(self._slots)))
         self._slots[places[:fits]] = kept[:fits]
         self._used = fits
         self._place(kept[fits:])

@@ -30,8 +30,8 @@ def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = N
         bounds=bounds,
         text_keys=rules.text_keys,
     )
-    if not submitted.counts.all():
-        raise BadBlocks([(block, "it is empty") for block in np.flatnonzero(submitted.counts == 0).tolist()])
+    if np.count_nonzero(submitted.counts) < len(submitted.counts):
+        raise BadBlocks([(block, "it is empty") for block in (submitted.counts == 0).nonzero()[0].tolist()])
     kinds = np.where(blocks.kinds == Kind.REMOVED, np.uint8(Kind.EXPIRED), blocks.kinds) if submitted.internal else blocks.kinds
     share = Share(rules=rules, submitted=submitted, blocks=blocks, kinds=kinds, live=np.ones(len(submitted.counts), bool), table=table)
     if rules.json_values:
@@ -40,11 +40,11 @@ def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = N
     keys = slices(data, *places)
     hashes = np.array(hash_keys(keys), np.uint64)
     routed = np.array(hash_keys([route_bytes(key, by_prefix=True) for key in keys]), np.uint64) if rules.by_prefix else hashes
-    expected = np.repeat(submitted.segments, submitted.counts) if rules.state else submitted.segments
+    expected = submitted.segments.repeat(submitted.counts) if rules.state else submitted.segments
     placed = routed >> np.uint64(HASH_BITS + 1 - rules.segments.bit_length()) if rules.segments > 1 else np.zeros(len(keys), np.uint64)
     wrong = placed.view(np.int64) != expected
-    if wrong.any():
-        raise BadBlocks(_misplaced(share, np.unique(share.block_of_row[wrong]) if rules.state else np.flatnonzero(wrong)))
+    if np.count_nonzero(wrong):
+        raise BadBlocks(_misplaced(share, np.unique(share.block_of_row[wrong]) if rules.state else wrong.nonzero()[0]))
     if rules.state:
         share.keys, share.hashes = keys, hashes
         _check_conditions(submitted, rules)

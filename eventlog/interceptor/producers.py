@@ -62,7 +62,7 @@ class _Producer:
 
     def find(self, segment: int, sequence: int) -> tuple[Ints, Kinds] | None:
         for frame in reversed(self.frames):
-            for index in np.flatnonzero((frame.segments == segment) & (frame.sequences == sequence)).tolist():
+            for index in ((frame.segments == segment) & (frame.sequences == sequence)).nonzero()[0].tolist():
                 return frame.block(index)
         return None
 
@@ -79,7 +79,7 @@ class _Producer:
     def _is_needed(self, frame: FrameResult) -> bool:
         if len(frame.segments) == 1:
             return self.logged.item(frame.segments.item(0)) - frame.sequences.item(0) < PRODUCER_RESULTS_KEPT
-        return bool((self.logged[frame.segments] - frame.sequences < PRODUCER_RESULTS_KEPT).any())
+        return bool(np.count_nonzero(self.logged[frame.segments] - frame.sequences < PRODUCER_RESULTS_KEPT))
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ def runs_of(producers: npt.NDArray[np.uint64], bounds: list[int]) -> list[tuple[
     if len(bounds) == 2:
         return [(bounds[0], bounds[1])]
     firsts = producers[bounds[:-1]]
-    starts = [bounds[index] for index in np.flatnonzero(np.concatenate(([True], firsts[1:] != firsts[:-1]))).tolist()]
+    starts = [bounds[index] for index in np.concatenate(([True], firsts[1:] != firsts[:-1])).nonzero()[0].tolist()]
     return list(pairwise([*starts, bounds[-1]]))
 
 
@@ -139,14 +139,14 @@ class ProducerTable:
         if producer is None:
             return False
         expected = producer.last[segments] + 1
-        if len(segments) > 1 and not bool((segments[1:] > segments[:-1]).all()):
-            order = np.argsort(segments, kind="stable")
+        if len(segments) > 1 and np.count_nonzero(segments[1:] <= segments[:-1]):
+            order = segments.argsort(kind="stable")
             segments, sequences = segments[order], sequences[order]
             places = np.arange(len(order))
             is_first = np.ones(len(order), bool)
             np.not_equal(segments[1:], segments[:-1], out=is_first[1:])
             expected = expected[order] + places - np.maximum.accumulate(np.where(is_first, places, 0))
-        if not bool((expected == sequences).all()):
+        if np.count_nonzero(expected != sequences):
             return False
         producer.last[segments] = sequences  # of equal indices the last assignment counts
         return True
@@ -155,14 +155,14 @@ class ProducerTable:
         submitted = share.submitted
         for low, high in pairwise(bounds):
             producer = self._producers.get(number)
-            if producer is None and not submitted.sequences[low:high].any():
+            if producer is None and not np.count_nonzero(submitted.sequences[low:high]):
                 producer = self._enter(number)
             if producer is None:
                 for block in range(low, high):
                     share.refuse(block, ProducerUnknown(producer=number, segment=submitted.segments.item(block)))
                 continue
             segments, sequences = submitted.segments[low:high], submitted.sequences[low:high]
-            if bool((producer.last[segments] + 1 == sequences).all()):
+            if not np.count_nonzero(producer.last[segments] + 1 != sequences):
                 producer.last[segments] = sequences
                 continue
             for block in range(low, high):
@@ -202,7 +202,7 @@ class ProducerTable:
         Nothing else may be on its way in its segments. What others logged there meanwhile, as their primary, stays.
         """
         submitted = share.submitted
-        for block in np.flatnonzero(submitted.producers).tolist():
+        for block in submitted.producers.nonzero()[0].tolist():
             producer = self._producers.get(submitted.producers.item(block))
             if producer is not None:
                 segment = submitted.segments.item(block)
@@ -237,7 +237,7 @@ class ProducerTable:
                 continue
             if len(self._producers) <= PRODUCERS_PER_SEGMENT_MAX and last_id + _IDLE_IDS >= now_id:
                 return
-            self._forgotten += [(segment, number) for segment in np.flatnonzero(producer.logged >= 0).tolist()]
+            self._forgotten += [(segment, number) for segment in (producer.logged >= 0).nonzero()[0].tolist()]
             del self._producers[number]
 
     def learn_frame(self, number: int, frame: FrameResult, *, last_ids: Ints) -> None:
@@ -277,20 +277,20 @@ class ProducerTable:
             yield segment, number, None
         self._forgotten.clear()
         for number, producer in self._producers.items():
-            if not producer.dirty.any():
+            if not np.count_nonzero(producer.dirty):
                 continue
-            results: dict[int, list[tuple[int, bytes, bytes]]] = {segment: [] for segment in np.flatnonzero(producer.dirty).tolist()}
+            results: dict[int, list[tuple[int, bytes, bytes]]] = {segment: [] for segment in producer.dirty.nonzero()[0].tolist()}
             for frame in producer.frames:
                 if len(frame.segments) == 1:  # of lone puts there are thousands
                     if (rows_of_one := results.get(frame.segments.item(0))) is not None:
                         rows_of_one.append((frame.sequences.item(0), frame.ids.tobytes(), frame.kinds.tobytes()))
                     continue
                 is_dirty = producer.dirty[frame.segments]
-                if not is_dirty.any():
+                if not np.count_nonzero(is_dirty):
                     continue
                 segments, sequences, starts = frame.segments.tolist(), frame.sequences.tolist(), frame.starts.tolist()
                 ids, kinds = frame.ids.tobytes(), frame.kinds.tobytes()
-                for index in np.flatnonzero(is_dirty).tolist():
+                for index in is_dirty.nonzero()[0].tolist():
                     low, high = starts[index], starts[index + 1]
                     results[segments[index]].append((sequences[index], ids[8 * low : 8 * high], kinds[low:high]))
             for segment, rows in results.items():
@@ -312,7 +312,7 @@ class ProducerTable:
                 continue
             rows = []
             for frame in producer.frames:
-                for index in np.flatnonzero(frame.segments == segment).tolist():
+                for index in (frame.segments == segment).nonzero()[0].tolist():
                     ids, kinds = frame.block(index)
                     rows.append((frame.sequences.item(index), ids.tobytes(), kinds.tobytes()))
             last, last_id = producer.logged.item(segment), producer.last_ids.item(segment)

@@ -93,7 +93,7 @@ class Share:
     @cached_property
     def block_of_row(self) -> Ints:
         """Return the block of each row."""
-        return np.repeat(np.arange(len(self.live)), self.blocks.counts)
+        return np.arange(len(self.live)).repeat(self.blocks.counts)
 
     @cached_property
     def raw(self) -> bytes:
@@ -108,14 +108,14 @@ class Share:
     @cached_property
     def headers(self) -> Sequence[bytes] | None:
         """Return the headers of every row, or None where no block has any."""
-        if not (self.blocks.bitmaps & 4).any():
+        if not np.count_nonzero(self.blocks.bitmaps & 4):
             return None
         return [header for block in self._decoded for header in (block.headers.to_list() if block.headers else [b""] * block.count)]
 
     @cached_property
     def lifespans(self) -> Ints | None:
         """Return the lifespan that each row asks for in milliseconds, 0 for none; None where no block has any."""
-        if not (self.blocks.bitmaps & 1).any():
+        if not np.count_nonzero(self.blocks.bitmaps & 1):
             return None
         return np.concatenate([np.zeros(b.count, np.int64) if b.expiry is None else b.expiry for b in self._decoded])
 
@@ -128,7 +128,7 @@ class Share:
     @cached_property
     def is_whole(self) -> bool:
         """Whether all blocks are live."""
-        return bool(self.live.all())
+        return bool(np.count_nonzero(self.live) == len(self.live))
 
     @cached_property
     def live_rows(self) -> npt.NDArray[np.bool_]:
@@ -148,7 +148,7 @@ class Share:
             return _ALONE
         if self.is_whole:
             return link_rows(self.hashes)
-        rows = np.flatnonzero(self.live_rows)
+        rows = self.live_rows.nonzero()[0]
         linked = link_rows(self.hashes[rows])
         found = np.full(len(self.kinds), -1, np.int64)
         found[rows] = np.where(linked >= 0, rows[linked], -1)
@@ -168,9 +168,9 @@ class Share:
 
 def link_rows(hashes: Hashes) -> Ints:
     """Return for each row the row before it with the same hash, or -1."""
-    order = np.argsort(hashes, kind="stable")
+    order = hashes.argsort(kind="stable")
     ordered = hashes[order]
-    same = np.flatnonzero(ordered[1:] == ordered[:-1])
+    same = (ordered[1:] == ordered[:-1]).nonzero()[0]
     before = np.full(len(hashes), -1, np.int64)
     before[order[same + 1]] = order[same]
     return before

@@ -10,6 +10,7 @@ from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.check import slices
 from eventlog.batch.layout import ABSENT, OUTCOMES, REFUSED
 from eventlog.batch.stored import Sections
+from eventlog.batch.unfold import firsts_of_runs
 from eventlog.events import Kind
 from eventlog.interceptor.promote import promote
 from eventlog.interceptor.share import Ints, Share
@@ -37,7 +38,7 @@ class Stamped:
 
 def lay_out(share: Share) -> Stamped:
     """Return the share in the order of the log: segment by segment, in order of arrival within each."""
-    order = _FIRST if len(share.live) == 1 else np.argsort(share.submitted.segments, kind="stable")
+    order = _FIRST if len(share.live) == 1 else share.submitted.segments.argsort(kind="stable")
     if _is_untouched(share):
         return _verbatim(share, order)
     if not share.is_whole:
@@ -50,9 +51,9 @@ def _is_untouched(share: Share) -> bool:
     """Whether every event stays where it is, and brings no column that its block has not."""
     if not share.is_whole or share.before is not None or share.expired is not None or share.rules.promoted:
         return False
-    if share.rules.state and bool((share.kinds == ABSENT).any()):
+    if share.rules.state and np.count_nonzero(share.kinds == ABSENT):
         return False
-    return share.expiry is None or bool((share.blocks.bitmaps & 1).all())
+    return share.expiry is None or np.count_nonzero(share.blocks.bitmaps & 1) == len(share.blocks.bitmaps)
 
 
 _FIRST = np.zeros(1, np.int64)
@@ -72,7 +73,7 @@ def _verbatim(share: Share, order: Ints) -> Stamped:
     """Return the blocks as they came, but for what the interceptors said about each event."""
     blocks, submitted = share.blocks, share.submitted
     view = _overwritten(share).data
-    in_order = len(order) == 1 or bool((submitted.segments[1:] >= submitted.segments[:-1]).all())
+    in_order = len(order) == 1 or not np.count_nonzero(submitted.segments[1:] < submitted.segments[:-1])
     lengths, counts, bitmaps, bits = blocks.lengths, blocks.counts, blocks.bitmaps, _kind_bits(share.kinds, blocks.counts)
     segments, producers, sequences = submitted.segments, submitted.producers, submitted.sequences
     joined: bytes | memoryview = view
@@ -119,18 +120,18 @@ def _overwritten(share: Share) -> npt.NDArray[np.uint8]:
 
 def _kind_bits(kinds: npt.NDArray[np.uint8], counts: Ints) -> Ints:
     """Return the union of `1 << kind` of each block."""
-    if not kinds.any():
+    if not np.count_nonzero(kinds):
         return np.ones(len(counts), np.int64)
-    return np.bitwise_or.reduceat(np.left_shift(1, kinds, dtype=np.int64), np.cumsum(counts) - counts)
+    return np.bitwise_or.reduceat(np.left_shift(1, kinds, dtype=np.int64), counts.cumsum() - counts)
 
 
 def _ranks(block_order: Ints, counts: Ints) -> Ints:
     """Return the rank of every row when all blocks are laid out whole."""
     ordered = counts[block_order]
     first_rank = np.empty(len(counts), np.int64)
-    first_rank[block_order] = np.cumsum(ordered) - ordered
-    first_row = np.cumsum(counts) - counts
-    ranks = np.repeat(first_rank - first_row, counts)
+    first_rank[block_order] = ordered.cumsum() - ordered
+    first_row: Ints = counts.cumsum() - counts
+    ranks = (first_rank - first_row).repeat(counts)
     ranks += np.arange(len(ranks))
     return ranks
 
@@ -138,31 +139,32 @@ def _ranks(block_order: Ints, counts: Ints) -> Ints:
 def _expiry_at(share: Share) -> Ints:
     """Return where each row's expiry stands, in units of 8 bytes: the first optional column, right behind the values."""
     blocks = share.blocks
-    ends = np.cumsum(blocks.counts)
+    ends: Ints = blocks.counts.cumsum()
     last_value_end = blocks.value_end[ends - 1]
     start = (last_value_end + 7) & ~7
-    return ((start >> 3) - (ends - blocks.counts))[share.block_of_row] + np.arange(len(share.kinds))
+    found: Ints = ((start >> 3) - (ends - blocks.counts))[share.block_of_row] + np.arange(len(share.kinds))
+    return found
 
 
 def _rebuilt(share: Share, block_order: Ints, effective: npt.NDArray[np.bool_]) -> Stamped:
     counts = share.blocks.counts
-    first_row = np.cumsum(counts) - counts
+    first_row: Ints = counts.cumsum() - counts
     copies = effective.astype(np.int64)
     if share.expired is not None:
         copies += share.expired & share.live_rows
     ordered = counts[block_order]
-    ends = np.cumsum(ordered)
+    ends = ordered.cumsum()
     ordered_rows = np.repeat(first_row[block_order] - (ends - ordered), ordered) + np.arange(int(ordered.sum()))
-    source = np.repeat(ordered_rows, copies[ordered_rows])
+    source: Ints = np.repeat(ordered_rows, copies[ordered_rows])
     is_expired = np.zeros(len(source), bool)
     if share.expired is not None:
         first_copy = np.diff(source, prepend=-1) != 0
         is_expired = first_copy & share.expired[source]
-    running = np.concatenate((np.zeros(1, np.int64), np.cumsum(copies[ordered_rows])))
+    running: Ints = np.concatenate((np.zeros(1, np.int64), copies[ordered_rows].cumsum()))
     sizes = running[ends] - running[ends - ordered]
     columns = _columns(share, source, is_expired)
     joined, lengths = _one_section_a_segment(columns, share.submitted.segments[block_order], sizes)
-    owner = np.repeat(np.arange(len(sizes)), sizes)
+    owner = np.arange(len(sizes)).repeat(sizes)
     bits = np.zeros(len(sizes), np.int64)
     np.bitwise_or.at(bits, owner, np.left_shift(1, columns.kinds.astype(np.int64)))
     bitmaps = np.where(sizes > 0, columns.bitmap, 0)
@@ -186,7 +188,7 @@ def _one_section_a_segment(columns: Columns, segments: Ints, sizes: Ints) -> tup
     Since the bytes are made anew, they are made in as few pieces as can be; which block brought what stands in the producer rows.
     """
     lengths = np.zeros(len(sizes), np.int64)
-    first = np.flatnonzero(np.diff(segments, prepend=-1))
+    first = firsts_of_runs(segments)
     in_segment = np.add.reduceat(sizes, first) if len(first) else sizes
     filled = in_segment > 0
     joined, lengths[first[filled]] = build_blocks(columns, in_segment[filled])
@@ -208,7 +210,7 @@ def _columns(share: Share, source: Ints, is_expired: npt.NDArray[np.bool_]) -> C
         kinds[is_expired] = Kind.EXPIRED
         if expiry is not None:
             expiry[is_expired] = 0
-        for place in np.flatnonzero(is_expired).tolist():
+        for place in is_expired.nonzero()[0].tolist():
             values[place] = b""
             if headers is not None:
                 headers[place] = b""
@@ -239,21 +241,21 @@ def _sections(share: Share, order: Ints, shape: _Shape) -> Sections:
     submitted = share.submitted
     outcomes: dict[int, bytes] = {}
     sent = submitted.counts[order]
-    changed = np.flatnonzero((sent != counts) & (submitted.producers[order] != 0))
+    changed = ((sent != counts) & (submitted.producers[order] != 0)).nonzero()[0]
     if share.expired is not None:  # as many met an expired entry as found nothing to remove: the counts do not tell
         mixed = np.zeros(len(share.live), bool)
         mixed[share.block_of_row[share.expired]] = True
         sent = np.where(mixed[order] & (sent == counts), sent | OUTCOMES, sent)
-        changed = np.flatnonzero((sent != counts) & (submitted.producers[order] != 0))
+        changed = ((sent != counts) & (submitted.producers[order] != 0)).nonzero()[0]
     if len(changed):
-        first_row = np.cumsum(submitted.counts) - submitted.counts
+        first_row = submitted.counts.cumsum() - submitted.counts
         for place in changed.tolist():
             block = int(order[place])
             own = share.kinds[first_row[block] : first_row[block] + submitted.counts[block]]
             outcomes[place] = bytes([REFUSED]) * len(own) if block in share.conflicts else own.tobytes()
     keep = (lengths > 0) | (counts > 0) | (submitted.producers[order] != 0)
-    if not keep.all():
-        places = np.cumsum(keep) - 1
+    if np.count_nonzero(keep) < len(keep):
+        places = keep.cumsum() - 1
         outcomes = {int(places[place]): outcome for place, outcome in outcomes.items()}
         order, lengths, counts, bitmaps, bits, sent = order[keep], lengths[keep], counts[keep], bitmaps[keep], bits[keep], sent[keep]
     return Sections(

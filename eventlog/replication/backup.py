@@ -42,19 +42,19 @@ class BackupCore:
         columns, segments = self._columns, table["segment"]
         known = table["epoch"] == columns.epochs[segments]
         others = known & (columns.leads[segments] | ((columns.sources[segments] != 0) & (columns.sources[segments] != sender.node)))
-        if others.any():
+        if np.count_nonzero(others):
             row = table[others][0]
             raise BadMessage(why=f"replication: node {sender.node} is not the primary of segment {row['segment']}, epoch {row['epoch']}")
-        return _histories(table.tolist()) if (table["flags"] == HISTORY).any() else {}
+        return _histories(table.tolist()) if np.count_nonzero(table["flags"] == HISTORY) else {}
 
     def is_plain(self, table: Table, sender: Replica) -> bool:
         """Return whether every row simply continues its log: the case that has to be fast."""
         columns, segments = self._columns, table["segment"]
-        if table["flags"].any() or not (segments[1:] > segments[:-1]).all():
+        if np.count_nonzero(table["flags"]) or np.count_nonzero(segments[1:] <= segments[:-1]):
             return False
         follows = (table["previous"] == columns.ends[segments]) & (table["epoch"] == columns.epochs[segments])
         usable = columns.holds[segments] & ~columns.busy[segments] & (columns.sources[segments] == sender.node)
-        return bool((follows & usable).all()) and not self.installs.any_of(segments)
+        return np.count_nonzero(follows & usable) == len(segments) and not self.installs.any_of(segments)
 
     def take_one(self, message: Message) -> Commands | None:
         """Take a message of one row that continues its log with values, without arrays; None if it is not that."""
@@ -84,13 +84,13 @@ class BackupCore:
         columns.matched[segments] = True
         commands = self.hear(segments, table["watermark"])
         writes = last > table["previous"]
-        if writes.all():
+        if np.count_nonzero(writes) == len(writes):
             columns.ends[segments] = last
             commands.append(self._write(message, segments=segments, lasts=last, rows=None))
             return commands
-        if writes.any():
+        if np.count_nonzero(writes):
             columns.ends[segments[writes]] = last[writes]
-            commands.append(self._write(message, segments=segments[writes], lasts=last[writes], rows=np.flatnonzero(writes)))
+            commands.append(self._write(message, segments=segments[writes], lasts=last[writes], rows=writes.nonzero()[0]))
         idle = segments[~writes]
         settled = idle[columns.durable[idle] == columns.ends[idle]]  # what is on its way to the disk is answered from there
         if len(settled):
@@ -160,7 +160,7 @@ class BackupCore:
         """
         columns = self._columns
         matched = columns.matched[segments] & ~columns.busy[segments]
-        if not matched.all():
+        if np.count_nonzero(matched) < len(matched):
             segments, watermarks = segments[matched], watermarks[matched]
         columns.heard[segments] = np.maximum(columns.heard[segments], watermarks)
         return self.learn(segments)
@@ -185,7 +185,7 @@ class BackupCore:
         columns = self._columns
         reach = np.minimum(columns.heard[segments], columns.durable[segments])
         moves = reach > columns.watermark[segments]
-        if not moves.any():
+        if not np.count_nonzero(moves):
             return []
         segments, reach = segments[moves], reach[moves]
         columns.watermark[segments] = reach
@@ -201,12 +201,12 @@ class BackupCore:
         columns.durable[segments] = np.maximum(columns.durable[segments], np.minimum(write.lasts, columns.ends[segments]))
         stale = self.is_stale(segments, write.epochs)
         valid = ~stale & columns.matched[segments]  # what is dropped meanwhile is held no more
-        if valid.all():
+        if np.count_nonzero(valid) == len(valid):
             return [self._held(write, segments, write.lasts, write.epochs), *self.learn(segments)]
         commands: Commands = []
-        if stale.any():
+        if np.count_nonzero(stale):
             commands.append(pack_acks(write.to, write.correlation, [self.ack(segment, STALE) for segment in segments[stale].tolist()]))
-        if valid.any():
+        if np.count_nonzero(valid):
             commands.append(self._held(write, segments[valid], write.lasts[valid], write.epochs[valid]))
         return commands + self.learn(segments[valid])
 

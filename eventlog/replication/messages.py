@@ -77,23 +77,26 @@ def decode_appends(rows: Buffer, *, segments: int) -> Table:
     """
     table = _table(rows, APPEND)
     previous, last = table["previous"], table["last"]
-    _check(bool((table["segment"] < segments).all()), "a segment that the cluster does not have")
-    _check(bool((table["epoch"] > 0).all()), "epoch 0")
-    _check(bool((previous >= 0).all() and (last >= 0).all() and (table["watermark"] >= 0).all()), "an id below 0")
+    _check(not np.count_nonzero(table["segment"] >= segments), "a segment that the cluster does not have")
+    _check(not np.count_nonzero(table["epoch"] <= 0), "epoch 0")
+    _check(
+        not (np.count_nonzero(previous < 0) or np.count_nonzero(last < 0) or np.count_nonzero(table["watermark"] < 0)),
+        "an id below 0",
+    )
     flags = table["flags"]
-    if not flags.any():
+    if not np.count_nonzero(flags):
         _check_plain(table)
         return table
     _check(bool(np.isin(flags, _FLAGS).all()), "flags that nobody knows")
     _check_plain(table[flags == 0])
-    _check(bool((last[flags == CUT] < previous[flags == CUT]).all()), "a cut that does not make a log shorter")
+    _check(not np.count_nonzero(last[flags == CUT] >= previous[flags == CUT]), "a cut that does not make a log shorter")
     return table
 
 
 def _check_plain(table: Table) -> None:
     previous, last = table["previous"], table["last"]
-    _check(bool((previous <= last).all()), "a log that would end before it did")
-    _check(bool(((table["values"] == 0) | (previous < last)).all()), "values without ids")
+    _check(not np.count_nonzero(previous > last), "a log that would end before it did")
+    _check(not np.count_nonzero((table["values"] != 0) & (previous >= last)), "values without ids")
 
 
 def decode_acks(rows: Buffer, *, segments: int) -> Table:
@@ -104,9 +107,9 @@ def decode_acks(rows: Buffer, *, segments: int) -> Table:
     """
     table = _table(rows, ACK)
     status = table["status"]
-    _check(bool((table["segment"] < segments).all()), "a segment that the cluster does not have")
-    _check(bool((status >= HELD).all() and (status <= _STATUS_MAX).all()), "a status that nobody knows")
-    _check(bool((table["end"] >= -1).all()), "an id below 0")
+    _check(not np.count_nonzero(table["segment"] >= segments), "a segment that the cluster does not have")
+    _check(not (np.count_nonzero(status < HELD) or np.count_nonzero(status > _STATUS_MAX)), "a status that nobody knows")
+    _check(not np.count_nonzero(table["end"] < -1), "an id below 0")
     return table
 
 
@@ -145,7 +148,9 @@ def value_places(table: Table) -> npt.NDArray[np.int64]:
     """Return where each row's values lie among those of the message: row i has values `[places[i], places[i + 1])`."""
     places = np.zeros(len(table) + 1, np.int64)
     flags, values = table["flags"], table["values"]
-    np.cumsum(np.where((flags == 0) | (flags == CHUNK), values, 0) if flags.any() else values, out=places[1:])
+    if np.count_nonzero(flags):
+        values = np.where((flags == 0) | (flags == CHUNK), values, 0)
+    values.cumsum(out=places[1:])
     return places
 
 
@@ -164,7 +169,7 @@ def decode_body(body: Buffer, *, rows: int, kind: np.dtype[np.void] = APPEND) ->
     _check(count <= VALUES_PER_MESSAGE_MAX and at + count * VALUE.itemsize <= len(view), f"{count} values in {len(view)} bytes")
     values = np.frombuffer(view[at : at + count * VALUE.itemsize], VALUE)
     bounds = np.zeros(count + 1, np.int64)
-    np.cumsum(values["length"], out=bounds[1:])
+    values["length"].cumsum(out=bounds[1:])
     data = view[at + count * VALUE.itemsize :]
     _check(int(bounds[-1]) == len(data) <= BATCH_BYTES_CAP, f"values of {int(bounds[-1])} bytes in {len(data)}")
     return Body(rows=view[:at], caches=values["cache"], bounds=bounds, data=data)

@@ -64,7 +64,7 @@ class PrimaryCore:
     def mark(self, segments: Ints, ids: Ints, *, now_ms: int) -> Ints:
         """Register the first entries of new epochs where they are still wanted; return the places of these."""
         columns = self._columns
-        places: Ints = np.flatnonzero(columns.leads[segments] & (columns.starts[segments] == NEVER))
+        places: Ints = (columns.leads[segments] & (columns.starts[segments] == NEVER)).nonzero()[0]
         for segment, id_ in zip(segments[places].tolist(), ids[places].tolist(), strict=True):
             previous, epoch = columns.ends.item(segment), columns.epochs.item(segment)
             assert id_ > previous, f"segment {segment}: the marker {id_} is not above the end {previous}"
@@ -79,7 +79,7 @@ class PrimaryCore:
         columns = self._columns
         self.check_ready(segments)
         previous: Ints = columns.ends[segments]
-        assert (last_ids > previous).all(), "ids of a segment rise"
+        assert not np.count_nonzero(last_ids <= previous), "ids of a segment rise"
         columns.ends[segments] = last_ids
         if now_ms:
             is_first = previous <= columns.watermark[segments]
@@ -100,13 +100,13 @@ class PrimaryCore:
 
     def check_ready(self, segments: Ints) -> None:
         """Raise NotPrimary or NotEnoughReplicas where a segment cannot be appended to now."""
-        if self.ready[segments].all():
+        if np.count_nonzero(self.ready[segments]) == len(segments):
             return
         adopted = self._columns.adopted[segments]
-        if not adopted.all():
+        if np.count_nonzero(adopted) < len(adopted):
             raise NotPrimary(segment=int(segments[~adopted][0]))
         have, need = self.sizes[segments], self.needed[segments]
-        if (have < need).any():
+        if np.count_nonzero(have < need):
             worst = int(np.argmin(have - need))
             raise NotEnoughReplicas(segment=int(segments[worst]), have=int(have[worst]), need=int(need[worst]))
 
@@ -119,7 +119,7 @@ class PrimaryCore:
         held = np.maximum(of[segments], ends)
         of[segments] = held
         awaited = roster.awaited_rows[slot][segments]
-        if awaited.all():
+        if np.count_nonzero(awaited) == len(awaited):
             roster.counted_rows[slot][segments] = held
         else:
             segments = segments[awaited]
@@ -159,14 +159,14 @@ class PrimaryCore:
         columns = self._columns
         held = self._held_by_all(segments)
         moves = (held > columns.watermark[segments]) & columns.leads[segments] & (self.sizes[segments] >= self.needed[segments])
-        if not moves.all():
+        if np.count_nonzero(moves) < len(moves):
             segments, held = segments[moves], held[moves]
             if not len(segments):
                 return []
         columns.watermark[segments] = held
         commands: list[Command] = [Committed(segments=segments, watermarks=held)]
         adopted = columns.adopted[segments]
-        if not adopted.all():
+        if np.count_nonzero(adopted) < len(adopted):
             begun = segments[~adopted & self._is_adopted(segments)]
             columns.adopted[begun] = True
             self.ready[begun] = self.sizes[begun] >= self.needed[begun]
@@ -202,6 +202,6 @@ class PrimaryCore:
         last_ids = np.minimum(last_ids, columns.ends[segments])
         columns.durable[segments] = np.maximum(columns.durable[segments], last_ids)
         leads = columns.leads[segments]
-        if not leads.all():
+        if np.count_nonzero(leads) < len(leads):
             segments, last_ids = segments[leads], last_ids[leads]
         return self.count(OWN, segments, last_ids)

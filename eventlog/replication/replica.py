@@ -263,7 +263,7 @@ class Replication:
         table = decode_acks(message.rows, segments=self.segments)
         segments = table["segment"].astype(np.int64)
         of_term = self._is_of_term(table, segments)
-        if of_term.all() and (table["status"] == HELD).all():
+        if np.count_nonzero(of_term) == len(of_term) and not np.count_nonzero(table["status"] != HELD):
             return self._held(slot, link, segments, table["end"], now_ms=now_ms)
         commands: Commands = []
         for row in table.tolist():
@@ -289,7 +289,7 @@ class Replication:
         columns = self.columns
         of_term: Flags = columns.leads[segments] & (table["epoch"] == columns.epochs[segments])
         beyond = of_term & (table["status"] == HELD) & (table["end"] > columns.ends[segments])
-        if beyond.any():
+        if np.count_nonzero(beyond):
             row = table[beyond][0]
             raise BadMessage(why=f"replication: segment {row['segment']} is acknowledged up to {row['end']}, beyond its end")
         return of_term
@@ -306,7 +306,7 @@ class Replication:
                 commands += self.streams.held(link, segment, end, now_ms=now_ms)
             commands += self.streams.flush()
         awaited = self.roster.awaited_rows[slot][segments]
-        if not awaited.all():
+        if np.count_nonzero(awaited) < len(awaited):
             others = segments[~awaited]
             commands += self.sets.grow(slot, others[link.modes[others] == LIVE], now_ms=now_ms)
         return commands
@@ -454,7 +454,7 @@ class Replication:
         commands = self.sets.shrink(now_ms=now_ms)
         commands += self.streams.tick(now_ms=now_ms)
         for link in self.streams.links.values():
-            commands += self.sets.grow(link.slot, np.flatnonzero(link.modes == LIVE), now_ms=now_ms)
+            commands += self.sets.grow(link.slot, (link.modes == LIVE).nonzero()[0], now_ms=now_ms)
         return commands + self.streams.flush()
 
     @property
@@ -483,4 +483,4 @@ class Replication:
         if not columns.leads[segment] or columns.watermark.item(segment) >= end:
             return ()
         late = self.roster.awaited[:, segment] & (self.roster.counted[:, segment] < end)
-        return tuple(sorted(self.roster.replicas[slot] for slot in np.flatnonzero(late).tolist()))
+        return tuple(sorted(self.roster.replicas[slot] for slot in late.nonzero()[0].tolist()))

@@ -69,7 +69,7 @@ class Roster:
         if known is not None:
             return known
         for slot in range(1, len(self.replicas)):
-            if slot not in keep and not self.is_here[slot] and not self._awaited[slot].any():
+            if slot not in keep and not self.is_here[slot] and not np.count_nonzero(self._awaited[slot]):
                 return self._reuse(slot, replica, now_ms)
         slot = len(self.replicas)
         if slot == len(self._acknowledged):

@@ -41,7 +41,7 @@ class Streams:
         slot = self._roster.slot(peer, now_ms=now_ms)
         self._roster.is_here[slot] = self._roster.was_here[slot] = True
         link = self.links[peer] = Link(peer, slot, self._columns.segments)
-        for segment in np.flatnonzero(self._columns.leads & (self._columns.starts != NEVER)).tolist():
+        for segment in (self._columns.leads & (self._columns.starts != NEVER)).nonzero()[0].tolist():
             if self._is_target(link, segment):
                 self._ask(link, segment, now_ms=now_ms)
         return commands
@@ -80,11 +80,11 @@ class Streams:
         commands: Commands = []
         for link in self.links.values():
             live = link.modes[segments] == LIVE
-            if live.all():
+            if np.count_nonzero(live) == len(live):
                 group = group or rows.plain(self._columns, segments, previous=previous, last=last, counts=counts)
                 commands.append(self._send(link, group))
-            elif live.any():
-                chosen = np.flatnonzero(live)
+            elif np.count_nonzero(live):
+                chosen = live.nonzero()[0]
                 own = None if counts is None else counts[chosen]
                 part = rows.plain(self._columns, segments[chosen], previous=previous[chosen], last=last[chosen], counts=own)
                 commands.append(self._send(link, part, chosen))
@@ -213,25 +213,25 @@ class Streams:
         columns, links = self._columns, self.links.values()
         if any(link.streams or link.probes or link.queue for link in links):
             return False
-        if (columns.leads & ((columns.ends != columns.watermark) | (columns.told < columns.watermark))).any():
+        if np.count_nonzero(columns.leads & ((columns.ends != columns.watermark) | (columns.told < columns.watermark))):
             return False
         awaited = self._roster.awaited_rows
-        return not any(((link.modes == LIVE) > awaited[link.slot]).any() for link in links)
+        return not any(np.count_nonzero((link.modes == LIVE) > awaited[link.slot]) for link in links)
 
     def tick(self, *, now_ms: int) -> Commands:
         """Tell watermarks to who has not heard them, and ask again what was not answered."""
         columns = self._columns
         commands: Commands = []
         untold = columns.leads & (columns.told < columns.watermark) & (columns.ends == columns.watermark)
-        any_untold = bool(untold.any())
+        any_untold = bool(np.count_nonzero(untold))
         old = columns.leads & (now_ms - columns.appended_ms >= columns.options.probe_ms)
         for link in self.links.values():
             live = link.modes == LIVE
             if any_untold:
-                told = np.flatnonzero(untold & live)
+                told = (untold & live).nonzero()[0]
                 if len(told):
                     commands.append(self._send_idle(link, told))
-            for segment in np.flatnonzero(live & old & (self._roster.acknowledged[link.slot] < columns.ends)).tolist():
+            for segment in (live & old & (self._roster.acknowledged[link.slot] < columns.ends)).nonzero()[0].tolist():
                 if not self._is_flying(link, segment, now_ms=now_ms):
                     self._ask(link, segment, now_ms=now_ms)
             for segment in list(link.streams):

@@ -61,7 +61,7 @@ class Lanes(Generic[Content]):
             yield lanes[0], frame
             return
         for lane in lanes:
-            blocks = np.flatnonzero(holders == lane)
+            blocks = (holders == lane).nonzero()[0]
             part = self._split(frame, blocks)
             part.place, part.wanted, part.doubtful = frame.place, frame.wanted, frame.doubtful
             if frame.doubtful:
@@ -80,7 +80,7 @@ class Lanes(Generic[Content]):
         for window in self.windows.values():
             window.is_paused = False
         leaving = self._wanted != self._holders
-        if not leaving.any():
+        if not np.count_nonzero(leaving):
             return True
         for lane in np.unique(self._holders[leaving]).tolist():
             window = self.window(lane)
@@ -92,7 +92,7 @@ class Lanes(Generic[Content]):
             self._hand_on(window.withdraw(), moved)
         lanes = np.unique(self._holders)
         self._only = lanes.item(0) if len(lanes) == 1 else None
-        return bool((self._wanted == self._holders).all())
+        return not np.count_nonzero(self._wanted != self._holders)
 
     def _hand_on(self, frames: list[Frame[Content]], moved: Callable[[Frame[Content], list[Frame[Content]]], None]) -> None:
         by_lane: dict[int, list[Frame[Content]]] = {}

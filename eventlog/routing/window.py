@@ -197,14 +197,14 @@ class Window(Generic[Content]):
         segments, only = frame.segments, frame.only
         if only >= 0 and not frame.doubtful:
             return self._number_one(frame, chains, only)
-        if (chains.unanswered[segments] >= self._unanswered_max).any():
+        if np.count_nonzero(chains.unanswered[segments] >= self._unanswered_max):
             return False
         following = chains.next[segments]
         if frame.doubtful:
             # What comes before an answered number was written; else it must be just the next one.
-            is_safe = frame.wanted and bool(((following == frame.sequences) | (frame.sequences < chains.answered[segments])).all())
+            is_safe = frame.wanted and not np.count_nonzero((following != frame.sequences) & (frame.sequences >= chains.answered[segments]))
         else:
-            is_safe = bool((following < SEQUENCE_MAX).all())
+            is_safe = not np.count_nonzero(following >= SEQUENCE_MAX)
             frame.sequences = following
         if not is_safe:
             self._numbering.wants_anew = True

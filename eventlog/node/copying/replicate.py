@@ -62,10 +62,10 @@ class Flight:
 
     def values(self, where: npt.NDArray[np.bool_]) -> Arrived:
         """Return the values at some places of the group."""
-        places = np.flatnonzero(where)
+        places = where.nonzero()[0]
         own = self.carried.chosen(places)
         counts = [self.carried.bounds[place + 1] - self.carried.bounds[place] for place in places.tolist()]
-        return values_from(np.repeat(self.segments[places], counts), own.caches, own.data)
+        return values_from(self.segments[places].repeat(counts), own.caches, own.data)
 
 
 class Replicas:
@@ -213,12 +213,14 @@ class Replicas:
         if len(flight.segments) == 1 and not flight.lost:
             return bool(self.core.watermark.item(flight.segments.item(0)) >= flight.last_ids.item(0))
         passed = self.core.watermark[flight.segments] >= flight.last_ids
-        return bool(passed.all()) or (bool(flight.lost) and bool((passed | np.isin(flight.segments, list(flight.lost))).all()))
+        return np.count_nonzero(passed) == len(passed) or (
+            bool(flight.lost) and bool((passed | np.isin(flight.segments, list(flight.lost))).all())
+        )
 
     def abandon(self, flight: Flight) -> None:
         """Bring what is committed of a group that was lost in part into the state, as a backup does."""
         rest = ~np.isin(flight.segments, list(flight.lost))
-        if rest.any():
+        if np.count_nonzero(rest):
             segments, ids = flight.segments[rest], flight.last_ids[rest]
             self.node.followed.take_up(segments)
             self.node.followed.keep(flight.values(rest))
@@ -307,7 +309,7 @@ class Replicas:
         """Add what is in flight, or was a moment ago, where it follows what was read."""
         caches, data, upto = list(part.caches), list(part.data), part.upto
         for flight in [*self._recent, *(flight for flight in self._flights if not flight.is_written)]:
-            place = int(np.searchsorted(flight.segments, segment))
+            place = int(flight.segments.searchsorted(segment))
             if place == len(flight.segments) or flight.segments[place] != segment or flight.previous[place] != upto:
                 continue
             own = flight.carried.chosen(np.array([place]))

@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 from eventlog.batch.layout import COLUMNS_KNOWN, FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
 from eventlog.batch.stored import Values
+from eventlog.batch.unfold import firsts_of_runs
 from eventlog.errors import BadMessage, UnsupportedFormat
 from eventlog.ids import ID_STEP
 from eventlog.replication.messages import APPEND, CHUNK, VALUE, Body, decode_body, value_table
@@ -69,9 +70,9 @@ def group_values(parts: Sequence[tuple[int, Values]]) -> GroupValues:
         return GroupValues(segments=values.segments, last_ids=values.last_ids, counts=np.ones(many, np.int64), carried=carried)
     segments = np.concatenate([own.segments for _, own in parts])
     last_ids = np.concatenate([own.last_ids for _, own in parts])
-    order = np.argsort(segments, kind="stable")
+    order = segments.argsort(kind="stable")
     segments, last_ids = segments[order], last_ids[order]
-    first = np.flatnonzero(np.diff(segments, prepend=-1))
+    first = firsts_of_runs(segments)
     counts = np.diff(first, append=len(segments))
     caches = [cache for cache, own in parts for _ in own.data]
     data = [value for _, own in parts for value in own.data]
@@ -120,7 +121,7 @@ class Arrived:
 
     def of_cache(self, cache_id: int) -> "Arrived":
         """Return the values of one cache."""
-        return self if len(self.cache_ids) == 1 else self.picked(np.flatnonzero(self.caches == cache_id))
+        return self if len(self.cache_ids) == 1 else self.picked((self.caches == cache_id).nonzero()[0])
 
     @property
     def nbytes(self) -> int:
@@ -159,10 +160,10 @@ def read_arrived(buffer: memoryview, *, rows: int) -> tuple[memoryview, Arrived]
     table = np.frombuffer(body.rows, APPEND)
     carrying = np.where(table["flags"] == 0, table["values"], 0).astype(np.int64)
     bounds = np.zeros(len(table) + 1, np.int64)
-    np.cumsum(carrying, out=bounds[1:])
-    if (table["flags"] == CHUNK).any():
+    carrying.cumsum(out=bounds[1:])
+    if np.count_nonzero(table["flags"] == CHUNK):
         return body.rows, _no_values(bounds * 0)
-    of_row = np.repeat(np.arange(len(table)), carrying)
+    of_row = np.arange(len(table)).repeat(carrying)
     segments = table["segment"][of_row].astype(np.int64)
     data = _pieces(body)
     arrived = _arrived(segments, body.caches.astype(np.int64), data, bounds)
@@ -290,5 +291,5 @@ def _no_values(bounds: Ints) -> Arrived:
 
 
 def _refuse(bad: npt.NDArray[np.bool_], segments: Ints, why: str) -> None:
-    if bad.any():
+    if np.count_nonzero(bad):
         raise BadMessage(why=f"replicate: segment {int(segments[np.argmax(bad)])}: {why}")

@@ -79,7 +79,7 @@ class Incoming:
         if arrived.data:
             self._node.disk.check()
         given: Arrived | list[tuple[int, bytes]] = arrived
-        if not arrived.data and (np.frombuffer(rows, APPEND)["flags"] == CHUNK).any():
+        if not arrived.data and np.count_nonzero(np.frombuffer(rows, APPEND)["flags"] == CHUNK):
             given = read_pieces(exchange.body, rows=request.rows)
         core = self._replicas.core
         message = Message(sender=sender, recipient=core.own, correlation=request.correlation, rows=rows)
@@ -243,5 +243,5 @@ def _missing_ends(write: asked.Write, arrived: Arrived) -> list[Pair]:
         return []
     lasts = np.zeros(int(write.segments.max(initial=0)) + 1, np.int64)
     np.maximum.at(lasts, arrived.segments, arrived.lasts)
-    missing = np.flatnonzero(lasts[write.segments] < write.lasts).tolist()
+    missing = (lasts[write.segments] < write.lasts).nonzero()[0].tolist()
     return [encode_end(int(write.segments[row]), int(write.lasts[row]), int(write.end_epochs[row])) for row in missing]

@@ -91,7 +91,7 @@ def _leads_all(node: "Node", segments: npt.NDArray[np.uint16]) -> bool:
     if len(segments) == 1:
         segment = segments.item(0)
         return segment >= len(serving) or bool(serving[segment])
-    return bool(segments[-1] >= len(serving) or serving[segments].all())
+    return bool(segments[-1] >= len(serving) or np.count_nonzero(serving[segments]) == len(segments))
 
 
 def _of_part(conditions: tuple[Condition, ...], blocks: npt.NDArray[np.int64]) -> tuple[Condition, ...]:
@@ -153,7 +153,7 @@ async def clear(node: "Node", exchange: Exchange) -> None:
         raise NoState(cache=cache.name)
     node.check_writable()
     limit = min(request.limit or CLEAR_PER_GROUP_MAX, CLEAR_PER_GROUP_MAX)
-    keys = await node.entries.some_keys(cache, segments=np.flatnonzero(node.replicas.serving).tolist(), limit=limit)
+    keys = await node.entries.some_keys(cache, segments=node.replicas.serving.nonzero()[0].tolist(), limit=limit)
     message = Message()
     message.clear_answer.more = len(keys) == limit
     if keys:

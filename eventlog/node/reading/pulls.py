@@ -200,8 +200,8 @@ def _cursor_at(context: ReadContext, position: Position, *, cache: CacheState, a
     if not isinstance(at, SegmentPositions):
         return Cursor.at_id(context.segments, at, asked=asked)
     if asked is not None:
-        rows = np.searchsorted(at.of, asked)
-        if int(rows[-1]) >= len(at.of) or bool((at.of[rows] != asked).any()):
+        rows = at.of.searchsorted(asked)
+        if int(rows[-1]) >= len(at.of) or np.count_nonzero(at.of[rows] != asked):
             raise InvalidArgument(why="the position does not hold all segments asked for")
         at = SegmentPositions(of=asked, ids=at.ids[rows], offsets=at.offsets[rows], epochs=at.epochs[rows])
     return Cursor(context.segments, at)

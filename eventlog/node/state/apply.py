@@ -49,7 +49,7 @@ class Change:
     def _count(self, cache: CacheState) -> None:
         rows, expired = self.stamped.rows, self.stamped.expired_rows
         kinds = self.share.kinds[rows]
-        if len(expired) or (kinds != Kind.MODIFIED).any():
+        if len(expired) or np.count_nonzero(kinds != Kind.MODIFIED):
             segments = self.share.submitted.segments[self.share.block_of_row]
             np.add.at(cache.live, segments[rows], (kinds == Kind.CREATED).astype(np.int64) - (kinds >= Kind.REMOVED))
             np.subtract.at(cache.live, segments[expired], 1)
@@ -62,14 +62,14 @@ def changes_of(part: Part) -> Change:
         return Change(layer=[], expiries=[], nbytes=0, share=share, stamped=stamped)
     rows = stamped.rows
     ids = values.ids(stamped.rank[rows])
-    segments = np.repeat(share.submitted.segments, share.blocks.counts)[rows].tolist()
+    segments = share.submitted.segments.repeat(share.blocks.counts)[rows].tolist()
     prefixes = {segment: entry_prefix(segment, share.rules.cache_id) for segment in set(segments)}
     picked = rows.tolist()
     keys, contents = share.keys, share.values
     state_keys = map(add, map(prefixes.__getitem__, segments), map(keys.__getitem__, picked))
     kinds = share.kinds[rows]
     expiries: list[Put] = []
-    if share.expiry is not None and share.expiry.any():
+    if share.expiry is not None and np.count_nonzero(share.expiry):
         deadlines = share.expiry[rows].tolist()
         entries: list[bytes | None] = [
             HEAD_EXPIRY.pack(FORMAT, HAS_EXPIRY, id_, deadline) + contents[row] if deadline else head + contents[row]
@@ -82,7 +82,7 @@ def changes_of(part: Part) -> Change:
         ]
     else:
         entries = list(map(add, entry_heads(ids), map(contents.__getitem__, picked)))
-    for index in np.flatnonzero(kinds > Kind.MODIFIED).tolist():
+    for index in (kinds > Kind.MODIFIED).nonzero()[0].tolist():
         entries[index] = None
     layer: list[Put] = [  # first: each is the first word of the group on its key
         (entry_prefix(int(share.submitted.segments[share.block_of_row[row]]), share.rules.cache_id) + keys[row], None)

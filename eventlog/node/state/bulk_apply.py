@@ -35,12 +35,12 @@ def puts_of(cache_id: int, segments: Sequence[int], data: Sequence[bytes], unfol
     """
     prefixes = {segment: entry_prefix(segment, cache_id) for segment in set(segments)}
     is_slow = unfolded.is_ragged | (unfolded.heads["bitmap"] & EXPIRY != 0)
-    if not is_slow.any():
+    if not np.count_nonzero(is_slow):
         return _puts(unfolded, slice(None), prefixes=[prefixes[segment] for segment in segments])
     puts: Puts = []
     low = 0
-    for high in [*np.flatnonzero(is_slow).tolist(), len(data)]:
-        first, last = np.searchsorted(unfolded.value, (low, high)).tolist()
+    for high in [*is_slow.nonzero()[0].tolist(), len(data)]:
+        first, last = unfolded.value.searchsorted((low, high)).tolist()
         if last > first:
             puts += _puts(unfolded, slice(first, last), prefixes=[prefixes[segment] for segment in segments])
         if high < len(data):
@@ -59,14 +59,14 @@ def _puts(unfolded: Unfolded, sections: slice, *, prefixes: list[bytes]) -> Puts
     keys_at = key_offsets_at + offsets_bytes
     value_offsets_at = keys_at + pad8_all(key_bytes)
     values_at = value_offsets_at + offsets_bytes
-    section_of = np.repeat(np.arange(len(counts)), counts)
+    section_of = np.arange(len(counts)).repeat(counts)
     keys = _slices(joined, words, keys_at[section_of], spread(key_offsets_at // 4, counts))
     values = _slices(joined, words, values_at[section_of], spread(value_offsets_at // 4, counts))
     heads = entry_heads(unfolded.bases[sections][section_of] + spread(np.zeros_like(counts), counts) * ID_STEP)
     fronts = map(prefixes.__getitem__, unfolded.value[sections][section_of].tolist()) if len(prefixes) > 1 else repeat(prefixes[0])
     puts: Puts = list(zip(map(add, fronts, keys), map(add, heads, values), strict=True))
     kinds = np.frombuffer(joined, np.uint8)[spread(kinds_at, counts)]
-    for index in np.flatnonzero(kinds > Kind.MODIFIED).tolist():
+    for index in (kinds > Kind.MODIFIED).nonzero()[0].tolist():
         puts[index] = puts[index][0], None
     return puts
 

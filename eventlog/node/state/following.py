@@ -133,7 +133,7 @@ class Followed:
         kept: deque[Arrived] = deque()
         for arrived in self._kept:
             stays = (arrived.segments != segment) | (arrived.lasts <= above)
-            kept.append(arrived if stays.all() else arrived.picked(np.flatnonzero(stays)))
+            kept.append(arrived if np.count_nonzero(stays) == len(stays) else arrived.picked(stays.nonzero()[0]))
         self._kept = deque(arrived for arrived in kept if arrived.data)
         self.nbytes = sum(arrived.nbytes for arrived in self._kept)
 
@@ -206,7 +206,7 @@ class Followed:
 
     def is_at(self, segments: Ints) -> bool:
         """Return whether the state of all segments is where it was told to go."""
-        return bool((self.applied[segments] >= self._goal[segments]).all())
+        return not np.count_nonzero(self.applied[segments] < self._goal[segments])
 
     def _apply_kept(self) -> list[CommittedGroup] | None:
         """Apply what the goals have passed; None where a cache has to be asked for first."""
@@ -217,13 +217,13 @@ class Followed:
                 (ready if self._has_passed_one(arrived) else rest).append(arrived)
                 continue
             passed = (arrived.lasts <= self._goal[arrived.segments]) & (self.applied[arrived.segments] >= self._covered[arrived.segments])
-            if passed.all():
+            if np.count_nonzero(passed) == len(passed):
                 ready.append(arrived)
-            elif not passed.any():
+            elif not np.count_nonzero(passed):
                 rest.append(arrived)
             else:
-                ready.append(arrived.picked(np.flatnonzero(passed)))
-                rest.append(arrived.picked(np.flatnonzero(~passed)))
+                ready.append(arrived.picked(passed.nonzero()[0]))
+                rest.append(arrived.picked((~passed).nonzero()[0]))
         if not all(self._knows(cache) for arrived in ready for cache in arrived.cache_ids):
             return None
         self._kept = rest
@@ -316,7 +316,7 @@ class Followed:
         rows: list[tuple[int, int, int, int]] = []
         origins = own.bases & _ORIGIN
         for origin in set(origins.tolist()):
-            fresh = np.flatnonzero((origins == origin) & (own.bases > self._counted_at_open))
+            fresh = ((origins == origin) & (own.bases > self._counted_at_open)).nonzero()[0]
             if origin == self._number or not len(fresh):
                 continue  # counted when it was appended, or at the start
             nbytes = sum(len(own.data[index]) for index in fresh.tolist())
@@ -356,14 +356,14 @@ def _move(cache: CacheState, own: Arrived, unfolded: Unfolded) -> None:
     """Move offsets, counters and producers of a cache; values of a segment come in the order of their ids."""
     cache.next_offsets[own.segments] = own.offsets + own.counts
     cache.stored_bytes += own.nbytes
-    cache.may_expire = cache.may_expire or bool((own.heads["bitmap"] & EXPIRY).any())
+    cache.may_expire = cache.may_expire or bool(np.count_nonzero(own.heads["bitmap"] & EXPIRY))
     learn_values(cache.producers, unfolded, segments=own.segments, cache_id=cache.cache_id, data=own.data)
-    if not cache.options.state or (own.heads["kinds"] == _MODIFIED).all():
+    if not cache.options.state or not np.count_nonzero(own.heads["kinds"] != _MODIFIED):
         return
     kinds = unfolded.kinds()
-    segments = np.repeat(own.segments[unfolded.value], unfolded.counts)
+    segments = own.segments[unfolded.value].repeat(unfolded.counts)
     np.add.at(cache.live, segments, (kinds == Kind.CREATED).astype(np.int64) - (kinds >= Kind.REMOVED))
-    for index in np.flatnonzero(unfolded.is_ragged).tolist():
+    for index in unfolded.is_ragged.nonzero()[0].tolist():
         segment = int(own.segments[index])
         decoded = [block.kinds for block in decode_value(segment, cache.cache_id, own.data[index]).blocks]
         cache.live[segment] += sum(int((found == Kind.CREATED).sum()) - int((found >= Kind.REMOVED).sum()) for found in decoded)
@@ -374,7 +374,7 @@ def _group_of(cache_id: int, own: Arrived) -> CommittedGroup:
         segments, bases, counts = [own.segments.item(0)], [own.bases.item(0)], [own.counts.item(0)]
         values = CacheValues(cache_id=cache_id, segments=segments, bases=bases, counts=counts, data=own.data)
         return CommittedGroup(first_id=bases[0], last_id=own.lasts.item(0), caches=(values,))
-    if (own.segments[1:] < own.segments[:-1]).any():
+    if np.count_nonzero(own.segments[1:] < own.segments[:-1]):
         own = own.picked(np.lexsort((own.bases, own.segments)))
     values = CacheValues(
         cache_id=cache_id, segments=own.segments.tolist(), bases=own.bases.tolist(), counts=own.counts.tolist(), data=own.data

@@ -20,14 +20,14 @@ Ints = npt.NDArray[np.int64]
 def learn_values(table: ProducerTable, unfolded: Unfolded, *, segments: Ints, cache_id: int, data: Sequence[bytes]) -> None:
     """Have `table` learn the values in `data`, the same `unfolded`, in the order of the log; `segments` has one number a value."""
     told = unfolded.heads["flags"] & HAS_PRODUCERS != 0
-    if not told.any():
+    if not np.count_nonzero(told):
         return
     fast = ~unfolded.is_ragged
-    if not fast.all():
+    if np.count_nonzero(fast) < len(fast):
         fast &= ~np.isin(segments, segments[~fast])  # a segment's values are learnt in their order
-    if fast.any():
+    if np.count_nonzero(fast):
         _learn(table, unfolded, segments=segments, fast=fast)
-    for index in np.flatnonzero(told & ~fast).tolist():
+    for index in (told & ~fast).nonzero()[0].tolist():
         table.learn(decode_value(int(segments[index]), cache_id, data[index]))
 
 
@@ -37,20 +37,20 @@ def _learn(table: ProducerTable, unfolded: Unfolded, *, segments: Ints, fast: np
     kinds = unfolded.kinds()
     bases, counts = unfolded.heads["base"].astype(np.int64), unfolded.heads["count"].astype(np.int64)
     lasts = bases + (np.maximum(counts, 1) - 1) * ID_STEP
-    ends = np.cumsum(np.where(unfolded.is_ragged, 0, counts))
+    ends = np.where(unfolded.is_ragged, 0, counts).cumsum()
     kinds_of_value = ends - counts
     for number in dict.fromkeys(rows["producer"].tolist()):
         own = (rows["producer"] == number) & fast[value]
         picked, of = rows[own], value[own]
         first, count = picked["first"].astype(np.int64), picked["count"].astype(np.int64)
         starts = np.zeros(len(count) + 1, np.int64)
-        np.cumsum(count, out=starts[1:])
-        intra = np.arange(starts[-1]) - np.repeat(starts[:-1], count)
+        count.cumsum(out=starts[1:])
+        intra = np.arange(starts[-1]) - starts[:-1].repeat(count)
         frame = FrameResult(
             segments=segments[of],
             sequences=picked["sequence"].astype(np.int64),
             starts=starts,
-            ids=np.repeat(bases[of] + first * ID_STEP, count) + intra * ID_STEP,
+            ids=(bases[of] + first * ID_STEP).repeat(count) + intra * ID_STEP,
             kinds=kinds[spread(kinds_of_value[of] + first, count)],
         )
         table.learn_frame(number, frame, last_ids=lasts[of])

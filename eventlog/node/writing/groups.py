@@ -107,7 +107,7 @@ class Queue:
 
     def _steps_aside(self, pending: Pending) -> bool:
         segments = pending.only if pending.only >= 0 else pending.table["segment"]
-        if not (self._blocked.item(segments) if pending.only >= 0 else self._blocked[segments].any()):
+        if not (self._blocked.item(segments) if pending.only >= 0 else np.count_nonzero(self._blocked[segments])):
             return False
         if self._blocked is self._busy:
             self._blocked = self._busy.copy()
@@ -169,7 +169,7 @@ def _fate_of(pending: Pending, fates: Ints) -> int:
         return fates.item(pending.only)
     segments = pending.table["segment"]
     found = fates[segments[segments < len(fates)]]
-    return found.item(0) if len(found) and bool((found == found[0]).all()) else _MIXED
+    return found.item(0) if len(found) and not np.count_nonzero(found != found[0]) else _MIXED
 
 
 _MIXED = -1
@@ -254,7 +254,7 @@ def join_frames(frames: list[Pending], *, now: int) -> Joined:
     table = np.frombuffer(b"".join([pending.table.data for pending in frames]), "<u4") if len(frames) > 1 else first.table.view("<u4")
     places, counts, lengths, sequences = np.array(table.reshape(-1, TABLE_ROW_BYTES // 4).T, np.int64, order="C")
     blocks = [0, *accumulate(sizes)]
-    events_before = [0, *np.cumsum(counts).tolist()]
+    events_before = [0, *counts.cumsum().tolist()]
     conditions = [
         Condition(block=before + condition.block, key=condition.key, version=condition.version)
         for pending, before in zip(frames, blocks, strict=False)
@@ -266,7 +266,7 @@ def join_frames(frames: list[Pending], *, now: int) -> Joined:
         segments=places & _SEGMENT,
         lengths=lengths,
         counts=counts,
-        producers=np.repeat(np.array([pending.producer for pending in frames], np.uint64), sizes),
+        producers=np.array([pending.producer for pending in frames], np.uint64).repeat(sizes),
         sequences=sequences,
         starts=None if frames_at is None else _starts(frames_at, lengths, firsts=blocks[:-1], sizes=sizes),
         conditions=tuple(conditions),
@@ -304,6 +304,6 @@ def _address(data: npt.NDArray[np.uint8]) -> int:
 
 def _starts(frames_at: Ints, lengths: Ints, *, firsts: list[int], sizes: list[int]) -> Ints:
     """Return where each block begins."""
-    running = np.cumsum(lengths) - lengths
-    starts: Ints = running + np.repeat(frames_at - running[firsts], sizes)
+    running = lengths.cumsum() - lengths
+    starts: Ints = running + (frames_at - running[firsts]).repeat(sizes)
     return starts

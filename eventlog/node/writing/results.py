@@ -60,7 +60,7 @@ def answer_frames(part: Part) -> None:
     kinds = share.kinds
     if verdict.answered or share.refusals:
         kinds = kinds.copy()
-        starts = np.cumsum(share.blocks.counts) - share.blocks.counts
+        starts = share.blocks.counts.cumsum() - share.blocks.counts
         for block in share.refusals:
             kinds[starts[block] : starts[block] + share.blocks.counts[block]] = REFUSED
         for block, (known_ids, known_kinds) in verdict.answered.items():
@@ -86,7 +86,7 @@ def record_producers(part: Part) -> None:
     """Remember the results of the frames of idempotent producers, so that a repeated block gets its first answer."""
     joined, share, values = part.joined, part.share, part.stored
     producers = joined.submitted.producers
-    if not producers.any():
+    if not np.count_nonzero(producers):
         return
     ids = part.ids
     kinds = share.kinds
@@ -96,10 +96,10 @@ def record_producers(part: Part) -> None:
         kinds[~share.live_rows] = REFUSED
         logged = share.live.copy()
         logged[list(share.conflicts)] = True
-    row_starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(share.blocks.counts)))
+    row_starts = np.concatenate((np.zeros(1, np.int64), share.blocks.counts.cumsum()))
     last_ids = np.zeros(share.rules.segments, np.int64)
     last_ids[values.segments] = values.last_ids
-    everything = bool(logged.all())
+    everything = np.count_nonzero(logged) == len(logged)
     for low, high in runs_of(producers, joined.blocks):
         number = producers.item(low)
         if number == 0:

@@ -68,7 +68,7 @@ class _Peer:
         self.heard_at = now
         self.clock_ahead_ms: int | None = None  # its wall clock minus ours
         self.bytes_in_flight = 0
-        self.beat: asyncio.Future[Reply] | None = None
+        self.beat: _Beat | None = None  # that is not answered yet
         self.word: bool | None = None  # what `lost` said last; None: nothing since it was connected
         self.again = asyncio.Event()  # dial now
         self.task: asyncio.Task[None] | None = None
@@ -91,6 +91,27 @@ class _Posted:
     def failed(self, error: EventLogError) -> None:
         self._peer.bytes_in_flight -= self._size
         self._receiver.failed(error)
+
+
+class _Beat:
+    """A sign of life that was asked of a member."""
+
+    __slots__ = ("_peer", "_peers")
+
+    def __init__(self, peers: "Peers", peer: _Peer) -> None:
+        self._peers = peers
+        self._peer = peer
+
+    def answered(self, reply: Reply) -> None:
+        self._end()
+        self._peers.beaten(self._peer, reply.message.beat_answer)
+
+    def failed(self, error: EventLogError) -> None:  # noqa: ARG002 -- a connection that ends says so itself
+        self._end()
+
+    def _end(self) -> None:
+        if self._peer.beat is self:
+            self._peer.beat = None
 
 
 class Peers:
@@ -326,24 +347,23 @@ class Peers:
         if (now - peer.heard_at) * 1000 >= self._options.silent_ms_max:
             log.warning("peer_silent number=%d ms=%d", peer.number, (now - peer.heard_at) * 1000)
             connection.abort()
-        elif peer.beat is None or peer.beat.done():
+        elif peer.beat is None:
             self._beat(peer)
 
     def _beat(self, peer: _Peer) -> None:
         if peer.connection is None:
             return
+        beat = _Beat(self, peer)
         try:
-            peer.beat = peer.connection.send(Message(beat=pb.Beat(revision=self.revision, now_ms=self._wall_ms())))
+            peer.connection.post(beat, Message(beat=pb.Beat(revision=self.revision, now_ms=self._wall_ms())))
         except (ConnectionLost, Overloaded):
             return  # its end is told, or its answers will be heard
+        peer.beat = beat
 
-        def answered(future: "asyncio.Future[Reply]") -> None:
-            if not future.cancelled() and future.exception() is None:
-                beat = future.result().message.beat_answer
-                peer.clock_ahead_ms = beat.now_ms - self._wall_ms()
-                self._heard_revision(peer.number, beat.revision)
-
-        peer.beat.add_done_callback(answered)
+    def beaten(self, peer: _Peer, answer: pb.BeatAnswer) -> None:
+        """Take the answer to a beat."""
+        peer.clock_ahead_ms = answer.now_ms - self._wall_ms()
+        self._heard_revision(peer.number, answer.revision)
 
     def _heard_revision(self, number: int, revision: int) -> None:
         for hook in self.hooks.beaten:

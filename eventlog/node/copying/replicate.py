@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
 _TICK_MS = 50
+_TICK_RESTING_MS = 100  # while time alone changes nothing
 _AGAIN_MS = 200
 _RECENT_BYTES = 8 * MIB
 
@@ -331,10 +332,11 @@ class Replicas:
             self.carry_out(self.core.lost(peer, now_ms=self.now_ms))
 
     async def _tick_forever(self) -> None:
+        is_resting = False
         while True:
-            await asyncio.sleep(_TICK_MS / 1000)
-            commands = self.core.tick(now_ms=self.now_ms)
-            if commands:
+            await asyncio.sleep((_TICK_RESTING_MS if is_resting else _TICK_MS) / 1000)
+            is_resting = self.core.is_quiet
+            if not is_resting and (commands := self.core.look(now_ms=self.now_ms)):
                 self.carry_out(commands)
 
 

@@ -1,7 +1,8 @@
 """Faults by chance over one cluster at work: `python -m tests.process.chaos MINUTES [SEED]`; exits with 1 on a violation.
 
-Processes are killed and stopped, clocks jump, disks are lost, and as root the network is cut as well. Each fault waits until the
-cluster is well again. The seed decides which faults happen, in which order, to whom and for how long; not when exactly they hit.
+Processes are killed and stopped, clocks jump, disks are lost, and the network is cut: as root in namespaces, else by proxies. Each
+fault waits until the cluster is well again. The seed decides which faults happen, in which order, to whom and for how long; not when
+exactly they hit.
 """
 
 import random
@@ -14,9 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.process.clusters import ClusterProcesses
-from tests.process.jumping_cluster import JumpingCluster, JumpingNode
-from tests.process.network_clusters import JumpingNetworkCluster
-from tests.process.networks import Network, is_possible
+from tests.process.jumping_cluster import JumpingNode
+from tests.process.network_clusters import AnyNetwork, JumpingNetworkCluster, best_network
 from tests.process.trials import Trial
 
 NODES = 3
@@ -26,7 +26,7 @@ CLIENT = "client"
 class Chaos:
     """What may happen to a cluster; each method is one fault from its begin to its end."""
 
-    def __init__(self, cluster: ClusterProcesses, chance: random.Random, network: Network | None) -> None:
+    def __init__(self, cluster: ClusterProcesses, chance: random.Random, network: AnyNetwork) -> None:
         self._cluster = cluster
         self._chance = chance
         self._network = network
@@ -43,9 +43,9 @@ class Chaos:
             "clock jumps": self._jump,
             "disk is lost": self._lose_disk,
         }
-        return anywhere if self._network is None else anywhere | self._cuts(self._network)
+        return anywhere | self._cuts(self._network)
 
-    def _cuts(self, network: Network) -> dict[str, Callable[[int], None]]:
+    def _cuts(self, network: AnyNetwork) -> dict[str, Callable[[int], None]]:
         def other(index: int) -> str:
             return f"n{(index + 1) % NODES + 1}"
 
@@ -99,20 +99,12 @@ def run(directory: Path, *, minutes: float, seed: int) -> int:
     """Let faults happen for so long; print what happened, return the exit code."""
     chance = random.Random(seed)
     with ExitStack() as stack:
-        network: Network | None = None
-        cluster: ClusterProcesses
-        if is_possible():
-            network = stack.enter_context(Network(*(f"n{number}" for number in range(1, NODES + 1)), CLIENT, "test"))
-            stack.enter_context(network.inside("test"))
-            cluster = stack.enter_context(JumpingNetworkCluster(directory, network, count=NODES))
-        else:
-            cluster = stack.enter_context(JumpingCluster(directory, count=NODES))
-        trial = stack.enter_context(Trial(cluster, directory, wrapper=network.wrapper(CLIENT) if network else ()))
+        network = stack.enter_context(best_network(*(f"n{number}" for number in range(1, NODES + 1)), CLIENT, "test"))
+        stack.enter_context(network.inside("test"))
+        cluster = stack.enter_context(JumpingNetworkCluster(directory, network, count=NODES))
+        trial = stack.enter_context(Trial(cluster, directory, wrapper=network.wrapper(CLIENT)))
         faults = Chaos(cluster, chance, network).faults()
-        print(
-            f"seed {seed}, {minutes:g} minutes, {len(faults)} kinds of faults{'' if network else '; those of the network need root'}",
-            flush=True,
-        )
+        print(f"seed {seed}, {minutes:g} minutes, {len(faults)} kinds of faults, a network of {type(network).__name__}", flush=True)
         end = time.monotonic() + 60 * minutes
         while time.monotonic() < end:
             name, index = chance.choice(sorted(faults)), chance.randrange(NODES)

@@ -4,26 +4,38 @@ from pathlib import Path
 
 from tests.process.clusters import ClusterProcesses
 from tests.process.jumping_cluster import JumpingNode
-from tests.process.networks import Network
+from tests.process.networks import Network, is_possible
 from tests.process.nodes import NodeProcess
+from tests.process.proxied_networks import ProxiedNetwork
+
+AnyNetwork = Network | ProxiedNetwork
+
+
+def best_network(*names: str) -> AnyNetwork:
+    """Return a network in namespaces where this process may make them, otherwise one by proxies."""
+    return Network(*names) if is_possible() else ProxiedNetwork(*names)
 
 
 class NetworkCluster(ClusterProcesses):
     """Nodes n1, n2, ... on the hosts of these names. The test itself must be on a host of the network: `Network.inside`."""
 
-    def __init__(self, directory: Path, network: Network, *options: str, count: int = 3, metastore: str = "") -> None:
+    def __init__(self, directory: Path, network: AnyNetwork, *options: str, count: int = 3, metastore: str = "") -> None:
         self.network = network
+        self._reached: list[str] = []
         super().__init__(directory, *options, count=count, metastore=metastore)
 
     def make(self, directory: Path, *options: str) -> NodeProcess:
-        host = directory.name
-        node = self._node(directory, "--insecure", *options)
-        node.wrapper = self.network.wrapper(host)
-        node.address, node.http = f"{self.network.address(host)}:7400", f"{self.network.address(host)}:7480"
+        node = self._node(directory, *options)
+        self._reached.append(self.network.place(directory.name, node))
         return node
 
     def _node(self, directory: Path, *options: str) -> NodeProcess:
         return NodeProcess(directory, *options)
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where the nodes are reached by others, dead ones included."""
+        return self._reached
 
     # ------------------------------------------------------------ who hears whom
 

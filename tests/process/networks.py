@@ -14,6 +14,8 @@ from typing import Self
 
 import pytest
 
+from tests.process.nodes import NodeProcess
+
 _NETWORK = 0x40000000  # CLONE_NEWNET
 _numbers = itertools.count(os.getpid() % 200)
 
@@ -72,6 +74,13 @@ class Network:
         """Return what to put before a command so that it runs on that host."""
         # not `ip netns exec`, which copies all mounts as well: a disk that another test takes off would stay mounted there
         return ("nsenter", f"--net=/run/netns/{self._namespace(name)}")
+
+    def place(self, name: str, node: NodeProcess) -> str:
+        """Put a node on a host; return where it is reached."""
+        node.wrapper = self.wrapper(name)
+        node.address, node.http = f"{self.address(name)}:7400", f"{self.address(name)}:7480"
+        node.options = ("--insecure", *node.options)
+        return node.address
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:

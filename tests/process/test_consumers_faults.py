@@ -22,8 +22,7 @@ from tests.process.clusters import ClusterProcesses
 from tests.process.consumer_checks import Kept, Logged, Truth
 from tests.process.every_consumer import CACHE, NEAR_KEYS, SESSION_MS, STATIC
 from tests.process.near_reader import Write
-from tests.process.network_clusters import NetworkCluster
-from tests.process.networks import Network, is_possible
+from tests.process.network_clusters import NetworkCluster, best_network
 from tests.process.roads import Roads
 
 WRITERS = 3
@@ -200,14 +199,10 @@ def _make_cache(client: eventlog.blocking.Client) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    """Three nodes and a gateway; on hosts of their own where this process may make them."""
+    """Three nodes and a gateway, on hosts of their own."""
     directory = tmp_path_factory.mktemp("faults")
-    if not is_possible():
-        with running(ClusterProcesses(directory)) as found:
-            yield found
-        return
     hosts = ("n1", "n2", "n3", "n4", "client", "test")
-    with Network(*hosts) as network, network.inside("test"), running(NetworkCluster(directory, network)) as found:
+    with best_network(*hosts) as network, network.inside("test"), running(NetworkCluster(directory, network)) as found:
         yield found
 
 
@@ -281,7 +276,6 @@ def test_the_roads_between_clients_and_a_node_are_blocked(cluster: ClusterProces
         consumers.judge()
 
 
-@pytest.mark.needs_root("networks of our own are made of namespaces")
 def test_the_network_is_cut_between_clients_and_a_node_and_between_nodes(consumers: Consumers) -> None:
     cluster = consumers.cluster
     assert isinstance(cluster, NetworkCluster)

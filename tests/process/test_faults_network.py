@@ -1,4 +1,4 @@
-"""Cut networks, in namespaces of our own: the minority acknowledges nothing, the majority goes on, and nothing is lost or doubled."""
+"""Cut networks, in namespaces and by proxies: the minority acknowledges nothing, the majority goes on, nothing is lost or doubled."""
 
 import time
 from collections.abc import Iterator
@@ -6,19 +6,20 @@ from functools import partial
 
 import pytest
 
-from tests.process.network_clusters import NetworkCluster
+from tests.process.network_clusters import AnyNetwork, NetworkCluster
 from tests.process.networks import Network
+from tests.process.proxied_networks import ProxiedNetwork
 from tests.process.trials import Trial, controller_of, most_primaries
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.needs_root("networks of our own are made of namespaces")]
-
+IN_NAMESPACES = pytest.param(Network, id="namespaces", marks=pytest.mark.needs_root("networks of our own are made of namespaces"))
+BY_PROXIES = pytest.param(ProxiedNetwork, id="proxies")
 UNDER_WAY_S = 0.5  # what was on its way when a cable was pulled may still be answered
 
 
-@pytest.fixture
-def network() -> Iterator[Network]:
+@pytest.fixture(params=[IN_NAMESPACES, BY_PROXIES])
+def network(request: pytest.FixtureRequest) -> Iterator[AnyNetwork]:
     """Hosts for the nodes, two clients, and the test itself."""
-    with Network("n1", "n2", "n3", "client", "other", "test") as network, network.inside("test"):
+    with request.param("n1", "n2", "n3", "client", "other", "test") as network, network.inside("test"):
         yield network
 
 
@@ -74,7 +75,7 @@ def test_a_line_that_delays_and_loses_packets_costs_time_and_nothing_else(tmp_pa
     assert history.errors() == []
 
 
-def wait_for_loss(network: Network, name: str) -> None:
+def wait_for_loss(network: AnyNetwork, name: str) -> None:
     deadline = time.monotonic() + 60
     while not all(network.held_and_lost(name)):
         assert time.monotonic() < deadline, f"held and lost: {network.held_and_lost(name)}"
@@ -91,7 +92,7 @@ def hear(cluster: NetworkCluster, victim: str, others: list[str]) -> None:
         cluster.unmute(other, [victim])
 
 
-def cut_for(network: Network, host: str, seconds: float) -> None:
+def cut_for(network: AnyNetwork, host: str, seconds: float) -> None:
     network.pull(host)
     time.sleep(seconds)  # the fault itself
     network.plug(host)

@@ -365,3 +365,31 @@ def test_a_closed_client_says_so() -> None:
                 await call
 
     run(main())
+
+
+def test_who_waits_for_a_busy_node_for_seconds_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        node = FakeNode()
+        refusals = 0
+
+        def refuse(exchange: Exchange) -> eventlog.EventLogError | None:
+            nonlocal refusals
+            if exchange.kind != "get" or refusals == 4:
+                return None
+            refusals += 1
+            skip(1.5)
+            return Overloaded(what="the number of readers", limit=256)
+
+        async with client_of(node, timeout_ms=60_000) as client:
+            cache = await client.create_cache("c")
+            node.refusal = refuse
+            assert await cache.get("k") is None
+            (told,) = [record.message for record in caplog.records if record.name == "eventlog.client"]
+            assert "the number of readers" in told
+            assert "it is tried again for 56 s more" in told
+            refusals = 0
+            caplog.clear()
+            assert await cache.get("k") is None
+            assert len(caplog.records) == 1, "each operation once"
+
+    run(main(), loop_factory=SkippingLoop)

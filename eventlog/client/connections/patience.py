@@ -1,6 +1,7 @@
 """How long an operation goes on trying, and where: one loop of `connection` and `wait_after` for whoever asks nodes."""
 
 import asyncio
+import logging
 
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.uplink import chance
@@ -9,6 +10,9 @@ from eventlog.errors import EventLogError, FilterNotFound
 from eventlog.routing.retry import MOVES, decide
 from eventlog.routing.routes import NOBODY
 from eventlog.transport.connection import Connection
+
+log = logging.getLogger("eventlog.client")
+SILENT_S = 2  # who waits for longer is told what for
 
 
 class Patience:
@@ -21,6 +25,7 @@ class Patience:
         self._loop = asyncio.get_running_loop()
         self._attempt = 0
         self._has_progress = True
+        self._is_told = False
         self._deadline = 0.0
         self._lacking: set[int] = set()  # nodes that do not have what was asked for
         self._connection: Connection | None = None
@@ -53,7 +58,7 @@ class Patience:
     def _begin(self) -> None:
         self._connection = None
         if self._has_progress:
-            self._has_progress, self._attempt = False, 0
+            self._has_progress, self._is_told, self._attempt = False, False, 0
             self._deadline = self._loop.time() + self._timeout_ms / 1000
 
     async def wait_after(self, error: EventLogError, *, repeatable: bool = True) -> None:
@@ -74,5 +79,8 @@ class Patience:
             self._nodes.on_stale()
         if decision.reconnect and self._connection is not None:
             self._nodes.drop(self._connection)
+        if not self._is_told and left_ms <= self._timeout_ms - SILENT_S * 1000:
+            self._is_told = True
+            log.warning("%s (%s); it is tried again for %d s more", error, error.code, left_ms // 1000)
         await asyncio.sleep(decision.wait_ms / 1000)
         self._attempt += 1

@@ -16,7 +16,9 @@ from benchmarks.figures import Row, Scale, bounded, note
 from benchmarks.processes import Address, cpu_seconds, in_child, scratch
 
 PER_SECOND = 1_000
+PER_SECOND_CALM = 100  # what leaves two cores time
 SECONDS = 20
+SECONDS_CALM = 10
 WARM_SECONDS = 2
 P99_MS_MAX = 20.0
 LATE_SECONDS_MAX = 30
@@ -34,8 +36,10 @@ class Found:
 
 def run(scale: Scale) -> Iterator[Row]:
     with scratch() as directory, cluster(directory) as nodes:
+        addresses = [node.address for node in nodes]
+        calm = in_child(_measure, addresses, "calm", PER_SECOND_CALM, scale.of(SECONDS_CALM, quick=3))
         before = sum(cpu_seconds(node.address.pid) for node in nodes)
-        found = in_child(_measure, [node.address for node in nodes], scale.of(SECONDS, quick=3))
+        found = in_child(_measure, addresses, "follow", PER_SECOND, scale.of(SECONDS, quick=3))
         used = sum(cpu_seconds(node.address.pid) for node in nodes) - before
     printed = quantiles(found.printed, n=100)
     yield note("put to line, p50", f"{printed[49]:.2f} ms at {found.rate:,.0f} events/s")
@@ -44,6 +48,8 @@ def run(scale: Scale) -> Iterator[Row]:
         cuts = quantiles(times, n=100)
         yield note(name, f"p50 {cuts[49]:.2f} ms, p99 {cuts[98]:.2f} ms")
     yield note("CPU of the three nodes", f"{used / (scale.of(SECONDS, quick=3) + WARM_SECONDS):.2f} cores")
+    cuts = quantiles(calm.printed, n=100)
+    yield note("put to line, when there is time", f"p50 {cuts[49]:.2f} ms, p99 {cuts[98]:.2f} ms at {calm.rate:,.0f} events/s")
 
 
 @dataclass(slots=True)
@@ -71,11 +77,11 @@ class Puts:
     began: dict[int, float] = field(default_factory=dict)
     acknowledged: dict[int, float] = field(default_factory=dict)
 
-    async def pace(self, cache: Any, count: int) -> float:
+    async def pace(self, cache: Any, count: int, per_second: int) -> float:
         """Put `count` times, at even distances whatever they take; return the seconds."""
         tasks, start = set(), time.perf_counter()
         for number in range(count):
-            wait = start + number / PER_SECOND - time.perf_counter()
+            wait = start + number / per_second - time.perf_counter()
             if wait > 0:
                 await asyncio.sleep(wait)
             task = asyncio.ensure_future(self._put(cache, number))
@@ -90,22 +96,22 @@ class Puts:
         self.acknowledged[number] = time.perf_counter()
 
 
-def _measure(addresses: Sequence[Address], seconds: int) -> Found:
+def _measure(addresses: Sequence[Address], name: str, per_second: int, seconds: int) -> Found:
     import eventlog
 
-    first = WARM_SECONDS * PER_SECOND
-    count = first + seconds * PER_SECOND
+    first = WARM_SECONDS * per_second
+    count = first + seconds * per_second
     puts = Puts()
 
     async def story() -> tuple[float, dict[int, float]]:
         async with eventlog.connect(*[address.text for address in addresses]) as client:
-            cache = await client.create_cache("follow", format="json", before=False)
-            words = ["consume", "follow", "--from-id", "earliest", "--follow", "--server", addresses[-1].text]
+            cache = await client.create_cache(name, format="json", before=False)
+            words = ["consume", name, "--from-id", "earliest", "--follow", "--server", addresses[-1].text]
             lines = Lines(_started([sys.executable, "-m", "eventlog_cli", *words]))
             reader = threading.Thread(target=lines.read, daemon=True)
             reader.start()
             try:
-                took = await puts.pace(cache, count)
+                took = await puts.pace(cache, count, per_second)
                 async with asyncio.timeout(LATE_SECONDS_MAX):
                     while len(lines.at) < count:  # noqa: ASYNC110 -- a thread fills them
                         await asyncio.sleep(0.05)

@@ -1,7 +1,8 @@
 """Stored values that turn out damaged are asked of another node with a copy, checked, and written again under the same keys.
 
 Whoever meets damage in a cache calls `mend`. The copies here are read through once; every run of ids between two sound values in
-which something is wrong or missing is fetched. What no other node has stays as it is, and refused.
+which something is wrong or missing is fetched. What no other node has stays as it is, and refused; whether one has it by now is asked
+again and again, after ever longer pauses.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import numpy as np
 
 from eventlog.batch.layout import ValueHead
 from eventlog.batch.views import decode_value
-from eventlog.errors import CorruptData, EventLogError, Stopping, UnsupportedFormat
+from eventlog.errors import CorruptData, EventLogError, Stopping, Unavailable, UnsupportedFormat
 from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
 from eventlog.node.aside import aside
 from eventlog.node.reading.fetch import pairs_of
@@ -34,6 +35,8 @@ Result = TypeVar("Result")
 log = logging.getLogger("eventlog.node")
 _READ_BYTES = 4 << 20
 _FETCHES_MAX = 10_000  # of one damaged run
+AGAIN_MS = 2_000  # whoever has it may not have been there, or not have known that it is committed
+_AGAIN_MS_MAX = 600_000  # it costs a walk through the cache
 _NO_SEGMENTS = np.zeros(0, np.int64)
 _NO_EPOCHS = np.zeros(0, np.uint32)
 
@@ -53,6 +56,7 @@ class Mending:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._running: dict[int, asyncio.Task[bool]] = {}
+        self._again: set[int] = set()
         self.repaired = 0
 
     def mend(self, cache: CacheState) -> "asyncio.Future[bool]":
@@ -79,7 +83,10 @@ class Mending:
         node = self._node
         segments = np.flatnonzero(node.low.here).tolist()
         uptos = [node.low.limit(np.array([segment])) for segment in segments]
-        found = await aside(partial(_find, node, cache, list(zip(segments, uptos, strict=True))))
+        try:
+            found = await aside(partial(_find, node, cache, list(zip(segments, uptos, strict=True))))
+        except Stopping:
+            return False
         is_whole = True
         for damage in found:
             try:
@@ -87,7 +94,18 @@ class Mending:
             except EventLogError as error:
                 is_whole = False
                 log.error("log_damaged cache=%s segment=%d error=%s", cache.name, damage.segment, error)  # noqa: TRY400
+        if not is_whole and cache.cache_id not in self._again:
+            self._again.add(cache.cache_id)
+            node.own(asyncio.get_running_loop().create_task(self._mend_again(cache), name="mend_again"))
         return is_whole
+
+    async def _mend_again(self, cache: CacheState) -> None:
+        pause_ms = AGAIN_MS
+        await asyncio.sleep(pause_ms / 1000)
+        while not (cache.dropped or self._node.is_stopping or await self.mend(cache)):
+            pause_ms = min(2 * pause_ms, _AGAIN_MS_MAX)
+            await asyncio.sleep(pause_ms / 1000)
+        self._again.discard(cache.cache_id)
 
     async def _repair(self, cache: CacheState, damage: Damage) -> None:
         number, pairs = await self._fetch(cache, damage)
@@ -104,26 +122,33 @@ class Mending:
         """Return who has the values of a damaged run, and the values.
 
         Raises:
-            CorruptData: nobody has them.
-            ConnectionLost, ...: whoever has them cannot be asked now.
+            CorruptData: nobody has them whom one can ask now.
         """
-        node, after = self._node, damage.after
-        number = next((one for one in node.copies_elsewhere(damage.segment) if one in node.peers.incarnations), 0)
-        found: list[Pair] = []
+        node = self._node
+        for number in node.copies_elsewhere(damage.segment):
+            if number in node.peers.incarnations:
+                try:
+                    if found := await self._fetch_from(number, cache, damage):
+                        return number, found
+                except Unavailable as error:
+                    log.warning("not_mended_from node=%d segment=%d error=%s", number, damage.segment, error)
+        why = f"what belongs between the ids {damage.after} and {damage.upto} is damaged, and no other node has it"
+        raise CorruptData(where=f"log of segment {damage.segment}, cache {cache.name}", why=why)
+
+    async def _fetch_from(self, number: int, cache: CacheState, damage: Damage) -> list[Pair]:
+        """Return the values that a node has; none where it does not know all of them to be committed."""
+        after, found = damage.after, list[Pair]()
         for _ in range(_FETCHES_MAX):
-            if not number or after >= damage.upto:
-                break
             request = Fetch(cache_id=cache.cache_id, segments=[damage.segment], after=[after], upto=damage.upto, max_bytes=ANSWER_BYTES_MAX)
-            reply = await node.peers.send(number, Message(fetch=request), timeout_ms=2 * CLOSE_UP_MS_MAX)
+            reply = await self._node.peers.send(number, Message(fetch=request), timeout_ms=2 * CLOSE_UP_MS_MAX)
             found += pairs_of(reply, cache_id=cache.cache_id)
             upto = reply.message.fetch_answer.upto
+            if upto >= damage.upto:
+                return found
             if upto <= after:
                 break
             after = upto
-        if after < damage.upto or not found:
-            why = f"what belongs between the ids {damage.after} and {damage.upto} is damaged, and no other node has it"
-            raise CorruptData(where=f"log of segment {damage.segment}, cache {cache.name}", why=why)
-        return number, found
+        return []
 
 
 def _find(node: "Node", cache: CacheState, places: Sequence[tuple[int, int]]) -> list[Damage]:

@@ -23,6 +23,7 @@ from eventlog.errors import BadMessage, ConnectionLost, CorruptData, EventLogErr
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
 from eventlog.node.cluster.metadata import ViewChange
+from eventlog.node.copying import mending
 from eventlog.node.copying.replicate_body import NOTHING, Arrived, Carried, GroupValues, values_from
 from eventlog.node.copying.replicate_copy import Copies
 from eventlog.node.copying.throttle import CopyThrottle
@@ -299,7 +300,7 @@ class Replicas:
                 part = await self.node.mending.read(job)
             except CorruptData as error:
                 log.warning("log_damaged segment=%d error=%s", read.segment, error)
-                return
+                await asyncio.sleep(mending.AGAIN_MS / 1000)  # what is in memory is sent then, or it is asked for again
         await self.throttle.take(read.segment, part.nbytes)
         part = self._with_recent(read.segment, part)
         carried = Carried(caches=part.caches, data=part.data)

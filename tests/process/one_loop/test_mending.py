@@ -3,7 +3,9 @@
 import pytest
 
 from eventlog.errors import CorruptData
-from eventlog.node.copying.mending import Damage, find_damage
+from eventlog.hashing import hash_key, segment_of
+from eventlog.node.copying import mending
+from eventlog.node.copying.mending import Damage, Mending, find_damage
 from eventlog.segment.keys import cache_range, parse_log_key
 from tests.node.asking import read_all
 from tests.process.one_loop.cluster import SEGMENTS, with_cluster
@@ -125,6 +127,35 @@ def test_who_lacks_events_gets_them_from_a_primary_whose_log_was_damaged(tmp_pat
         cluster.nodes[2].join_again()
         await cluster.until(cluster.are_equal)
         assert sum(node.mending.repaired for node in cluster.up) > 0
+
+    with_cluster(tmp_path, act)
+
+
+def test_what_cannot_be_mended_yet_is_tried_again_until_who_lacks_it_has_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(mending, "AGAIN_MS", 50)
+    fetch = Mending._fetch
+    refused = []
+
+    async def later(self, cache, damage):
+        if len(refused) < 3:
+            refused.append(damage)
+            raise CorruptData(where="here", why="a test says that nobody has it")
+        return await fetch(self, cache, damage)
+
+    async def act(cluster):
+        await filled(cluster)
+        cluster.nodes[2].fall_silent()
+        behind = cluster.nodes[2].node
+        await cluster.until(lambda: all(behind.number not in in_sync(node) for node in cluster.up[:2]))
+        key = KEYS[0]
+        await cluster.put(key, b"later")
+        segment = segment_of(hash_key(key), SEGMENTS)
+        primary = next(node for node in cluster.up[:2] if node.replicas.serving[segment])
+        monkeypatch.setattr(Mending, "_fetch", later)
+        flip(primary, stored(primary)[segment][-1][0])
+        cluster.nodes[2].join_again()
+        await cluster.until(cluster.are_equal)
+        assert len(refused) == 3
 
     with_cluster(tmp_path, act)
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,29 @@ def is_possible() -> bool:
     return os.geteuid() == 0 and shutil.which("ip") is not None
 
 
-class Network:
+class Cuts(ABC):
+    """Faults that are made of others."""
+
+    @abstractmethod
+    def mute(self, name: str, towards: str) -> None:
+        """Let nothing that one host sends arrive at another; what comes back still arrives."""
+
+    @abstractmethod
+    def unmute(self, name: str, towards: str) -> None:
+        """End a `mute`."""
+
+    def part(self, name: str, other: str) -> None:
+        """Cut the two off from each other, and from nobody else."""
+        self.mute(name, other)
+        self.mute(other, name)
+
+    def join(self, name: str, other: str) -> None:
+        """End a `part`."""
+        self.unmute(name, other)
+        self.unmute(other, name)
+
+
+class Network(Cuts):
     """Hosts by name, each in a namespace that is gone at the end of `with`. Nothing leads out of it."""
 
     def __init__(self, *names: str) -> None:
@@ -123,22 +146,10 @@ class Network:
         return (self._namespace("hub"), f"port{self._hosts[name]}"), (self._namespace(name), "eth0")
 
     def mute(self, name: str, towards: str) -> None:
-        """Let what one host sends to another vanish; what comes back still arrives."""
         _run("ip", "-n", self._namespace(name), "route", "add", "blackhole", f"{self.address(towards)}/32")
 
     def unmute(self, name: str, towards: str) -> None:
-        """End a `mute`."""
         _run("ip", "-n", self._namespace(name), "route", "del", "blackhole", f"{self.address(towards)}/32")
-
-    def part(self, name: str, other: str) -> None:
-        """Cut the two off from each other, and from nobody else."""
-        self.mute(name, other)
-        self.mute(other, name)
-
-    def join(self, name: str, other: str) -> None:
-        """End a `part`."""
-        self.unmute(name, other)
-        self.unmute(other, name)
 
 
 def _enter(namespace: int) -> None:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from eventlog.client.loop_thread import LoopThread
+from tests.process.networks import Cuts
 from tests.process.nodes import NodeProcess
 
 HOST = "EVENTLOG_TEST_HOST"
@@ -106,7 +107,7 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pas
     await passes(0)
 
 
-class ProxiedNetwork:
+class ProxiedNetwork(Cuts):
     """Hosts by name, inside `with`. A process is on a host by its `wrapper`; those of nodes are reached at `address`."""
 
     def __init__(self, *names: str) -> None:
@@ -191,22 +192,10 @@ class ProxiedNetwork:
         return sum(line.held for line in self._narrow[name]), sum(line.lost for line in self._narrow[name])
 
     def mute(self, name: str, towards: str) -> None:
-        """Let nothing that one host sends arrive at another; what comes back still arrives."""
         self._change(lambda: self._muted.update([(name, towards)]))
 
     def unmute(self, name: str, towards: str) -> None:
-        """End a `mute`."""
         self._change(lambda: self._muted.subtract([(name, towards)]))
-
-    def part(self, name: str, other: str) -> None:
-        """Cut the two off from each other, and from nobody else."""
-        self.mute(name, other)
-        self.mute(other, name)
-
-    def join(self, name: str, other: str) -> None:
-        """End a `part`."""
-        self.unmute(name, other)
-        self.unmute(other, name)
 
 
 def _caller(port: int, address: str) -> str:

@@ -67,7 +67,7 @@ class Lines:
 
 
 def _started(command: list[str]) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

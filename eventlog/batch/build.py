@@ -95,14 +95,15 @@ def build_one(key: bytes, value: bytes, *, kind: int, segment: int, sequence: in
     return b"".join((head, key, _PADS[key_room - key_end], _TWO.pack(0, value_end), value, _PADS[value_room - value_end]))
 
 
-def without_image(block: bytes) -> bytes:
-    """Return a block of one event without optional columns as one whose event replaced nothing, in a cache that keeps before-images."""
-    return b"".join(
-        (block[:4], BEFORE.to_bytes(4, "little"), block[8:BLOCK_HEAD_BYTES], _NO_IMAGE_HEAD, block[BLOCK_HEAD_BYTES:], bytes(8))
-    )
+def with_image(block: bytes, image: bytes) -> bytes:
+    """Return a block of one event without optional columns with the value that the event replaced, empty where it replaced nothing."""
+    size = len(image)
+    head, offsets, pad = _IMAGE_HEAD.pack(_TWO.size + size, 0), _TWO.pack(0, size), _PADS[-size & 7]
+    return b"".join((block[:4], _BEFORE, block[8:BLOCK_HEAD_BYTES], head, block[BLOCK_HEAD_BYTES:], offsets, image, pad))
 
 
-_NO_IMAGE_HEAD = Struct("<II").pack(8, 0)  # how long the column is: its offsets
+_BEFORE = BEFORE.to_bytes(4, "little")
+_IMAGE_HEAD = Struct("<II")  # how long the column is: its offsets and the value; padding
 _ONE = Struct("<HHIII" + "IIII" + "Q" + "ii")  # a table row, a block's head, its kinds, its key offsets
 _TWO = Struct("<ii")
 _ONE_BYTES = _ONE.size

@@ -249,6 +249,10 @@ class MemoryStore:
         with self._lock:
             return list(map(self.disk.state.rows.get, keys))
 
+    def get_in_memory(self, keys: list[bytes]) -> list[bytes] | None:
+        found = [value for value in self.get_many(keys) if value is not None]
+        return found if len(found) == len(keys) else None
+
     def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
         self.check_open()
         with self._lock:

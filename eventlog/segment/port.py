@@ -207,6 +207,10 @@ class Store(Protocol):
         """Return the state values of `keys`, None where there is none."""
         ...
 
+    def get_in_memory(self, keys: list[bytes]) -> list[bytes] | None:
+        """Return the state values of `keys` if memory holds every one of them, else None: never waits for the disk."""
+        ...
+
     def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
         """Return at most `limit` state pairs in key order."""
         ...

@@ -129,6 +129,17 @@ class StoreContract(ABC):
         assert store.get_many([b"a", b"b", b"c", b"d"]) == [b"1", None, b"4", None]
         assert store.get_many([]) == []
 
+    def test_what_memory_holds_of_the_state_is_all_that_was_asked_for_as_it_is_or_nothing(self, store: Store) -> None:
+        store.apply([(b"a", b"1"), (b"b", b"2"), (b"c", b"")])
+        store.apply([(b"b", None), (b"a", b"3")])
+        assert store.get_in_memory([b"a", b"c"]) == [b"3", b""]
+        assert store.get_in_memory([b"a", b"b"]) is None
+        assert store.get_in_memory([b"z"]) is None
+        assert store.get_in_memory([]) == []
+        store.flush_state()
+        assert store.get_in_memory([b"a"]) in ([b"3"], None)
+        assert store.get_in_memory([b"b"]) is None
+
     def test_the_later_of_two_changes_in_one_call_wins(self, store: Store) -> None:
         store.apply([(b"a", b"1"), (b"a", None), (b"b", None), (b"b", b"2")])
         assert store.get_many([b"a", b"b"]) == [None, b"2"]
@@ -339,6 +350,7 @@ class StoreContract(ABC):
             lambda: store.read_log(*ALL, bytes_max=1),
             lambda: store.last_log(*ALL),
             lambda: store.get_many([b"a"]),
+            lambda: store.get_in_memory([b"a"]),
             lambda: store.read_state(*ALL, limit=1),
             lambda: store.read_meta(*ALL),
             store.snapshot,

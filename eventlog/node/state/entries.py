@@ -1,4 +1,4 @@
-"""Reading the current state: point reads gathered into one `get_many` off the loop, and key-ordered pages of entries.
+"""Reading the current state: point reads, off the loop and gathered into one `get_many` unless memory has them, and ordered pages.
 
 Every read looks into the overlay of committed groups first, so it sees what was acknowledged before it was asked.
 """
@@ -12,7 +12,7 @@ from functools import partial
 from eventlog.batch.entries import Entry, decode_entry
 from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.overlay import Overlay
+from eventlog.node.writing.overlay import Overlay, find_held
 from eventlog.segment.keys import TAG_ENTRY, entry_key, entry_prefix, tag_range
 from eventlog.segment.port import Pair, Store
 
@@ -65,7 +65,7 @@ class EntryReader:
         """Return the stored entry of a state key, None where there is none."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bytes | None] = loop.create_future()
-        found, missing = self._overlay.find([state_key])
+        found, missing = find_held(self._overlay, self._store, [state_key])
         if not missing:
             future.set_result(found[state_key])
             return future
@@ -105,7 +105,7 @@ class EntryReader:
     async def find(self, cache: CacheState, places: Sequence[tuple[int, bytes]], *, now: int) -> list[Entry | None]:
         """Return the entry of each (segment, key), None where there is none or its lifespan is over."""
         keys = [entry_key(segment, cache.cache_id, key) for segment, key in places]
-        found, missing = self._overlay.find(keys)
+        found, missing = find_held(self._overlay, self._store, keys)
         if missing:
             stored = await asyncio.get_running_loop().run_in_executor(self._thread, self._store.get_many, missing)
             found.update(zip(missing, stored, strict=True))

@@ -10,10 +10,10 @@ from struct import Struct
 
 import numpy as np
 
-from eventlog.batch.check_one import KEY_AT, KIND_AT, find_one
+from eventlog.batch.check_one import IMAGE_HEAD_BYTES, KEY_AT, KIND_AT, find_one, find_one_with_image
 from eventlog.batch.entries import FORMAT, HEAD
+from eventlog.batch.layout import BEFORE, HAS_PRODUCERS
 from eventlog.batch.layout import FORMAT as VALUE_FORMAT
-from eventlog.batch.layout import HAS_PRODUCERS
 from eventlog.events import Kind
 from eventlog.interceptor.producers import FrameResult
 from eventlog.node.copying.replicate_body import Arrived
@@ -95,7 +95,8 @@ def _one(segment: int, cache_id: int, data: bytes) -> One | None:
             return None
         at += _PRODUCER.size
     section = memoryview(data)[at:]
-    found = find_one(section, length, kinds=_LEFT_BY_ONE)
+    find, shift = (find_one_with_image, IMAGE_HEAD_BYTES) if bitmap else (find_one, 0)
+    found = find(section, length, kinds=_LEFT_BY_ONE)
     if found is None:
         return None
     key_end, value_at, value_end = found
@@ -104,8 +105,8 @@ def _one(segment: int, cache_id: int, data: bytes) -> One | None:
         cache_id=cache_id,
         id=id_,
         offset=offset,
-        kind=section[KIND_AT],
-        key=bytes(section[KEY_AT:key_end]),
+        kind=section[KIND_AT + shift],
+        key=bytes(section[KEY_AT + shift : key_end]),
         value=bytes(section[value_at:value_end]),
         producer=producer,
         sequence=sequence,
@@ -113,5 +114,7 @@ def _one(segment: int, cache_id: int, data: bytes) -> One | None:
     )
 
 
-_PLAIN = frozenset({(VALUE_FORMAT, 1, 1, 0, 0, 0), (VALUE_FORMAT, 1, 1, 0, HAS_PRODUCERS, 1)})
+_PLAIN = frozenset(
+    (VALUE_FORMAT, 1, 1, bitmap, flags, producers) for bitmap in (0, BEFORE) for flags, producers in ((0, 0), (HAS_PRODUCERS, 1))
+)
 _ROW_OF_ONE = [0, 1, 1]  # first, count, submitted

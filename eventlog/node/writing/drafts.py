@@ -14,9 +14,10 @@ from eventlog.errors import BadBlock, CacheDropped, EventLogError, SequenceGap, 
 from eventlog.interceptor import INTERCEPTORS, Share, admit, lay_out, plan_reads
 from eventlog.interceptor.producers import Verdict
 from eventlog.node.writing.groups import Joined, Pending, join_frames
-from eventlog.node.writing.overlay import Overlay
+from eventlog.node.writing.overlay import Overlay, find_held
 from eventlog.node.writing.results import Part
 from eventlog.segment.keys import entry_prefix
+from eventlog.segment.port import Store
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -34,8 +35,9 @@ class Draft:
 class Drafter:
     """Makes drafts of frames, and parts of drafts; refuses what cannot be written. `put_back` takes frames for the next group."""
 
-    def __init__(self, *, overlay: Overlay, bounds: Bounds, put_back: Callable[[Sequence[Pending]], None]) -> None:
+    def __init__(self, *, overlay: Overlay, store: Store, bounds: Bounds, put_back: Callable[[Sequence[Pending]], None]) -> None:
         self._overlay = overlay
+        self._store = store
         self._bounds = bounds
         self._put_back = put_back
 
@@ -62,7 +64,7 @@ class Drafter:
         if wanted:
             prefixes = {segment: entry_prefix(segment, cache.cache_id) for segment in set(wanted.values())}
             draft.wanted = {prefixes[segment] + key: key for key, segment in wanted.items()}
-            draft.found, draft.missing = self._overlay.find(list(draft.wanted))
+            draft.found, draft.missing = find_held(self._overlay, self._store, list(draft.wanted))
         return draft
 
     def _admit(self, frames: list[Pending], *, now: int) -> tuple[Joined | None, Share | None]:

@@ -9,12 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.check import Bounds
+from eventlog.batch.entries import decode_entry
 from eventlog.consume.groups import CacheValues
+from eventlog.errors import EventLogError
 from eventlog.ids import ID_STEP
 from eventlog.node.copying.replicate_body import Carried, GroupValues
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.node.writing.lone import KINDS, Lone, plain
+from eventlog.node.writing.overlay import Overlay, find_held
 from eventlog.node.writing.storage import Put
+from eventlog.segment.port import Store
 
 Ints = npt.NDArray[np.int64]
 FEW_MAX = 24  # from about there on columns are cheaper
@@ -24,7 +28,10 @@ _ONES.flags.writeable = False  # groups share it
 
 
 class Few:
-    """Events of one cache, whose segments rise, and the frames that brought them. Stamp them, then everything else may be asked."""
+    """Events of one cache, whose segments rise, and the frames that brought them.
+
+    Have `keep_images` keep what they replace, and stamp them; then everything else may be asked.
+    """
 
     __slots__ = ("_frames", "cache", "ids", "lones", "segments")
 
@@ -45,6 +52,22 @@ class Few:
     def nbytes(self) -> int:
         """Return the bytes of what is stored."""
         return sum([len(lone.stored) for lone in self.lones])
+
+    def keep_images(self, overlay: Overlay, store: Store) -> bool:
+        """Keep the values that are replaced; False where the disk would have to be read for one, or one is damaged."""
+        replacing = {lone.replaces: lone for lone in self.lones if lone.replaces is not None}
+        if not replacing:
+            return True
+        found, missing = find_held(overlay, store, list(replacing))
+        if missing:
+            return False
+        try:
+            for key, lone in replacing.items():
+                entry = found[key]
+                lone.image = b"" if entry is None else decode_entry(entry).value
+        except EventLogError:  # the common road has the words
+            return False
+        return True
 
     def stamp(self, base: int, *, epochs: npt.NDArray[np.uint32]) -> GroupValues:
         """Give the events a run of ids; return what is stored."""

@@ -1,7 +1,7 @@
 """One event by itself, as single puts bring it: the rules of the common road, without the arrays that many events are worth.
 
-Only what is plain comes here. Whatever has to be read, replaced, joined or refused goes the common road, which also knows the words
-for what is wrong. Both leave the same bytes in the log, the same state and the same answers: a test holds them against each other.
+Only what is plain comes here. Whatever has conditions, expires, has to be joined or refused goes the common road, which also knows the
+words for what is wrong. Both leave the same bytes in the log, the same state and the same answers: a test holds them against each other.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.build import without_image
+from eventlog.batch.build import with_image
 from eventlog.batch.check import Bounds
 from eventlog.batch.check_one import KEY_AT, KIND_AT, find_one
 from eventlog.batch.entries import FORMAT, HEAD
@@ -33,7 +33,10 @@ KINDS = {kind: np.frombuffer(bytes((kind,)), np.uint8) for kind in (_CREATED, _M
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Lone:
-    """One event on its way; `id` and what follows is set by `stamp`. `segments` and `ids` are arrays of the one number."""
+    """One event on its way; `id` and what follows is set by `stamp`. `segments` and `ids` are arrays of the one number.
+
+    Where the cache keeps before-images, `image` goes with it; `replaces` is the state key where that stands, if there is one.
+    """
 
     cache: CacheState
     producer: int
@@ -44,7 +47,9 @@ class Lone:
     hashed: int
     kind: int
     block: bytes
-    bitmap: int
+    keeps_image: bool
+    replaces: bytes | None
+    image: bytes = b""
     id: int = field(init=False)
     stored: bytes = field(init=False)
     segments: Ints = field(init=False)
@@ -55,14 +60,14 @@ class Lone:
         cache, segment, id_ = self.cache, self.segment, ids.item(0)
         self.id, self.segments, self.ids = id_, segments, ids
         self.stored = seal_one(
-            self.block,
+            with_image(self.block, self.image) if self.keeps_image else self.block,
             epoch=epoch,
             kind_bits=1 << self.kind,
             base=id_,
             first_offset=cache.next_offsets.item(segment),
             row=(self.producer, self.sequence, 0, 1, 1),
             seed=cache.seeds[segment],
-            bitmap=self.bitmap,
+            bitmap=BEFORE if self.keeps_image else 0,
         )
 
     def appended(self) -> None:
@@ -92,7 +97,7 @@ class Lone:
 
     def entry(self) -> tuple[bytes, bytes | None]:
         """Return its state key, and what stands there from now on."""
-        key = entry_prefix(self.segment, self.cache.cache_id) + self.key
+        key = self.replaces or entry_prefix(self.segment, self.cache.cache_id) + self.key
         return key, None if self.kind == _REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
 
 
@@ -129,12 +134,10 @@ def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bou
         return None
     is_next = not producer or cache.producers.is_next(producer, segment, sequence)
     kind = _kind(cache, asked, hashed)
-    keeps_image = cache.options.before and cache.options.state
-    if kind == ABSENT or not is_next or (keeps_image and kind != _CREATED):
+    if kind == ABSENT or not is_next:
         return None
-    if keeps_image:
-        block = without_image(block)
-    elif kind != asked:
+    keeps_image = cache.options.before and cache.options.state
+    if kind != asked:
         block = b"".join((block[:KIND_AT], bytes((kind,)), block[KIND_AT + 1 :]))
     return Lone(
         cache=cache,
@@ -146,7 +149,8 @@ def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bou
         hashed=hashed,
         kind=kind,
         block=block,
-        bitmap=BEFORE if keeps_image else 0,
+        keeps_image=keeps_image,
+        replaces=entry_prefix(segment, cache.cache_id) + key if keeps_image and kind != _CREATED else None,
     )
 
 

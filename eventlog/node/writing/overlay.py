@@ -4,9 +4,13 @@ from collections import deque
 from collections.abc import Sequence
 
 from eventlog.node.writing.storage import Put
+from eventlog.segment.port import Store
 
 _MISSING = object()
 _MERGED_ENTRIES_MAX = 16_384
+
+
+_HELD_MAX = 24  # keys for which the store's memory is asked: the loop waits for it
 
 
 class _Layer:
@@ -88,3 +92,15 @@ class Overlay:
         for layer in reversed(self._layers):
             found.update({key: entry for key, entry in layer.entries().items() if lower <= key < upper})
         return found
+
+
+def find_held(overlay: Overlay, store: Store, keys: Sequence[bytes]) -> tuple[dict[bytes, bytes | None], list[bytes]]:
+    """Return what memory says of the state of `keys`, and the keys for which the disk may have to be read.
+
+    A hop to a thread that reads, and back, takes longer than all the rest of a single get.
+    """
+    found, missing = overlay.find(keys)
+    if missing and len(missing) <= _HELD_MAX and (held := store.get_in_memory(missing)) is not None:
+        found.update(zip(missing, held, strict=True))
+        missing = []
+    return found, missing

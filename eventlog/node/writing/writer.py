@@ -90,7 +90,7 @@ class Writer:
         self._clock = clock
         self._overlay = overlay
         self._bounds = bounds
-        self._drafter = Drafter(overlay=overlay, bounds=bounds, put_back=self.queue.put_back)
+        self._drafter = Drafter(overlay=overlay, store=store, bounds=bounds, put_back=self.queue.put_back)
         self._hooks = hooks
         self.wait_ms_max = wait_ms_max  # how long a group waits for ids
         self._is_turn_due = False
@@ -207,6 +207,8 @@ class Writer:
         for lone in few.lones:
             if not (serving.item(lone.segment) and ready.item(lone.segment)):
                 return False
+        if not few.keep_images(self._overlay, self._store):
+            return False
         try:
             base = self._clock.next(len(few.lones))
         except (ClockAhead, MetadataUnavailable):

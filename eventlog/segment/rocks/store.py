@@ -37,7 +37,7 @@ from eventlog.segment.port import Identity, LogEnds, Pair, Range, Snapshot, Stor
 from eventlog.segment.rocks.ends import EndsFile, create_ends, open_ends
 from eventlog.segment.rocks.failing import NO_SPACE, STALL, calling, closing_error, compacting_error
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
-from eventlog.segment.rocks.reading import get_values, last_pair, read_pairs, read_values
+from eventlog.segment.rocks.reading import get_values, last_pair, peek_values, read_pairs, read_values
 from eventlog.segment.rocks.snapshots import RocksSnapshot
 
 T = TypeVar("T")
@@ -152,6 +152,9 @@ class RocksStore:
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         return get_values(self._open().state, keys, where=self._where("state"))
+
+    def get_in_memory(self, keys: list[bytes]) -> list[bytes] | None:
+        return peek_values(self._open().state, keys)
 
     def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
         return read_pairs(self._open().state, (lower, upper), limit=limit, where=self._where("state"))

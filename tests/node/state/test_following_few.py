@@ -37,21 +37,28 @@ events = st.fixed_dictionaries(
         "key": st.sampled_from(KEYS),
         "value": st.binary(max_size=20),
         "producer": st.sampled_from([0, 0, 5, 6]),
+        "image": st.one_of(st.none(), st.binary(max_size=20)),
     }
 )
+
+
+def images_of(event):
+    """Return the values that were replaced, None where the cache keeps none."""
+    return None if event["image"] is None else [b"" if kind == Kind.CREATED else event["image"] for kind in event["kinds"]]
 
 
 def value_of(event, *, id_, offset):
     kinds = np.array(event["kinds"], np.uint8)
     values = [b"" if kind >= Kind.REMOVED else event["value"] for kind in kinds]
-    section, _ = build_blocks(Columns(kinds=kinds, keys=[event["key"]] * len(kinds), values=values), np.array([len(kinds)]))
+    columns = Columns(kinds=kinds, keys=[event["key"]] * len(kinds), values=values, before=images_of(event))
+    section, _ = build_blocks(columns, np.array([len(kinds)]))
     row = np.array([(event["producer"], offset, 0, len(kinds), len(kinds))], PRODUCER).tobytes() if event["producer"] else b""
     head = ValueHead(
         flags=HAS_PRODUCERS if row else 0,
         sections=1,
         epoch=1,
         count=len(kinds),
-        bitmap=0,
+        bitmap=columns.bitmap,
         kinds=int(np.bitwise_or.reduce(1 << kinds)),
         producers=1 if row else 0,
         base=id_,
@@ -115,9 +122,10 @@ def test_event_by_event_is_left_what_the_common_road_leaves(state, found):
 
 
 def test_only_single_plain_events_go_by_themselves_and_only_a_few():
-    plain = {"segment": 1, "origin": 2, "kinds": [Kind.MODIFIED], "key": b"a", "value": b"v", "producer": 5}
-    (one,) = module.few_of(list(arrivals_of([plain])))
-    assert (one.kind, one.key, one.value, one.producer) == (Kind.MODIFIED, b"a", b"v", 5)
+    plain = {"segment": 1, "origin": 2, "kinds": [Kind.MODIFIED], "key": b"a", "value": b"v", "producer": 5, "image": None}
+    for image in (None, b"", b"replaced"):
+        (one,) = module.few_of(list(arrivals_of([plain | {"image": image}])))
+        assert (one.kind, one.key, one.value, one.producer) == (Kind.MODIFIED, b"a", b"v", 5)
     assert module.few_of(list(arrivals_of([plain | {"kinds": [Kind.EXPIRED]}]))) is None
     assert module.few_of(list(arrivals_of([plain | {"kinds": [Kind.CREATED, Kind.REMOVED]}]))) is None
     assert module.few_of(list(arrivals_of([plain] * (module.FEW_MAX + 1)))) is None

@@ -16,6 +16,8 @@ from eventlog.node.writing.few import few_of
 from eventlog.node.writing.groups import Pending, Queue
 from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.results import answer_frames, record_producers
+from eventlog.segment.memory import MemoryDisk, MemoryStore
+from eventlog.segment.port import LogEnds
 
 SEGMENTS, PRODUCER = 8, 77
 EPOCHS = np.arange(SEGMENTS, dtype=np.uint32) + 3
@@ -55,11 +57,19 @@ def events(cache, given, **other) -> Pending:
     return frame(cache, b"".join((*rows, *blocks)), len(bodies), **other)
 
 
-def by_common_road(frames, base) -> tuple[list[bytes], dict]:
+def store_with(entries=()) -> MemoryStore:
+    """Return a store whose state is `entries`."""
+    store = MemoryStore(MemoryDisk(segments=SEGMENTS, ends=LogEnds.empty(SEGMENTS)))
+    store.apply(list(entries))
+    return store
+
+
+def by_common_road(frames, base, store=None) -> tuple[list[bytes], dict]:
     """Return what is stored and what it does to the state, and do to their cache what a commit does."""
-    drafter = Drafter(overlay=Overlay(), bounds=BOUNDS, put_back=list)
+    store = store or store_with()
+    drafter = Drafter(overlay=Overlay(), store=store, bounds=BOUNDS, put_back=list)
     (draft,) = drafter.drafts(frames, now=0)
-    draft.found.update(dict.fromkeys(draft.missing))
+    draft.found.update(zip(draft.missing, store.get_many(draft.missing), strict=True))
     part = drafter.part(draft)
     cache = frames[0].cache
     if not len(part.stamped.sections.segments):
@@ -73,12 +83,14 @@ def by_common_road(frames, base) -> tuple[list[bytes], dict]:
     return list(part.values.data), dict(change.layer)
 
 
-def by_short_road(frames, base) -> tuple[list[bytes], dict] | None:
+def by_short_road(frames, base, store) -> tuple[list[bytes], dict] | None:
     found = few_of(frames, BOUNDS)
     if found is None:
         return None
     few, rest = found
     assert not rest
+    if not few.keep_images(Overlay(), store):
+        return None
     values = few.stamp(base, epochs=EPOCHS)
     few.appended()
     few.answer()
@@ -100,10 +112,10 @@ def assert_roads_alike(caches, groups) -> None:
 
     A frame is (is numbered, events); an event is (key, value, is a removal).
     """
-    numbers = [0] * SEGMENTS
+    numbers, stores = [0] * SEGMENTS, (store_with(), store_with())
     for place, group in enumerate(groups):
         found, answers = [], []
-        for cache, road in zip(caches, (by_common_road, by_short_road), strict=True):
+        for cache, store, road in zip(caches, stores, (by_common_road, by_short_road), strict=True):
             told: list = []
             frames = [
                 events(
@@ -118,7 +130,8 @@ def assert_roads_alike(caches, groups) -> None:
                 for is_numbered, given in group
             ]
             base = BASE + (place << 20)
-            found.append(road(frames, base) or by_common_road(frames, base))
+            found.append(road(frames, base, store) or by_common_road(frames, base, store))
+            store.apply(list(found[-1][1].items()))
             answers.append(sorted((one.ids.tolist(), one.kinds.tolist(), one.refusals, one.previous) for one in told))
         for is_numbered, given in group:
             for key, *_ in given:

@@ -5,9 +5,21 @@ from hypothesis import strategies as st
 
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.limits import BOUNDS
-from eventlog.node.writing.few import FEW_MAX, few_of
+from eventlog.node.writing.few import FEW_MAX, Few, few_of
+from eventlog.node.writing.overlay import Overlay
 from tests.examples import examples
-from tests.node.writing.roads import BASE, EPOCHS, PRODUCER, SEGMENTS, assert_roads_alike, cache_with, event, events
+from tests.node.writing.roads import (
+    BASE,
+    EPOCHS,
+    PRODUCER,
+    SEGMENTS,
+    assert_roads_alike,
+    by_common_road,
+    cache_with,
+    event,
+    events,
+    store_with,
+)
 
 
 def keys_of_segments(count: int = SEGMENTS) -> list[bytes]:
@@ -103,3 +115,29 @@ def test_the_events_of_a_frame_are_answered_together():
     few.answer()
     assert [one.ids.tolist() for one in told] == [[BASE, BASE + (2 << 10)], [BASE + (1 << 10)]]
     assert [one.kinds.tolist() for one in told] == [[0, 0], [0]]
+
+
+def replacing(key: bytes = b"a") -> tuple[Few, bytes, bytes]:
+    """Return a group of one event that replaces another, and the state key and entry of that one."""
+    cache = cache_with(before=True)
+    _, state = by_common_road([event(cache, key, b"old")], BASE)
+    ((state_key, entry),) = state.items()
+    few, _ = few_of([event(cache, key, b"new")], BOUNDS)
+    return few, state_key, entry
+
+
+def test_what_is_replaced_is_taken_from_the_latest_commits_or_from_the_memory_of_the_store():
+    few, key, entry = replacing()
+    assert few.keep_images(Overlay(), store_with([(key, entry)]))
+    assert [lone.image for lone in few.lones] == [b"old"]
+    few, key, entry = replacing()
+    overlay = Overlay()
+    overlay.push([(key, entry[:-3] + b"newer")], 10)
+    assert few.keep_images(overlay, store_with([(key, entry)]))
+    assert [lone.image for lone in few.lones] == [b"newer"]
+
+
+def test_an_entry_that_is_not_in_memory_or_damaged_sends_all_by_the_common_road():
+    few, key, entry = replacing()
+    assert not few.keep_images(Overlay(), store_with())
+    assert not few.keep_images(Overlay(), store_with([(key, entry[:5])]))

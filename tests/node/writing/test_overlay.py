@@ -1,6 +1,7 @@
 """Committed entries on their way into the store."""
 
-from eventlog.node.writing.overlay import Overlay
+from eventlog.node.writing.overlay import Overlay, find_held
+from tests.node.writing.roads import store_with
 
 MANY = 20_000  # more than are merged
 
@@ -53,3 +54,12 @@ def test_what_is_shown_after_somebody_looked_is_seen_as_well():
     overlay.push([(b"b", b"2"), (b"a", None)], 1)
     assert overlay.find([b"a", b"b"]) == ({b"a": None, b"b": b"2"}, [])
     assert overlay.within(b"a", b"c") == {b"a": None, b"b": b"2"}
+
+
+def test_the_memory_of_the_store_is_asked_for_a_few_keys_that_no_group_has():
+    overlay, store = Overlay(), store_with([(b"a", b"0"), (b"b", b"1"), *((b"%d" % number, b"") for number in range(100))])
+    overlay.push([(b"a", None)], 10)
+    assert find_held(overlay, store, [b"a", b"b"]) == ({b"a": None, b"b": b"1"}, [])
+    assert find_held(overlay, store, [b"a", b"b", b"c"]) == ({b"a": None}, [b"b", b"c"])
+    many = [b"%d" % number for number in range(100)]
+    assert find_held(overlay, store, many) == ({}, many)

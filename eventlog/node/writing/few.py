@@ -30,7 +30,7 @@ _ONES.flags.writeable = False  # groups share it
 class Few:
     """Events of one cache, whose segments rise, and the frames that brought them.
 
-    Have `keep_images` keep what they replace, and stamp them; then everything else may be asked.
+    Have them `see` what they depend on, and stamp them; then everything else may be asked.
     """
 
     __slots__ = ("_frames", "cache", "ids", "lones", "segments")
@@ -53,21 +53,23 @@ class Few:
         """Return the bytes of what is stored."""
         return sum([len(lone.stored) for lone in self.lones])
 
-    def keep_images(self, overlay: Overlay, store: Store) -> bool:
-        """Keep the values that are replaced; False where the disk would have to be read for one, or one is damaged."""
-        replacing = {lone.replaces: lone for lone in self.lones if lone.replaces is not None}
-        if not replacing:
+    def see(self, overlay: Overlay, store: Store) -> bool:
+        """Show them the entries that they depend on.
+
+        False where the common road is the right one: the disk would have to be read, an entry is damaged, a condition does not hold.
+        """
+        depending = [(lone, lone.depends_on, pending.previous) for pending, lones in self._frames for lone in lones if lone.depends_on]
+        if not depending:
             return True
-        found, missing = find_held(overlay, store, list(replacing))
+        found, missing = find_held(overlay, store, [key for _, key, _ in depending])
         if missing:
             return False
         try:
-            for key, lone in replacing.items():
-                entry = found[key]
-                lone.image = b"" if entry is None else decode_entry(entry).value
-        except EventLogError:  # the common road has the words
+            entries = [None if (data := found[key]) is None else decode_entry(data) for _, key, _ in depending]
+        except EventLogError:
             return False
-        return True
+        seen = [lone.see(entry, wants_previous=wants) for (lone, _, wants), entry in zip(depending, entries, strict=True)]
+        return all(seen)
 
     def stamp(self, base: int, *, epochs: npt.NDArray[np.uint32]) -> GroupValues:
         """Give the events a run of ids; return what is stored."""
@@ -121,7 +123,7 @@ def _segment_of(lone: Lone) -> int:
 
 def _result(lones: Sequence[Lone]) -> WriteResult:
     if len(lones) == 1:
-        return WriteResult(ids=lones[0].ids, kinds=KINDS[lones[0].kind], refusals={})
+        return WriteResult(ids=lones[0].ids, kinds=KINDS[lones[0].kind], refusals={}, previous=lones[0].previous)
     kinds = np.frombuffer(bytes([lone.kind for lone in lones]), np.uint8)
     return WriteResult(ids=np.array([lone.id for lone in lones]), kinds=kinds, refusals={})
 

@@ -1,6 +1,6 @@
 """One event by itself, as single puts bring it: the rules of the common road, without the arrays that many events are worth.
 
-Only what is plain comes here. Whatever has conditions, expires, has to be joined or refused goes the common road, which also knows the
+Only what is plain comes here. Whatever expires, has headers, has to be joined or refused goes the common road, which also knows the
 words for what is wrong. Both leave the same bytes in the log, the same state and the same answers: a test holds them against each other.
 """
 
@@ -13,13 +13,14 @@ import numpy.typing as npt
 from eventlog.batch.build import with_image
 from eventlog.batch.check import Bounds
 from eventlog.batch.check_one import KEY_AT, KIND_AT, find_one
-from eventlog.batch.entries import FORMAT, HEAD
+from eventlog.batch.entries import FORMAT, HEAD, Entry
 from eventlog.batch.layout import ABSENT, BEFORE
 from eventlog.batch.stored import seal_one
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.json_values import is_json
 from eventlog.interceptor.producers import FrameResult
+from eventlog.interceptor.share import Condition
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.groups import Pending
 from eventlog.segment.keys import entry_prefix
@@ -35,7 +36,8 @@ KINDS = {kind: np.frombuffer(bytes((kind,)), np.uint8) for kind in (_CREATED, _M
 class Lone:
     """One event on its way; `id` and what follows is set by `stamp`. `segments` and `ids` are arrays of the one number.
 
-    Where the cache keeps before-images, `image` goes with it; `replaces` is the state key where that stands, if there is one.
+    `depends_on` is the state key of the entry that has to be looked at before, by `see`: because it is replaced and the cache keeps
+    before-images, because the writer wants it back (`previous`), or because of a condition.
     """
 
     cache: CacheState
@@ -48,12 +50,23 @@ class Lone:
     kind: int
     block: bytes
     keeps_image: bool
-    replaces: bytes | None
+    depends_on: bytes | None
+    condition: Condition | None
     image: bytes = b""
+    previous: bytes | None = None
     id: int = field(init=False)
     stored: bytes = field(init=False)
     segments: Ints = field(init=False)
     ids: Ints = field(init=False)
+
+    def see(self, entry: Entry | None, *, wants_previous: bool) -> bool:
+        """Take what it needs of the entry that it replaces; False where its condition does not hold."""
+        version, value = (0, b"") if entry is None else (entry.version, entry.value)
+        if self.keeps_image:
+            self.image = value
+        if wants_previous:
+            self.previous = value
+        return self.condition is None or _holds(self.condition, version)
 
     def stamp(self, segments: Ints, ids: Ints, *, epoch: int) -> None:
         """Give the event its id, and make what is stored."""
@@ -97,14 +110,16 @@ class Lone:
 
     def entry(self) -> tuple[bytes, bytes | None]:
         """Return its state key, and what stands there from now on."""
-        key = self.replaces or entry_prefix(self.segment, self.cache.cache_id) + self.key
+        key = self.depends_on or entry_prefix(self.segment, self.cache.cache_id) + self.key
         return key, None if self.kind == _REMOVED else HEAD.pack(FORMAT, 0, self.id) + self.value
 
 
 def plain(pending: Pending, bounds: Bounds) -> list[Lone] | None:
     """Return the events of a frame, one a block; None where the common road is the right one."""
     cache = pending.cache
-    if pending.conditions or pending.previous or pending.internal or not _is_plain(cache):
+    if pending.internal or not _is_plain(cache):
+        return None
+    if (pending.conditions or pending.previous) and (pending.only < 0 or len(pending.conditions) > 1 or not cache.options.state):
         return None
     found = []
     at = 0
@@ -136,7 +151,12 @@ def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bou
     kind = _kind(cache, asked, hashed)
     if kind == ABSENT or not is_next:
         return None
+    condition = pending.conditions[0] if pending.conditions else None
+    replaces = cache.options.state and kind != _CREATED
+    if condition is not None and (condition.key != key or not (replaces or _holds(condition, 0))):
+        return None
     keeps_image = cache.options.before and cache.options.state
+    depends = replaces and (keeps_image or pending.previous or condition is not None)
     if kind != asked:
         block = b"".join((block[:KIND_AT], bytes((kind,)), block[KIND_AT + 1 :]))
     return Lone(
@@ -150,8 +170,13 @@ def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bou
         kind=kind,
         block=block,
         keeps_image=keeps_image,
-        replaces=entry_prefix(segment, cache.cache_id) + key if keeps_image and kind != _CREATED else None,
+        depends_on=entry_prefix(segment, cache.cache_id) + key if depends else None,
+        condition=condition,
     )
+
+
+def _holds(condition: Condition, version: int) -> bool:
+    return version != 0 if condition.version is None else version == condition.version
 
 
 def _can_be_read(cache: CacheState, key: bytes, value: bytes | None) -> bool:

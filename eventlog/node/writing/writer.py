@@ -207,7 +207,7 @@ class Writer:
         for lone in few.lones:
             if not (serving.item(lone.segment) and ready.item(lone.segment)):
                 return False
-        if not few.keep_images(self._overlay, self._store):
+        if not few.see(self._overlay, self._store):
             return False
         try:
             base = self._clock.next(len(few.lones))

@@ -89,7 +89,7 @@ def by_short_road(frames, base, store) -> tuple[list[bytes], dict] | None:
         return None
     few, rest = found
     assert not rest
-    if not few.keep_images(Overlay(), store):
+    if not few.see(Overlay(), store):
         return None
     values = few.stamp(base, epochs=EPOCHS)
     few.appended()

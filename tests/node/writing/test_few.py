@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.limits import BOUNDS
+from eventlog.interceptor.share import Condition
 from eventlog.node.writing.few import FEW_MAX, Few, few_of
 from eventlog.node.writing.overlay import Overlay
 from tests.examples import examples
@@ -84,7 +85,7 @@ def test_one_that_is_not_plain_or_of_another_cache_sends_all_by_the_common_road(
     cache, other = cache_with(), cache_with()
     first, second = keys_of_segments(2)
     assert few_of([event(cache, first), event(cache, second)], BOUNDS) is not None
-    assert few_of([event(cache, first), event(cache, second, previous=True)], BOUNDS) is None
+    assert few_of([event(cache, first), event(cache, second, internal=True)], BOUNDS) is None
     assert few_of([event(cache, first), event(other, second)], BOUNDS) is None
     assert few_of([event(cache, first), event(cache, second, producer=PRODUCER)], BOUNDS) is None
 
@@ -128,16 +129,28 @@ def replacing(key: bytes = b"a") -> tuple[Few, bytes, bytes]:
 
 def test_what_is_replaced_is_taken_from_the_latest_commits_or_from_the_memory_of_the_store():
     few, key, entry = replacing()
-    assert few.keep_images(Overlay(), store_with([(key, entry)]))
+    assert few.see(Overlay(), store_with([(key, entry)]))
     assert [lone.image for lone in few.lones] == [b"old"]
     few, key, entry = replacing()
     overlay = Overlay()
     overlay.push([(key, entry[:-3] + b"newer")], 10)
-    assert few.keep_images(overlay, store_with([(key, entry)]))
+    assert few.see(overlay, store_with([(key, entry)]))
     assert [lone.image for lone in few.lones] == [b"newer"]
 
 
 def test_an_entry_that_is_not_in_memory_or_damaged_sends_all_by_the_common_road():
     few, key, entry = replacing()
-    assert not few.keep_images(Overlay(), store_with())
-    assert not few.keep_images(Overlay(), store_with([(key, entry[:5])]))
+    assert not few.see(Overlay(), store_with())
+    assert not few.see(Overlay(), store_with([(key, entry[:5])]))
+
+
+def test_a_condition_that_does_not_hold_sends_all_by_the_common_road():
+    cache = cache_with()
+    (first, second), store = keys_of_segments(2), store_with()
+    _, state = by_common_road([event(cache, first, b"old")], BASE)
+    store.apply(list(state.items()))
+    for version, holds in ((BASE, True), (None, True), (BASE + 1, False), (0, False)):
+        frames = [event(cache, first, conditions=(Condition(block=0, key=first, version=version),), previous=True), event(cache, second)]
+        few, _ = few_of(frames, BOUNDS)
+        assert few.see(Overlay(), store) == holds
+    assert [lone.previous for lone in few.lones] == [b"old", None]

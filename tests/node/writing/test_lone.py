@@ -7,13 +7,29 @@ from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_one, build_write
 from eventlog.batch.check import Bounds
+from eventlog.batch.entries import decode_entry
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.limits import BOUNDS
 from eventlog.interceptor.share import Condition
 from eventlog.node.writing.groups import Pending
 from eventlog.node.writing.lone import plain
+from eventlog.segment.keys import entry_prefix
 from tests.examples import examples
-from tests.node.writing.roads import BASE, KEYS, PRODUCER, SEGMENTS, assert_roads_alike, by_common_road, cache_with, event, events, frame
+from tests.node.writing.roads import (
+    BASE,
+    KEYS,
+    PRODUCER,
+    SEGMENTS,
+    assert_roads_alike,
+    by_common_road,
+    by_short_road,
+    cache_with,
+    event,
+    events,
+    frame,
+    standing,
+    store_with,
+)
 
 
 @settings(max_examples=examples(100))
@@ -28,6 +44,40 @@ def test_both_roads_leave_the_same(steps, state, bytes_keys, before):
     assert_roads_alike(caches, [[(is_numbered, [step])] for *step, is_numbered in steps])
 
 
+CONDITIONS = {"none": None, "absent": 0, "present": None, "another": 1}
+LATEST = "the one there is"
+
+
+@settings(max_examples=examples(100))
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(KEYS[:2]), st.binary(max_size=9), st.booleans(), st.sampled_from([*CONDITIONS, LATEST]), st.booleans()),
+        max_size=8,
+    ),
+    before=st.booleans(),
+)
+def test_both_roads_leave_the_same_of_conditional_writes_and_of_those_that_want_what_was_there(steps, before):
+    sides = [(cache_with(before=before), store_with(), road) for road in (by_common_road, by_short_road)]
+    for place, (key, value, is_removal, what, previous) in enumerate(steps):
+        left = []
+        for cache, store, road in sides:
+            (there,) = store.get_many([state_key_of(key)])
+            version = CONDITIONS.get(what, 0 if there is None else decode_entry(there).version)
+            conditions = () if what == "none" else (Condition(block=0, key=key, version=version),)
+            told: list = []
+            frames = [event(cache, key, value, is_removal=is_removal, conditions=conditions, previous=previous, told=told)]
+            stored, state = road(frames, BASE + (place << 20), store) or by_common_road(frames, BASE + (place << 20), store)
+            store.apply(list(state.items()))
+            (one,) = told
+            left.append((stored, state, one.ids.tolist(), one.kinds.tolist(), list(map(str, one.refusals.values())), one.previous))
+        assert left[0] == left[1]
+        assert standing(sides[0][0]) == standing(sides[1][0])
+
+
+def state_key_of(key: bytes) -> bytes:
+    return entry_prefix(segment_of(hash_key(key), SEGMENTS), cache_with().cache_id) + key
+
+
 def test_what_is_plain_takes_the_short_road():
     cache = cache_with()
     assert plain(event(cache, b"a"), BOUNDS) is not None
@@ -37,6 +87,9 @@ def test_what_is_plain_takes_the_short_road():
     assert plain(event(cache_holding(b"a", before=True), b"a"), BOUNDS) is not None
     assert plain(event(cache_holding(b"a", before=True), b"a", is_removal=True), BOUNDS) is not None
     assert plain(event(cache_with(format="json", state=False), b"a", b"", is_removal=True), BOUNDS) is not None
+    assert plain(event(cache_with(), b"a", conditions=(Condition(block=0, key=b"a", version=0),)), BOUNDS) is not None
+    assert plain(event(cache_holding(b"a"), b"a", conditions=(Condition(block=0, key=b"a", version=7),)), BOUNDS) is not None
+    assert plain(event(cache_with(), b"a", previous=True), BOUNDS) is not None
 
 
 def cache_holding(key, **options):
@@ -69,8 +122,13 @@ def one_spoiled_of_two(cache) -> Pending:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: event(cache_with(), b"a", conditions=(Condition(block=0, key=b"a", version=0),)),
-        lambda: event(cache_with(), b"a", previous=True),
+        lambda: event(cache_with(), b"a", conditions=(Condition(block=0, key=b"a", version=None),)),
+        lambda: event(cache_with(), b"a", conditions=(Condition(block=0, key=b"a", version=7),)),
+        lambda: event(cache_with(), b"a", conditions=(Condition(block=0, key=b"b", version=0),)),
+        lambda: event(cache_with(), b"a", conditions=(Condition(block=0, key=b"a", version=0),) * 2),
+        lambda: event(cache_with(state=False), b"a", conditions=(Condition(block=0, key=b"a", version=0),)),
+        lambda: event(cache_with(state=False), b"a", previous=True),
+        lambda: events(cache_with(), [(b"a", b"v", False, 0), (b"b", b"v", False, 0)], previous=True),
         lambda: event(cache_with(), b"a", internal=True),
         lambda: event(cache_with(), b"a", is_removal=True),
         lambda: event(cache_with(), b"a", segment=segment_of(hash_key(b"a"), SEGMENTS) ^ 1),

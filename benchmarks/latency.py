@@ -26,12 +26,17 @@ def run(scale: Scale) -> Iterator[Row]:
             blocking += in_child(floor.put_trips, count, request_bytes=REQUEST_BYTES, answer_bytes=ANSWER_BYTES, in_thread=False)
             threaded += in_child(floor.put_trips, count, request_bytes=REQUEST_BYTES, answer_bytes=ANSWER_BYTES, in_thread=True)
             puts += in_child(traffic.put_latencies, node.address, f"keyed-{number}", count=count)
+        others = in_child(traffic.latencies, node.address, "others", count=count, others=True)
+        del others["put"]
     ours, sync, trip = percentiles(puts), percentiles(syncs), percentiles(trips)
     yield against("put, p50", ours=ours[50], bare=sync[50] + trip[50], unit="us", at_most=RATIO_AT_MOST)
     yield against("put, p99", ours=ours[99], bare=sync[99] + trip[99], unit="us", at_most=None)
     for name, trips_found in (("one blocking loop", blocking), ("a loop and a thread", threaded)):
         least = percentiles(trips_found)
         yield against(f"the least of a server, {name}, p50", ours=least[50], bare=sync[50] + trip[50], unit="us", at_most=None)
+    for name, seconds in others.items():
+        found = percentiles(seconds)
+        yield note(name, f"p50 {found[50]:,.0f} us, p99 {found[99]:,.0f} us")
     for name, found in (("fdatasync", sync), ("loopback round trip", trip)):
         yield note(f"bare {name}", f"p50 {found[50]:.0f} us, p99 {found[99]:.0f} us")
 

@@ -6,7 +6,7 @@ client's fast road without its conveniences: bodies made by `batch.build`, numbe
 
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -276,18 +276,33 @@ def read_objects(address: Address, cache: str) -> Spent:
 
 def put_latencies(address: Address, cache: str, *, count: int) -> list[float]:
     """Return the seconds of single puts through the client library, one in flight."""
+    return latencies(address, cache, count=count)["put"]
+
+
+def latencies(address: Address, cache: str, *, count: int, others: bool = False) -> dict[str, list[float]]:
+    """Return the seconds of single requests, one in flight: puts of new keys; with `others` what else is done to a key, too."""
     import eventlog
 
-    async def run() -> list[float]:
-        keys, value, found = random_keys(count, seed=7), bytes(100), []
+    async def run() -> dict[str, list[float]]:
+        keys, value = [key.decode() for key in random_keys(count, seed=7)], bytes(100)
         async with eventlog.connect(address.text) as client:
             handle = await client.create_cache(cache, format="bytes", if_exists="use")
-            for key in [key.decode() for key in keys[:50]]:
+
+            async def timed(request: Callable[[str], Awaitable[object]]) -> list[float]:
+                found = []
+                for key in keys:
+                    begun = time.perf_counter()
+                    await request(key)
+                    found.append(time.perf_counter() - begun)
+                return found
+
+            for key in keys[:50]:
                 await handle.put(key, value)
-            for key in [key.decode() for key in keys]:
-                begun = time.perf_counter()
-                await handle.put(key, value)
-                found.append(time.perf_counter() - begun)
+            found = {"put": await timed(lambda key: handle.put(key, value))}
+            if others:
+                found["an update, with its before-image"] = await timed(lambda key: handle.put(key, value))
+                found["replace, the old value returned"] = await timed(lambda key: handle.replace(key, value, previous=True))
+                found["get"] = await timed(handle.get)
         return found
 
     return uvloop.run(run())

@@ -17,7 +17,8 @@ from benchmarks.baseline import WARM_BYTES
 from benchmarks.inputs import KEYS_LIVE, SEGMENTS, Load, distinct_frames, frame_of, frames_of, random_keys, random_values
 from benchmarks.machine import warm_memory
 from benchmarks.processes import Address, background_seconds, cpu_seconds, kernel_seconds
-from eventlog.batch.build import WriteFrame, build_one, segments_of
+from eventlog.batch.build import WriteFrame, segments_of
+from eventlog.batch.one import build_one
 from eventlog.events import Kind
 from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.transport.connect import connect

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.check_one import KEY_AT, KIND_AT, find_one
 from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, TABLE
+from eventlog.batch.one import find_one
 from eventlog.errors import TooLarge
 from eventlog.events import Kind, decode_headers
 
@@ -174,12 +174,11 @@ def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Boun
     found = find_one(data.data, lengths.item(0)) if counts.item(0) == 1 else None
     if found is None:
         return None
-    key_end, value_at, value_end = found
-    if key_end - KEY_AT > bounds.key_bytes or value_end - value_at > bounds.value_bytes:
+    if found.key_end - found.key_at > bounds.key_bytes or found.value_end - found.value_at > bounds.value_bytes:
         return None
-    if text_keys and not data.data[KEY_AT:key_end].tobytes().isascii():
+    if text_keys and not data.data[found.key_at : found.key_end].tobytes().isascii():
         return None
-    places = np.array([0, 0, KIND_AT, KEY_AT, key_end, value_at, value_end])
+    places = np.array([0, 0, found.kind_at, found.key_at, found.key_end, found.value_at, found.value_end])
     return Blocks(
         data=data,
         starts=places[0:1],
@@ -187,7 +186,7 @@ def _lone(data: npt.NDArray[np.uint8], lengths: Ints, counts: Ints, bounds: Boun
         counts=counts,
         bitmaps=places[1:2],
         kinds_at=places[2:3],
-        kinds=data[KIND_AT : KIND_AT + 1].copy(),  # it stays when the frame is gone
+        kinds=data[found.kind_at : found.kind_at + 1].copy(),  # it stays when the frame is gone
         key_column=LoneColumn(places[3:4], places[4:5]),
         value_column=LoneColumn(places[5:6], places[6:7]),
     )
@@ -382,12 +381,13 @@ def _check_optional(
                 rows.fail_longer(column, bounds.header_bytes, "the headers of an event")
             except BadBlocks as error:
                 raise BadBlocks([(int(blocks[block]), why) for block, why in error.found]) from None
-            unreadable = [not _is_headers(bytes(item)) for item in slices(data.data, column.begins(), column.ends())]
+            unreadable = [not are_headers(bytes(item)) for item in slices(data.data, column.begins(), column.ends())]
             _fail_some_rows(rows, np.array(unreadable), blocks, "headers are not what headers look like")
         at[blocks] += _pad8(sizes)
 
 
-def _is_headers(data: bytes) -> bool:
+def are_headers(data: bytes) -> bool:
+    """Whether readers can decode them."""
     try:
         decode_headers(data)
     except ValueError:

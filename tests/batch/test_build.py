@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.batch.build import Columns, build_one, build_write, segments_of
+from eventlog.batch.build import Columns, build_write, segments_of
+from eventlog.batch.one import build_one
 from eventlog.batch.views import decode_block
 from eventlog.hashing import hash_key, segment_of
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch.build import Columns, WriteFrame, build_one, build_write
+from eventlog.batch.build import Columns, WriteFrame, build_write
 from eventlog.batch.check import BadBlocks, read_table
 from eventlog.batch.entries import Entry
 from eventlog.batch.layout import ABSENT, place_seed
+from eventlog.batch.one import build_one
 from eventlog.batch.stored import make_values
 from eventlog.batch.views import decode_value
 from eventlog.errors import KeyExists, NoState, VersionMismatch

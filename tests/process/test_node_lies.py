@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import eventlog
-from eventlog.batch.build import Columns, build_one, build_write
+from eventlog.batch.build import Columns, build_write
+from eventlog.batch.one import build_one
 from eventlog.errors import BadBlock, BadMessage, BadName, EventLogError, InvalidArgument, NoState
 from eventlog.hashing import hash_key, segment_of
 from eventlog.transport.connect import connect

@@ -2,13 +2,15 @@
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.build import Columns, build_one, build_write
+from eventlog.batch.build import Columns, build_write
 from eventlog.batch.layout import REFUSED
+from eventlog.batch.one import build_one
 from eventlog.client.writing.changes import Call, Changes, Ledger, kinds_of
 from eventlog.errors import BadMessage, ClientClosed, EventLogError, KeyExists, VersionMismatch
 from eventlog.events import Kind
@@ -62,20 +64,17 @@ class ManyBlocks:
 
 
 class OneEvent:
-    """One block of one event without optional columns."""
+    """One block of one event without a lifespan."""
 
-    __slots__ = ("_key", "_kind", "_segment", "_value")
+    __slots__ = ("_build",)
 
-    def __init__(self, key: bytes, value: bytes, *, kind: int, segment: int) -> None:
-        self._key = key
-        self._value = value
-        self._kind = kind
-        self._segment = segment
+    def __init__(self, key: bytes, value: bytes, *, kind: int, segment: int, headers: bytes) -> None:
+        self._build = partial(build_one, key, value, kind=kind, segment=segment, headers=headers)
 
     def buffers(self, sequences: Ints) -> Sequence[bytes | memoryview]:
         """Return the block with its table."""
         sequence = sequences.item(0) if len(sequences) else 0
-        return (build_one(self._key, self._value, kind=self._kind, segment=self._segment, sequence=sequence),)
+        return (self._build(sequence=sequence),)
 
     def part(self, blocks: Ints) -> "OneEvent":
         """Return itself: it has one block."""
@@ -166,11 +165,12 @@ def pack(calls: list[Call], routes: Routes) -> Frame[Contents]:
 def _lay_out(parts: list[Changes], routes: Routes) -> tuple[Ints, Ints, Ints, Body]:
     """Return segments of the blocks, items in their rows, counts of the blocks, and the blocks."""
     first = parts[0]
-    if len(parts) == 1 and len(first.keys) == 1 and first.lifespans is None and first.headers is None:
+    if len(parts) == 1 and len(first.keys) == 1 and first.lifespans is None:
         key = first.keys[0]
         segment = routes.segment(key, by_prefix=first.by_prefix)
         kind = _REMOVED if first.removed is not None and first.removed[0] else _CREATED
-        return np.array((segment,)), _FIRST, _ONE, OneEvent(key, first.values[0], kind=kind, segment=segment)
+        headers = first.headers[0] if first.headers else b""
+        return np.array((segment,)), _FIRST, _ONE, OneEvent(key, first.values[0], kind=kind, segment=segment, headers=headers)
     write = build_write(_columns(parts), segments=routes.segments, by_prefix=first.by_prefix)
     table = write.table
     return table["segment"].astype(np.int64), write.order, table["count"].astype(np.int64), ManyBlocks(table, write.blocks)

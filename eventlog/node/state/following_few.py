@@ -10,10 +10,10 @@ from struct import Struct
 
 import numpy as np
 
-from eventlog.batch.check_one import IMAGE_HEAD_BYTES, KEY_AT, KIND_AT, find_one, find_one_with_image
 from eventlog.batch.entries import FORMAT, HEAD
-from eventlog.batch.layout import BEFORE, HAS_PRODUCERS
 from eventlog.batch.layout import FORMAT as VALUE_FORMAT
+from eventlog.batch.layout import HAS_PRODUCERS
+from eventlog.batch.one import WITH_HEADERS_AND_IMAGE, find_one
 from eventlog.events import Kind
 from eventlog.interceptor.producers import FrameResult
 from eventlog.node.copying.replicate_body import Arrived
@@ -95,19 +95,17 @@ def _one(segment: int, cache_id: int, data: bytes) -> One | None:
             return None
         at += _PRODUCER.size
     section = memoryview(data)[at:]
-    find, shift = (find_one_with_image, IMAGE_HEAD_BYTES) if bitmap else (find_one, 0)
-    found = find(section, length, kinds=_LEFT_BY_ONE)
+    found = find_one(section, length, kinds=_LEFT_BY_ONE, columns=WITH_HEADERS_AND_IMAGE)
     if found is None:
         return None
-    key_end, value_at, value_end = found
     return One(
         segment=segment,
         cache_id=cache_id,
         id=id_,
         offset=offset,
-        kind=section[KIND_AT + shift],
-        key=bytes(section[KEY_AT + shift : key_end]),
-        value=bytes(section[value_at:value_end]),
+        kind=found.kind,
+        key=bytes(section[found.key_at : found.key_end]),
+        value=bytes(section[found.value_at : found.value_end]),
         producer=producer,
         sequence=sequence,
         nbytes=len(data),
@@ -115,6 +113,6 @@ def _one(segment: int, cache_id: int, data: bytes) -> One | None:
 
 
 _PLAIN = frozenset(
-    (VALUE_FORMAT, 1, 1, bitmap, flags, producers) for bitmap in (0, BEFORE) for flags, producers in ((0, 0), (HAS_PRODUCERS, 1))
+    (VALUE_FORMAT, 1, 1, bitmap, flags, producers) for bitmap in WITH_HEADERS_AND_IMAGE for flags, producers in ((0, 0), (HAS_PRODUCERS, 1))
 )
 _ROW_OF_ONE = [0, 1, 1]  # first, count, submitted

@@ -1,6 +1,6 @@
 """One event by itself, as single puts bring it: the rules of the common road, without the arrays that many events are worth.
 
-Only what is plain comes here. Whatever expires, has headers, has to be joined or refused goes the common road, which also knows the
+Only what is plain comes here. Whatever expires, has to be joined or refused goes the common road, which also knows the
 words for what is wrong. Both leave the same bytes in the log, the same state and the same answers: a test holds them against each other.
 """
 
@@ -10,11 +10,10 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.build import with_image
-from eventlog.batch.check import Bounds
-from eventlog.batch.check_one import KEY_AT, KIND_AT, find_one
+from eventlog.batch.check import Bounds, are_headers
 from eventlog.batch.entries import FORMAT, HEAD, Entry
-from eventlog.batch.layout import ABSENT, BEFORE
+from eventlog.batch.layout import ABSENT, BEFORE, BLOCK_HEAD_BYTES, HEADERS
+from eventlog.batch.one import WITH_HEADERS, One, find_one, with_image
 from eventlog.batch.stored import seal_one
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
@@ -49,6 +48,7 @@ class Lone:
     hashed: int
     kind: int
     block: bytes
+    places: One
     keeps_image: bool
     depends_on: bytes | None
     condition: Condition | None
@@ -73,14 +73,14 @@ class Lone:
         cache, segment, id_ = self.cache, self.segment, ids.item(0)
         self.id, self.segments, self.ids = id_, segments, ids
         self.stored = seal_one(
-            with_image(self.block, self.image) if self.keeps_image else self.block,
+            with_image(self.block, self.places, self.image) if self.keeps_image else self.block,
             epoch=epoch,
             kind_bits=1 << self.kind,
             base=id_,
             first_offset=cache.next_offsets.item(segment),
             row=(self.producer, self.sequence, 0, 1, 1),
             seed=cache.seeds[segment],
-            bitmap=BEFORE if self.keeps_image else 0,
+            bitmap=(BEFORE if self.keeps_image else 0) | (HEADERS if self.places.kind_at > BLOCK_HEAD_BYTES else 0),
         )
 
     def appended(self) -> None:
@@ -136,16 +136,17 @@ def plain(pending: Pending, bounds: Bounds) -> list[Lone] | None:
 def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bounds) -> Lone | None:
     cache, producer = pending.cache, pending.producer
     segment, _, count, length, sequence = row
-    found = find_one(data, length) if count == 1 else None
+    found = find_one(data, length, columns=WITH_HEADERS) if count == 1 else None
     if found is None:
         return None
-    key_end, value_at, value_end = found
     block = bytes(data)
-    key, value, asked = block[KEY_AT:key_end], block[value_at:value_end], block[KIND_AT]
+    key, value, asked = block[found.key_at : found.key_end], block[found.value_at : found.value_end], found.kind
+    headers = block[found.headers_at : found.headers_end]
     hashed = hash_key(key)
-    if len(key) > bounds.key_bytes or len(value) > bounds.value_bytes or segment_of(hashed, cache.segments) != segment:
+    fits = len(key) <= bounds.key_bytes and len(value) <= bounds.value_bytes and len(headers) <= bounds.header_bytes
+    if not fits or segment_of(hashed, cache.segments) != segment:
         return None
-    if not _can_be_read(cache, key, None if asked == _REMOVED else value):
+    if not _can_be_read(cache, key, None if asked == _REMOVED else value, headers):
         return None
     is_next = not producer or cache.producers.is_next(producer, segment, sequence)
     kind = _kind(cache, asked, hashed)
@@ -158,7 +159,7 @@ def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bou
     keeps_image = cache.options.before and cache.options.state
     depends = replaces and (keeps_image or pending.previous or condition is not None)
     if kind != asked:
-        block = b"".join((block[:KIND_AT], bytes((kind,)), block[KIND_AT + 1 :]))
+        block = b"".join((block[: found.kind_at], bytes((kind,)), block[found.kind_at + 1 :]))
     return Lone(
         cache=cache,
         producer=producer,
@@ -169,6 +170,7 @@ def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bou
         hashed=hashed,
         kind=kind,
         block=block,
+        places=found,
         keeps_image=keeps_image,
         depends_on=entry_prefix(segment, cache.cache_id) + key if depends else None,
         condition=condition,
@@ -179,8 +181,10 @@ def _holds(condition: Condition, version: int) -> bool:
     return version != 0 if condition.version is None else version == condition.version
 
 
-def _can_be_read(cache: CacheState, key: bytes, value: bytes | None) -> bool:
-    return (cache.options.bytes_keys or key.isascii()) and (value is None or cache.options.format != "json" or is_json(value))
+def _can_be_read(cache: CacheState, key: bytes, value: bytes | None, headers: bytes) -> bool:
+    if not (cache.options.bytes_keys or key.isascii()) or not are_headers(headers):
+        return False
+    return value is None or cache.options.format != "json" or is_json(value)
 
 
 def _kind(cache: CacheState, asked: int, hashed: int) -> int:

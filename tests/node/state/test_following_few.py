@@ -38,6 +38,7 @@ events = st.fixed_dictionaries(
         "value": st.binary(max_size=20),
         "producer": st.sampled_from([0, 0, 5, 6]),
         "image": st.one_of(st.none(), st.binary(max_size=20)),
+        "headers": st.one_of(st.none(), st.binary(max_size=20)),
     }
 )
 
@@ -50,7 +51,8 @@ def images_of(event):
 def value_of(event, *, id_, offset):
     kinds = np.array(event["kinds"], np.uint8)
     values = [b"" if kind >= Kind.REMOVED else event["value"] for kind in kinds]
-    columns = Columns(kinds=kinds, keys=[event["key"]] * len(kinds), values=values, before=images_of(event))
+    headers = None if event["headers"] is None else [event["headers"]] * len(kinds)
+    columns = Columns(kinds=kinds, keys=[event["key"]] * len(kinds), values=values, before=images_of(event), headers=headers)
     section, _ = build_blocks(columns, np.array([len(kinds)]))
     row = np.array([(event["producer"], offset, 0, len(kinds), len(kinds))], PRODUCER).tobytes() if event["producer"] else b""
     head = ValueHead(
@@ -122,9 +124,9 @@ def test_event_by_event_is_left_what_the_common_road_leaves(state, found):
 
 
 def test_only_single_plain_events_go_by_themselves_and_only_a_few():
-    plain = {"segment": 1, "origin": 2, "kinds": [Kind.MODIFIED], "key": b"a", "value": b"v", "producer": 5, "image": None}
-    for image in (None, b"", b"replaced"):
-        (one,) = module.few_of(list(arrivals_of([plain | {"image": image}])))
+    plain = {"segment": 1, "origin": 2, "kinds": [Kind.MODIFIED], "key": b"a", "value": b"v", "producer": 5, "image": None, "headers": None}
+    for columns in ({}, {"image": b""}, {"image": b"replaced"}, {"headers": b"h"}, {"image": b"replaced", "headers": b"h"}):
+        (one,) = module.few_of(list(arrivals_of([plain | columns])))
         assert (one.kind, one.key, one.value, one.producer) == (Kind.MODIFIED, b"a", b"v", 5)
     assert module.few_of(list(arrivals_of([plain | {"kinds": [Kind.EXPIRED]}]))) is None
     assert module.few_of(list(arrivals_of([plain | {"kinds": [Kind.CREATED, Kind.REMOVED]}]))) is None

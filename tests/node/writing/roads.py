@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from eventlog.batch.build import build_one
 from eventlog.batch.check import read_table
 from eventlog.batch.layout import TABLE
+from eventlog.batch.one import build_one
 from eventlog.batch.stored import make_values
 from eventlog.control.records import CacheOptions
 from eventlog.hashing import hash_key, segment_of
@@ -42,9 +42,10 @@ def frame(cache, body, blocks, *, told=None, **other) -> Pending:
     return queue.take()[0]
 
 
-def event(cache, key, value=b"v", *, sequence=0, is_removal=False, segment=None, **other) -> Pending:
+def event(cache, key, value=b"v", *, sequence=0, is_removal=False, segment=None, headers=b"", **other) -> Pending:
     at = segment_of(hash_key(key), SEGMENTS) if segment is None else segment
-    return frame(cache, build_one(key, value, kind=2 if is_removal else 0, segment=at, sequence=sequence), 1, **other)
+    body = build_one(key, value, kind=2 if is_removal else 0, segment=at, sequence=sequence, headers=headers)
+    return frame(cache, body, 1, **other)
 
 
 def events(cache, given, **other) -> Pending:

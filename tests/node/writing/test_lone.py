@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch.build import Columns, build_one, build_write
+from eventlog.batch.build import Columns, build_write
 from eventlog.batch.check import Bounds
 from eventlog.batch.entries import decode_entry
+from eventlog.batch.one import build_one
+from eventlog.events import encode_headers
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.limits import BOUNDS
 from eventlog.interceptor.share import Condition
@@ -51,21 +53,29 @@ LATEST = "the one there is"
 @settings(max_examples=examples(100))
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from(KEYS[:2]), st.binary(max_size=9), st.booleans(), st.sampled_from([*CONDITIONS, LATEST]), st.booleans()),
+        st.tuples(
+            st.sampled_from(KEYS[:2]),
+            st.binary(max_size=9),
+            st.booleans(),
+            st.sampled_from([*CONDITIONS, LATEST]),
+            st.booleans(),
+            st.sampled_from([b"", encode_headers({"a": b"1", "b": b""})]),
+        ),
         max_size=8,
     ),
     before=st.booleans(),
 )
-def test_both_roads_leave_the_same_of_conditional_writes_and_of_those_that_want_what_was_there(steps, before):
+def test_both_roads_leave_the_same_of_conditional_writes_of_those_that_want_what_was_there_and_with_headers(steps, before):
     sides = [(cache_with(before=before), store_with(), road) for road in (by_common_road, by_short_road)]
-    for place, (key, value, is_removal, what, previous) in enumerate(steps):
+    for place, (key, value, is_removal, what, previous, headers) in enumerate(steps):
         left = []
         for cache, store, road in sides:
             (there,) = store.get_many([state_key_of(key)])
             version = CONDITIONS.get(what, 0 if there is None else decode_entry(there).version)
             conditions = () if what == "none" else (Condition(block=0, key=key, version=version),)
             told: list = []
-            frames = [event(cache, key, value, is_removal=is_removal, conditions=conditions, previous=previous, told=told)]
+            other = {"conditions": conditions, "previous": previous, "headers": headers, "told": told}
+            frames = [event(cache, key, value, is_removal=is_removal, **other)]
             stored, state = road(frames, BASE + (place << 20), store) or by_common_road(frames, BASE + (place << 20), store)
             store.apply(list(state.items()))
             (one,) = told
@@ -90,6 +100,7 @@ def test_what_is_plain_takes_the_short_road():
     assert plain(event(cache_with(), b"a", conditions=(Condition(block=0, key=b"a", version=0),)), BOUNDS) is not None
     assert plain(event(cache_holding(b"a"), b"a", conditions=(Condition(block=0, key=b"a", version=7),)), BOUNDS) is not None
     assert plain(event(cache_with(), b"a", previous=True), BOUNDS) is not None
+    assert plain(event(cache_with(), b"a", headers=encode_headers({"a": b"1"})), BOUNDS) is not None
 
 
 def cache_holding(key, **options):
@@ -129,6 +140,7 @@ def one_spoiled_of_two(cache) -> Pending:
         lambda: event(cache_with(state=False), b"a", conditions=(Condition(block=0, key=b"a", version=0),)),
         lambda: event(cache_with(state=False), b"a", previous=True),
         lambda: events(cache_with(), [(b"a", b"v", False, 0), (b"b", b"v", False, 0)], previous=True),
+        lambda: event(cache_with(), b"a", headers=b"none"),
         lambda: event(cache_with(), b"a", internal=True),
         lambda: event(cache_with(), b"a", is_removal=True),
         lambda: event(cache_with(), b"a", segment=segment_of(hash_key(b"a"), SEGMENTS) ^ 1),
@@ -149,10 +161,12 @@ def test_what_is_not_plain_does_not(make):
 
 
 def test_what_is_too_long_does_not():
-    bounds = Bounds(key_bytes=3, value_bytes=5, header_bytes=0)
+    bounds = Bounds(key_bytes=3, value_bytes=5, header_bytes=8)
     assert plain(event(cache_with(), b"abc", b"12345"), bounds) is not None
     assert plain(event(cache_with(), b"abcd", b"12345"), bounds) is None
     assert plain(event(cache_with(), b"abc", b"123456"), bounds) is None
+    for value, fits in ((b"1", True), (b"12", False)):
+        assert (plain(event(cache_with(), b"abc", headers=encode_headers({"a": value})), bounds) is not None) == fits
 
 
 def test_a_sequence_that_is_not_the_next_does_not():

@@ -1,0 +1,125 @@
+"""One event as a block of its own, as single puts bring it: made, found, and given the value that it replaced, without arrays.
+
+It may have headers, and the value that it replaced. Finding accepts only what is plainly right and leaves everything else, and the words
+for what is wrong, to `check`; it takes a dozen array operations less than the check of many.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, HEADERS, TABLE_ROW_BYTES, pad8
+
+_FRONT = Struct("<HHIII" + "IIII")  # a table row, a block's head
+_HEAD = Struct("<IIII")
+_COLUMNS = Struct("<II")  # the lengths of up to two optional columns, or of one and padding
+_KIND_AND_KEY = Struct("<Qii")  # the kind with its padding; key offsets
+_OFFSETS = Struct("<ii")
+_PADS = [bytes(size) for size in range(8)]
+_LEAST_BYTES = BLOCK_HEAD_BYTES + _KIND_AND_KEY.size + _OFFSETS.size
+_PUT_OR_REMOVE = frozenset({0, 2})
+NO_COLUMNS = frozenset({0})
+WITH_HEADERS = frozenset({0, HEADERS})
+WITH_HEADERS_AND_IMAGE = frozenset({0, BEFORE, HEADERS, BEFORE | HEADERS})
+
+
+class One(NamedTuple):
+    """Where everything is in a block of one event. `columns_at` is where optional columns begin, the headers the last of them."""
+
+    kind_at: int
+    kind: int
+    key_at: int
+    key_end: int
+    value_at: int
+    value_end: int
+    columns_at: int
+    headers_at: int
+    headers_end: int
+
+
+def build_one(key: bytes, value: bytes, *, kind: int, segment: int, sequence: int = 0, headers: bytes = b"") -> bytes:
+    """Return the body of a write of one event: the same bytes as `build_write`, ten times as fast. `headers` are encoded."""
+    key_bytes, value_bytes = len(key), len(value)
+    key_room, value_room = pad8(key_bytes), pad8(value_bytes)
+    lengths, column = (_COLUMNS.pack(_OFFSETS.size + len(headers), 0), _column(headers)) if headers else (b"", b"")
+    size = _LEAST_BYTES + len(lengths) + key_room + value_room + len(column)
+    parts = (
+        _FRONT.pack(segment, 0, 1, size, sequence, 1, HEADERS if headers else 0, key_bytes, value_bytes),
+        lengths,
+        _KIND_AND_KEY.pack(kind, 0, key_bytes),
+        key,
+        _PADS[key_room - key_bytes],
+        _OFFSETS.pack(0, value_bytes),
+        value,
+        _PADS[value_room - value_bytes],
+        column,
+    )
+    return b"".join(parts)
+
+
+def _column(item: bytes) -> bytes:
+    return b"".join((_OFFSETS.pack(0, len(item)), item, _PADS[-len(item) & 7]))
+
+
+def with_image(block: bytes, one: One, image: bytes) -> bytes:
+    """Return a block without before-image as one with the value that its event replaced, empty where it replaced nothing."""
+    bitmap, header_bytes = BEFORE, 0
+    if one.kind_at > BLOCK_HEAD_BYTES:
+        bitmap, (header_bytes, _) = BEFORE | HEADERS, _COLUMNS.unpack_from(block, BLOCK_HEAD_BYTES)
+    parts = (
+        block[:4],
+        bitmap.to_bytes(4, "little"),
+        block[8:BLOCK_HEAD_BYTES],
+        _COLUMNS.pack(_OFFSETS.size + len(image), header_bytes),
+        block[one.kind_at : one.columns_at],
+        _column(image),
+        block[one.columns_at :],
+    )
+    return b"".join(parts)
+
+
+def find_one(raw: memoryview, length: int, *, kinds: frozenset[int] = _PUT_OR_REMOVE, columns: frozenset[int] = NO_COLUMNS) -> One | None:
+    """Return where everything is in a block of one event whose kind is one of `kinds`, its optional columns one set of `columns`.
+
+    None where that is not what `raw`, of `length` bytes, holds from its first to its last byte.
+    """
+    if length < _LEAST_BYTES or len(raw) != length:
+        return None
+    count, bitmap, key_bytes, value_bytes = _HEAD.unpack_from(raw)
+    if count != 1 or bitmap not in columns:
+        return None
+    kind_at = BLOCK_HEAD_BYTES + _COLUMNS.size if bitmap else BLOCK_HEAD_BYTES
+    key_at = kind_at + _KIND_AND_KEY.size
+    key_end = key_at + key_bytes
+    value_at = (key_end + 7 & ~7) + _OFFSETS.size
+    value_end = value_at + value_bytes
+    columns_at = value_end + 7 & ~7
+    if columns_at > length:
+        return None
+    kind, *key_span = _KIND_AND_KEY.unpack_from(raw, kind_at)
+    value_span = _OFFSETS.unpack_from(raw, value_at - _OFFSETS.size)
+    if kind not in kinds or key_span != [0, key_bytes] or value_span != (0, value_bytes):
+        return None
+    if any(raw[key_end : value_at - _OFFSETS.size]) or any(raw[value_end:columns_at]):
+        return None
+    headers = _headers(raw, bitmap, columns_at) if bitmap else (length, length) if columns_at == length else None
+    return None if headers is None else One(kind_at, kind, key_at, key_end, value_at, value_end, columns_at, *headers)
+
+
+def _headers(raw: memoryview, bitmap: int, at: int) -> tuple[int, int] | None:
+    """Return where the headers begin and end, at the end of the block if there are none; None where its columns do not fill it."""
+    first, second = _COLUMNS.unpack_from(raw, BLOCK_HEAD_BYTES)
+    sizes = (first, second) if bitmap == BEFORE | HEADERS else (first,)
+    if len(sizes) == 1 and second:
+        return None
+    begin = end = at
+    for size in sizes:
+        begin, end = at + _OFFSETS.size, at + size
+        at = end + 7 & ~7
+        if at > len(raw) or end < begin or _OFFSETS.unpack_from(raw, begin - _OFFSETS.size) != (0, end - begin) or any(raw[end:at]):
+            return None
+    if at != len(raw):
+        return None
+    return (begin, end) if bitmap & HEADERS else (at, at)
+
+
+assert _FRONT.size == TABLE_ROW_BYTES + BLOCK_HEAD_BYTES, "a table row, a block's head"

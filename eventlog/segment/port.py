@@ -208,7 +208,10 @@ class Store(Protocol):
         ...
 
     def get_in_memory(self, keys: list[bytes]) -> list[bytes] | None:
-        """Return the state values of `keys` if memory holds every one of them, else None: never waits for the disk."""
+        """Return the state values of `keys` if memory holds every one of them, else None: never waits for the disk.
+
+        An engine that cannot tell returns None, which costs a hop to a thread that calls `get_many`.
+        """
         ...
 
     def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:

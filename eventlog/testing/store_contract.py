@@ -139,6 +139,10 @@ class StoreContract(ABC):
         store.flush_state()
         assert store.get_in_memory([b"a"]) in ([b"3"], None)
         assert store.get_in_memory([b"b"]) is None
+        assert store.get_many([b"a", b"c"]) == [b"3", b""]
+        store.drop([], [(b"a", b"b")], [])
+        assert store.get_in_memory([b"a"]) is None
+        assert store.get_in_memory([b"c"]) in ([b""], None)
 
     def test_the_later_of_two_changes_in_one_call_wins(self, store: Store) -> None:
         store.apply([(b"a", b"1"), (b"a", None), (b"b", None), (b"b", b"2")])

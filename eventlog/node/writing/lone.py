@@ -196,7 +196,7 @@ def _kind(cache: CacheState, asked: int, hashed: int) -> int:
 
 
 def _is_plain(cache: CacheState) -> bool:
-    """Whether the events of a cache depend on nothing but which keys exist."""
+    """Whether nothing expires in a cache, is placed by part of its key or has fields set apart, and what exists is known."""
     options = cache.options
     if cache.dropped or cache.may_expire or options.lifespan_ms or options.route_by_prefix or options.promote:
         return False

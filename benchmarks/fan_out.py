@@ -49,9 +49,11 @@ def run(scale: Scale) -> Iterator[Row]:
         "answers",
         f"{found.answers / found.seconds:,.0f}/s, {per_answer:.0f} us of the node each; the followers {found.client_cores:.2f} cores",
     )
-    with scratch() as directory, Node(directory / "data", "--segments", "64") as node:
+    segments = ("--segments", "64")
+    with scratch() as directory, Node(directory / "own", *segments) as node, Node(directory / "bare", *segments) as bare:
         yield from idle_listeners.rows(
             node.address,
+            bare.address,
             listeners=scale.of(idle_listeners.LISTENERS, quick=200),
             idle_seconds=scale.of(idle_listeners.IDLE_SECONDS, quick=1),
             puts=scale.of(idle_listeners.PUTS, quick=1_000),

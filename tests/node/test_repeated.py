@@ -6,11 +6,13 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventlog.errors import Unavailable
 from eventlog.node.figures import counters
 from eventlog.node.periodic import Periodic
-from eventlog.node.repeated import every
+from eventlog.node.repeated import due, every
 from tests.loops import until
 from tests.node.nodes import cache_of, submit, with_node
 
@@ -28,6 +30,17 @@ class Broken:
 
     def __call__(self, *given, **named):
         raise ZeroDivisionError("planted")
+
+
+@given(now=st.floats(0, 1e7), pause_ms=st.integers(0, 20_000))
+def test_pauses_end_on_the_tenths_of_the_clock_and_are_about_as_long_as_asked_for(now, pause_ms):
+    end = due(now, pause_ms)
+    if pause_ms < 100:
+        assert end == now + pause_ms / 1000
+    else:
+        assert abs(10 * end - round(10 * end)) < 1e-6
+        assert abs(end - now - pause_ms / 1000) < 0.0501
+        assert end > now
 
 
 @pytest.mark.parametrize("error", [Unavailable(why="planted"), ZeroDivisionError("planted")])

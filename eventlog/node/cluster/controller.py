@@ -23,6 +23,7 @@ from eventlog.node.cluster.liveness import Reach, dead_members
 from eventlog.node.cluster.metadata import ViewChange
 from eventlog.node.cluster.rebalance import SegmentSizes
 from eventlog.node.copying.verify import CopyVerifier
+from eventlog.node.repeated import due
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -106,7 +107,7 @@ class ControllerLoop:
                 log.exception("controller_failed")
                 await asyncio.sleep(_AFTER_FAILURE_MS / 1000)
             try:
-                async with asyncio.timeout(_TICK_MS / 1000):
+                async with asyncio.timeout_at(due(asyncio.get_running_loop().time(), _TICK_MS)):
                     await self._woken.wait()
             except TimeoutError:
                 pass  # nobody tells when a silence has lasted too long

@@ -15,6 +15,7 @@ from typing import Any
 from eventlog.clock import SystemClock
 from eventlog.errors import BadMessage, ConnectionLost, EventLogError, Overloaded, WrongCluster
 from eventlog.limits import PEER_BYTES_IN_FLIGHT_MAX, PEER_SILENT_MS_MAX
+from eventlog.node.repeated import due
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection, Receiver
 from eventlog.transport.exchange import Exchange
@@ -333,7 +334,7 @@ class Peers:
             await asyncio.sleep(max(self._beat_due - self._now(), 0))
             now = self._now()
             late = self._late(now)
-            self._beat_due = now + self._options.beat_ms / 1000
+            self._beat_due = due(now, self._options.beat_ms)
             for peer in list(self._peers.values()):
                 peer.heard_at = min(peer.heard_at + late, now)
                 self._look_at(peer, now)

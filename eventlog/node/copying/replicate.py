@@ -27,6 +27,7 @@ from eventlog.node.copying import mending
 from eventlog.node.copying.replicate_body import NOTHING, Arrived, Carried, GroupValues, values_from
 from eventlog.node.copying.replicate_copy import Copies
 from eventlog.node.copying.throttle import CopyThrottle
+from eventlog.node.repeated import due
 from eventlog.replication import Commands, LostRange, Message, Replica, Replication, Term
 from eventlog.replication import commands as asked
 from eventlog.replication.messages import APPEND
@@ -333,9 +334,10 @@ class Replicas:
             self.carry_out(self.core.lost(peer, now_ms=self.now_ms))
 
     async def _tick_forever(self) -> None:
-        is_resting = False
+        is_resting, loop = False, asyncio.get_running_loop()
         while True:
-            await asyncio.sleep((_TICK_RESTING_MS if is_resting else _TICK_MS) / 1000)
+            now = loop.time()
+            await asyncio.sleep(due(now, _TICK_RESTING_MS if is_resting else _TICK_MS) - now)
             is_resting = self.core.is_quiet
             if not is_resting and (commands := self.core.look(now_ms=self.now_ms)):
                 self.carry_out(commands)

@@ -57,7 +57,7 @@ class Periodic:
             "retention": (self._node.config.retention_interval_ms, self._node.retention.run_all),
         }
         for name, (interval_ms, act) in works.items():
-            work = every(interval_ms, act, name=name, failures=self._node.failures)
+            work = every(interval_ms, act, name=name, failures=self._node.failures, is_shared=name == "lease")
             self._node.own(asyncio.create_task(work, name=name))
 
     async def _hear_clocks(self) -> None:

@@ -20,12 +20,15 @@ def due(now: float, pause_ms: int) -> float:
     return end if pause_ms < 1000 * _GRID_S else max(round(end / _GRID_S) * _GRID_S, now + pause_ms / 2000)
 
 
-async def every(pause_ms: int, act: Callable[[], Awaitable[None]], *, name: str, failures: Counter[str]) -> None:
-    """Call `act` again and again until cancelled, about `pause_ms` after it has ended."""
+async def every(pause_ms: int, act: Callable[[], Awaitable[None]], *, name: str, failures: Counter[str], is_shared: bool = False) -> None:
+    """Call `act` again and again until cancelled, about `pause_ms` after it has ended.
+
+    What goes to something that nodes of a host share (`is_shared`) does not begin at the same moment at all of them.
+    """
     loop = asyncio.get_running_loop()
     while True:
         now = loop.time()
-        await asyncio.sleep(due(now, pause_ms) - now)
+        await asyncio.sleep(pause_ms / 1000 if is_shared else due(now, pause_ms) - now)
         await attempt(act, name=name, failures=failures)
 
 

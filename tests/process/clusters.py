@@ -16,6 +16,8 @@ from eventlog.wire.eventlog_pb2 import Message
 from tests.process.nodes import NodeProcess
 
 SETTLED_S = 60
+PAUSE_TRIES = 100
+_WAL_WRITE_LOCK = "120 120"  # the byte of a file's shared memory that SQLite locks for a commit
 
 
 class ClusterProcesses:
@@ -109,8 +111,19 @@ class ClusterProcesses:
             self._paused.discard(index)
 
     def pause(self, index: int) -> None:
-        """SIGSTOP: the node says nothing and its connections stay open."""
-        self.nodes[index].signal(signal.SIGSTOP)
+        """SIGSTOP: the node says nothing and its connections stay open.
+
+        Not in the middle of a commit to a file of metadata: all others would wait for theirs until it goes on.
+        """
+        node = self.nodes[index]
+        for _ in range(PAUSE_TRIES):
+            node.signal(signal.SIGSTOP)
+            if not is_committing(node.pid):
+                break
+            node.signal(signal.SIGCONT)
+            time.sleep(0.005)  # it commits about once a second
+        else:
+            raise AssertionError("it is in the middle of a commit each time it is stopped")
         self._paused.add(index)
 
     def resume(self, index: int) -> None:
@@ -186,3 +199,15 @@ def ask(address: str, message: Message) -> Message:
 
 def _has_run(node: NodeProcess) -> bool:
     return bool(node.log_text())
+
+
+def is_committing(pid: int) -> bool:
+    """Return whether a process that was just sent SIGSTOP holds the lock of a SQLite file that it commits to."""
+    for _ in range(1_000):
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            break
+        time.sleep(0.001)  # a process stops some time after the signal was sent
+    else:
+        raise AssertionError(f"process {pid} does not stop")
+    locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any("WRITE" in lock and str(pid) in lock and " ".join(lock[-2:]) == _WAL_WRITE_LOCK for lock in locks)

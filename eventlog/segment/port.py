@@ -210,7 +210,7 @@ class Store(Protocol):
     def get_in_memory(self, keys: list[bytes]) -> list[bytes] | None:
         """Return the state values of `keys` if memory holds every one of them, else None: never waits for the disk.
 
-        An engine that cannot tell returns None, which costs a hop to a thread that calls `get_many`.
+        An engine that cannot tell returns None, also for an empty value, which costs a hop to a thread that calls `get_many`.
         """
         ...
 

@@ -37,14 +37,18 @@ def get_values(family: Rdict, keys: list[bytes], *, where: str) -> list[bytes | 
 
 
 def peek_values(family: Rdict, keys: list[bytes]) -> list[bytes] | None:
-    """Return the values of `keys`, 2 us each, if buffers and the cache of blocks hold all of them.
+    """Return the values of `keys` if buffers and the cache of blocks hold all of them.
 
-    None else: what is not found there is not believed to be nowhere, because the engine says the same of what it cannot read.
+    None else: what is not found there is not believed to be nowhere, because the engine says the same of what it cannot read. Neither is
+    an empty value: that is also what the engine says of a value whose index is not in the cache of blocks. Asking for the value of a key
+    that it knows not to be there leaks 32 bytes in rocksdict 0.3.29, so that is asked first.
     """
     found: list[bytes] = []
     for key in keys:
+        if not family.key_may_exist(key):
+            return None
         _, value = cast("tuple[bool, bytes | None]", family.key_may_exist(key, fetch=True))
-        if value is None:
+        if not value:
             return None
         found.append(value)
     return found

@@ -20,7 +20,8 @@ KeyFormat = Literal["utf8", "bytes"]
 class Stored:
     """What a write became. `id` and `kind` are None for a removal that found nothing.
 
-    `previous` is the value that was replaced or removed, if the call asked for it and there was one.
+    `previous` is the value that was replaced or removed, if the call asked for it and there was one. A cache without before-images does
+    not know it any more when the answer was lost and the write had to be asked for again.
     """
 
     id: int | None

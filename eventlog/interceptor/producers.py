@@ -230,11 +230,14 @@ class ProducerTable:
         self._producers.move_to_end(number)
 
     def forget_silent(self, now_id: int) -> None:
-        """Forget who has been silent for PRODUCER_IDLE_MS_MAX of id time, and beyond the limit of the table whoever was so longest."""
+        """Forget who has been silent for PRODUCER_IDLE_MS_MAX of id time, and beyond the limit of the table whoever was so longest.
+
+        Whoever has a block on its way stays: it will be recorded.
+        """
         for number, producer in list(self._producers.items()):
-            last_id = int(producer.last_ids.max())
-            if last_id == 0:  # new with a group on its way
+            if np.count_nonzero(producer.last != producer.logged):
                 continue
+            last_id = int(producer.last_ids.max())
             if len(self._producers) <= PRODUCERS_PER_SEGMENT_MAX and last_id + _IDLE_IDS >= now_id:
                 return
             self._forgotten += [(segment, number) for segment in (producer.logged >= 0).nonzero()[0].tolist()]

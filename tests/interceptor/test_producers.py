@@ -349,3 +349,15 @@ def test_what_is_stored_of_a_segment_are_its_last_results_however_they_came(fram
         results = msgspec.msgpack.decode(data)[2]
         found = [(sequence, np.frombuffer(ids, np.int64).tolist()) for sequence, ids, _ in results]
         assert found == wanted[segment][-PRODUCER_RESULTS_KEPT:]
+
+
+def test_who_was_silent_for_long_is_not_forgotten_while_a_block_is_on_its_way():
+    table, _, _ = first_result()
+    share, bounds = share_of([([b"a"], 1)])
+    table.sort_out(share, bounds)
+    late = (1 << 41) + (PRODUCER_IDLE_MS_MAX << 22)
+    table.forget_silent(late)
+    assert len(table) == 1
+    table.give_back(share)
+    table.forget_silent(late)
+    assert len(table) == 0

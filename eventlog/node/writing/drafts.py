@@ -1,7 +1,7 @@
 """The first half of a group's way: frames joined by cache, checked, put in sequence, and turned into what will be stored.
 
-Nothing here waits. What has to be read before anybody can say what a frame does is named by a draft's `missing`; whoever has read it
-gives it to `found`. All segments of the frames have nothing in flight, so what is read is all there is.
+Nothing here waits but `read`, which a thread calls for a draft that is not `is_known`. All segments of the frames have nothing in flight,
+so what is read is all there is.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,15 +14,19 @@ from eventlog.errors import BadBlock, CacheDropped, EventLogError, SequenceGap, 
 from eventlog.interceptor import INTERCEPTORS, Share, admit, lay_out, plan_reads
 from eventlog.interceptor.producers import Verdict
 from eventlog.node.writing.groups import Joined, Pending, join_frames
+from eventlog.node.writing.logged import logged_image
 from eventlog.node.writing.overlay import Overlay, find_held
-from eventlog.node.writing.results import Part
+from eventlog.node.writing.results import REPLACING, Part
 from eventlog.segment.keys import entry_prefix
 from eventlog.segment.port import Store
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Draft:
-    """The frames of one cache in a group. `missing`: state keys that only the store can tell; `wanted`: keys by state key."""
+    """The frames of one cache in a group. `wanted`: keys by state key; `missing`: state keys that only the store can tell.
+
+    `repeats`: by block, the ids of events written before whose frames want to know, again, what those replaced; `images` says it.
+    """
 
     joined: Joined
     share: Share
@@ -30,6 +34,13 @@ class Draft:
     wanted: dict[bytes, bytes] = field(default_factory=dict)
     found: dict[bytes, bytes | None] = field(default_factory=dict)
     missing: list[bytes] = field(default_factory=list)
+    repeats: dict[int, int] = field(default_factory=dict)
+    images: dict[int, bytes | None] = field(default_factory=dict)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether nothing has to be read before anybody can say what the frames do."""
+        return not (self.missing or self.repeats)
 
 
 class Drafter:
@@ -65,7 +76,20 @@ class Drafter:
             prefixes = {segment: entry_prefix(segment, cache.cache_id) for segment in set(wanted.values())}
             draft.wanted = {prefixes[segment] + key: key for key, segment in wanted.items()}
             draft.found, draft.missing = find_held(self._overlay, self._store, list(draft.wanted))
+        if draft.verdict.answered and cache.options.state:
+            draft.repeats = _wanted_again(joined, draft.verdict)
         return draft
+
+    def read(self, draft: Draft) -> None:
+        """Read what a draft lacks. May wait for the disk.
+
+        Raises:
+            EventLogError: an entry is damaged.
+        """
+        draft.found.update(zip(draft.missing, self._store.get_many(draft.missing), strict=True))
+        cache_id, segments = draft.share.rules.cache_id, draft.share.submitted.segments
+        for block, id_ in draft.repeats.items():
+            draft.images[block] = logged_image(self._store, cache_id=cache_id, segment=segments.item(block), id_=id_)
 
     def _admit(self, frames: list[Pending], *, now: int) -> tuple[Joined | None, Share | None]:
         """Check all blocks in one pass; frames with bad ones are refused and the rest is checked again."""
@@ -93,7 +117,7 @@ class Drafter:
         postponed = self._postpone(joined, share, verdict) if verdict.deferred else frozenset()
         for intercept in INTERCEPTORS:
             intercept(share)
-        return Part(joined=joined, share=share, verdict=verdict, postponed=postponed, stamped=lay_out(share))
+        return Part(joined=joined, share=share, verdict=verdict, postponed=postponed, images=draft.images, stamped=lay_out(share))
 
     def _postpone(self, joined: Joined, share: Share, verdict: Verdict) -> frozenset[int]:
         """Put frames that repeat a frame of this very group back; the next group of their segments answers them."""
@@ -109,6 +133,17 @@ class Drafter:
                 share.refuse(block, SequenceGap(producer=producer, segment=segment, found=sequence, last=sequence))
         self._put_back([joined.frames[index] for index in sorted(postponed)])
         return frozenset(postponed)
+
+
+def _wanted_again(joined: Joined, verdict: Verdict) -> dict[int, int]:
+    """Return the ids of events written before whose frames want what they replaced, by the first block of the frame."""
+    found = {}
+    for pending, block in zip(joined.frames, joined.blocks, strict=False):
+        if pending.previous and block in verdict.answered:
+            ids, kinds = verdict.answered[block]
+            if kinds.item(0) in REPLACING:
+                found[block] = ids.item(0)
+    return found
 
 
 def refuse(frames: Sequence[Pending], error: EventLogError) -> None:

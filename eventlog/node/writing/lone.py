@@ -1,7 +1,7 @@
 """One event by itself, as single puts bring it: the rules of the common road, without the arrays that many events are worth.
 
 Only what is plain comes here. Whatever expires, has to be joined or refused goes the common road, which also knows the
-words for what is wrong. Both leave the same bytes in the log, the same state and the same answers: a test holds them against each other.
+words for what is wrong. Both leave the same events, state and answers: a test holds them against each other.
 """
 
 from dataclasses import dataclass, field

@@ -1,5 +1,6 @@
 """The answers of a group, frame by frame, and what idempotence remembers of them. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,17 +18,21 @@ from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.groups import Joined, Pending, WriteResult
 
 Ints = npt.NDArray[np.int64]
-_REPLACING = (Kind.MODIFIED, Kind.REMOVED)
+REPLACING = (Kind.MODIFIED, Kind.REMOVED)
 
 
 @dataclass(kw_only=True)
 class Part:
-    """One cache's part of a group on its way: the frames at `postponed` wait for the next group. `values` come with the stamp."""
+    """One cache's part of a group on its way: the frames at `postponed` wait for the next group. `values` come with the stamp.
+
+    `images`: by block, what events written before replaced, None where nobody knows any more.
+    """
 
     joined: Joined
     share: Share
     verdict: Verdict
     postponed: frozenset[int]
+    images: Mapping[int, bytes | None]
     stamped: Stamped
     values: Values | None = None
 
@@ -77,8 +82,9 @@ def answer_frames(part: Part) -> None:
             first = joined.blocks[index]
             refusals = {block - first: error for block, error in share.refusals.items() if first <= block < joined.blocks[index + 1]}
         previous = None
-        if pending.previous and not refusals and kinds[low] in _REPLACING:
-            previous = image_of(share, low)
+        if pending.previous and share.rules.state and not refusals and kinds[low] in REPLACING:
+            block = joined.blocks[index]
+            previous = part.images.get(block) if block in verdict.answered else image_of(share, low)
         pending.done(WriteResult(ids=ids[low:high], kinds=kinds[low:high], refusals=refusals, previous=previous))
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import starmap
 
 import numpy as np
 import numpy.typing as npt
@@ -28,15 +27,15 @@ from eventlog.limits import OVERLAY_BYTES_MAX, REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.copying.replicate import Flight, Replicas
 from eventlog.node.copying.replicate_body import group_values
 from eventlog.node.state.apply import Change, changes_of
+from eventlog.node.writing.appends import Steps, append_of_few, append_of_parts
 from eventlog.node.writing.drafts import Draft, Drafter, refuse, refuse_share
 from eventlog.node.writing.few import Few, few_of
 from eventlog.node.writing.groups import Pending, Queue, WriteResult
 from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.pace import Pace
 from eventlog.node.writing.results import Part, answer_frames, record_producers
-from eventlog.node.writing.storage import Append, StorageThread
-from eventlog.segment.keys import encode_step, log_key, log_keys
-from eventlog.segment.port import Pair, Store
+from eventlog.node.writing.storage import StorageThread
+from eventlog.segment.port import Store
 
 Ints = npt.NDArray[np.int64]
 _WAIT_MS = 20
@@ -46,12 +45,9 @@ _EVENTS_WORTH_OVERLAP = 256  # fewer are settled after the sync: the storage thr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterHooks:
-    """Whom the writer tells, each in the same step as what it tells: ids stamped for segments, segments committed, the group.
+    """Whom the writer tells, each in the same step as what it tells: ids stamped for segments, segments committed, the group."""
 
-    `steps` indexes a group by id and returns the rows to keep, (cache, last id, events, bytes).
-    """
-
-    steps: Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
+    steps: Steps
     stamped: Callable[[Ints, int, int], None]
     committed: Callable[[Ints, Ints], None]
     visible: Callable[[CommittedGroup], None]
@@ -184,7 +180,7 @@ class Writer:
             if not frames:
                 return
         drafts = self._drafter.drafts(frames, now=self._clock.physical_ms() - EPOCH_MS)
-        if any(draft.missing for draft in drafts):
+        if not all(draft.is_known for draft in drafts):
             self._take_time(drafts)
             return
         parts = self._parts(drafts)
@@ -289,13 +285,12 @@ class Writer:
     async def _read(self, drafts: list[Draft]) -> list[Part]:
         readable = []
         for draft in drafts:
-            if draft.missing:
+            if not draft.is_known:
                 try:
-                    stored = await self._storage.run(partial(self._store.get_many, draft.missing), needs_state=False)
+                    await self._storage.run(partial(self._drafter.read, draft), needs_state=False)
                 except EventLogError as error:  # a damaged entry: nothing can be said about its key, the node serves the others
                     refuse_share(draft.joined.frames, draft.share, error)
                     continue
-                draft.found.update(zip(draft.missing, stored, strict=True))
             readable.append(draft)
         return self._parts(readable)
 
@@ -334,32 +329,12 @@ class Writer:
 
     def _launch(self, group: _Group) -> None:
         flight = group.flight
-        append = self._append_of(group.parts) if group.few is None else self._append_of_few(group.few)
+        steps, epochs = self._hooks.steps, self._core.epochs
+        append = append_of_parts(group.parts, steps, epochs=epochs) if group.few is None else append_of_few(group.few, steps, epochs=epochs)
         self._storage.append_and_tell(append, partial(self._written, group))  # first: its thread wakes up meanwhile
         flight.settled = partial(self._settled, group)
         self._pace.began(group)
         self.queue.hold(flight.segments)
-
-    def _append_of(self, parts: list[Part]) -> Append:
-        log: list[Pair] = []
-        meta: list[Pair] = []
-        for part in parts:
-            values, cache = part.stored, part.cache
-            log += zip(log_keys(values.segments.tolist(), cache.cache_id, values.bases.tolist()), values.data, strict=True)
-            rows = self._hooks.steps(cache.cache_id, values.last_id, int(values.counts.sum()), values.nbytes)
-            meta += [encode_step(*row) for row in rows]
-        return _append_of(parts, log, meta, epochs=self._core.epochs)
-
-    def _append_of_few(self, few: Few) -> Append:
-        cache_id, nbytes = few.cache.cache_id, few.nbytes
-        return Append(
-            log=[(log_key(lone.segment, cache_id, lone.id), lone.stored) for lone in few.lones],
-            meta=list(starmap(encode_step, self._hooks.steps(cache_id, few.lones[-1].id, len(few.lones), nbytes))),
-            segments=few.segments,
-            ends=few.ids,
-            epochs=self._core.epochs[few.segments],
-            nbytes=nbytes,
-        )
 
     def _written(self, group: _Group, error: BaseException | None) -> None:
         """The group is on disk here: another one may begin."""
@@ -377,6 +352,17 @@ class Writer:
 
     def _settled(self, group: _Group, flight: Flight) -> None:
         """The group is committed, or some of its segments are led by others now: of those nobody here knows what became."""
+        try:
+            self._end(group, flight)
+        except Exception as error:  # noqa: BLE001 -- the edge to replication: nothing may go on from half a commit
+            self._fail(error)
+            return
+        self._pace.ended(group)
+        self.queue.release(flight.segments)
+        flight.settled = None  # they hold each other, and all values of the group: no collector comes by for long
+        self._go_on()
+
+    def _end(self, group: _Group, flight: Flight) -> None:
         if flight.lost:
             lost = min(flight.lost)
             _leave_unknown(group, f"segment {lost} is led by another node now")
@@ -387,10 +373,6 @@ class Writer:
         else:
             self._commit(group.parts)
             self._settle(group.parts, group.changes or [changes_of(part) for part in group.parts])
-        self._pace.ended(group)
-        self.queue.release(flight.segments)
-        flight.settled = None  # they hold each other, and all values of the group: no collector comes by for long
-        self._go_on()
 
     def _go_on(self) -> None:
         """Something that kept others from beginning is over."""
@@ -483,16 +465,6 @@ def _leave_unknown(group: _Group, why: str) -> None:
         refuse(group.few.frames, error)
     for part in group.parts:
         refuse(part.waiting, error)
-
-
-def _append_of(parts: list[Part], log: list[Pair], meta: list[Pair], *, epochs: npt.NDArray[np.uint32]) -> Append:
-    values = [part.stored for part in parts]
-    segments, ends = values[0].segments, values[0].last_ids
-    if len(values) > 1:  # ids rise from part to part: of a segment's ends the last counts
-        segments = np.concatenate([own.segments for own in values])
-        ends = np.concatenate([own.last_ids for own in values])
-    nbytes = sum(own.nbytes for own in values)
-    return Append(log=log, meta=meta, segments=segments, ends=ends, epochs=epochs[segments], nbytes=nbytes)
 
 
 __all__ = ["Pending", "WriteResult", "Writer", "WriterHooks"]

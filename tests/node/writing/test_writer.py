@@ -347,3 +347,61 @@ def test_what_is_too_much_for_one_group_waits_until_that_is_on_disk(tmp_path):
     most, groups, results = with_node(tmp_path, act)
     assert (most, groups) == (1, 3)
     assert all(isinstance(result, WriteResult) for result in results)
+
+
+def test_a_cache_without_state_has_no_previous_values_to_give_and_serves_on(tmp_path):
+    async def act(node):
+        cache = await cache_of(node, state=False)
+        removed = await submit(node, cache, [(b"k", None)], producer=5, sequence=0, previous=True)
+        again = await submit(node, cache, [(b"k", None)], producer=5, sequence=0, previous=True)
+        return removed, again, await submit(node, cache, [(b"k", b"1")], previous=True)
+
+    removed, again, put = with_node(tmp_path, act)
+    assert kinds_of(removed) == kinds_of(again) == [Kind.REMOVED]
+    assert removed.ids.tolist() == again.ids.tolist()
+    assert kinds_of(put) == [Kind.CREATED]
+    assert [result.previous for result in (removed, again, put)] == [None] * 3
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_write_that_is_asked_for_again_tells_what_it_replaced_the_first_time_or_nothing(tmp_path, before):
+    async def act(node):
+        cache = await cache_of(node, before=before)
+        put, replaced, removal = [(b"k", b"1"), (b"l", b"5")], [(b"k", b"2")], [(b"k", None)]
+        first = await submit(node, cache, put, producer=5, sequence=0)
+        assert kinds_of(first) == [Kind.CREATED] * 2
+        asked = [
+            submit(node, cache, replaced, producer=5, sequence=1, previous=True),
+            submit(node, cache, [(b"k", b"3")], producer=5, sequence=2),
+            submit(node, cache, removal, producer=5, sequence=3, previous=True),
+        ]
+        told = await asyncio.gather(*asked)
+        again = [
+            await submit(node, cache, rows, producer=5, sequence=sequence, previous=True) for sequence, rows in ((1, replaced), (3, removal))
+        ]
+        return [told[0], told[2]], again
+
+    told, again = with_node(tmp_path, act)
+    assert [result.previous for result in told] == [b"1", b"3"]
+    assert [result.ids.tolist() for result in again] == [result.ids.tolist() for result in told]
+    assert [result.previous for result in again] == ([b"1", b"3"] if before else [None, None])
+
+
+@pytest.mark.parametrize(("what", "events"), [("answer_frames", 2), ("Few.commit", 1)])
+def test_a_commit_that_fails_half_way_ends_the_writer_instead_of_holding_its_segments(tmp_path, monkeypatch, what, events):
+    def fail(*_: object) -> None:
+        raise KeyError("half-way")
+
+    async def run() -> list[EventLogError]:
+        fatal: list[EventLogError] = []
+        started = await open_node(NodeConfig(data=tmp_path / "data", segments=SEGMENTS, storage="memory"), on_fatal=fatal.append)
+        cache = await cache_of(started.node)
+        monkeypatch.setattr(f"eventlog.node.writing.writer.{what}", fail)
+        submit(started.node, cache, [(b"a", b"1")] * events)
+        async with asyncio.timeout(60):
+            while not fatal:  # noqa: ASYNC110 -- the node says so by itself
+                await asyncio.sleep(0.001)
+        await started.close(clean=False)
+        return fatal
+
+    assert "half-way" in str(asyncio.run(run())[0])

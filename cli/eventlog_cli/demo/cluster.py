@@ -114,7 +114,7 @@ class Cluster:
             node.stop()
 
     def write_scripts(self, program: tuple[str, ...]) -> tuple[Path, Path]:
-        """Write shell scripts that start all nodes again and stop them; return where they are."""
+        """Write shell scripts that start all nodes again, and stop them and wait for that; return where they are."""
         start, stop = self.directory / "start", self.directory / "stop"
         lines = []
         for node in self.nodes:
@@ -122,10 +122,24 @@ class Cluster:
             words = shlex.join([*program, *node.words()])
             lines.append(f"{words} >>{shlex.quote(str(node.log))} 2>&1 & echo $! >{shlex.quote(str(pid))}\n")
         start.write_text("".join(lines))
-        stop.write_text(f"kill $(cat {shlex.quote(str(self.directory))}/*.pid)\n")
+        stop.write_text(_STOP.format(pids=f"{shlex.quote(str(self.directory))}/*.pid"))
         for node in self.running:
             (self.directory / f"{node.name}.pid").write_text(f"{node.pid}\n")
         return start, stop
+
+
+_STOP = """\
+pids=$(cat {pids})
+kill $pids
+for pid in $pids; do
+    for look in $(seq 200); do
+        kill -0 "$pid" 2>/dev/null || continue 2
+        sleep 0.1
+    done
+    echo "process $pid has not ended" >&2
+    exit 1
+done
+"""
 
 
 def _wait(holds: Callable[[], bool], *, what: str) -> None:

@@ -376,9 +376,9 @@ def test_a_write_that_is_asked_for_again_tells_what_it_replaced_the_first_time_o
             submit(node, cache, removal, producer=5, sequence=3, previous=True),
         ]
         told = await asyncio.gather(*asked)
-        again = [
-            await submit(node, cache, rows, producer=5, sequence=sequence, previous=True) for sequence, rows in ((1, replaced), (3, removal))
-        ]
+        again = []
+        for sequence, rows in ((1, replaced), (3, removal)):
+            again.append(await submit(node, cache, rows, producer=5, sequence=sequence, previous=True))
         return [told[0], told[2]], again
 
     told, again = with_node(tmp_path, act)

@@ -17,9 +17,6 @@ _OFFSETS = Struct("<ii")
 _PADS = [bytes(size) for size in range(8)]
 _LEAST_BYTES = BLOCK_HEAD_BYTES + _KIND_AND_KEY.size + _OFFSETS.size
 _PUT_OR_REMOVE = frozenset({0, 2})
-NO_COLUMNS = frozenset({0})
-WITH_HEADERS = frozenset({0, HEADERS})
-WITH_HEADERS_AND_IMAGE = frozenset({0, BEFORE, HEADERS, BEFORE | HEADERS})
 
 
 class One(NamedTuple):
@@ -77,15 +74,15 @@ def with_image(block: bytes, one: One, image: bytes) -> bytes:
     return b"".join(parts)
 
 
-def find_one(raw: memoryview, length: int, *, kinds: frozenset[int] = _PUT_OR_REMOVE, columns: frozenset[int] = NO_COLUMNS) -> One | None:
-    """Return where everything is in a block of one event whose kind is one of `kinds`, its optional columns one set of `columns`.
+def find_one(raw: memoryview, length: int, *, kinds: frozenset[int] = _PUT_OR_REMOVE, columns: int = 0) -> One | None:
+    """Return where everything is in a block of one event of one of `kinds`, its optional columns among `columns`: HEADERS and BEFORE.
 
     None where that is not what `raw`, of `length` bytes, holds from its first to its last byte.
     """
     if length < _LEAST_BYTES or len(raw) != length:
         return None
     count, bitmap, key_bytes, value_bytes = _HEAD.unpack_from(raw)
-    if count != 1 or bitmap not in columns:
+    if count != 1 or bitmap & ~columns:
         return None
     kind_at = BLOCK_HEAD_BYTES + _COLUMNS.size if bitmap else BLOCK_HEAD_BYTES
     key_at = kind_at + _KIND_AND_KEY.size

@@ -11,9 +11,9 @@ from struct import Struct
 import numpy as np
 
 from eventlog.batch.entries import FORMAT, HEAD
+from eventlog.batch.layout import BEFORE, HAS_PRODUCERS, HEADERS
 from eventlog.batch.layout import FORMAT as VALUE_FORMAT
-from eventlog.batch.layout import HAS_PRODUCERS
-from eventlog.batch.one import WITH_HEADERS_AND_IMAGE, find_one
+from eventlog.batch.one import find_one
 from eventlog.events import Kind
 from eventlog.interceptor.producers import FrameResult
 from eventlog.node.copying.replicate_body import Arrived
@@ -84,8 +84,8 @@ def _one(segment: int, cache_id: int, data: bytes) -> One | None:
     """Return the only event of a stored value whose checksum is right."""
     if len(data) < _HEAD.size:
         return None
-    _, version, flags, sections, _, count, bitmap, _, _, producers, id_, offset, length, _ = _HEAD.unpack_from(data)
-    if (version, sections, count, bitmap, flags, producers) not in _PLAIN:
+    _, version, flags, sections, _, count, _, _, _, producers, id_, offset, length, _ = _HEAD.unpack_from(data)
+    if (version, sections, count, flags, producers) not in _PLAIN:
         return None
     producer = sequence = 0
     at = _HEAD.size
@@ -95,7 +95,7 @@ def _one(segment: int, cache_id: int, data: bytes) -> One | None:
             return None
         at += _PRODUCER.size
     section = memoryview(data)[at:]
-    found = find_one(section, length, kinds=_LEFT_BY_ONE, columns=WITH_HEADERS_AND_IMAGE)
+    found = find_one(section, length, kinds=_LEFT_BY_ONE, columns=BEFORE | HEADERS)
     if found is None:
         return None
     return One(
@@ -112,7 +112,5 @@ def _one(segment: int, cache_id: int, data: bytes) -> One | None:
     )
 
 
-_PLAIN = frozenset(
-    (VALUE_FORMAT, 1, 1, bitmap, flags, producers) for bitmap in WITH_HEADERS_AND_IMAGE for flags, producers in ((0, 0), (HAS_PRODUCERS, 1))
-)
+_PLAIN = ((VALUE_FORMAT, 1, 1, 0, 0), (VALUE_FORMAT, 1, 1, HAS_PRODUCERS, 1))
 _ROW_OF_ONE = [0, 1, 1]  # first, count, submitted

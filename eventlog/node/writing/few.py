@@ -58,18 +58,17 @@ class Few:
 
         False where the common road is the right one: the disk would have to be read, an entry is damaged, a condition does not hold.
         """
-        depending = [(lone, lone.depends_on, pending.previous) for pending, lones in self._frames for lone in lones if lone.depends_on]
+        depending = [(lone, lone.depends_on) for lone in self.lones if lone.depends_on]
         if not depending:
             return True
-        found, missing = find_held(overlay, store, [key for _, key, _ in depending])
+        found, missing = find_held(overlay, store, [key for _, key in depending])
         if missing:
             return False
         try:
-            entries = [None if (data := found[key]) is None else decode_entry(data) for _, key, _ in depending]
+            entries = [None if (data := found[key]) is None else decode_entry(data) for _, key in depending]
         except EventLogError:
             return False
-        seen = [lone.see(entry, wants_previous=wants) for (lone, _, wants), entry in zip(depending, entries, strict=True)]
-        return all(seen)
+        return all(lone.see(entry) for (lone, _), entry in zip(depending, entries, strict=True))
 
     def stamp(self, base: int, *, epochs: npt.NDArray[np.uint32]) -> GroupValues:
         """Give the events a run of ids; return what is stored."""
@@ -89,7 +88,7 @@ class Few:
     def answer(self) -> None:
         """Tell who wrote them that they are committed."""
         for pending, lones in self._frames:
-            pending.done(_result(lones))
+            pending.done(_result(lones, wants_previous=pending.previous))
         for send in {pending.send for pending, _ in self._frames}:
             if send is not None:
                 send()
@@ -121,9 +120,10 @@ def _segment_of(lone: Lone) -> int:
     return lone.segment
 
 
-def _result(lones: Sequence[Lone]) -> WriteResult:
+def _result(lones: Sequence[Lone], *, wants_previous: bool) -> WriteResult:
     if len(lones) == 1:
-        return WriteResult(ids=lones[0].ids, kinds=KINDS[lones[0].kind], refusals={}, previous=lones[0].previous)
+        previous = lones[0].replaced if wants_previous else None
+        return WriteResult(ids=lones[0].ids, kinds=KINDS[lones[0].kind], refusals={}, previous=previous)
     kinds = np.frombuffer(bytes([lone.kind for lone in lones]), np.uint8)
     return WriteResult(ids=np.array([lone.id for lone in lones]), kinds=kinds, refusals={})
 

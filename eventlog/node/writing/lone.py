@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from eventlog.batch.check import Bounds, are_headers
 from eventlog.batch.entries import FORMAT, HEAD, Entry
-from eventlog.batch.layout import ABSENT, BEFORE, BLOCK_HEAD_BYTES, HEADERS
-from eventlog.batch.one import WITH_HEADERS, One, find_one, with_image
+from eventlog.batch.layout import ABSENT, HEADERS
+from eventlog.batch.one import One, find_one, with_image
 from eventlog.batch.stored import seal_one
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
@@ -27,6 +27,7 @@ from eventlog.segment.keys import entry_prefix
 Ints = npt.NDArray[np.int64]
 _ROW = Struct("<HHIII")  # of a table: segment, reserved, count, length, sequence
 _CREATED, _MODIFIED, _REMOVED = int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)
+_BITMAP_AT = 4  # in a block's head; there are fewer than nine columns
 _WHOLE = np.array((0, 1))  # where a frame's only block begins and ends
 KINDS = {kind: np.frombuffer(bytes((kind,)), np.uint8) for kind in (_CREATED, _MODIFIED, _REMOVED)}  # made once, and never written to
 
@@ -36,7 +37,7 @@ class Lone:
     """One event on its way; `id` and what follows is set by `stamp`. `segments` and `ids` are arrays of the one number.
 
     `depends_on` is the state key of the entry that has to be looked at before, by `see`: because it is replaced and the cache keeps
-    before-images, because the writer wants it back (`previous`), or because of a condition.
+    before-images, because the writer wants it back, or because of a condition. `replaced` is its value then.
     """
 
     cache: CacheState
@@ -52,35 +53,31 @@ class Lone:
     keeps_image: bool
     depends_on: bytes | None
     condition: Condition | None
-    image: bytes = b""
-    previous: bytes | None = None
+    replaced: bytes | None = None
     id: int = field(init=False)
     stored: bytes = field(init=False)
     segments: Ints = field(init=False)
     ids: Ints = field(init=False)
 
-    def see(self, entry: Entry | None, *, wants_previous: bool) -> bool:
+    def see(self, entry: Entry | None) -> bool:
         """Take what it needs of the entry that it replaces; False where its condition does not hold."""
-        version, value = (0, b"") if entry is None else (entry.version, entry.value)
-        if self.keeps_image:
-            self.image = value
-        if wants_previous:
-            self.previous = value
+        version, self.replaced = (0, b"") if entry is None else (entry.version, entry.value)
         return self.condition is None or _holds(self.condition, version)
 
     def stamp(self, segments: Ints, ids: Ints, *, epoch: int) -> None:
         """Give the event its id, and make what is stored."""
         cache, segment, id_ = self.cache, self.segment, ids.item(0)
         self.id, self.segments, self.ids = id_, segments, ids
+        section = with_image(self.block, self.places, self.replaced or b"") if self.keeps_image else self.block
         self.stored = seal_one(
-            with_image(self.block, self.places, self.image) if self.keeps_image else self.block,
+            section,
             epoch=epoch,
             kind_bits=1 << self.kind,
             base=id_,
             first_offset=cache.next_offsets.item(segment),
             row=(self.producer, self.sequence, 0, 1, 1),
             seed=cache.seeds[segment],
-            bitmap=(BEFORE if self.keeps_image else 0) | (HEADERS if self.places.kind_at > BLOCK_HEAD_BYTES else 0),
+            bitmap=section[_BITMAP_AT],
         )
 
     def appended(self) -> None:
@@ -136,7 +133,7 @@ def plain(pending: Pending, bounds: Bounds) -> list[Lone] | None:
 def _event(pending: Pending, row: tuple[int, ...], data: memoryview, bounds: Bounds) -> Lone | None:
     cache, producer = pending.cache, pending.producer
     segment, _, count, length, sequence = row
-    found = find_one(data, length, columns=WITH_HEADERS) if count == 1 else None
+    found = find_one(data, length, columns=HEADERS) if count == 1 else None
     if found is None:
         return None
     block = bytes(data)

@@ -130,12 +130,12 @@ def replacing(key: bytes = b"a") -> tuple[Few, bytes, bytes]:
 def test_what_is_replaced_is_taken_from_the_latest_commits_or_from_the_memory_of_the_store():
     few, key, entry = replacing()
     assert few.see(Overlay(), store_with([(key, entry)]))
-    assert [lone.image for lone in few.lones] == [b"old"]
+    assert [lone.replaced for lone in few.lones] == [b"old"]
     few, key, entry = replacing()
     overlay = Overlay()
     overlay.push([(key, entry[:-3] + b"newer")], 10)
     assert few.see(overlay, store_with([(key, entry)]))
-    assert [lone.image for lone in few.lones] == [b"newer"]
+    assert [lone.replaced for lone in few.lones] == [b"newer"]
 
 
 def test_an_entry_that_is_not_in_memory_or_damaged_sends_all_by_the_common_road():
@@ -153,4 +153,4 @@ def test_a_condition_that_does_not_hold_sends_all_by_the_common_road():
         frames = [event(cache, first, conditions=(Condition(block=0, key=first, version=version),), previous=True), event(cache, second)]
         few, _ = few_of(frames, BOUNDS)
         assert few.see(Overlay(), store) == holds
-    assert [lone.previous for lone in few.lones] == [b"old", None]
+    assert [lone.replaced for lone in few.lones] == [b"old", None]

@@ -23,6 +23,7 @@ from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, CacheNotFound, EventLogError, Stopping
 from eventlog.ids import EPOCH_MS, ID_STEP
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
+from eventlog.node.answering import refuse_with
 from eventlog.node.cluster.controller import ControllerLoop
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.managed import Managed
@@ -359,11 +360,8 @@ async def _run(node: Node, function: Callable[..., Any], exchange: Exchange, *, 
             await _run(node, function, exchange, is_informed=True)
         else:
             exchange.fail(error)
-    except EventLogError as error:
-        exchange.fail(error)
-    except Exception as error:
-        log.exception("handler_failed kind=%s", exchange.kind)
-        exchange.fail(EventLogError(why=repr(error)))
+    except Exception as error:  # noqa: BLE001 -- the edge to what a client can make happen
+        refuse_with(exchange, error)
 
 
 async def _is_informed(node: Node) -> bool:

@@ -239,6 +239,10 @@ class FakeExchange:
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
 
+    @property
+    def kind(self) -> str:
+        return str(self.message.WhichOneof("kind"))
+
     # ------------------------------------------------------------ as handlers use it
 
     def answer(self, message: Message | bytes | SharedFrame, *buffers: bytes) -> None:

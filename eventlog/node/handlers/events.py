@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from eventlog.errors import BadMessage, EventLogError, NoEvents, NotPrimary
 from eventlog.limits import CLOSE_UP_MS_MAX
+from eventlog.node.answering import see_through
 from eventlog.node.cluster.peers import peer_of
 from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.reading.answers import Reads
@@ -44,7 +45,8 @@ def poll(node: ReadingNode, exchange: Exchange) -> None:
     if exchange.has_room and not request.listener and not is_filtered(request) and not is_state_read(request):
         _poll(node, exchange, None)
     else:
-        node.own(asyncio.get_running_loop().create_task(_poll_when_ready(node, exchange), name="poll"))
+        work = see_through(exchange, _poll_when_ready(node, exchange))
+        node.own(asyncio.get_running_loop().create_task(work, name="poll"))
 
 
 def _poll(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None, listener: str = "") -> None:
@@ -67,14 +69,9 @@ async def _poll_when_ready(node: ReadingNode, exchange: Exchange) -> None:
     """Make an answer only when the connection can take it, who does not read costs nothing more, and when the filter is compiled."""
     request = exchange.message.poll
     listener = request.listener
-    try:
-        if listener:
-            await node.listeners.prepare(request)
-        matches = await node.reads.filters.of_poll(node.caches.find(request.cache_id), request, owner=exchange.connection)
-    except EventLogError as error:
-        if not exchange.is_over:
-            exchange.fail(error)
-        return
+    if listener:
+        await node.listeners.prepare(request)
+    matches = await node.reads.filters.of_poll(node.caches.find(request.cache_id), request, owner=exchange.connection)
     try:
         if not exchange.has_room:
             await exchange.room()
@@ -83,17 +80,9 @@ async def _poll_when_ready(node: ReadingNode, exchange: Exchange) -> None:
     if exchange.is_over:
         return
     if is_state_read(request):
-        await _answer_state(node, exchange, matches)
+        await answer_state(node, exchange, matches)
     else:
         _poll(node, exchange, matches, listener)
-
-
-async def _answer_state(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None) -> None:
-    try:
-        await answer_state(node, exchange, matches)
-    except EventLogError as error:
-        if not exchange.is_over:
-            exchange.fail(error)
 
 
 def _answer_listener(node: ReadingNode, exchange: Exchange, listener: str, found: Delivered | EventLogError) -> None:
@@ -132,7 +121,8 @@ def fetch(node: ReadingNode, exchange: Exchange) -> None:
 def give(node: ReadingNode, exchange: Exchange) -> None:
     """Answer a member's `fetch`."""
     if exchange.message.fetch.HasField("filter"):
-        node.own(asyncio.get_running_loop().create_task(_fetch_matches(node, exchange), name="fetch"))
+        work = see_through(exchange, _fetch_matches(node, exchange))
+        node.own(asyncio.get_running_loop().create_task(work, name="fetch"))
     else:
         node.reads.fetching.asked(exchange)
 
@@ -140,14 +130,9 @@ def give(node: ReadingNode, exchange: Exchange) -> None:
 async def _fetch_matches(node: ReadingNode, exchange: Exchange) -> None:
     request = exchange.message.fetch
     spec = spec_of(request.filter)
-    try:
-        if spec is None:
-            raise BadMessage(why="a filter that says nothing")
-        matches = await node.reads.filters.compile(node.caches.find(request.cache_id), spec, owner=exchange.connection)
-    except EventLogError as error:
-        if not exchange.is_over:
-            exchange.fail(error)
-        return
+    if spec is None:
+        raise BadMessage(why="a filter that says nothing")
+    matches = await node.reads.filters.compile(node.caches.find(request.cache_id), spec, owner=exchange.connection)
     node.reads.fetching.asked(exchange, matches=matches)
 
 

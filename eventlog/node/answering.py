@@ -1,0 +1,26 @@
+"""What becomes of a request whose work fails: its own refusal, and nobody else's concern."""
+
+import logging
+from collections.abc import Awaitable
+
+from eventlog.errors import EventLogError
+from eventlog.transport.exchange import Exchange
+
+log = logging.getLogger("eventlog.node")
+
+
+async def see_through(exchange: Exchange, work: Awaitable[None]) -> None:
+    """Wait for what is done for a request. An error, of whatever kind, is answered: it must not end the task, and the node with it."""
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001 -- the edge to what a client can make happen
+        refuse_with(exchange, error)
+
+
+def refuse_with(exchange: Exchange, error: Exception) -> None:
+    """Answer with an error, unless nobody waits for it any more; one that nobody expected is logged."""
+    if not isinstance(error, EventLogError):
+        log.error("handler_failed kind=%s", exchange.kind, exc_info=error)
+        error = EventLogError(why=repr(error))
+    if not exchange.is_over:
+        exchange.fail(error)

@@ -28,10 +28,11 @@ REBALANCE_DELAY_MS = 60_000  # nothing changed for so long: segments are too
 KEY_BYTES_MAX = 4 * KIB
 VALUE_BYTES_MAX = 1 * MIB
 VALUE_BYTES_CAP = 64 * MIB
+JSON_DEPTH_MAX = 256  # objects and arrays within each other in a value
 HEADERS_BYTES_MAX = 16 * KIB
 BATCH_BYTES_MAX = 16 * MIB
 BATCH_BYTES_CAP = 1 * GIB
-BATCH_EVENTS_MAX = 1_000_000
+BATCH_EVENTS_MAX = 200_000  # a node takes a frame apart in one go, and does nothing else meanwhile
 CACHE_NAME_BYTES_MAX = 200
 CACHES_MAX = 10_000
 

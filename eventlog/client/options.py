@@ -9,6 +9,7 @@ from eventlog.routing.retry import RetryPolicy
 
 FRAME_BYTES_TARGET = 1 * MIB  # no gain above 1 MiB a commit
 FRAME_EVENTS_TARGET = 20_000
+BULK_EVENTS_MAX = 100_000  # in a frame of one call: with many segments a block should have some events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from eventlog.batch.check import BadBlocks, read_table
 from eventlog.events import Kind
 from eventlog.interceptor.limits import admit
 from eventlog.interceptor.share import CacheRules, Submitted
+from eventlog.limits import JSON_DEPTH_MAX
 
 RULES = {
     "cache_id": 1,
@@ -89,3 +90,14 @@ def test_values_are_taken_if_and_only_if_every_one_can_be_decoded(values):
 def test_removals_have_no_value_to_be_checked():
     admitted([b"", b"1"], kinds=[Kind.REMOVED, Kind.CREATED])
     admitted([b""], kinds=[Kind.REMOVED])
+
+
+@pytest.mark.parametrize(("opens", "closes"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"\\"[[":', b"}]")])
+def test_what_is_nested_deeper_than_every_reader_can_go_is_refused_however_it_comes(opens, closes):
+    levels = JSON_DEPTH_MAX // (opens.count(b"{") + opens.startswith(b"["))
+    deep, deeper = opens * levels + b"1" + closes * levels, opens * (levels + 1) + b"1" + closes * (levels + 1)
+    wide = b"[" + b"[[]]," * JSON_DEPTH_MAX + b'"' + b"[{" * JSON_DEPTH_MAX + b'"]'
+    for others in ([], [b"1"] * 20):
+        admitted([deep, wide, *others])
+        with pytest.raises(BadBlocks, match="nested deeper than 256 levels"):
+            admitted([*others, deeper])

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -352,6 +353,58 @@ def test_leaving_a_client_waits_for_its_writes_and_an_exception_does_not() -> No
         with pytest.raises(eventlog.errors.ClientClosed) as caught:
             await sent
         assert caught.value.outcome == "unknown"
+
+    run(main())
+
+
+def test_columns_are_what_they_were_when_they_were_sent() -> None:
+    async def main() -> None:
+        node = FakeNode()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c", format="bytes")
+            sent, keys, values, removed = [], [], [], []
+            for number in range(5):
+                keys[:], values[:], removed[:] = [b"a%d" % number, b"b%d" % number], [b"1", b""], [False, True]
+                sent.append(await cache.send_columns(keys, values, removed=removed))
+                keys.clear()
+            await asyncio.gather(*sent)
+        assert sorted(event.key for event in node.log) == [b"a%d" % number for number in range(5)]
+
+    run(main())
+
+
+@pytest.mark.parametrize(("keys", "values"), [(["k"], [b"v"]), ([b"k"], ["v"]), ([b"k", b"l"], [b"v", None]), ([b"k"], [b"v", b"w"])])
+def test_columns_that_cannot_be_written_are_refused_at_once_and_hold_up_nothing(keys, values) -> None:
+    async def main() -> None:
+        node = FakeNode()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c", format="bytes")
+            with pytest.raises(eventlog.errors.InvalidArgument):
+                await cache.send_columns(keys, values)
+            assert (await (await cache.send_columns([b"a"], [b"1"]))).kinds == ["CREATED"]
+
+    run(main())
+
+
+def test_what_cannot_be_packed_fails_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from eventlog.client.writing import writer
+
+    real = writer.pack
+
+    def pack(calls: Any, routes: Any) -> Any:
+        if any(call.changes.keys[0] == b"odd" for call in calls):
+            raise TypeError("odd")
+        return real(calls, routes)
+
+    monkeypatch.setattr(writer, "pack", pack)
+
+    async def main() -> None:
+        node = FakeNode()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c", format="bytes")
+            found = await asyncio.gather(*(cache.put(key, b"1") for key in ("a", "odd", "b")), return_exceptions=True)
+            assert [type(one) for one in found] == [eventlog.Stored, eventlog.errors.InvalidArgument, eventlog.Stored]
+            assert client._opened.writer.bytes_unanswered == 0
 
     run(main())
 

@@ -3,10 +3,11 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 
 from eventlog.client.options import FRAME_EVENTS_TARGET
 from eventlog.client.writing.changes import Call
-from eventlog.errors import TimedOut
+from eventlog.errors import ClientClosed, TimedOut
 
 
 class Backlog:
@@ -33,6 +34,7 @@ class Backlog:
 
         Raises:
             TimedOut: no room until `deadline`. Nothing was sent.
+            ClientClosed: `close` was called meanwhile.
         """
         if self.has_admitted(nbytes):
             return
@@ -43,10 +45,11 @@ class Backlog:
             async with asyncio.timeout_at(deadline):
                 await waiter
         except BaseException as error:
-            if waiter.done() and not waiter.cancelled():
-                self.release(nbytes)
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self.release(nbytes)  # there was room, and then it was not wanted any more
             else:
-                self._waiters.remove(place)
+                with suppress(ValueError):  # it was its turn in the very moment
+                    self._waiters.remove(place)
                 self._wake()
             if isinstance(error, TimeoutError):
                 raise TimedOut(what="room among the bytes unanswered", timeout_ms=timeout_ms) from None
@@ -66,6 +69,13 @@ class Backlog:
             if not waiter.done():
                 self.nbytes += nbytes
                 waiter.set_result(None)
+
+    def close(self) -> None:
+        """Send away whoever waits for room."""
+        waiters, self._waiters = self._waiters, deque()
+        for _, waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(ClientClosed(what="client"))
 
     def add(self, call: Call) -> None:
         """Put a call behind the others."""

@@ -6,10 +6,10 @@ from itertools import accumulate
 from typing import Any
 
 from eventlog.client.formats import REMOVE, CacheFormat, Remove, checked_json
+from eventlog.client.options import BULK_EVENTS_MAX
 from eventlog.client.reading.batches import arrow_module
 from eventlog.client.writing.changes import EVENT_BYTES, Changes
 from eventlog.errors import InvalidArgument
-from eventlog.limits import BATCH_EVENTS_MAX
 
 Columns = tuple[list[bytes], list[bytes], list[bool] | None]  # keys, values, which are removals
 
@@ -70,7 +70,7 @@ def _check_json(keys: list[bytes], values: list[bytes | None]) -> None:
 
 def parts_of(changes: Changes, *, bytes_max: int) -> Iterator[Changes]:
     """Yield the same changes in parts that fit a frame, in order; nearly always that is one."""
-    if changes.nbytes <= bytes_max and len(changes) <= BATCH_EVENTS_MAX:
+    if changes.nbytes <= bytes_max and len(changes) <= BULK_EVENTS_MAX:
         yield changes
         return
     sizes = [len(key) + len(value) + EVENT_BYTES for key, value in zip(changes.keys, changes.values, strict=True)]
@@ -78,7 +78,7 @@ def parts_of(changes: Changes, *, bytes_max: int) -> Iterator[Changes]:
         sizes = [size + len(header) for size, header in zip(sizes, changes.headers, strict=True)]
     low = base = 0
     for high, total in enumerate(accumulate(sizes)):
-        if high > low and (total - base > bytes_max or high - low >= BATCH_EVENTS_MAX):
+        if high > low and (total - base > bytes_max or high - low >= BULK_EVENTS_MAX):
             yield _slice(changes, low, high)
             low, base = high, total - sizes[high]
     yield _slice(changes, low, len(changes))

@@ -11,7 +11,7 @@ from eventlog.client.writing.changes import Call, Changes
 from eventlog.client.writing.contents import pack, rest_of
 from eventlog.client.writing.lane import STALLED_S, Lane, Shared, too_late
 from eventlog.client.writing.undecided import Undecided, WriteFrame, may_be_written
-from eventlog.errors import ClientClosed, EventLogError, Outcome, OutcomeUnknown
+from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, Outcome, OutcomeUnknown
 from eventlog.routing.lanes import Lanes
 from eventlog.routing.numbering import Numbering
 from eventlog.routing.retry import backoff_ms
@@ -72,6 +72,7 @@ class Writer:
         if not self._backlog.has_admitted(call.nbytes):
             await self._backlog.admit(call.nbytes, deadline=call.deadline, timeout_ms=timeout_ms)
         if self._is_closed:
+            self._backlog.release(call.nbytes)
             raise ClientClosed(what="client")
         self._backlog.add(call)
         self._watch(call.deadline)
@@ -117,10 +118,17 @@ class Writer:
         self._send_soon()
 
     def _add(self, calls: list[Call], shared: Shared) -> list[Lane]:
-        """Put calls into a frame, and that into lanes; return those."""
+        """Put calls into a frame, and that into lanes; return those. What cannot be packed fails by itself."""
         assert self._nodes.routes is not None, "a connection has said how many segments there are"
         self._was_alone = len(calls) == 1
-        frame = pack(calls, self._nodes.routes)
+        try:
+            frame = pack(calls, self._nodes.routes)
+        except Exception as error:  # noqa: BLE001 -- columns that nobody checked: who gave them is told, the others go on
+            if len(calls) > 1:
+                return [lane for call in calls for lane in self._add([call], shared)]
+            calls[0].fail(InvalidArgument(why=f"it cannot be written: {error}"))
+            self._backlog.release(calls[0].nbytes)
+            return []
         frame.content.ledger.on_close = self._backlog.release
         found = []
         for number, part in shared.lanes.add(frame):
@@ -303,6 +311,7 @@ class Writer:
     def close(self) -> None:
         """Fail whatever is not decided."""
         self._is_closed = True
+        self._backlog.close()
         self._fail_all(ClientClosed(what="client"))
         for timer in (self._timer, self._hand_over, self._look_again):
             if timer is not None:

@@ -13,7 +13,7 @@ from eventlog.client.writing.acknowledging import CacheAcknowledging, Expecting,
 from eventlog.client.writing.bulk import arrow_columns, pair_columns, parts_of
 from eventlog.client.writing.changes import Changes, Condition
 from eventlog.errors import EventLogError, InvalidArgument, PartlyWritten
-from eventlog.limits import BATCH_BYTES_MAX
+from eventlog.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX
 from eventlog.wire.eventlog_pb2 import Clear, Message
 
 
@@ -221,12 +221,22 @@ class CacheWrites(CacheAcknowledging):
         """Take in columns of bytes as they are to be stored, and return the future of their result.
 
         Returns as soon as there is room among the bytes unanswered, so that a producer that does not wait for results is held back by
-        their number alone. Nothing is checked: values of a JSON cache have to be JSON. At most a frame's worth, 16 MiB.
+        their number alone. Values of a JSON cache have to be JSON, which only the node checks. At most a frame's worth: 16 MiB and
+        200,000 events; the node does nothing else while it takes a frame apart, so some thousand are better.
+
+        Raises:
+            InvalidArgument: the columns are not of one length, or hold something else than bytes.
         """
+        keys, values, removed = tuple(keys), tuple(values), tuple(removed or ()) or None  # the caller's own lists may change meanwhile
         info, _ = await self._found()
-        changes = Changes(cache_id=info.id, by_prefix=info.route_by_prefix, keys=keys, values=values, removed=removed or None)
+        changes = Changes(cache_id=info.id, by_prefix=info.route_by_prefix, keys=keys, values=values, removed=removed)
         if len(keys) != len(values) or len(removed or keys) != len(keys):
             raise InvalidArgument(why=f"{len(keys)} keys, {len(values)} values, {len(removed or ())} marks of removal")
+        if len(keys) > BATCH_EVENTS_MAX:
+            raise InvalidArgument(why=f"{len(keys)} events; a frame takes {BATCH_EVENTS_MAX}")
+        strange = {*map(type, keys), *map(type, values)} - {bytes}
+        if strange:
+            raise InvalidArgument(why=f"columns hold bytes, not {min(kind.__name__ for kind in strange)}")
         if not keys:
             return _done(_nothing())
         future: asyncio.Future[StoredMany] = await self._core.writer.write(changes, is_many=True, timeout_ms=timeout_ms)

@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.client.writing.backlog import Backlog
 from eventlog.client.writing.changes import Call, Changes
-from eventlog.errors import TimedOut
+from eventlog.errors import ClientClosed, TimedOut
 
 LATER = 1e9
 
@@ -120,5 +120,33 @@ def test_calls_that_nobody_waits_for_give_their_room_back() -> None:
         calls[2].future.cancel()
         backlog.forget_dead()
         assert (list(backlog.waiting()), backlog.nbytes) == ([], 50)
+
+    on_loop(test)
+
+
+def test_one_that_is_cancelled_when_it_is_its_turn_is_cancelled_and_the_next_gets_the_room() -> None:
+    async def test() -> None:
+        backlog = Backlog(bytes_max=100)
+        await backlog.admit(100, deadline=LATER, timeout_ms=1)
+        first, second = admit(backlog, 50), admit(backlog, 60)
+        await turn()
+        first.cancel()
+        backlog.release(100)  # in the same turn of the loop
+        await turn()
+        assert (first.cancelled(), second.done(), backlog.nbytes) == (True, True, 60)
+
+    on_loop(test)
+
+
+def test_who_waits_for_room_is_told_when_the_client_is_closed() -> None:
+    async def test() -> None:
+        backlog = Backlog(bytes_max=100)
+        await backlog.admit(100, deadline=LATER, timeout_ms=1)
+        waiting = [admit(backlog, 50) for _ in range(3)]
+        await turn()
+        backlog.close()
+        await turn()
+        assert [type(task.exception()) for task in waiting] == [ClientClosed] * 3
+        assert backlog.nbytes == 100
 
     on_loop(test)

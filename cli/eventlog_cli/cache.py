@@ -121,7 +121,10 @@ def drop(name: str, *, yes: bool) -> None:
 def _given(options: dict[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in options.items() if value is not None}
     if "schema" in found:
-        found["schema"] = Path(found["schema"]).read_text()
+        try:
+            found["schema"] = Path(found["schema"]).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise click.BadParameter(f"{found['schema']} is not UTF-8", param_hint="--schema") from error
     return found
 
 

@@ -128,6 +128,9 @@ def exit_code(action: Callable[[], object]) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return EXIT_USAGE
+    except UnicodeEncodeError as error:
+        _print_error(f"error: USAGE: {ascii(error.object)[:80]} is not UTF-8")
+        return EXIT_USAGE
     except (click.ClickException, EventLogError, OSError) as error:
         code, sentence, exit_with = _told(error)
         _print_error(f"error: {code}: {' '.join(sentence.split())}")

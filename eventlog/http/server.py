@@ -16,6 +16,9 @@ class Probes:
     metrics: Callable[[], str]
 
 
+STOP_S = 0.5  # is what requests get to end in when the node stops
+
+
 class HttpServer:
     """Serves the pages on one address between `start` and `stop`."""
 
@@ -36,7 +39,7 @@ class HttpServer:
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_S, lingering_time=STOP_S)
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self._host, self._port).start()

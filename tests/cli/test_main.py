@@ -118,6 +118,7 @@ def test_common_options_count_wherever_they_stand(words: list[str], environment:
         (TimedOut(what="get", timeout_ms=5), 3, "error: TIMEOUT: no answer to get within 5 ms; try again"),
         (FileNotFoundError(2, "No such file or directory", "x.csv"), 1, "error: IO_ERROR: x.csv: No such file or directory"),
         (click.UsageError("too\nmany words."), 2, "error: USAGE: too many words; see: eventlog --help"),
+        (UnicodeEncodeError("utf-8", "b\udcff", 1, 2, "surrogates not allowed"), 2, "error: USAGE: 'b\\udcff' is not UTF-8"),
     ],
 )
 def test_an_error_is_one_line_and_its_exit_code(error: Exception, code: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:

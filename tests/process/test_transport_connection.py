@@ -258,6 +258,15 @@ def test_nobody_listening_is_a_lost_connection():
     run(main)
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_a_name_that_no_host_can_have_is_a_lost_connection(host):
+    async def main():
+        with pytest.raises(ConnectionLost, match=f"{host}:1 lost"):
+            await connect(host, 1)
+
+    run(main)
+
+
 def test_a_server_that_does_not_answer_hello_times_out():
     class Mute(Answers):
         def hello(self, exchange):

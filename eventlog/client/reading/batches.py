@@ -6,11 +6,13 @@ from functools import cached_property
 from itertools import chain, repeat
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.views import Strings
 from eventlog.client.reading.pieces import Piece
+from eventlog.errors import InvalidArgument
 from eventlog.events import Event, EventSource, Kind
 
 Ints = npt.NDArray[np.int64]
@@ -32,6 +34,7 @@ class EventBatch:
         self._piece = piece
         is_moved = order == "id" and not piece.is_ordered
         self._order: Ints | None = np.argsort(piece.ids, kind="stable") if is_moved else None
+        self._is_grouped = order == "segment" and not piece.is_ordered
 
     def __len__(self) -> int:
         return len(self._piece)
@@ -127,8 +130,12 @@ class EventBatch:
         return arrow.record_batch(columns)
 
     def events(self) -> Iterator[Event]:
-        """Yield the events as objects. All work per event is done in C, some hundred events at a time: they stay in the cache."""
+        """Yield the events as objects. All work per event is done in C, some hundred events at a time: they stay in the cache.
+
+        Grouped by segment (`order="segment"`) they have no `position`: behind none of them everything up to its id has been delivered.
+        """
         piece, order = self._piece, self._order
+        source = msgspec.structs.replace(self.source, position_at=_no_position) if self._is_grouped else self.source
         numbers = (self.ids, self.kinds, self.segments, self.offsets)
         keys, values = items_of(piece.keys, order), items_of(piece.values, order)
         has_more = piece.before is not None or piece.headers is not None
@@ -140,7 +147,7 @@ class EventBatch:
         def part(low: int) -> Iterator[Event]:
             high = low + EVENTS_AT_ONCE
             ids, kinds, segments, offsets = [column[low:high].tolist() for column in numbers]
-            columns: list[Any] = [ids, kinds, keys(low, high), values(low, high), segments, offsets, repeat(self.source)]
+            columns: list[Any] = [ids, kinds, keys(low, high), values(low, high), segments, offsets, repeat(source)]
             if has_more:
                 columns.append(repeat(None) if before is None else before(low, high))
             if headers is not None:
@@ -153,6 +160,10 @@ class EventBatch:
 
     def __iter__(self) -> Iterator[Event]:
         return self.events()
+
+
+def _no_position(id_: int) -> str:
+    raise InvalidArgument(why=f"event {id_} is one of a batch that is grouped by segment; go on behind all of it, at `batch.position`")
 
 
 def arrow_module() -> Any:

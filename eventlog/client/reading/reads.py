@@ -119,8 +119,9 @@ class CacheReads(CacheHandle):
     ) -> AsyncGenerator[EventBatch, None]:
         """Yield the same events as columns. `order="segment"` leaves those of one batch grouped by segment, which saves the sorting.
 
-        `max_bytes` is the size that answers should have, 0 for the node's choice. With a filter there are batches without events: up to
-        their `last_id` nothing more matched.
+        A batch like that is gone on behind as a whole, with `batch.position`; its events have no position of their own. `max_bytes` is
+        the size that answers should have, 0 for the node's choice. With a filter there are batches without events: up to their
+        `last_id` nothing more matched.
         """
         if order not in get_args(Order):
             raise InvalidArgument(why=f"order is {order!r}: use id or segment")

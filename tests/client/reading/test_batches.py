@@ -8,6 +8,7 @@ from hypothesis import given
 
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.following import to_batches
+from eventlog.errors import InvalidArgument
 from eventlog.events import EventSource, encode_headers
 from eventlog.ids import ID_STEP
 from tests.client.answers import CACHE, SOURCE, Row, logs, make, rows_of
@@ -124,3 +125,13 @@ def test_an_event_written_while_no_images_were_kept_has_none_beside_one_that_has
     found = batch(rows, source=EventSource(cache="c", cache_id=CACHE, cluster="x", text_keys=True, json_values=True))
     assert [event.before for event in found.events()] == [None, 1]
     assert [row["before"] for row in found.arrow().to_pylist()] == [None, "1"]
+
+
+def test_events_that_are_grouped_by_segment_have_no_position_but_their_batch_has() -> None:
+    found = batch(order="segment")
+    for event in found:
+        with pytest.raises(InvalidArgument, match=r"batch\.position"):
+            assert event.position
+    assert found.position == str(found.last_id)
+    assert [event.position for event in batch()] == [str(row.id) for row in ROWS]
+    assert [event.position for event in batch(ROWS[:1], order="segment")] == [str(ROWS[0].id)], "in order all the same"

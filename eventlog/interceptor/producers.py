@@ -2,7 +2,8 @@
 
 Sequences number the blocks of a (producer, segment, cache) from 0, without gaps. The table is a function of the log alone: `learn`
 rebuilds it from the producer rows of stored values; it is kept in the state under its own tag and is independent of retention.
-Results are kept by frame, as the arrays that answered it, so that a frame of 256 blocks costs what a frame of one does.
+Results are kept by frame, as the arrays that answered it, so that a frame of 256 blocks costs what a frame of one does; those of single
+events, of which there are thousands, packed by segment.
 """
 
 from bisect import bisect_left
@@ -10,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from struct import Struct
 
 import msgspec
 import numpy as np
@@ -20,11 +22,22 @@ from eventlog.batch.views import StoredValue
 from eventlog.errors import CorruptData, ProducerUnknown, SequenceGap
 from eventlog.events import Kind
 from eventlog.interceptor.share import Share
-from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_RESULTS_KEPT, PRODUCERS_PER_SEGMENT_MAX
+from eventlog.limits import (
+    PRODUCER_BYTES_MAX,
+    PRODUCER_IDLE_MS_MAX,
+    PRODUCER_IDLE_MS_MIN,
+    PRODUCER_RESULTS_KEPT,
+    PRODUCERS_PER_SEGMENT_MAX,
+)
 
 Ints = npt.NDArray[np.int64]
 Kinds = npt.NDArray[np.uint8]
-_IDLE_IDS = PRODUCER_IDLE_MS_MAX << 22
+_IDLE_IDS, _IDLE_IDS_MIN = PRODUCER_IDLE_MS_MAX << 22, PRODUCER_IDLE_MS_MIN << 22
+_ONE = Struct("<qqB")  # the result of a block of one event: its sequence and 1, id, kind
+_RING_BYTES = _ONE.size * PRODUCER_RESULTS_KEPT
+_SEGMENT_BYTES = 25  # of a producer's arrays
+_OBJECT_BYTES = 400  # what a frame's result costs beside its arrays' bytes, roughly
+Row = tuple[int, bytes, bytes]  # sequence, ids as i64, kinds
 
 
 @dataclass(slots=True, kw_only=True)  # one a frame: `frozen` ones are dear to make
@@ -37,6 +50,11 @@ class FrameResult:
     ids: Ints
     kinds: Kinds
 
+    @property
+    def nbytes(self) -> int:
+        """Return about what it costs in memory."""
+        return _OBJECT_BYTES + self.ids.nbytes + self.kinds.nbytes + 3 * self.segments.nbytes
+
     def block(self, index: int) -> tuple[Ints, Kinds]:
         """Return ids (0: no event) and kinds of the items of one block."""
         rows = slice(int(self.starts[index]), int(self.starts[index + 1]))
@@ -48,33 +66,83 @@ class _Stored(msgspec.Struct, array_like=True, frozen=True):
 
     last: int
     last_id: int
-    results: list[tuple[int, bytes, bytes]]
+    results: list[Row]
 
 
 @dataclass(slots=True, kw_only=True)
 class _Producer:
+    """What is known of one producer. `ones` has, of each segment, the results of blocks of one event, at `sequence % KEPT`."""
+
     last: Ints  # sequence of the last block of each segment, on its way or logged, -1 for none
     logged: Ints  # the same, but known to be in the log
     last_ids: Ints  # where the log of each segment stood then
     dirty: npt.NDArray[np.bool_]
     frames: deque[FrameResult] = field(default_factory=deque)
     kept: int = 0  # frames after the last sifting
+    ones: dict[int, bytearray] = field(default_factory=dict)
+    frames_bytes: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Return about what it costs in memory."""
+        return _SEGMENT_BYTES * len(self.last) + _RING_BYTES * len(self.ones) + self.frames_bytes
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether a block of it may be about to be recorded."""
+        return bool(np.count_nonzero(self.last != self.logged))
 
     def find(self, segment: int, sequence: int) -> tuple[Ints, Kinds] | None:
+        one = self._find_one(segment, sequence)
         for frame in reversed(self.frames):
             for index in ((frame.segments == segment) & (frame.sequences == sequence)).nonzero()[0].tolist():
-                return frame.block(index)
-        return None
+                found = frame.block(index)
+                return found if one is None or found[0].max(initial=0) > one[0].item(0) else one  # a number lost and given again
+        return one
+
+    def _find_one(self, segment: int, sequence: int) -> tuple[Ints, Kinds] | None:
+        ring = self.ones.get(segment)
+        if ring is None:
+            return None
+        after, id_, kind = _ONE.unpack_from(ring, sequence % PRODUCER_RESULTS_KEPT * _ONE.size)
+        return (np.array((id_,)), np.array((kind,), np.uint8)) if after == sequence + 1 else None
 
     def keep(self, frame: FrameResult) -> None:
+        if len(frame.kinds) == 1 and len(frame.segments) == 1:
+            self.keep_one(frame.segments.item(0), frame.sequences.item(0), frame.ids.item(0), frame.kinds.item(0))
+            return
         if not len(frame.segments):
             return
         self.frames.append(frame)
+        self.frames_bytes += frame.nbytes
         while not self._is_needed(self.frames[0]):
-            self.frames.popleft()
+            self.frames_bytes -= self.frames.popleft().nbytes
         if len(self.frames) > 2 * self.kept + PRODUCER_RESULTS_KEPT:  # a quiet segment's frame stands before those of busy ones
             self.frames = deque(frame for frame in self.frames if self._is_needed(frame))
             self.kept = len(self.frames)
+            self.frames_bytes = sum(frame.nbytes for frame in self.frames)
+
+    def keep_one(self, segment: int, sequence: int, id_: int, kind: int) -> None:
+        """Keep the result of a block of one event."""
+        ring = self.ones.get(segment)
+        if ring is None:
+            ring = self.ones[segment] = bytearray(_RING_BYTES)
+        _ONE.pack_into(ring, sequence % PRODUCER_RESULTS_KEPT * _ONE.size, sequence + 1, id_, kind)
+
+    def rows(self, segments: Iterable[int]) -> dict[int, list[Row]]:
+        """Return what is kept of blocks of `segments`, as it is stored."""
+        found: dict[int, dict[int, Row]] = {segment: {} for segment in segments}
+        for frame in self.frames:
+            ids, kinds, starts = frame.ids.tobytes(), frame.kinds.tobytes(), frame.starts.tolist()
+            for index, (segment, sequence) in enumerate(zip(frame.segments.tolist(), frame.sequences.tolist(), strict=True)):
+                if (own := found.get(segment)) is not None:
+                    low, high = starts[index], starts[index + 1]
+                    own[sequence] = sequence, ids[8 * low : 8 * high], kinds[low:high]
+        for segment, own in found.items():
+            for after, id_, kind in _ONE.iter_unpack(self.ones.get(segment, b"")):
+                if after:
+                    own[after - 1] = after - 1, id_.to_bytes(8, "little"), bytes((kind,))
+        return {segment: [own[key] for key in sorted(own)[-PRODUCER_RESULTS_KEPT:]] for segment, own in found.items()}
 
     def _is_needed(self, frame: FrameResult) -> bool:
         if len(frame.segments) == 1:
@@ -229,17 +297,29 @@ class ProducerTable:
         producer.keep(frame)
         self._producers.move_to_end(number)
 
-    def forget_silent(self, now_id: int) -> None:
-        """Forget who has been silent for PRODUCER_IDLE_MS_MAX of id time, and beyond the limit of the table whoever was so longest.
+    def record_one(self, number: int, *, segment: int, sequence: int, id_: int, kind: int) -> None:
+        """Do what `record` does, for a block of one event."""
+        producer = self._producers[number]
+        producer.logged[segment], producer.last_ids[segment], producer.dirty[segment] = sequence, id_, True
+        producer.keep_one(segment, sequence, id_, kind)
+        self._producers.move_to_end(number)
 
-        Whoever has a block on its way stays: it will be recorded.
+    def forget_silent(self, now_id: int) -> None:
+        """Forget who has been silent for PRODUCER_IDLE_MS_MAX of id time, and beyond the limits of the table whoever was so longest.
+
+        For PRODUCER_BYTES_MAX nobody is forgotten who wrote within PRODUCER_IDLE_MS_MIN, and whoever has a block on its way stays: it
+        will be recorded.
         """
+        sizes = {number: producer.nbytes for number, producer in self._producers.items()}
+        excess = sum(sizes.values()) - PRODUCER_BYTES_MAX
         for number, producer in list(self._producers.items()):
-            if np.count_nonzero(producer.last != producer.logged):
+            if producer.is_on_its_way:
                 continue
-            last_id = int(producer.last_ids.max())
-            if len(self._producers) <= PRODUCERS_PER_SEGMENT_MAX and last_id + _IDLE_IDS >= now_id:
+            silent = now_id - int(producer.last_ids.max())
+            is_over = len(self._producers) > PRODUCERS_PER_SEGMENT_MAX or (excess > 0 and silent > _IDLE_IDS_MIN)
+            if silent <= _IDLE_IDS and not is_over:
                 return
+            excess -= sizes[number]
             self._forgotten += [(segment, number) for segment in (producer.logged >= 0).nonzero()[0].tolist()]
             del self._producers[number]
 
@@ -248,6 +328,12 @@ class ProducerTable:
         producer = self._producers.get(number) or self._enter(number)
         producer.last[frame.segments] = frame.sequences
         self.record(number, frame, last_ids=last_ids)
+
+    def learn_one(self, number: int, *, segment: int, sequence: int, id_: int, kind: int) -> None:
+        """Do what `learn_frame` does, for a block of one event."""
+        producer = self._producers.get(number) or self._enter(number)
+        producer.last[segment] = sequence
+        self.record_one(number, segment=segment, sequence=sequence, id_=id_, kind=kind)
 
     def learn(self, value: StoredValue) -> None:
         """Remember what the producer rows of a stored value say; the same values in the order of the log give the same table."""
@@ -282,24 +368,8 @@ class ProducerTable:
         for number, producer in self._producers.items():
             if not np.count_nonzero(producer.dirty):
                 continue
-            results: dict[int, list[tuple[int, bytes, bytes]]] = {segment: [] for segment in producer.dirty.nonzero()[0].tolist()}
-            for frame in producer.frames:
-                if len(frame.segments) == 1:  # of lone puts there are thousands
-                    if (rows_of_one := results.get(frame.segments.item(0))) is not None:
-                        rows_of_one.append((frame.sequences.item(0), frame.ids.tobytes(), frame.kinds.tobytes()))
-                    continue
-                is_dirty = producer.dirty[frame.segments]
-                if not np.count_nonzero(is_dirty):
-                    continue
-                segments, sequences, starts = frame.segments.tolist(), frame.sequences.tolist(), frame.starts.tolist()
-                ids, kinds = frame.ids.tobytes(), frame.kinds.tobytes()
-                for index in is_dirty.nonzero()[0].tolist():
-                    low, high = starts[index], starts[index + 1]
-                    results[segments[index]].append((sequences[index], ids[8 * low : 8 * high], kinds[low:high]))
-            for segment, rows in results.items():
-                last, last_id = producer.logged.item(segment), producer.last_ids.item(segment)
-                stored = _Stored(last=last, last_id=last_id, results=rows[-PRODUCER_RESULTS_KEPT:])
-                yield segment, number, msgspec.msgpack.encode(stored)
+            for segment, rows in producer.rows(producer.dirty.nonzero()[0].tolist()).items():
+                yield segment, number, _encoded(producer, segment, rows)
             producer.dirty[:] = False
 
     def touch(self, segment: int) -> None:
@@ -309,19 +379,11 @@ class ProducerTable:
 
     def export(self, segment: int) -> list[tuple[int, bytes]]:
         """Return (producer, stored form) of all that have written to `segment`, as `load` takes them."""
-        found = []
-        for number, producer in self._producers.items():
-            if producer.logged[segment] < 0:
-                continue
-            rows = []
-            for frame in producer.frames:
-                for index in (frame.segments == segment).nonzero()[0].tolist():
-                    ids, kinds = frame.block(index)
-                    rows.append((frame.sequences.item(index), ids.tobytes(), kinds.tobytes()))
-            last, last_id = producer.logged.item(segment), producer.last_ids.item(segment)
-            stored = _Stored(last=last, last_id=last_id, results=rows[-PRODUCER_RESULTS_KEPT:])
-            found.append((number, msgspec.msgpack.encode(stored)))
-        return found
+        return [
+            (number, _encoded(producer, segment, producer.rows((segment,))[segment]))
+            for number, producer in self._producers.items()
+            if producer.logged[segment] >= 0
+        ]
 
     def load(self, rows: Iterable[tuple[int, int, bytes]]) -> None:
         """Take over what `take_dirty` gave before a restart: (segment, producer, stored form).
@@ -339,7 +401,7 @@ class ProducerTable:
             producer.last[segment] = producer.logged[segment] = stored.last
             producer.last_ids[segment] = stored.last_id
             for sequence, ids, kinds in stored.results:
-                producer.frames.append(
+                producer.keep(
                     FrameResult(
                         segments=at,
                         sequences=np.array([sequence]),
@@ -350,3 +412,7 @@ class ProducerTable:
                 )
         by_age = sorted(self._producers.items(), key=lambda row: int(row[1].last_ids.max()))
         self._producers = OrderedDict(by_age)
+
+
+def _encoded(producer: _Producer, segment: int, rows: list[Row]) -> bytes:
+    return msgspec.msgpack.encode(_Stored(last=producer.logged.item(segment), last_id=producer.last_ids.item(segment), results=rows))

@@ -16,7 +16,7 @@ from eventlog.errors import CorruptData, ProducerUnknown, SequenceGap
 from eventlog.interceptor import INTERCEPTORS, CacheRules, Share, Submitted, admit, lay_out
 from eventlog.interceptor.key_table import KeyTable
 from eventlog.interceptor.producers import FrameResult, ProducerTable, runs_of
-from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_RESULTS_KEPT
+from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_IDLE_MS_MIN, PRODUCER_RESULTS_KEPT
 
 RULES = CacheRules(cache_id=3, name="c", state=True, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=4)
 PRODUCER = 77
@@ -262,7 +262,7 @@ def test_a_quiet_segment_does_not_keep_the_results_of_busy_ones():
     def result(segment: int, sequence: int) -> FrameResult:
         one = np.array([segment])
         return FrameResult(
-            segments=one, sequences=np.array([sequence]), starts=np.array([0, 1]), ids=np.array([sequence]), kinds=np.zeros(1, np.uint8)
+            segments=one, sequences=np.array([sequence]), starts=np.array([0, 2]), ids=np.full(2, sequence), kinds=np.zeros(2, np.uint8)
         )
 
     table = ProducerTable(4)
@@ -280,16 +280,16 @@ def test_a_block_for_a_seldom_written_segment_does_not_hold_back_the_results_of_
     table = ProducerTable(4)
     by_segment = {int(segment): key for key, segment in zip(_keys(100), segments_of(_keys(100), segments=4).tolist(), strict=True)}
     rare, busy = by_segment[0], by_segment[1]
-    share, bounds = share_of([([rare], 0)])
+    share, bounds = share_of([([rare, rare], 0)])
     table.sort_out(share, bounds)
     log(table, share, bounds, 1 << 20)
     for sequence in range(300):
-        share, bounds = share_of([([busy], sequence)])
+        share, bounds = share_of([([busy, busy], sequence)])
         assert not table.sort_out(share, bounds).answered
         log(table, share, bounds, (sequence + 2) << 20)
     kept = table._producers[PRODUCER].frames
     assert len(kept) <= 8 * PRODUCER_RESULTS_KEPT
-    repeated, bounds = share_of([([rare], 0)])
+    repeated, bounds = share_of([([rare, rare], 0)])
     assert list(table.sort_out(repeated, bounds).answered) == [0], "the last block of every segment is still known"
 
 
@@ -361,3 +361,81 @@ def test_who_was_silent_for_long_is_not_forgotten_while_a_block_is_on_its_way():
     table.give_back(share)
     table.forget_silent(late)
     assert len(table) == 0
+
+
+def one_event(table, producer, *, segment, sequence, id_, kind=0):
+    table.learn_one(producer, segment=segment, sequence=sequence, id_=id_, kind=kind)
+
+
+def answer_of(table, *, segment, sequence, count):
+    """Return ids and kinds that a block sent again is answered with."""
+    found = table._producers[PRODUCER].find(segment, sequence)
+    assert found is None or len(found[0]) == count
+    return None if found is None else (found[0].tolist(), found[1].tolist())
+
+
+def test_results_of_single_events_are_kept_beside_those_of_many_and_come_back_from_the_store():
+    table = ProducerTable(4)
+    for sequence in range(40):
+        if sequence % 3:
+            one_event(table, PRODUCER, segment=2, sequence=sequence, id_=1_000 + sequence, kind=sequence % 2)
+        else:
+            frame = FrameResult(
+                segments=np.array([2]),
+                sequences=np.array([sequence]),
+                starts=np.array([0, 2]),
+                ids=np.array([0, 1_000 + sequence]),
+                kinds=np.array([ABSENT, 1], np.uint8),
+            )
+            table.learn_frame(PRODUCER, frame, last_ids=np.array([1_000 + sequence]))
+    loaded = ProducerTable(4)
+    loaded.load([row for row in table.take_dirty() if row[2] is not None])
+    assert loaded.export(2) == table.export(2)
+    for of in (table, loaded):
+        for sequence in range(40 - PRODUCER_RESULTS_KEPT, 40):
+            single, many = ([1_000 + sequence], [sequence % 2]), ([0, 1_000 + sequence], [ABSENT, 1])
+            found = answer_of(of, segment=2, sequence=sequence, count=1 if sequence % 3 else 2)
+            assert found == (single if sequence % 3 else many)
+        assert answer_of(of, segment=2, sequence=4, count=1) is None
+        assert answer_of(of, segment=1, sequence=30, count=1) is None
+
+
+@pytest.mark.parametrize("is_single", [True, False])
+def test_of_a_number_that_was_lost_and_given_again_the_later_result_counts(is_single):
+    table = ProducerTable(4)
+    many = FrameResult(
+        segments=np.array([2]), sequences=np.array([0]), starts=np.array([0, 2]), ids=np.array([70, 71]), kinds=np.zeros(2, np.uint8)
+    )
+    if is_single:
+        table.learn_frame(PRODUCER, many, last_ids=np.array([71]))
+        one_event(table, PRODUCER, segment=2, sequence=0, id_=90)
+    else:
+        one_event(table, PRODUCER, segment=2, sequence=0, id_=60)
+        table.learn_frame(PRODUCER, many, last_ids=np.array([71]))
+    assert answer_of(table, segment=2, sequence=0, count=1 if is_single else 2) == (([90], [0]) if is_single else ([70, 71], [0, 0]))
+
+
+def test_a_thousand_single_events_in_many_segments_take_little_room():
+    table = ProducerTable(256)
+    for number in range(16 * 256):
+        one_event(table, PRODUCER, segment=number % 256, sequence=number // 256, id_=1 + number)
+    assert table._producers[PRODUCER].nbytes < 100_000
+    assert not table._producers[PRODUCER].frames
+
+
+def test_beyond_the_room_of_a_cache_who_has_been_silent_for_a_while_is_forgotten_longest_silent_first(monkeypatch):
+    table = ProducerTable(4)
+    minute = PRODUCER_IDLE_MS_MIN << 22
+    for number in range(10):
+        one_event(table, PRODUCER + number, segment=1, sequence=0, id_=1 + number * minute)
+    size = table._producers[PRODUCER].nbytes
+    table._producers[PRODUCER].last[:] += 1  # on its way
+    table.forget_silent(10 * minute)
+    assert len(table) == 10
+    monkeypatch.setattr("eventlog.interceptor.producers.PRODUCER_BYTES_MAX", 7 * size)
+    table.forget_silent(10 * minute)
+    assert sorted(table._producers) == [PRODUCER, *range(PRODUCER + 4, PRODUCER + 10)]
+    monkeypatch.setattr("eventlog.interceptor.producers.PRODUCER_BYTES_MAX", 0)
+    table.forget_silent(10 * minute)
+    assert sorted(table._producers) == [PRODUCER, PRODUCER + 9], "it wrote within the last minute"
+    assert {number for _, number, data in table.take_dirty() if data is None} == set(range(PRODUCER + 1, PRODUCER + 9))

@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-import numpy as np
-
 from eventlog.batch.entries import FORMAT, HEAD
 from eventlog.batch.layout import BEFORE, HAS_PRODUCERS, HEADERS
 from eventlog.batch.layout import FORMAT as VALUE_FORMAT
 from eventlog.batch.one import find_one
 from eventlog.events import Kind
-from eventlog.interceptor.producers import FrameResult
 from eventlog.node.copying.replicate_body import Arrived
 from eventlog.node.state.caches import CacheState
 from eventlog.segment.keys import entry_prefix
@@ -24,7 +21,6 @@ FEW_MAX = 24  # from about there on columns are cheaper
 _HEAD = Struct("<IBBHIIIBBHqqII")  # the header of a value, the length of its only section, padding
 _PRODUCER = Struct("<QIIII")
 _LEFT_BY_ONE = frozenset({int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)})
-_WHOLE = np.array((0, 1))  # where a frame's only block begins and ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +46,7 @@ class One:
         if cache.options.state and self.kind != Kind.MODIFIED:
             cache.live[segment] += 1 if self.kind == Kind.CREATED else -1
         if self.producer:
-            ids = np.array((self.id,))
-            frame = FrameResult(
-                segments=np.array((segment,)),
-                sequences=np.array((self.sequence,)),
-                starts=_WHOLE,
-                ids=ids,
-                kinds=np.array((self.kind,), np.uint8),
-            )
-            cache.producers.learn_frame(self.producer, frame, last_ids=ids)
+            cache.producers.learn_one(self.producer, segment=segment, sequence=self.sequence, id_=self.id, kind=self.kind)
 
     def put(self) -> tuple[bytes, bytes | None]:
         """Return what it does to the state."""

@@ -18,7 +18,6 @@ from eventlog.batch.stored import seal_one
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.json_values import is_json
-from eventlog.interceptor.producers import FrameResult
 from eventlog.interceptor.share import Condition
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.groups import Pending
@@ -28,7 +27,6 @@ Ints = npt.NDArray[np.int64]
 _ROW = Struct("<HHIII")  # of a table: segment, reserved, count, length, sequence
 _CREATED, _MODIFIED, _REMOVED = int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)
 _BITMAP_AT = 4  # in a block's head; there are fewer than nine columns
-_WHOLE = np.array((0, 1))  # where a frame's only block begins and ends
 KINDS = {kind: np.frombuffer(bytes((kind,)), np.uint8) for kind in (_CREATED, _MODIFIED, _REMOVED)}  # made once, and never written to
 
 
@@ -95,9 +93,7 @@ class Lone:
                 cache.live[segment] += 1 if self.kind == _CREATED else -1
             self._note_key(cache)
         if self.producer:
-            sequences = np.array((self.sequence,))
-            result = FrameResult(segments=self.segments, sequences=sequences, starts=_WHOLE, ids=self.ids, kinds=KINDS[self.kind])
-            cache.producers.record(self.producer, result, last_ids=self.ids)
+            cache.producers.record_one(self.producer, segment=segment, sequence=self.sequence, id_=self.id, kind=self.kind)
 
     def _note_key(self, cache: CacheState) -> None:
         if cache.keys is not None:

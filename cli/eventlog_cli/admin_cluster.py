@@ -79,7 +79,8 @@ def drain(node: str, *, cancel: bool, wait: bool) -> None:
 
 def _fewer_copies(drained: str, nodes: "Sequence[NodeInfo]", *, segments: int) -> str:
     """Return what is to be said where the nodes that are left hold fewer copies of each segment than there are now, else nothing."""
-    left = sum(not node.gateway and node.state != "draining" and drained not in (node.name, str(node.number)) for node in nodes)
+    own = _named(nodes, drained)
+    left = sum(not node.gateway and node.state != "draining" and node is not own for node in nodes)
     copies = sum(node.segments for node in nodes) // segments
     if not 0 < left < copies:
         return ""
@@ -132,18 +133,30 @@ def set_replicas(replicas: int) -> None:
 
 def _until_empty(client: "Client", node: str) -> None:
     first = _segments_of(client, node)
+    seen: set[str] = set()
     with Progress(f"draining {node}", noun="segments") as progress:
-        _wait(lambda: _is_empty(client, node, first, progress), what=f"{node} to be empty", wait_ms=_WAIT_MS_DEFAULT)
 
+        def is_empty() -> bool:
+            found = _named(client.admin.nodes(), node)
+            left = 0 if found is None else found.segments
+            progress.update(max(first - left, 0), part=1 - left / first if first else 1.0)
+            if left and found is not None and "draining" in seen and found.state == "live":
+                raise click.ClickException(f"{node} is not being drained any more, and holds {left} segments")
+            seen.update(() if found is None else (found.state,))
+            return not left
 
-def _is_empty(client: "Client", node: str, first: int, progress: Progress) -> bool:
-    left = _segments_of(client, node)
-    progress.update(max(first - left, 0), part=1 - left / first if first else 1.0)
-    return not left
+        _wait(is_empty, what=f"{node} to be empty", wait_ms=_WAIT_MS_DEFAULT)
 
 
 def _segments_of(client: "Client", node: str) -> int:
-    return sum(found.segments for found in client.admin.nodes() if node in (found.name, str(found.number)))
+    found = _named(client.admin.nodes(), node)
+    return 0 if found is None else found.segments
+
+
+def _named(nodes: "Sequence[NodeInfo]", node: str) -> "NodeInfo | None":
+    """Return the node of this name, or else whose number it is."""
+    by_name = next((found for found in nodes if found.name == node), None)
+    return by_name or next((found for found in nodes if str(found.number) == node), None)
 
 
 # ---------------------------------------------------------------- rebalancing

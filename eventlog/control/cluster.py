@@ -334,8 +334,9 @@ class ClusterRecords:
                 revision = await self._commit(batch.plan)
             except MetadataConflict:
                 pass
-            except MetadataUnavailable as error:
-                return outcomes | {change.segment: Outcome(change=change, kind=error.outcome) for change in changes}
+            except (MetadataUnavailable, MetadataLost) as error:
+                kind = error.outcome if isinstance(error, MetadataUnavailable) else "unknown"
+                return outcomes | {change.segment: Outcome(change=change, kind=kind) for change in changes}
             else:
                 return outcomes | {
                     change.segment: Outcome(change=change, kind="committed", record=Versioned(batch.proposed[change.segment], revision))
@@ -343,7 +344,7 @@ class ClusterRecords:
                 }
             try:
                 now = await self._read_some(changes)
-            except MetadataUnavailable:
+            except (MetadataUnavailable, MetadataLost):
                 break
             moved = {change.segment for change in changes if now.get(change.segment) != records[change.segment]}
             outcomes |= {

@@ -67,11 +67,10 @@ class ClusterView:
         return found.record.ranges if found else ()
 
     def named(self, name: str) -> NodeRecord | None:
-        """Return the member of this name, or whose number it is."""
-        for node in self.members.values():
-            if name in (node.name, str(node.number)):
-                return node
-        return None
+        """Return the member of this name, or else whose number it is: a name may look like another's number."""
+        members = self.members.values()
+        by_name = next((node for node in members if node.name == name), None)
+        return by_name or next((node for node in members if str(node.number) == name), None)
 
     def topology(self, segments: int) -> Topology:
         """Return the routing. Its epoch is the sum of the segments' epochs: it grows whenever a primary is appointed."""

@@ -222,6 +222,10 @@ def split_address(address: str, *, option: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not colon or not host or _PORT.fullmatch(port) is None or int(port) > PORT_MAX:
         raise BadConfig(option=option, why=f"{address!r} is not HOST:PORT")
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise BadConfig(option=option, why=f"{host!r} is no name that a host can have: {error.__cause__ or error}") from error
     return host.strip("[]"), int(port)
 
 

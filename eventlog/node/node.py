@@ -20,7 +20,7 @@ from eventlog.control.cache_records import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastores.location import Location
 from eventlog.control.view import ClusterView
-from eventlog.errors import BadMessage, CacheNotFound, EventLogError, Stopping
+from eventlog.errors import BadMessage, CacheNotFound, EventLogError, MetadataLost, MetadataUnavailable, Stopping
 from eventlog.ids import EPOCH_MS, ID_STEP
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
 from eventlog.node.answering import refuse_with
@@ -62,6 +62,7 @@ from eventlog.segment.port import LogEnds, Store
 from eventlog.transport.exchange import Exchange
 
 log = logging.getLogger("eventlog.node")
+CACHES_AGAIN_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +174,7 @@ class Node:
             number=self.number,
             steps=self.steps.add,
             show=self._follow,
-            refresh_caches=self.refresh_caches,
+            refresh_caches=self.learn_caches,
         )
 
     def start(self) -> None:
@@ -283,6 +284,17 @@ class Node:
     async def refresh_caches(self) -> None:
         """Bring the caches to what the metadata say now."""
         await follow_caches(self)
+
+    async def learn_caches(self) -> None:
+        """Do what `refresh_caches` does, as soon as the metadata can be asked."""
+        while True:
+            try:
+                await self.refresh_caches()
+            except (MetadataUnavailable, MetadataLost) as error:
+                log.warning("caches_unknown why=%s", error)
+                await asyncio.sleep(CACHES_AGAIN_S)
+            else:
+                return
 
     async def create_internal(self, name: str, given: Mapping[str, Any]) -> CacheState:
         """Return one of the cluster's own caches, made just now if need be."""

@@ -29,7 +29,7 @@ async def connect(host: str, port: int, *, options: ConnectOptions | None = None
             return await _open(host, port, chosen, dispatch if dispatch is not None else _refuse)
     except TimeoutError:
         raise TimedOut(what=f"Hello at {address}", timeout_ms=chosen.connect_timeout_ms) from None
-    except (OSError, UnicodeError) as error:  # the latter of a name that no host can have
+    except (OSError, UnicodeError, OverflowError) as error:  # of a name that no host can have, and a port that there is not
         raise ConnectionLost(address=address, why=str(error) or type(error).__name__) from error
 
 

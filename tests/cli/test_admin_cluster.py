@@ -11,9 +11,9 @@ from eventlog.client.cluster import CopyDigest, ForcedInfo, Move, NodeInfo, Reba
 from eventlog_cli.admin import command
 
 
-def node(name, *, state="live", segments=0):
+def node(name, *, state="live", segments=0, number=1):
     return NodeInfo(
-        number=1,
+        number=number,
         name=name,
         address="h:1",
         state=state,
@@ -90,6 +90,17 @@ def test_draining_waits_until_the_node_is_empty():
     admin = Admin({"nodes": [[node("n1", segments=count)] for count in (2, 2, 1, 0)]})
     assert "holds nothing" in run(admin, "drain", "n1")
     assert ("drain", ("n1",), {"cancel": False}) in admin.asked
+
+
+def test_a_draining_that_is_cancelled_elsewhere_is_waited_for_no_longer():
+    nodes = [[node("n1", state=state, segments=2)] for state in ("live", "live", "draining", "live")]
+    assert "n1 is not being drained any more, and holds 2 segments" in run(Admin({"nodes": nodes}), "drain", "n1", code=1)
+
+
+def test_a_node_that_is_named_like_the_number_of_another_is_the_one_that_is_meant():
+    nodes = [node("n2", segments=9, number=2), node("2", segments=0)]
+    assert "2 holds nothing" in run(Admin({"nodes": [nodes]}), "drain", "2")
+    assert "n2 holds nothing" not in run(Admin({"nodes": [nodes]}), "drain", "n2", "--no-wait")
 
 
 @pytest.mark.parametrize(("drained", "left", "copies"), [((), "2 nodes are", "2 copies, not 3"), (("n2",), "1 node is", "1 copy, not 3")])

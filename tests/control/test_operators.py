@@ -22,7 +22,7 @@ from eventlog.control.records import LostRange
 from eventlog.errors import InvalidArgument, OperationRefused
 from eventlog.ids import make_id
 from tests.control.plays import Play, cluster
-from tests.control.worlds import node, replicas, segment
+from tests.control.worlds import node, replicas, segment, view
 
 NOW_ID = make_id(1_700_000_000_000, 0, 0)
 
@@ -42,6 +42,12 @@ def member(play, number):
 
 
 # ---------------------------------------------------------------- names and settings
+
+
+def test_a_name_counts_before_the_number_of_another():
+    play = cluster(3)
+    named = view([msgspec.structs.replace(member(play, number), name=str(4 - number)) for number in (1, 2, 3)])
+    assert [member_named(named, name).number for name in ("1", "2", "3")] == [3, 2, 1]
 
 
 def test_members_are_found_by_name_and_by_number():

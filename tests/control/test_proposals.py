@@ -5,7 +5,7 @@ import asyncio
 from eventlog.control.metastores.resolving import RetryOptions
 from eventlog.control.proposals import InSyncChange, plan_batch
 from eventlog.control.records import Replica, SegmentRecord, Versioned, decode, encode, segment_key
-from eventlog.errors import MetadataUnavailable
+from eventlog.errors import MetadataLost, MetadataUnavailable
 from eventlog.testing.metastore_contract import UnsureStore
 from tests.control.worlds import World, replicas, segment
 
@@ -86,6 +86,8 @@ def test_unavailable_metadata_leave_it_open_or_say_that_nothing_changed():
             return getattr(self._store, name)
 
         async def commit(self, *args, **kwargs):
+            if self.outcome == "lost":
+                raise MetadataLost(where="here", why="gone")
             if self.outcome:
                 raise MetadataUnavailable(outcome=self.outcome, why="mute")
             return await self._store.commit(*args, **kwargs)
@@ -98,6 +100,8 @@ def test_unavailable_metadata_leave_it_open_or_say_that_nothing_changed():
         mute.outcome = "unknown"
         records._store._retry = RetryOptions(attempts=2, pause_ms=1)
         assert [outcome.kind for outcome in await records.propose([out(0)], seen=seen)] == ["unknown"]
+        mute.outcome = "lost"
+        assert [outcome.kind for outcome in await records.propose([out(0)], seen=seen)] == ["unknown"], "put back, it may have it"
 
     tell(story)
 

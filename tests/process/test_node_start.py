@@ -31,6 +31,7 @@ def last_line(done: subprocess.CompletedProcess[str]) -> str:
         (["--segments", "3"], "BAD_CONFIG"),
         (["--listen", "nonsense"], "BAD_CONFIG"),
         (["--listen", "127.0.0.1:99999"], "BAD_CONFIG"),
+        (["--advertise", ".example.org:17404"], "BAD_CONFIG"),
         (["--http", "127.0.0.1"], "BAD_CONFIG"),
         (["--meta", "etcd://nowhere"], "BAD_CONFIG"),
         (["--disk-reserve", "many"], "USAGE"),

@@ -89,6 +89,18 @@ async def members(*those):
             await member.close()
 
 
+@pytest.mark.parametrize("address", [".example.org:17404", "a" * 64 + ":1", "127.0.0.1:99999", "127.0.0.1", ""])
+def test_a_member_at_an_address_that_there_cannot_be_is_lost_and_its_peers_go_on(address):
+    async def main():
+        one, two = Member(1), Member(2)
+        async with members(one, two):
+            one.peers.update({1: one.address, 2: two.address, 3: address})
+            await until(lambda: {("lost", 3), ("connected", 2)} <= {told[:2] for told in one.told})
+            assert not any(task.done() for task in one.tasks)
+
+    run(main)
+
+
 def test_two_members_reach_each_other_and_know_who_it_is():
     async def main():
         async with members(Member(1), Member(2, incarnation="b")) as (one, two):

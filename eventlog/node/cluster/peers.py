@@ -274,8 +274,8 @@ class Peers:
             peer.again.clear()
             try:
                 connection = await self._dial(peer)
-            except EventLogError as error:
-                self._tell_lost(peer, refused=_is_refusal(error))
+            except Exception as error:  # noqa: BLE001 -- whatever address another member has chosen, this node goes on
+                self._tell_lost(peer, refused=isinstance(error, EventLogError) and _is_refusal(error))
                 log.debug("peer_not_reached number=%d address=%s error=%s", peer.number, peer.address, error)
                 try:
                     async with asyncio.timeout(pause_ms / 1000):

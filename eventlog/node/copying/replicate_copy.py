@@ -161,7 +161,7 @@ class Copies:
         counters = self._counters.pop(segment, None)
         if counters is None:
             raise BadMessage(why=f"a copy of segment {segment} without counters")
-        await node.refresh_caches()
+        await node.learn_caches()
         for found in counters.caches:
             cache = node.caches.get(found.cache_id)
             if cache is not None:

@@ -8,6 +8,7 @@ more, and what is in flight has an unknown outcome.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import ValueHead, encode_value
-from eventlog.errors import ClockAhead, EventLogError, MetadataUnavailable
+from eventlog.errors import ClockAhead, EventLogError, MetadataLost, MetadataUnavailable
 from eventlog.ids import ID_STEP
 from eventlog.limits import KEY_INDEX_BYTES_MAX
 from eventlog.node.aside import aside
@@ -108,7 +109,8 @@ class TakeOver:
             try:
                 return node.clock.next(len(segments))
             except (ClockAhead, MetadataUnavailable):
-                await node.renew_lease()
+                with suppress(MetadataUnavailable, MetadataLost):  # without metadata nobody leads, and everybody reads on
+                    await node.renew_lease()
                 await asyncio.sleep(_AGAIN_MS / 1000)
 
     def _lead(self, lead: asked.Lead) -> None:

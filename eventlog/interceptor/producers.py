@@ -80,12 +80,7 @@ class _Producer:
     frames: deque[FrameResult] = field(default_factory=deque)
     kept: int = 0  # frames after the last sifting
     ones: dict[int, bytearray] = field(default_factory=dict)
-    frames_bytes: int = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Return about what it costs in memory."""
-        return _SEGMENT_BYTES * len(self.last) + _RING_BYTES * len(self.ones) + self.frames_bytes
+    nbytes: int = 0  # of results, about
 
     @property
     def is_on_its_way(self) -> bool:
@@ -114,19 +109,20 @@ class _Producer:
         if not len(frame.segments):
             return
         self.frames.append(frame)
-        self.frames_bytes += frame.nbytes
+        self.nbytes += frame.nbytes
         while not self._is_needed(self.frames[0]):
-            self.frames_bytes -= self.frames.popleft().nbytes
+            self.nbytes -= self.frames.popleft().nbytes
         if len(self.frames) > 2 * self.kept + PRODUCER_RESULTS_KEPT:  # a quiet segment's frame stands before those of busy ones
             self.frames = deque(frame for frame in self.frames if self._is_needed(frame))
             self.kept = len(self.frames)
-            self.frames_bytes = sum(frame.nbytes for frame in self.frames)
+            self.nbytes = _RING_BYTES * len(self.ones) + sum(frame.nbytes for frame in self.frames)
 
     def keep_one(self, segment: int, sequence: int, id_: int, kind: int) -> None:
         """Keep the result of a block of one event."""
         ring = self.ones.get(segment)
         if ring is None:
             ring = self.ones[segment] = bytearray(_RING_BYTES)
+            self.nbytes += _RING_BYTES
         _ONE.pack_into(ring, sequence % PRODUCER_RESULTS_KEPT * _ONE.size, sequence + 1, id_, kind)
 
     def rows(self, segments: Iterable[int]) -> dict[int, list[Row]]:
@@ -174,9 +170,15 @@ class ProducerTable:
         self._segments = segments
         self._producers: OrderedDict[int, _Producer] = OrderedDict()
         self._forgotten: list[tuple[int, int]] = []
+        self._results_bytes = 0
 
     def __len__(self) -> int:
         return len(self._producers)
+
+    @property
+    def nbytes(self) -> int:
+        """Return about what all of them cost in memory."""
+        return _SEGMENT_BYTES * self._segments * len(self._producers) + self._results_bytes
 
     def sort_out(self, share: Share, bounds: list[int]) -> Verdict:
         """Take blocks that were done before, or break the sequence, out of the share; advance the sequences of the others.
@@ -294,14 +296,18 @@ class ProducerTable:
         producer.logged[frame.segments] = frame.sequences
         producer.last_ids[frame.segments] = last_ids
         producer.dirty[frame.segments] = True
+        before = producer.nbytes
         producer.keep(frame)
+        self._results_bytes += producer.nbytes - before
         self._producers.move_to_end(number)
 
     def record_one(self, number: int, *, segment: int, sequence: int, id_: int, kind: int) -> None:
         """Do what `record` does, for a block of one event."""
         producer = self._producers[number]
         producer.logged[segment], producer.last_ids[segment], producer.dirty[segment] = sequence, id_, True
+        before = producer.nbytes
         producer.keep_one(segment, sequence, id_, kind)
+        self._results_bytes += producer.nbytes - before
         self._producers.move_to_end(number)
 
     def forget_silent(self, now_id: int) -> None:
@@ -310,16 +316,14 @@ class ProducerTable:
         For PRODUCER_BYTES_MAX nobody is forgotten who wrote within PRODUCER_IDLE_MS_MIN, and whoever has a block on its way stays: it
         will be recorded.
         """
-        sizes = {number: producer.nbytes for number, producer in self._producers.items()}
-        excess = sum(sizes.values()) - PRODUCER_BYTES_MAX
         for number, producer in list(self._producers.items()):
             if producer.is_on_its_way:
                 continue
             silent = now_id - int(producer.last_ids.max())
-            is_over = len(self._producers) > PRODUCERS_PER_SEGMENT_MAX or (excess > 0 and silent > _IDLE_IDS_MIN)
+            is_over = len(self._producers) > PRODUCERS_PER_SEGMENT_MAX or (self.nbytes > PRODUCER_BYTES_MAX and silent > _IDLE_IDS_MIN)
             if silent <= _IDLE_IDS and not is_over:
                 return
-            excess -= sizes[number]
+            self._results_bytes -= producer.nbytes
             self._forgotten += [(segment, number) for segment in (producer.logged >= 0).nonzero()[0].tolist()]
             del self._producers[number]
 
@@ -400,6 +404,7 @@ class ProducerTable:
             producer = self._producers.get(number) or self._enter(number)
             producer.last[segment] = producer.logged[segment] = stored.last
             producer.last_ids[segment] = stored.last_id
+            before = producer.nbytes
             for sequence, ids, kinds in stored.results:
                 producer.keep(
                     FrameResult(
@@ -410,6 +415,7 @@ class ProducerTable:
                         kinds=np.frombuffer(kinds, np.uint8),
                     )
                 )
+            self._results_bytes += producer.nbytes - before
         by_age = sorted(self._producers.items(), key=lambda row: int(row[1].last_ids.max()))
         self._producers = OrderedDict(by_age)
 

@@ -391,6 +391,7 @@ def test_results_of_single_events_are_kept_beside_those_of_many_and_come_back_fr
     loaded = ProducerTable(4)
     loaded.load([row for row in table.take_dirty() if row[2] is not None])
     assert loaded.export(2) == table.export(2)
+    assert 0 < loaded.nbytes <= table.nbytes
     for of in (table, loaded):
         for sequence in range(40 - PRODUCER_RESULTS_KEPT, 40):
             single, many = ([1_000 + sequence], [sequence % 2]), ([0, 1_000 + sequence], [ABSENT, 1])
@@ -419,7 +420,7 @@ def test_a_thousand_single_events_in_many_segments_take_little_room():
     table = ProducerTable(256)
     for number in range(16 * 256):
         one_event(table, PRODUCER, segment=number % 256, sequence=number // 256, id_=1 + number)
-    assert table._producers[PRODUCER].nbytes < 100_000
+    assert table.nbytes < 100_000
     assert not table._producers[PRODUCER].frames
 
 
@@ -428,7 +429,7 @@ def test_beyond_the_room_of_a_cache_who_has_been_silent_for_a_while_is_forgotten
     minute = PRODUCER_IDLE_MS_MIN << 22
     for number in range(10):
         one_event(table, PRODUCER + number, segment=1, sequence=0, id_=1 + number * minute)
-    size = table._producers[PRODUCER].nbytes
+    size = table.nbytes // 10
     table._producers[PRODUCER].last[:] += 1  # on its way
     table.forget_silent(10 * minute)
     assert len(table) == 10
@@ -438,4 +439,5 @@ def test_beyond_the_room_of_a_cache_who_has_been_silent_for_a_while_is_forgotten
     monkeypatch.setattr("eventlog.interceptor.producers.PRODUCER_BYTES_MAX", 0)
     table.forget_silent(10 * minute)
     assert sorted(table._producers) == [PRODUCER, PRODUCER + 9], "it wrote within the last minute"
+    assert table.nbytes == 2 * size
     assert {number for _, number, data in table.take_dirty() if data is None} == set(range(PRODUCER + 1, PRODUCER + 9))

@@ -1,14 +1,15 @@
 """A filter's description -> what judges events: checked, put in order of cost, and evaluated on columns."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.columns import EventColumns
-from eventlog.errors import BadPredicate
+from eventlog.errors import BadPredicate, EventLogError
 from eventlog.ids import ID_MAX
 from eventlog.limits import SELECT_FIELDS_MAX
 from eventlog.predicate.avro_schema import AvroSchema
@@ -94,13 +95,15 @@ class Compiled:
         if self.named is None or not found.any():
             return found
         rows = np.flatnonzero(found)
-        found[rows] = np.asarray(self.named.mask(events.take(rows)), bool)
+        with _naming(self.spec.name):
+            found[rows] = np.asarray(self.named.mask(events.take(rows)), bool)
         return found
 
     def project(self, events: EventColumns, *, image: Image = "value") -> tuple[bytes, bytes] | None:
         """Return offsets (i32, one more than events) and bytes of what is answered for an image; None where it is answered as it is."""
         if image == "value" and self.named is not None and not self.spec.select and hasattr(self.named, "project"):
-            return as_column([bytes(item) for item in self.named.project(events)])
+            with _naming(self.spec.name):
+                return as_column([bytes(item) for _, item in zip(range(len(events)), self.named.project(events), strict=True)])
         projection = self.projections[image]
         texts = events.values if image == "value" else events.before
         return None if projection is None or texts is None else as_column(projection.apply(texts))
@@ -134,6 +137,21 @@ class Compiled:
         ready = [one for one in self.conjuncts if one.cost < VALUE or frame.has_promoted(one.paths)]
         later = [one.judge for one in self.conjuncts if one not in ready]
         return [one.judge for one in ready], [*(_holding(root, needles) for root, needles in self.needles), *later] if later else []
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Have whatever an operator's code raises say whose it is.
+
+    Raises:
+        EventLogError: in place of another exception.
+    """
+    try:
+        yield
+    except EventLogError:
+        raise
+    except Exception as error:  # the edge to an operator's code: readers and tasks expect our errors only
+        raise EventLogError(why=f"filter {name}: {type(error).__name__}: {error}") from error
 
 
 def compile_filter(spec: FilterSpec, context: FilterContext, factories: Factories | None = None) -> Compiled:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.columns import EventColumns
-from eventlog.errors import BadFilterParameters, FilterNotFound
+from eventlog.errors import BadFilterParameters, EventLogError, FilterNotFound
 from eventlog.predicate.spec import FilterContext
 
 GROUP = "eventlog.filters"
@@ -54,7 +54,7 @@ class FilterFactory(Protocol):
     def parameters(self) -> type: ...
 
     def build(self, parameters: Any, context: FilterContext) -> Filter:
-        """Return a filter; may raise BadFilterParameters."""
+        """Return a filter; may raise BadFilterParameters, and whatever else it raises becomes that."""
         ...
 
 
@@ -98,7 +98,13 @@ class Factories:
             BadFilterParameters: they are not what it takes.
         """
         factory = self.find(name, version)
-        return factory.build(_parameters(factory, arguments), context), factory.version
+        parameters = _parameters(factory, arguments)
+        try:
+            return factory.build(parameters, context), factory.version
+        except EventLogError:
+            raise
+        except Exception as error:  # the edge to an operator's code, as a regular expression that is none
+            raise BadFilterParameters(filter=name, parameter="", why=f"is refused: {type(error).__name__}: {error}") from error
 
     def describe(self) -> list[FilterDescription]:
         """Return what is installed, by name and version."""

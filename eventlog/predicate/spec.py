@@ -51,7 +51,10 @@ class FilterContext:
 
 
 class CompiledFilter(Protocol):
-    """A checked filter. Its methods are pure and may be called from any thread."""
+    """A checked filter. Its methods are pure and may be called from any thread.
+
+    A named filter that fails makes `mask` and `project` raise EventLogError with its name.
+    """
 
     @property
     def spec(self) -> FilterSpec:

@@ -1,5 +1,6 @@
 """Named filters: found by name and version, given parameters of the types that they declare, and nothing else."""
 
+import re
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.errors import BadFilterParameters, BadPredicate, FilterNotFound
+from eventlog.errors import BadFilterParameters, BadPredicate, EventLogError, FilterNotFound
 from eventlog.predicate import factories
 from eventlog.predicate.compile import compile_filter
 from eventlog.predicate.factories import Factories, installed
@@ -123,6 +124,51 @@ def test_a_version_stays_what_it_was_and_the_newest_is_the_default():
         matched("none", b"", known=known)
     with pytest.raises(BadPredicate, match="no named filter"):
         compile_filter(FilterSpec(name="every-nth", continuous=True), JSON, known)
+
+
+@dataclass(frozen=True)
+class PatternParameters:
+    pattern: str
+
+
+class Failing:
+    """A factory of an operator who did not think of everything: patterns may be none, and what is built fails."""
+
+    name = "failing"
+    version = 1
+    description = "for tests"
+    parameters = PatternParameters
+
+    def build(self, parameters, context):
+        re.compile(parameters.pattern)
+        return self
+
+    def mask(self, columns):
+        return np.zeros(len(columns) + 1, bool)
+
+    def project(self, columns):
+        raise KeyError("x")
+
+
+def test_parameters_of_which_no_filter_can_be_built_are_refused():
+    with pytest.raises(BadFilterParameters, match=r"is refused: .*unterminated") as caught:
+        matched("failing", b'{"pattern": "("}', known=Factories([Failing()]))
+    assert (caught.value.filter, caught.value.parameter) == ("failing", "")
+
+
+def test_a_named_filter_that_fails_says_its_name():
+    found = compile_filter(FilterSpec(name="failing", arguments=b'{"pattern": "a"}'), JSON, Factories([Failing()]))
+    with pytest.raises(EventLogError, match=r"^filter failing: ValueError: "):
+        found.mask(ROWS)
+    with pytest.raises(EventLogError, match=r"^filter failing: KeyError: 'x'$"):
+        found.project(ROWS)
+
+
+def test_a_named_filter_that_leaves_values_out_is_not_believed(monkeypatch):
+    monkeypatch.setattr(Failing, "project", lambda _self, _columns: [b"x"])
+    found = compile_filter(FilterSpec(name="failing", arguments=b'{"pattern": "a"}'), JSON, Factories([Failing()]))
+    with pytest.raises(EventLogError, match=r"^filter failing: ValueError: "):
+        found.project(ROWS)
 
 
 def test_what_is_installed_is_described_and_what_is_broken_is_said(monkeypatch):

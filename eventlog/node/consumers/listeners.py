@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.consume import token
 from eventlog.consume.listeners.records import ListenerRecord, filter_after
-from eventlog.consume.position import Position
+from eventlog.consume.position import Position, SegmentPositions
 from eventlog.errors import EventLogError, InvalidArgument, NotPrimary, Unavailable
 from eventlog.ids import ID_MAX
 from eventlog.limits import LISTENERS_PER_NODE_MAX
@@ -118,6 +118,7 @@ class Listeners:
         Raises:
             ListenerNotFound: there is no such listener.
             InvalidArgument: it is of another cache, or the poll has a filter of its own.
+            PositionMismatch, BadMessage: the poll's position is another cluster's or cache's, or none.
         """
         listener = poll.listener
         found = await self.known(listener)
@@ -133,7 +134,7 @@ class Listeners:
         poll.filter.CopyFrom(message_of(reach.spec))
         if reach.until_id:
             poll.until_id = min(poll.until_id or ID_MAX, reach.until_id)
-        self._report(listener, found, _token_of(poll, self._node))
+        self._report(listener, found, await self._acknowledging(poll))
         poll.listener = ""
 
     async def _go_on(self, poll: Poll) -> None:
@@ -142,6 +143,27 @@ class Listeners:
             poll.position = found.position
         else:
             poll.after = found.last_id
+
+    async def _acknowledging(self, poll: Poll) -> bytes:
+        """Return the place of a poll as a token; empty where it says none, or one that no reader can have reached.
+
+        A position never goes back: one that lies beyond the end would acknowledge whatever is written up to there, unread.
+        """
+        position = _position_of(poll, self._node)
+        if position is None:
+            return b""
+        position.check(cluster=self._node.cluster, cache_id=poll.cache_id, segments=self._node.segments)
+        if not self._is_seen(position):  # unless readers at another node are a little ahead of this one
+            end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            self._node.reads.end(lambda id_: None if end.done() else end.set_result(id_))
+            if _last_id(position) > await end:
+                return b""
+        return token.encode(position)
+
+    def _is_seen(self, position: Position) -> bool:
+        """Return whether readers at this node see everything up to a position."""
+        at = position.at
+        return _last_id(position) <= self._node.reads.limit(at.of if isinstance(at, SegmentPositions) else None)
 
     def waits(self, listener: str, pull: Pull) -> None:
         """Move a durable listener on past what does not match, as long as its pull waits."""
@@ -163,8 +185,10 @@ class Listeners:
             if pull.is_over:
                 del self._waiting[pull]
             elif pull.cursor.key != key:
-                self._waiting[pull] = (listener, pull.cursor.key)
                 place = pull.cursor.position(cluster=self._node.cluster, cache_id=pull.cache.cache_id)
+                if not self._is_seen(place):
+                    continue
+                self._waiting[pull] = (listener, pull.cursor.key)
                 self._due[listener] = token.encode(place)
                 self._schedule()
         if not self._waiting:
@@ -177,7 +201,10 @@ class Listeners:
         pause_s = 0.0 if found.record.durable else min(_REPORT_PAUSE_S, found.record.expire_ms / 4000)
         if now - found.reported_at >= pause_s:
             found.reported_at = now
-            self._due[listener] = position if found.record.durable else b""
+            if found.record.durable and position:
+                self._due[listener] = position
+            else:
+                self._due.setdefault(listener, b"")
             self._schedule()
 
     def _schedule(self) -> None:
@@ -277,12 +304,18 @@ def _place(poll: Poll) -> int:
     return 0
 
 
-def _token_of(poll: Poll, node: "Node") -> bytes:
-    """Return the place of a poll as a token, empty where it says none."""
+def _position_of(poll: Poll, node: "Node") -> Position | None:
+    """Return the place of a poll, None where it says none. Raises BadMessage."""
     start = poll.WhichOneof("from")
     if start == "position":
-        return poll.position
+        return token.decode(poll.position)
     if start != "after" or not poll.after:
-        return b""
+        return None
     after = min(poll.after, ID_MAX)
-    return token.encode(Position(cluster=node.cluster, cache_id=poll.cache_id, segments=node.segments, at=after))
+    return Position(cluster=node.cluster, cache_id=poll.cache_id, segments=node.segments, at=after)
+
+
+def _last_id(position: Position) -> int:
+    """Return the highest id that a position has, in any segment."""
+    at = position.at
+    return int(at.ids.max()) if isinstance(at, SegmentPositions) else at

@@ -7,6 +7,7 @@ import pytest
 
 from eventlog.consume import token
 from eventlog.errors import BadPredicate, InvalidArgument, ListenerExists, ListenerNotFound, Unavailable
+from eventlog.ids import ID_MAX
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -57,6 +58,26 @@ def test_a_listener_is_polled_at_every_node_from_where_it_was_registered_on(tmp_
             assert answer.events + more.events == 2
             everything = await poll(connection, cluster, listener.id, after=0, wait_ms=10_000)
             assert (listener.first_id > 0, everything.events) == (True, 3)
+
+    on_spread_cluster(tmp_path, act)
+
+
+def test_a_place_beyond_the_end_of_the_log_acknowledges_nothing(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        name = homed_at(cluster, 0)
+        listener = await register(connections[0], cluster, id=name, durable=True)
+        home = cluster.nodes[0].node.listeners.home
+        for connection in connections:
+            for after in (ID_MAX, listener.last_id + (1 << 40)):
+                await poll(connection, cluster, name, after=after)
+        await put_some(cluster, "a")
+        for connection in connections:
+            answer = await poll(connection, cluster, name, after=listener.last_id, wait_ms=10_000)
+            assert answer.events == 1
+        reached = token.decode(answer.position).at
+        await poll(connections[0], cluster, name, position=answer.position)
+        await cluster.until(lambda: home._kept[name].progress.lowest >= reached)
+        assert home._kept[name].progress.lowest == reached
 
     on_spread_cluster(tmp_path, act)
 

@@ -38,7 +38,7 @@ def _alterable(function: Function) -> Function:
         click.option("--retain-bytes", type=SIZE, help="Keep at most this much; 0 for no limit.  [new: 10GiB]"),
         click.option("--retain-events", type=COUNT, help="Keep at most this many events; 0 for no limit.  [new: 0]"),
         click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let entries expire after this time; 0 for never.  [new: 0]"),
-        click.option("--wait-listeners", metavar="IDS", help="Writes wait until these listeners have acknowledged; '' for none."),
+        click.option("--wait-listeners", metavar="IDS", help="Writes wait until these durable listeners have acknowledged; '' for none."),
         click.option("--wait", "wait_ms", type=DURATION, help="For so long at most.  [new: 1s]"),
         click.option("--wait-proceeds/--wait-fails", default=None, help="Then go on, or fail: the event is written.  [new: fail]"),
         click.option(

@@ -8,7 +8,7 @@ from eventlog.client.cache import Cache
 from eventlog.client.cluster import ClusterAdmin
 from eventlog.client.core import ClientCore
 from eventlog.client.groups import GroupAdmin
-from eventlog.client.listeners import ListenerAdmin
+from eventlog.client.listeners import ListenerAdmin, check_awaited
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.filtering import FilterInfo, filter_info
 from eventlog.client.values import CacheInfo, CheckReport, Format, KeyFormat, RetentionRun, SegmentInfo, Status
@@ -191,12 +191,11 @@ class Client:
         Raises:
             Unalterable: one is fixed at creation.
             ListenerNotFound: writes are to wait for a listener that is not there, which would delay or fail all of them.
+            InvalidArgument: or for one of another cache, or an ephemeral one.
         """
         wanted = cache_options(options)
         for listener in filter(None, wanted.wait_listeners.split(",")):
-            found = await self.listeners.describe(listener)
-            if found.cache != name:
-                raise InvalidArgument(why=f"listener {listener!r} reads cache {found.cache!r}, so writes of {name!r} would wait in vain")
+            check_awaited(await self.listeners.describe(listener), cache=name)
         reply = await self._opened.requests.ask(Message(alter_cache=pb.AlterCache(name=name, options=wanted)))
         return cache_info(reply.message.cache_answer.cache)
 

@@ -149,6 +149,18 @@ class ListenerAdmin:
         await self._requests.ask(Message(remove_listener=pb.RemoveListener(id=listener)), repeatable=False)
 
 
+def check_awaited(listener: ListenerInfo, *, cache: str) -> None:
+    """Refuse a listener that writes of a cache would wait for in vain.
+
+    Raises:
+        InvalidArgument: it is one of another cache, or an ephemeral one, whose position nobody keeps.
+    """
+    if listener.cache != cache:
+        raise InvalidArgument(why=f"listener {listener.id!r} reads cache {listener.cache!r}, so writes of {cache!r} would wait in vain")
+    if not listener.durable:
+        raise InvalidArgument(why=f"listener {listener.id!r} is ephemeral and acknowledges nothing; writes wait for durable ones")
+
+
 def listener_info(listener: pb.Listener) -> ListenerInfo:
     """Return a listener as callers see it."""
     name = listener.filter.name

@@ -134,6 +134,15 @@ def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeP
         await client.create_cache("waited-beside")
         with pytest.raises(InvalidArgument, match="reads cache 'waited'"):
             await client.alter_cache("waited-beside", wait_listeners=[two])
+        ephemeral = (await cache.register()).id
+        with pytest.raises(InvalidArgument, match="acknowledges nothing"):
+            await client.alter_cache("waited", wait_listeners=[ephemeral])
+        with pytest.raises(InvalidArgument, match="acknowledges nothing"):
+            await cache.put("never", 1, wait_listeners=[ephemeral])
+        with pytest.raises(InvalidArgument, match="reads cache 'waited'"):
+            await client.cache("waited-beside").put("never", 1, wait_listeners=[one])
+        assert await cache.get("never") is None
+        assert await client.cache("waited-beside").get("never") is None
         await client.alter_cache("waited", wait_listeners=[two], wait_ms=60)
         altered = client.cache("waited")
         with pytest.raises(ListenerTimeout):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from eventlog.client.handle import CacheHandle
+from eventlog.client.listeners import ListenerAdmin, check_awaited
 from eventlog.errors import InvalidArgument, ListenerTimeout
 from eventlog.limits import LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX
 from eventlog.wire import eventlog_pb2 as pb
@@ -34,6 +35,7 @@ class CacheAcknowledging(CacheHandle):
 
         Raises:
             ListenerNotFound: a listener that the call names is not there; nothing was written.
+            InvalidArgument: or it is one of another cache, or an ephemeral one; nothing was written.
         """
         info, _ = await self._found()
         if on_wait_timeout not in {None, "error", "proceed"}:
@@ -42,7 +44,7 @@ class CacheAcknowledging(CacheHandle):
             raise InvalidArgument(why=f"wait_ms is {wait_ms}, not in [1, {POLL_WAIT_MS_MAX}]")
         for listener in listeners:
             if listener not in self._listeners_seen:
-                await self._core.requests.ask(Message(list_listeners=pb.ListListeners(id=listener)))
+                check_awaited(await ListenerAdmin(self._core.requests).describe(listener), cache=info.name)
                 self._listeners_seen.add(listener)
         names = tuple(dict.fromkeys((*listeners, *info.wait_listeners)))
         if not names:

@@ -254,14 +254,16 @@ class ListenerHome:
                 kept.answer_waiting()
         return kept.version, kept.held_percent
 
-    async def acknowledged(self, listener: str, *, segments: Sequence[int], ids: Sequence[int], wait_ms: int) -> bool:
-        """Return whether a listener acknowledges an id in each of some segments within a time.
+    async def acknowledged(self, listener: str, *, cache_id: int, segments: Sequence[int], ids: Sequence[int], wait_ms: int) -> bool:
+        """Return whether a listener acknowledges an id in each of some segments of a cache within a time.
 
         Raises:
             NotPrimary: it is kept elsewhere, maybe by now.
-            ListenerNotFound: there is none.
+            ListenerNotFound: there is none that does, only maybe one of another cache, or one whose position is not kept.
         """
         kept = await self.find(listener)
+        if kept.record.cache_id != cache_id or not kept.record.durable:
+            raise ListenerNotFound(listener=listener)
         if kept.progress.covers(segments, ids):
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

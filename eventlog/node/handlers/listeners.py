@@ -155,7 +155,9 @@ async def _is_acknowledged(node: "Node", message: Message, listener: str) -> boo
         left_ms = max(int((deadline - loop.time()) * 1000), 0)
         try:
             if message.forwarded or node.inner.leads(route):
-                return await node.listeners.home.acknowledged(listener, segments=request.segments, ids=request.ids, wait_ms=left_ms)
+                return await node.listeners.home.acknowledged(
+                    listener, cache_id=request.cache_id, segments=request.segments, ids=request.ids, wait_ms=left_ms
+                )
             asked = Message(timeout_ms=left_ms + 500)
             asked.await_listeners.CopyFrom(request)
             del asked.await_listeners.listeners[:]

@@ -263,3 +263,20 @@ def test_who_waits_for_listeners_hears_when_they_have_acknowledged(tmp_path: Pat
             assert (await connection.request(request)).message.await_listeners_answer.missing == [*names, "nobody"]
 
     on_spread_cluster(tmp_path, act)
+
+
+def test_nobody_waits_for_listeners_that_acknowledge_nothing_of_the_cache(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        await connections[0].request(Message(create_cache=pb.CreateCache(name="other")))
+        other = (await connections[0].request(Message(describe_cache=pb.DescribeCache(name="other")))).message.cache_answer.cache.id
+        of_other = pb.RegisterListener(cache_id=other, id="of-other", durable=True)
+        await connections[0].request(Message(register_listener=of_other), timeout_ms=20_000)
+        await register(connections[0], cluster, id="ephemeral")
+        await register(connections[0], cluster, id="durable", durable=True)
+        names = ["of-other", "ephemeral", "durable"]
+        request = pb.AwaitListeners(listeners=names, cache_id=cache_id(cluster), segments=[0], ids=[1], wait_ms=50_000)
+        for connection in connections:  # all of them, the durable one too, are past the id that is asked for
+            answer = await connection.request(Message(await_listeners=request, timeout_ms=60_000))
+            assert answer.message.await_listeners_answer.missing == ["of-other", "ephemeral"]
+
+    on_spread_cluster(tmp_path, act)

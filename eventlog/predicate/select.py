@@ -95,7 +95,7 @@ class JsonProjection:
 
 
 class AvroProjection:
-    """Of Avro values: the chosen fields as JSON."""
+    """Of Avro values: the chosen fields as JSON, null for a field of the value that nests deeper than that is written."""
 
     __slots__ = ("_fields", "_level")
 
@@ -108,7 +108,13 @@ class AvroProjection:
 
     def _one(self, found: Any) -> bytes:
         chosen = self._level.pick(found)
-        return b"{}" if chosen is _MISSING else orjson.dumps(chosen, default=_spelled)
+        if chosen is _MISSING:
+            return b"{}"
+        try:
+            return orjson.dumps(chosen, default=_spelled)
+        except TypeError:  # a recursive schema has no bound on depth, orjson has one
+            fields = chosen if isinstance(chosen, dict) else {}
+            return orjson.dumps({name: _written(field) for name, field in fields.items()}) if fields else b"null"
 
 
 class Nothing:
@@ -126,6 +132,13 @@ def as_column(items: list[bytes]) -> tuple[bytes, bytes]:
     offsets = np.zeros(len(items) + 1, "<i4")
     np.cumsum([len(item) for item in items], out=offsets[1:])
     return offsets.tobytes(), b"".join(items)
+
+
+def _written(field: Any) -> orjson.Fragment | None:
+    try:
+        return orjson.Fragment(orjson.dumps(field, default=_spelled))
+    except TypeError:
+        return None
 
 
 def _spelled(value: Any) -> Any:

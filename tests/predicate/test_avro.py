@@ -115,6 +115,25 @@ def test_a_selection_of_records_is_json():
     assert msgspec.json.decode(data) == {"first": {"city": "Bern"}, "at": 1795219200000, "price": "}", "tags": ["a", "b"]}
 
 
+NESTING = {
+    "type": "record",
+    "name": "Node",
+    "fields": [{"name": "v", "type": "int"}, {"name": "next", "type": {"type": "map", "values": "Node"}}],
+}
+
+
+@pytest.mark.parametrize(("schema", "select", "expected"), [
+    (NESTING, ("value.v", "value.next"), {"v": 0, "next": None}),
+    ({"type": "array", "items": NESTING}, ("value[0]",), None),
+])  # fmt: skip
+def test_a_field_that_nests_deeper_than_json_is_written_is_null(schema, select, expected):
+    node = b"\x00\x02\x02a" * 150 + b"\x00\x00" + b"\x00" * 150
+    value = node if schema is NESTING else b"\x02" + node + b"\x00"
+    context = FilterContext(format="avro", text_keys=True, before=False, avro_schema=json.dumps(schema))
+    _, data = compiled("", context, select=select).project(events([{"key": "k", "value": value}]))
+    assert msgspec.json.decode(data) == expected
+
+
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_record_are_null(data):
     rows = events([{"key": "k", "value": data, "kind": "CREATED"}])

@@ -32,6 +32,7 @@ from eventlog.errors import (
     Overloaded,
     PositionMismatch,
     Unavailable,
+    VersionMismatch,
 )
 from eventlog.limits import LISTENER_POSITION_WRITE_MS, LISTENER_POSITIONS_PER_WRITE_MAX, LISTENERS_PER_NODE_MAX
 from eventlog.node.consumers.inner import LISTENERS
@@ -186,6 +187,7 @@ class ListenerHome:
 
         Raises:
             ListenerExists: the name is another's.
+            ListenerNotFound: it was another's a moment ago, and is removed by now.
             NotPrimary: it is to be kept elsewhere.
         """
         try:
@@ -195,12 +197,37 @@ class ListenerHome:
                 raise Overloaded(what="the number of listeners kept at one node", limit=LISTENERS_PER_NODE_MAX) from None
             key = record_key(record.id)
             puts = {key: encode_record(record)}
-            version = await self._write(record.id, puts=puts, removes=[position_key(record.id)], expect={key: None})
-            now = asyncio.get_running_loop().time()
-            kept = Kept(record, version=version, progress=self._progress_of(record), now=now)
-            self._keep(kept)
+            try:
+                version = await self._write(record.id, puts=puts, removes=[position_key(record.id)], expect={key: None})
+            except VersionMismatch:
+                kept = await self._registered_meanwhile(record.id)
+            else:
+                kept = self._kept.get(record.id) or self._new(record, version=version)
         if kept.record.asked_for != record.asked_for:
             raise ListenerExists(listener=record.id)
+        return kept
+
+    async def _registered_meanwhile(self, listener: str) -> Kept:
+        """Return a listener that somebody else has written, who may not have come to keeping it yet.
+
+        Raises:
+            NotPrimary: it is kept elsewhere.
+            ListenerNotFound: it was removed again.
+        """
+        entry = await self._node.inner.entry(LISTENERS, record_key(listener))
+        segment = self._node.inner.segment(listener.encode())
+        if not self._is_read(segment):
+            raise NotPrimary(segment=segment)
+        kept = self._kept.get(listener)
+        if kept is not None:
+            return kept
+        if entry is None:
+            raise ListenerNotFound(listener=listener)
+        return self._new(decode_record(entry.value), version=entry.version)
+
+    def _new(self, record: ListenerRecord, *, version: int) -> Kept:
+        kept = Kept(record, version=version, progress=self._progress_of(record), now=asyncio.get_running_loop().time())
+        self._keep(kept)
         return kept
 
     async def alter(self, kept: Kept, record: ListenerRecord) -> None:

@@ -154,6 +154,20 @@ def test_what_cannot_be_registered_is_refused_at_once(tmp_path: Path) -> None:
     on_spread_cluster(tmp_path, act)
 
 
+def test_all_who_register_the_same_at_once_are_answered_with_it(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        for index in range(3):
+            name = homed_at(cluster, index)
+            asking = (register(connection, cluster, id=name, filter=ODD) for connection in connections for _ in range(4))
+            answers = await asyncio.gather(*asking)
+            assert len({(one.id, one.version, one.last_id) for one in answers}) == 1
+        asking = (register(connections[0], cluster, id="two", filter=pb.Filter(where=f"offset > {n}")) for n in range(2))
+        kept, refused = sorted(await asyncio.gather(*asking, return_exceptions=True), key=lambda found: isinstance(found, Exception))
+        assert (type(kept), type(refused)) == (pb.Listener, ListenerExists)
+
+    on_spread_cluster(tmp_path, act)
+
+
 def test_removed_is_removed_everywhere(tmp_path: Path) -> None:
     async def act(cluster: Cluster, connections: list[Connection]) -> None:
         listener = await register(connections[0], cluster)

@@ -48,5 +48,5 @@ def _forms(value: Any) -> list[bytes]:
         return [msgspec.json.encode(value)]
     if type(value) in {int, float} and abs(value) <= _WHOLE_MAX:
         forms = {msgspec.json.encode(kind(value)) for kind in (int, float) if kind(value) == value}
-        return [*forms] if value else [*forms, b"-0.0"]
+        return [*forms] if value else [b"0", b"0.0", b"-0.0"]
     return []

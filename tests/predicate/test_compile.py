@@ -426,10 +426,13 @@ class Promoted:
         "value.o.customer = TRUE",
         "value.o.customer = 'c1' OR kind = 'REMOVED'",
         "value.o.customer = 1e2",
+        "value.o.customer = 0",
+        "value.o.customer <> -0.0",
+        "value.o.customer IN (TRUE, -0.0, FALSE)",
     ],
 )
 def test_promoted_fields_say_the_same_without_the_values(where):
-    rows = [{"key": "k", "value": {"o": {"customer": one}}} for one in ("c1", "c2", 5, 5.0, True, None, 'q"', [1], 100)]
+    rows = [{"key": "k", "value": {"o": {"customer": one}}} for one in ("c1", "c2", 5, 5.0, True, None, 'q"', [1], 100, 0, 0.0, -0.0)]
     rows += [{"key": "k", "value": {}}, {"key": "k", "value": None}]
     items = [msgspec.json.encode(row["value"]["o"]["customer"]) for row in rows[:-2]] + [b"", b""]
     columns = events(rows)

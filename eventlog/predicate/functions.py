@@ -13,6 +13,7 @@ from eventlog.limits import TEXT_RESULT_CHARACTERS_MAX
 
 Argument = Literal["text", "octets", "number", "whole", "list", "any"]  # octets: bytes as they are, text in UTF-8
 Result = Literal["text", "number", "boolean", "any"]
+_NESTED = frozenset({list, dict})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +96,24 @@ def _null_if(value: Any, other: Any) -> Any:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Return whether two values are equal: of different types they are not, and a boolean is no number."""
-    return bool(left == right) and (type(left) is bool) == (type(right) is bool)
+    """Return whether two values are equal: of different types they are not, and a boolean is no number, inside of others neither."""
+    if left != right or (type(left) is bool) != (type(right) is bool):
+        return False
+    return type(left) not in _NESTED or _has_same_booleans(left, right)
+
+
+def _has_same_booleans(left: Any, right: Any) -> bool:
+    """Return whether two values that are equal to Python have booleans in the same places. They may be nested deeper than calls may."""
+    waiting = [(left, right)]
+    while waiting:
+        one, other = waiting.pop()
+        if (type(one) is bool) != (type(other) is bool):
+            return False
+        if type(one) is list:
+            waiting += zip(one, other, strict=True)
+        elif type(one) is dict:
+            waiting += [(inner, other[name]) for name, inner in one.items()]
+    return True
 
 
 def _contains_item(items: list[Any], wanted: Any) -> bool | None:

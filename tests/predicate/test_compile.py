@@ -79,7 +79,7 @@ def test_headers_are_bytes_that_compare_with_text():
 
 
 def test_types_that_differ_are_unequal_and_have_no_order():
-    value = {"n": 1, "t": True, "s": "1", "l": [1], "o": {"a": 1}}
+    value = {"n": 1, "t": True, "s": "1", "l": [1], "b": [True], "o": {"a": 1}}
     for where in (
         "value.t <> 1",
         "value.s <> 1",
@@ -106,6 +106,9 @@ def test_types_that_differ_are_unequal_and_have_no_order():
         "value.missing IS NULL",
         "(value.missing = 1) IS NULL",
         "value.l = value.l",
+        "value.l <> value.b",
+        "value.l IS DISTINCT FROM value.b",
+        "value.b IS NOT DISTINCT FROM value.b",
     ):
         assert matches(where, value), where
 

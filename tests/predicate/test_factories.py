@@ -46,6 +46,15 @@ def test_a_pointer_finds_arrays_and_objects_too():
     assert matched("json-pointer-equals", b'{"pointer": "/n", "equals": true}') == []
 
 
+@pytest.mark.parametrize(("expected", "found"), [
+    (b"[1]", [0]), (b"[true]", [1]), (b'{"b": [{"c": 0}]}', [2]), (b'{"b": [{"c": false}]}', [3]), (b"[1.0]", [0]),
+])  # fmt: skip
+def test_a_pointer_tells_booleans_from_numbers_at_every_depth(expected, found):
+    rows = events([{"key": "k", "value": {"a": one}} for one in ([1], [True], {"b": [{"c": 0}]}, {"b": [{"c": False}]})])
+    spec = FilterSpec(name="json-pointer-equals", arguments=b'{"pointer": "/a", "equals": %s}' % expected)
+    assert np.flatnonzero(compile_filter(spec, JSON, SHIPPED).mask(rows)).tolist() == found
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "parameter", "words"),
     [

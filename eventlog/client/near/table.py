@@ -63,7 +63,7 @@ class Slot:
         self.key = key
         self.digest = digest
         self.since = since
-        self.nbytes = nbytes  # key and slot; what is held is counted beside
+        self.nbytes = nbytes  # key and slot; what is held or waits is counted beside
         self.held: tuple[float, Any, int] | None = None
         self.as_of = 0
         self.newest = 0
@@ -146,8 +146,7 @@ class NearTable:
         if slot.is_gone or fill.generation != slot.generation:
             self._refused += 1
         elif slot.registered_at is None:
-            if slot.waiting is None or slot.waiting.as_of < read.as_of:
-                slot.waiting = read
+            self._have_wait(slot, read)
         else:
             self._keep(slot, read)
 
@@ -173,7 +172,7 @@ class NearTable:
 
     def _forget(self, slot: Slot) -> None:
         slot.generation += 1
-        slot.waiting = None
+        self._take_waiting(slot)
         self._drop(slot)
 
     # ------------------------------------------------------------ the tail
@@ -205,7 +204,7 @@ class NearTable:
             if slot is None or slot.registered_at is not None:
                 continue
             slot.registered_at = max(after, slot.since)
-            waiting, slot.waiting = slot.waiting, None
+            waiting = self._take_waiting(slot)
             if waiting is not None:
                 self._keep(slot, waiting)
 
@@ -271,6 +270,22 @@ class NearTable:
         self._evict(keep=slot)
         return slot
 
+    def _have_wait(self, slot: Slot, read: Read) -> None:
+        """Have a value wait for the tail to watch its key. It takes room meanwhile, for the tail may be lost."""
+        if slot.nbytes + read.nbytes > self.bytes_max:
+            self._refused += 1
+        elif slot.waiting is None or slot.waiting.as_of < read.as_of:
+            self._take_waiting(slot)
+            slot.waiting = read
+            self._nbytes += read.nbytes
+            self._evict(keep=slot)
+
+    def _take_waiting(self, slot: Slot) -> Read | None:
+        waiting, slot.waiting = slot.waiting, None
+        if waiting is not None:
+            self._nbytes -= waiting.nbytes
+        return waiting
+
     def _keep(self, slot: Slot, read: Read) -> None:
         assert slot.registered_at is not None, "watched first"
         if read.as_of < slot.registered_at or read.as_of < slot.newest:
@@ -307,7 +322,8 @@ class NearTable:
 
     def _remove(self, slot: Slot) -> None:
         self._drop(slot)
-        slot.is_gone, slot.waiting = True, None
+        self._take_waiting(slot)
+        slot.is_gone = True
         del self._slots[slot.key], self._by_digest[slot.digest]
         self._nbytes -= slot.nbytes
         if slot.digest in self._added:

@@ -192,6 +192,24 @@ def test_bytes_are_bounded_too_and_one_value_may_be_too_large():
     assert table.statistics().bytes <= 2 * SLOT_BYTES + 100
 
 
+def test_what_waits_for_the_tail_takes_room_as_what_is_served_does():
+    table = table_of(bytes_max=2 * SLOT_BYTES + 1_000)
+    fill(table, "a", "entry")
+    table.close()
+    for number in range(20):
+        begun = table.begin(number, number, nbytes=1)
+        table.end(begun, read("entry", 100, nbytes=400))
+        assert table.statistics().bytes <= 2 * SLOT_BYTES + 1_000
+        table.end(begun, read("large", 100, nbytes=2_000))
+    assert (table.find("a", 1.0), table.statistics().refused) == (MISS, 20)
+    table.opening()
+    table.registered(100)
+    assert [table.find(number, 1.0) for number in range(17, 20)] == [MISS, "entry", "entry"]
+    assert table.statistics().bytes == 2 * (SLOT_BYTES + 1 + 400)
+    table.reset()
+    assert table.statistics().bytes == 0
+
+
 def test_two_keys_of_one_digest_do_not_share_a_place():
     table = table_of()
     assert table.begin("a", 1, nbytes=1) is not None

@@ -113,6 +113,7 @@ GROUP_NAME_BYTES_MAX = 200
 WORK_WINDOW_MAX = 256  # events of one segment above a work group's position: handed out, waiting, or done out of turn
 WORK_BYTES_MAX = 32 * MIB  # of all events that a work group's coordinator has at hand
 DELIVERIES_MAX_DEFAULT = 5
+TASK_DELAY_MS_MAX = 7 * 24 * 3_600_000  # how long a member may have an event put off
 ACK_TIMEOUT_MS_MAX = 24 * 3_600_000  # how long a work group may leave an event with one member
 GROUP_METADATA_BYTES_MAX = 4 * KIB  # of one commit
 

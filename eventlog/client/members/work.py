@@ -16,6 +16,7 @@ from eventlog.client.members.member import AGAIN_MS_MAX, MemberOptions
 from eventlog.consume.work.record import TASK_ROW
 from eventlog.errors import BadMessage, EventLogError, InvalidArgument, StaleMember, TimedOut
 from eventlog.events import Event, EventSource, Kind
+from eventlog.limits import TASK_DELAY_MS_MAX
 from eventlog.routing.retry import CURABLE
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
@@ -24,7 +25,6 @@ from eventlog.wire.eventlog_pb2 import Message
 PREFETCH_DEFAULT = 16
 TAKE_WAIT_MS = 2_000
 TAKE_MS_MAX = TAKE_WAIT_MS + 3_000
-DELAY_MS_MAX = 7 * 24 * 3_600_000
 _DONE, _AGAIN, _REJECTED, _GIVEN_BACK = range(4)
 Verdict = tuple[int, int, int, int, str]  # segment, id, verdict, milliseconds, reason
 
@@ -77,8 +77,8 @@ class Task:
 
     async def retry(self, *, after_ms: int | None = None, reason: str = "") -> None:
         """Have it handed out again, to whomever, after `after_ms` or a back-off that doubles; as a dead letter after too many times."""
-        if after_ms is not None and not 0 <= after_ms <= DELAY_MS_MAX:
-            raise InvalidArgument(why=f"after_ms is {after_ms}, not in [0, {DELAY_MS_MAX}]")
+        if after_ms is not None and not 0 <= after_ms <= TASK_DELAY_MS_MAX:
+            raise InvalidArgument(why=f"after_ms is {after_ms}, not in [0, {TASK_DELAY_MS_MAX}]")
         await self._settle(_AGAIN, after_ms=-1 if after_ms is None else after_ms, reason=reason)
 
     async def reject(self, reason: str) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from eventlog.consume.membership.positions import Committed, Place
 from eventlog.consume.membership.values import NOBODY, AssignorName, GroupState, Member, Mode
 from eventlog.errors import CorruptData, UnsupportedFormat
+from eventlog.ids import ID_MAX
 
 VERSION = 1
 GROUPS_CACHE = "__groups"
@@ -102,7 +103,7 @@ def decode_group(data: bytes) -> GroupState:
             mode=mode,
             assignor=assignor,
             generation=fields["generation"],
-            start_id=fields["start"],
+            start_id=min(fields["start"], ID_MAX),  # a node that let any number in may have kept it
             deliveries_max=fields["deliveries"],
             dead_letters=fields["dead"],
             filter=fields.get("filter", b""),

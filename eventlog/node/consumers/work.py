@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger("eventlog.node")
-DONE, AGAIN, REJECTED, GIVEN_BACK = range(4)
+DONE, AGAIN, REJECTED, GIVEN_BACK = VERDICTS = range(4)
 TAKE_MAX = 1_000
 READ_AGAIN_S_MAX = 3.0
 _READ_AGAIN_S = 0.2
@@ -86,6 +86,7 @@ class Work:
         self._leases = Leases(timeout_ms=running.state.ack_timeout_ms)  # a new coordinator counts the time anew
         self._quiet: set[int] = set()  # nothing to hand out, whatever the time is, until something changes
         self._requests: list[_Request] = []
+        self._at_work: list[_Request] = []  # those of the turn that runs
         self._turn: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -136,7 +137,7 @@ class Work:
         while any(segment in self.queues and id_ in self.queues[segment].known for segment, id_ in wanted):
             left_s = deadline - asyncio.get_running_loop().time()
             if left_s <= 0 or self._running.is_over:
-                raise NotPrimary(segment=self._running.node.inner.segment(self._running.route))
+                raise self._elsewhere()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), left_s)
 
@@ -146,12 +147,17 @@ class Work:
             self._request(partial(self._release_now, is_gone))
 
     def close(self) -> None:
-        """End the reading."""
+        """End the reading; whoever waits is to ask again, wherever the group is coordinated then."""
         for task in (self._reader, self._turn):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
-        for request in self._requests:
-            request.done.cancel()
+        for request in (*self._at_work, *self._requests):
+            _answer(request.done, self._elsewhere())
+        self._at_work, self._requests = [], []
+        self._wake()
+
+    def _elsewhere(self) -> NotPrimary:
+        return NotPrimary(segment=self._running.node.inner.segment(self._running.route))
 
     # ------------------------------------------------------------ turns
 
@@ -162,6 +168,9 @@ class Work:
     def _request(self, apply: Callable[[Changes], Any]) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
         request = _Request(apply=apply, done=loop.create_future())
+        if self._running.is_over:  # a turn that was cancelled, and does not know it yet, would not look at it
+            _answer(request.done, self._elsewhere())
+            return request.done
         self._requests.append(request)
         if self._turn is None or self._turn.done():
             self._turn = loop.create_task(self._take_turns(), name="work")
@@ -171,16 +180,28 @@ class Work:
     async def _take_turns(self) -> None:
         while self._requests:
             async with self._running.lock:
-                requests, self._requests = self._requests, []
+                requests = self._at_work = self._requests
+                self._requests = []
                 try:
                     self._running.check()
                     results = await self._turn_of(requests)
                 except EventLogError as error:
-                    self._running.forget(error)  # what is here may be ahead of what is kept
-                    results = [error] * len(requests)
+                    self._give_up(error)
+                    return
+                except Exception as error:  # what breaks the turn of one group must not end the node
+                    log.exception("work_failed group=%s", self._running.id[0])
+                    self._give_up(EventLogError(why=repr(error)))
+                    return
             for request, result in zip(requests, results, strict=True):
                 _answer(request.done, result)
+            self._at_work = []
             self._wake()
+
+    def _give_up(self, error: EventLogError) -> None:
+        """Forget the group, as what is here may be ahead of what is kept. The requests of the turn are told why, others to ask again."""
+        for request in self._at_work:
+            _answer(request.done, error)
+        self._running.forget(error)
 
     async def _turn_of(self, requests: list[_Request]) -> list[Any]:
         changes, results = Changes(), []
@@ -305,8 +326,6 @@ class Work:
                 self._bury(queue, task, row.reason or f"delivered {task.deliveries} times, and to be tried again", changes)
             else:
                 queue.again(task, self._wall_ms() + (backoff_ms(task.deliveries) if row.after_ms < 0 else row.after_ms))
-        else:
-            raise InvalidArgument(why=f"verdict {row.verdict} is not known")
 
     def _release_now(self, is_gone: Callable[[str], bool], changes: Changes) -> None:
         self._leases.forget(is_gone)
@@ -336,6 +355,13 @@ class Work:
             self._running.node.own(self._reader)
 
     async def _read(self) -> None:
+        try:
+            await self._read_ahead()
+        except Exception as error:  # as in a turn
+            log.exception("work_reading_failed group=%s", self._running.id[0])
+            self._give_up(EventLogError(why=repr(error)))
+
+    async def _read_ahead(self) -> None:
         running = self._running
         while not running.is_over and running.state.members:
             places = {segment: queue.read for segment, queue in self.queues.items() if queue.room > WORK_WINDOW_MAX // 2}
@@ -413,6 +439,6 @@ def _answer(done: "asyncio.Future[Any]", result: Any) -> None:
         return
     if isinstance(result, EventLogError):
         done.set_exception(result)
-        done.exception()  # of a release nobody waits for the end
+        done.exception()  # of a release nobody waits for the end, nor of what a member that is gone had asked
     else:
         done.set_result(result)

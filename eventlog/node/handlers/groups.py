@@ -9,6 +9,7 @@ from eventlog.consume.membership.record import route_of
 from eventlog.consume.membership.rows import decode_places, decode_set
 from eventlog.consume.membership.values import AssignorName, GroupState, Member, Mode, checked_name, checked_timeout, new_group
 from eventlog.errors import InvalidArgument, NoEvents, TooLarge
+from eventlog.ids import ID_MAX
 from eventlog.limits import GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.forward import pass_on
 from eventlog.node.consumers import coordinator_via
@@ -87,6 +88,8 @@ def _new_group(node: "Node", request: "pb.GroupBeat") -> GroupState:
     assignor = next((name for name in assignors if name == (request.assignor or "uniform")), None)
     if mode is None or assignor is None:
         raise InvalidArgument(why=f"mode is one of {', '.join(modes)}, and assignor of {', '.join(assignors)}")
+    if request.start_id > ID_MAX:
+        raise InvalidArgument(why=f"start_id is {request.start_id}, not in [0, {ID_MAX}]")
     made = new_group(node.segments, mode=mode, assignor=assignor, start_id=request.start_id)
     if mode == "read":
         return made

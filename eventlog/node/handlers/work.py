@@ -9,7 +9,9 @@ from eventlog.batch.build import Columns, build_blocks
 from eventlog.consume.work.queue import Task
 from eventlog.consume.work.record import TASK_ROW
 from eventlog.errors import BadMessage, InvalidArgument
-from eventlog.node.consumers.work import Settled, Wanted, Work
+from eventlog.ids import ID_MAX
+from eventlog.limits import TASK_DELAY_MS_MAX
+from eventlog.node.consumers.work import VERDICTS, Settled, Wanted, Work
 from eventlog.node.consumers.work_reading import Row
 from eventlog.node.handlers.groups import is_elsewhere
 from eventlog.transport.exchange import Exchange
@@ -83,4 +85,13 @@ def _settled(body: memoryview, count: int) -> list[Settled]:
         raise BadMessage(why=f"settled tasks: {error}") from error
     if len(rows) != count:
         raise BadMessage(why=f"{len(rows)} settled tasks instead of {count}")
-    return [Settled(segment=row[0], id=row[1], verdict=row[2], after_ms=row[3], reason=row[4]) for row in rows]
+    return [_checked(Settled(segment=row[0], id=row[1], verdict=row[2], after_ms=row[3], reason=row[4])) for row in rows]
+
+
+def _checked(row: Settled) -> Settled:
+    """Refuse numbers that could not be kept; what they say about the group's events is looked at later."""
+    if row.verdict not in VERDICTS:
+        raise InvalidArgument(why=f"verdict {row.verdict} is not known")
+    if not 0 <= row.id <= ID_MAX or not -1 <= row.after_ms <= TASK_DELAY_MS_MAX:
+        raise InvalidArgument(why=f"id {row.id} is not in [0, {ID_MAX}], or {row.after_ms} ms not in [-1, {TASK_DELAY_MS_MAX}]")
+    return row

@@ -1,11 +1,15 @@
 """Work groups over three nodes on one loop, with real clients."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 import eventlog
-from eventlog.errors import StaleMember
+from eventlog.errors import InvalidArgument, StaleMember
+from eventlog.ids import ID_MAX
+from eventlog.limits import TASK_DELAY_MS_MAX
+from eventlog.node.consumers.work import AGAIN, DONE, VERDICTS
 from tests.process.one_loop.clients import client_of, cluster_of, run, until
 from tests.process.one_loop.test_coordinator import running_of
 
@@ -131,7 +135,7 @@ def test_a_group_has_one_mode(tmp_path):
             cache = await client.create_cache("jobs")
             async with cache.consumer("workers", mode="work"):
                 pass
-            with pytest.raises(eventlog.errors.InvalidArgument, match="has mode work"):
+            with pytest.raises(InvalidArgument, match="has mode work"):
                 async with cache.consumer("workers"):
                     pass
 
@@ -149,7 +153,7 @@ def test_only_what_matches_is_shared_and_the_rest_counts_as_done(tmp_path):
                     assert task.value["n"] % 10 == 0
                     await task.ack()
             for wanted in ({"where": "value.n = 1"}, {"where": "nothing = 1"}):
-                with pytest.raises((eventlog.errors.InvalidArgument, eventlog.errors.BadPredicate)):
+                with pytest.raises((InvalidArgument, eventlog.errors.BadPredicate)):
                     async with cache.consumer("workers", mode="work", **wanted):
                         pass
             await cache.put("k", {"n": 1})
@@ -221,5 +225,30 @@ def test_what_a_member_was_refused_is_not_said_to_be_in_its_hands(tmp_path):
                     await task.ack()
                 assert not first._holding, "else it would be kept for it for ever when it is handed to it again and that answer is lost"
                 await again.ack()
+
+    run(act())
+
+
+def test_numbers_that_could_not_be_kept_are_refused(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            await cache.put("k", 1)
+            async with cache.consumer("workers", mode="work") as consumer:
+                (task,) = await tasks_of(consumer, 1)
+                at = task.event.segment
+                for row in (
+                    (at, task.id, AGAIN, TASK_DELAY_MS_MAX + 1, ""),
+                    (at, task.id, AGAIN, -2, ""),
+                    (at, ID_MAX + 1, DONE, -1, ""),
+                    (at, task.id, len(VERDICTS), -1, ""),
+                ):
+                    with pytest.raises(InvalidArgument):
+                        await consumer._send([row], timeout_ms=5_000)
+                await task.ack()
+            other = await cache.new_worker("others")
+            other._member._options = replace(other._member._options, start_id=ID_MAX + 1)
+            with pytest.raises(InvalidArgument, match="start_id"):
+                await other.open()
 
     run(act())

@@ -1,0 +1,133 @@
+"""A work group at a node that leads all of it; with members over the wire it is in tests/process/one_loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eventlog.consume.membership.changes import join
+from eventlog.consume.membership.values import Member, new_group
+from eventlog.errors import EventLogError, NotPrimary
+from eventlog.ids import ID_MAX
+from eventlog.node.consumers import work as module
+from eventlog.node.consumers.coordinator import Running
+from eventlog.node.consumers.work import AGAIN, DONE, Settled, Wanted, Work
+from eventlog.node.node import Node
+from eventlog.node.state.caches import CacheState
+from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
+
+Act = Callable[[Node, Work], Awaitable[None]]
+MEMBER = "m"
+
+
+async def group_of(node: Node, cache: CacheState, **options: object) -> Running:
+    """A work group with one member."""
+    made = replace(new_group(SEGMENTS, mode="work"), **options)
+    running = await node.coordinators.find("g", cache.cache_id, create=made)
+    async with running.lock:
+        await running.keep(join(running.state, Member(id=MEMBER)))
+    return running
+
+
+def with_group(directory: Path, act: Act, events: int = 1, value: bytes = b"1", **options: object) -> None:
+    """Run `act` with a work group over a cache with events of as many keys."""
+
+    async def run(node: Node) -> None:
+        cache = await cache_of(node)
+        for number in range(events):
+            await submit(node, cache, [(b"k%d" % number, value)])
+        running = await group_of(node, cache, **options)
+        assert running.work is not None
+        await act(node, running.work)
+
+    with_node(directory, run)
+
+
+def wanted(sequence: int, *, limit: int = 1, holding: frozenset[int] = frozenset()) -> Wanted:
+    return Wanted(sequence=sequence, limit=limit, holding=holding)
+
+
+async def take(work: Work, count: int = 1) -> list[Settled]:
+    """Take some events, one request after the other; return them as settled with DONE."""
+    found: list[Settled] = []
+    for number in range(count):
+        asked = wanted(number + 1, holding=frozenset(one.id for one in found))
+        found += [Settled(segment=row.segment, id=task.id, verdict=DONE) for task, row in await work.take(MEMBER, asked, wait_ms=30_000)]
+    return found
+
+
+def test_whoever_waits_is_answered_when_the_group_goes_elsewhere(tmp_path: Path) -> None:
+    async def act(_: Node, work: Work) -> None:
+        running, begun = work._running, asyncio.Event()
+        [task] = await take(work)
+
+        async def write(*_: object, **__: object) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        running.write = write
+        written = asyncio.ensure_future(work.settle(MEMBER, [task]))
+        await begun.wait()
+        queued = asyncio.ensure_future(work.settle(MEMBER, [task]))
+        await asyncio.sleep(0)
+        running.forget(NotPrimary(segment=0))
+        late = asyncio.ensure_future(work.settle(MEMBER, [task]))
+        for request in (written, queued, late):
+            with pytest.raises(NotPrimary):
+                await request
+
+    with_group(tmp_path, act)
+
+
+def test_a_group_that_is_led_elsewhere_answers_so(tmp_path: Path) -> None:
+    async def act(node: Node, work: Work) -> None:
+        [task] = await take(work)
+        node.replicas.serving[:] = False
+        with pytest.raises(NotPrimary):
+            await work.settle(MEMBER, [task])
+        node.replicas.serving[:] = True
+        assert work._running.is_over
+
+    with_group(tmp_path, act)
+
+
+def test_what_breaks_a_turn_ends_the_group_there_and_not_the_node(tmp_path: Path) -> None:
+    async def act(node: Node, work: Work) -> None:
+        [task] = await take(work)
+        with pytest.raises(EventLogError, match="OverflowError"):
+            await work.settle(MEMBER, [replace(task, verdict=AGAIN, after_ms=1 << 64)])
+        assert work._running.is_over
+        again = await node.coordinators.find(*work._running.id)
+        assert again.work is not None
+        await again.work.settle(MEMBER, [task])
+
+    with_group(tmp_path, act)
+
+
+def test_what_breaks_the_reading_ends_the_group_there_and_not_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise OverflowError
+
+    async def act(node: Node, work: Work) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "read_rows", broken)
+            with pytest.raises(NotPrimary):
+                await work.take(MEMBER, wanted(1), wait_ms=30_000)
+        again = await node.coordinators.find(*work._running.id)
+        assert again.work is not None
+        assert len(await take(again.work)) == 1
+
+    with_group(tmp_path, act)
+
+
+def test_a_group_that_was_kept_with_a_start_behind_all_ids_is_no_trouble(tmp_path: Path) -> None:
+    async def act(node: Node, work: Work) -> None:
+        work._running.forget(NotPrimary(segment=0))
+        again = await node.coordinators.find(*work._running.id)
+        assert again.work is not None
+        assert again.state.start_id == ID_MAX
+        assert await again.work.take(MEMBER, wanted(1), wait_ms=0) == []
+
+    with_group(tmp_path, act, start_id=ID_MAX + 1)

@@ -64,6 +64,7 @@ class CacheConsumers(CacheReads):
 
         Raises:
             InvalidArgument: the group shares events of another filter.
+            BadName: on joining a new group, of the cache of its dead letters, which cannot be made.
         """
         if max_deliveries < 1 or prefetch < 1:
             raise InvalidArgument(why="max_deliveries and prefetch are 1 or more")

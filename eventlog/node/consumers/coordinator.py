@@ -8,7 +8,7 @@ nothing was written since, and then gone by.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -267,8 +267,8 @@ class Coordinators:
         self._running: dict[GroupId, Running] = {}
         self._loading: dict[str, asyncio.Lock] = {}
 
-    async def find(self, group: str, cache_id: int, *, create: GroupState | None = None) -> Running:
-        """Return a group, loaded if need be; `create` is what there is from now on where there is none. It is led here, and freshly so.
+    async def find(self, group: str, cache_id: int, *, create: Callable[[], GroupState] | None = None) -> Running:
+        """Return a group, loaded if need be; `create` makes what there is from now on where there is none. It is led here, and freshly so.
 
         Raises:
             NotPrimary: it is not.
@@ -281,8 +281,8 @@ class Coordinators:
             await self._load(group)
             running = self._running.get((group, cache_id))
         if running is None and create is not None:
-            running = self._begin((group, cache_id), create, version=None)
-            running.work = Work(running, {}) if create.mode == "work" else None
+            running = self._begin((group, cache_id), create(), version=None)
+            running.work = Work(running, {}) if running.state.mode == "work" else None
         if running is None:
             raise GroupNotFound(group=group)
         return running

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.errors import CacheNotFound, Unavailable
+from eventlog.errors import CacheNotFound, OperationRefused, Unavailable
 from eventlog.events import KIND_NAMES, Kind, decode_headers, encode_headers
 from eventlog.limits import HEADERS_BYTES_MAX
 from eventlog.node.consumers.work_reading import Row
@@ -33,10 +33,18 @@ class DeadLetter:
     deliveries: int
 
 
+def name_of(given: str, source: CacheState) -> str:
+    """Return the name of the cache that takes what is given up of `source`: the one that the group was given, or its own."""
+    return given or f"{source.name}.dead"
+
+
 async def bury(node: "Node", letters: Sequence[DeadLetter], *, source: CacheState, name: str, group: str) -> None:
     """Return when the letters are committed in the cache `name`, which is made like `source` if there is none.
 
     One whose write was not known to have happened may be there twice.
+
+    Raises:
+        OperationRefused: it is the cluster's own, or `source` itself.
     """
     cache = await _cache(node, source, name)
     columns = Columns(
@@ -62,13 +70,15 @@ async def bury(node: "Node", letters: Sequence[DeadLetter], *, source: CacheStat
 
 async def _cache(node: "Node", source: CacheState, name: str) -> CacheState:
     try:
-        return node.caches.named(name)
+        cache = node.caches.named(name)
     except CacheNotFound:
         options: dict[str, object] = {"format": source.options.format, "bytes_keys": source.options.bytes_keys, "before": False}
         if source.options.schema:
             options["schema"] = source.options.schema
         cache, _ = await create_cache(node, name, options, use_existing=True)
-        return cache
+    if cache.is_internal or cache is source:  # such a name may have been kept by a node that did not check it
+        raise OperationRefused(what=f"putting dead letters into {name}", why="no group's dead letters belong there")
+    return cache
 
 
 def _value(source: CacheState, row: Row) -> bytes:

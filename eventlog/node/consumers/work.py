@@ -18,7 +18,7 @@ from eventlog.consume.work.queue import Known, SegmentQueue, Task, backoff_ms
 from eventlog.consume.work.record import encode_known
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember
 from eventlog.limits import DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
-from eventlog.node.consumers.dead_letters import DeadLetter, bury
+from eventlog.node.consumers.dead_letters import DeadLetter, bury, name_of
 from eventlog.node.consumers.work_reading import Row, read_rows
 from eventlog.wire.eventlog_pb2 import Filter
 
@@ -213,7 +213,7 @@ class Work:
         running = self._running
         if changes.dead:
             source = running.node.caches.find(running.id[1])
-            name = running.state.dead_letters or f"{source.name}.dead"
+            name = name_of(running.state.dead_letters, source)
             await bury(running.node, changes.dead, source=source, name=name, group=running.id[0])
         if changes.touched:
             await self._keep(changes.touched)

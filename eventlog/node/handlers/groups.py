@@ -1,6 +1,7 @@
 """Requests about consumer groups. Whichever node they reach, the group's coordinator answers them."""
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from eventlog.consume.membership.coordinator import Beat
@@ -8,13 +9,16 @@ from eventlog.consume.membership.positions import Commit
 from eventlog.consume.membership.record import route_of
 from eventlog.consume.membership.rows import decode_places, decode_set
 from eventlog.consume.membership.values import AssignorName, GroupState, Member, Mode, checked_name, checked_timeout, new_group
+from eventlog.control.caches import check_name
 from eventlog.errors import InvalidArgument, NoEvents, TooLarge
 from eventlog.ids import ID_MAX
 from eventlog.limits import GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.forward import pass_on
 from eventlog.node.consumers import coordinator_via
 from eventlog.node.consumers.coordinator import via_of
+from eventlog.node.consumers.dead_letters import name_of
 from eventlog.node.reading.filters import spec_of
+from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import FilterSpec
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -50,7 +54,7 @@ async def group_beat(node: "Node", exchange: Exchange) -> None:
     made = _new_group(node, request)
     if made.filter:
         await node.reads.filters.compile(cache, _spec(request), owner=exchange.connection)
-    create = made if request.epoch == 0 else None
+    create = partial(_checked_new, made, cache) if request.epoch == 0 else None
     running = await node.coordinators.find(request.group, request.cache_id, create=create)
     if running.state.mode != (request.mode or "read"):
         raise InvalidArgument(why=f"group {request.group!r} has mode {running.state.mode}; choose another name for this one")
@@ -100,6 +104,16 @@ def _new_group(node: "Node", request: "pb.GroupBeat") -> GroupState:
         filter=b"" if spec_of(request.filter) is None else request.filter.SerializeToString(deterministic=True),
         ack_timeout_ms=request.ack_timeout_ms,
     )
+
+
+def _checked_new(made: GroupState, cache: CacheState) -> GroupState:
+    """Refuse a work group whose dead letters would have nowhere to go."""
+    if made.mode == "work":
+        name = name_of(made.dead_letters, cache)
+        check_name(name)
+        if name == cache.name:
+            raise InvalidArgument(why=f"dead letters of {name!r} cannot go there: the group would be handed them again")
+    return made
 
 
 def _spec(request: "pb.GroupBeat") -> FilterSpec:

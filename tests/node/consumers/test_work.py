@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from eventlog.consume.membership.changes import join
+from eventlog.consume.membership.record import GROUPS_CACHE
 from eventlog.consume.membership.values import Member, new_group
-from eventlog.errors import EventLogError, NotPrimary
+from eventlog.errors import EventLogError, NotPrimary, OperationRefused
 from eventlog.ids import ID_MAX
 from eventlog.node.consumers import work as module
 from eventlog.node.consumers.coordinator import Running
-from eventlog.node.consumers.work import AGAIN, DONE, Settled, Wanted, Work
+from eventlog.node.consumers.work import AGAIN, DONE, REJECTED, Settled, Wanted, Work
 from eventlog.node.node import Node
 from eventlog.node.state.caches import CacheState
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
@@ -25,7 +26,7 @@ MEMBER = "m"
 async def group_of(node: Node, cache: CacheState, **options: object) -> Running:
     """A work group with one member."""
     made = replace(new_group(SEGMENTS, mode="work"), **options)
-    running = await node.coordinators.find("g", cache.cache_id, create=made)
+    running = await node.coordinators.find("g", cache.cache_id, create=lambda: made)
     async with running.lock:
         await running.keep(join(running.state, Member(id=MEMBER)))
     return running
@@ -131,3 +132,15 @@ def test_a_group_that_was_kept_with_a_start_behind_all_ids_is_no_trouble(tmp_pat
         assert await again.work.take(MEMBER, wanted(1), wait_ms=0) == []
 
     with_group(tmp_path, act, start_id=ID_MAX + 1)
+
+
+@pytest.mark.parametrize("name", [GROUPS_CACHE, "c"])
+def test_dead_letters_do_not_go_where_none_belong_whatever_was_kept(tmp_path: Path, name: str) -> None:
+    async def act(node: Node, work: Work) -> None:
+        [task] = await take(work)
+        with pytest.raises(OperationRefused):
+            await work.settle(MEMBER, [replace(task, verdict=REJECTED)])
+        assert b"k0" not in [key for key, _ in await node.inner.scan_all(GROUPS_CACHE)]
+        assert node.caches.named("c").next_offsets.sum() == 1
+
+    with_group(tmp_path, act, dead_letters=name)

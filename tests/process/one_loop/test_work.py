@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import eventlog
-from eventlog.errors import InvalidArgument, StaleMember
+from eventlog.errors import BadName, InvalidArgument, StaleMember
 from eventlog.ids import ID_MAX
 from eventlog.limits import TASK_DELAY_MS_MAX
 from eventlog.node.consumers.work import AGAIN, DONE, VERDICTS
@@ -250,5 +250,24 @@ def test_numbers_that_could_not_be_kept_are_refused(tmp_path):
             other._member._options = replace(other._member._options, start_id=ID_MAX + 1)
             with pytest.raises(InvalidArgument, match="start_id"):
                 await other.open()
+
+    run(act())
+
+
+def test_a_group_is_not_made_whose_dead_letters_would_have_nowhere_to_go(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            for name, refusal in (("__groups", BadName), ("Dead Letters", BadName), ("jobs", InvalidArgument)):
+                with pytest.raises(refusal):
+                    async with cache.consumer("workers", mode="work", dead_letters=name):
+                        pass
+            long = await client.create_cache("j" * 198)
+            with pytest.raises(BadName):
+                async with long.consumer("workers", mode="work"):
+                    pass
+            assert await client.groups.list() == []
+            async with long.consumer("workers", mode="work", dead_letters="dead"), long.consumer("workers", mode="work"):
+                pass  # a later one need not say it again
 
     run(act())

@@ -185,16 +185,22 @@ class Membership:
             raise
 
     async def insist(self, message: Message, *buffers: bytes, timeout_ms: int) -> Reply:
-        """Send a request that may be repeated to the coordinator until it is answered, or `timeout_ms` have passed."""
+        """Send a request that may be repeated to the coordinator until it is answered, or `timeout_ms` have passed.
+
+        Raises:
+            EventLogError: the last refusal; TimedOut only where nobody ever answered.
+        """
         loop = asyncio.get_running_loop()
+        refusal: EventLogError | None = None
         deadline = loop.time() + timeout_ms / 1000
         while True:
             left_ms = int((deadline - loop.time()) * 1000)
             try:
                 return await self.ask(message, *buffers, timeout_ms=max(1, min(left_ms, self._options.beat_ms_max)))
             except EventLogError as error:
+                refusal = refusal if isinstance(error, TimedOut) else error
                 if not isinstance(error, (*CURABLE, TimedOut)) or left_ms <= AGAIN_MS_MAX:
-                    raise
+                    raise refusal or error from None
             await self._pause()
 
     async def commit(self, places: Mapping[int, Place], *, epoch: int, metadata: str, timeout_ms: int) -> None:

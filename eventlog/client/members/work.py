@@ -82,7 +82,11 @@ class Task:
         await self._settle(_AGAIN, after_ms=-1 if after_ms is None else after_ms, reason=reason)
 
     async def reject(self, reason: str) -> None:
-        """Have it put among the dead letters at once, with the reason in its headers."""
+        """Have it put among the dead letters at once, with the reason in its headers.
+
+        Raises:
+            EventLogError: the cache of dead letters refuses it; the task is still this consumer's.
+        """
         await self._settle(_REJECTED, reason=reason)
 
     async def _settle(self, verdict: int, *, after_ms: int = -1, reason: str = "") -> None:

@@ -1,14 +1,15 @@
 """Events that a work group gave up, written into an ordinary cache with the reason in their headers."""
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.errors import CacheNotFound, OperationRefused, Unavailable
+from eventlog.errors import CacheNotFound, EventLogError, OperationRefused, Unavailable
 from eventlog.events import KIND_NAMES, Kind, decode_headers, encode_headers
 from eventlog.limits import HEADERS_BYTES_MAX
 from eventlog.node.consumers.work_reading import Row
@@ -19,6 +20,7 @@ from eventlog.node.writing.own_writes import write_own
 if TYPE_CHECKING:
     from eventlog.node.node import Node
 
+log = logging.getLogger("eventlog.node")
 REASON_CHARACTERS_MAX = 1_000
 WRITE_MS_MAX = 5_000
 _AGAIN_S = 0.05
@@ -36,6 +38,24 @@ class DeadLetter:
 def name_of(given: str, source: CacheState) -> str:
     """Return the name of the cache that takes what is given up of `source`: the one that the group was given, or its own."""
     return given or f"{source.name}.dead"
+
+
+async def bury_all(node: "Node", letters: Mapping[int, DeadLetter], *, cache_id: int, name: str, group: str) -> dict[int, EventLogError]:
+    """Return when of letters by their ids all are committed that can be, and why the others are not; as `bury`."""
+    try:
+        source = node.caches.find(cache_id)
+        await bury(node, list(letters.values()), source=source, name=name_of(name, source), group=group)
+    except Unavailable as error:
+        errors: dict[int, EventLogError] = dict.fromkeys(letters, error)
+    except EventLogError as error:
+        if len(letters) > 1:  # one that is refused takes those with it that would not be
+            alone = [await bury_all(node, {id_: letter}, cache_id=cache_id, name=name, group=group) for id_, letter in letters.items()]
+            return {id_: why for found in alone for id_, why in found.items()}
+        errors = dict.fromkeys(letters, error)
+    else:
+        return {}
+    log.warning("dead_letters_failed group=%s events=%d error=%s", group, len(errors), errors[min(errors)])
+    return errors
 
 
 async def bury(node: "Node", letters: Sequence[DeadLetter], *, source: CacheState, name: str, group: str) -> None:

@@ -5,7 +5,7 @@ Requests that come while something is being written share the next write.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.consume.membership.positions import Committed
 from eventlog.consume.membership.record import encode_committed
+from eventlog.consume.membership.values import NOBODY
 from eventlog.consume.work.leases import Leases
 from eventlog.consume.work.queue import Known, SegmentQueue, Task, backoff_ms
 from eventlog.consume.work.record import encode_known
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember
 from eventlog.limits import DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
-from eventlog.node.consumers.dead_letters import DeadLetter, bury, name_of
+from eventlog.node.consumers.dead_letters import DeadLetter, bury_all
 from eventlog.node.consumers.work_reading import Row, read_rows
 from eventlog.wire.eventlog_pb2 import Filter
 
@@ -32,6 +33,7 @@ TAKE_MAX = 1_000
 READ_AGAIN_S_MAX = 3.0
 _READ_AGAIN_S = 0.2
 PASSED_S = 1.0
+BURY_AGAIN_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +62,17 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class Changes:
-    """What the requests of one turn change: segments to be kept, and events to be buried before."""
+    """What the requests of one turn change: segments to be kept, and events to be buried before, by id. These are not done before that."""
 
     touched: set[int] = field(default_factory=set)
-    dead: list[DeadLetter] = field(default_factory=list)
+    dead: dict[int, DeadLetter] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buries:
+    """What a request comes to that is done once some events are among the dead letters."""
+
+    ids: tuple[int, ...]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -210,14 +219,39 @@ class Work:
                 results.append(request.apply(changes))
             except (StaleMember, InvalidArgument) as error:
                 results.append(error)
-        running = self._running
         if changes.dead:
-            source = running.node.caches.find(running.id[1])
-            name = name_of(running.state.dead_letters, source)
-            await bury(running.node, changes.dead, source=source, name=name, group=running.id[0])
+            running = self._running
+            errors = await bury_all(
+                running.node, changes.dead, cache_id=running.id[1], name=running.state.dead_letters, group=running.id[0]
+            )
+            results = self._with_burials(changes, errors, results)
         if changes.touched:
             await self._keep(changes.touched)
         return results
+
+    def _with_burials(self, changes: Changes, errors: Mapping[int, EventLogError], results: list[Any]) -> list[Any]:
+        """Go by what became of the dead letters; return the results with it.
+
+        Where they could not be written, a member keeps what it wanted buried, and hears why; what no member has any more waits for
+        another try. The others' work goes on.
+        """
+        now = self._wall_ms()
+        for id_, letter in changes.dead.items():
+            segment = letter.row.segment
+            queue = self.queues[segment]
+            task = queue.tasks.get(id_)
+            self._quiet.discard(segment)
+            if task is None:
+                continue  # whoever had it said in the same turn that it is done
+            if id_ not in errors:
+                self._finish(queue, task)
+            elif task.member == NOBODY:
+                queue.again(task, now + BURY_AGAIN_MS)
+            else:
+                self._leases.begin(task.member, (id_, segment), now)
+        return [
+            next((errors[id_] for id_ in result.ids if id_ in errors), None) if isinstance(result, Buries) else result for result in results
+        ]
 
     async def _keep(self, touched: set[int]) -> None:
         running = self._running
@@ -260,6 +294,9 @@ class Work:
             queue = self.queues[segment]
             ready = queue.ready(now, limit - len(found))
             for task in ready:
+                if task.deliveries >= self._deliveries_max:  # it could not be buried before
+                    self._bury(task, f"delivered {task.deliveries} times", changes)
+                    continue
                 queue.hand(task, member)
                 self._leases.begin(member, (task.id, segment), now)
                 found.append((task, self._rows[task.id]))
@@ -295,9 +332,10 @@ class Work:
         segment = self._rows[task.id].segment
         self._touch(segment, changes)
         if task.deliveries >= self._deliveries_max:
-            self._bury(self.queues[segment], task, f"delivered {task.deliveries} times, the last time {why}", changes)
+            self._bury(task, f"delivered {task.deliveries} times, the last time {why}", changes)
 
-    def _settle_now(self, member: str, rows: list[Settled], changes: Changes) -> None:
+    def _settle_now(self, member: str, rows: list[Settled], changes: Changes) -> Buries:
+        """Go by what a member says; return what of it is true only once dead letters are written."""
         stale = 0
         for row in rows:
             queue = self.queues.get(row.segment)
@@ -311,6 +349,7 @@ class Work:
         if stale:
             why = f"{stale} of {len(rows)} events are not its own any more"
             raise StaleMember(group=self._running.id[0], member=member, why=why)
+        return Buries(ids=tuple(row.id for row in rows if row.id in changes.dead))
 
     def _settle_one(self, queue: SegmentQueue, task: Task, row: Settled, changes: Changes) -> None:
         self._touch(row.segment, changes)
@@ -320,10 +359,10 @@ class Work:
         elif row.verdict == GIVEN_BACK:
             queue.give_back(task)
         elif row.verdict == REJECTED:
-            self._bury(queue, task, row.reason or "rejected", changes)
+            self._bury(task, row.reason or "rejected", changes)
         elif row.verdict == AGAIN:
             if task.deliveries >= self._deliveries_max:
-                self._bury(queue, task, row.reason or f"delivered {task.deliveries} times, and to be tried again", changes)
+                self._bury(task, row.reason or f"delivered {task.deliveries} times, and to be tried again", changes)
             else:
                 queue.again(task, self._wall_ms() + (backoff_ms(task.deliveries) if row.after_ms < 0 else row.after_ms))
 
@@ -335,9 +374,10 @@ class Work:
             for task in queue.release(is_gone):
                 self._free(task, "to a consumer that was lost", changes)
 
-    def _bury(self, queue: SegmentQueue, task: Task, reason: str, changes: Changes) -> None:
-        changes.dead.append(DeadLetter(row=self._rows[task.id], reason=reason, deliveries=task.deliveries))
-        self._finish(queue, task)
+    def _bury(self, task: Task, reason: str, changes: Changes) -> None:
+        row = self._rows[task.id]
+        self._touch(row.segment, changes)
+        changes.dead.setdefault(task.id, DeadLetter(row=row, reason=reason, deliveries=task.deliveries))
 
     def _finish(self, queue: SegmentQueue, task: Task) -> None:
         queue.finish(task)

@@ -1,6 +1,7 @@
 """One run of a work group: the product's queues and its steps (`eventlog.node.consumers.work`), kept in a place that outlives coordinators.
 
-Steps are taken at random, one at a time. Writes fail or nobody hears of them, answers get lost, sessions end, coordinators change.
+Steps are taken at random, one at a time. Writes fail, those of dead letters too, or nobody hears of them; answers get lost, sessions end,
+coordinators change.
 """
 
 import random
@@ -14,8 +15,8 @@ from eventlog.consume.membership.positions import Committed, Place
 from eventlog.consume.membership.record import decode_committed
 from eventlog.consume.membership.values import GroupState, Member
 from eventlog.consume.work.record import decode_known
-from eventlog.errors import NotPrimary, StaleMember
-from eventlog.node.consumers.work import AGAIN, DONE, GIVEN_BACK, REJECTED, Changes, Settled, Wanted, Work
+from eventlog.errors import EventLogError, NotPrimary, StaleMember
+from eventlog.node.consumers.work import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted, Work
 from eventlog.node.consumers.work_reading import Row
 
 _KEYS: Final = (b"a", b"b", b"c")
@@ -86,8 +87,12 @@ class _Work(Work):
     def taking(self, member: str, wanted: Wanted) -> Step[list[tuple[Any, Row]]]:
         return lambda changes: self._take_now(member, wanted, changes)
 
-    def settling(self, member: str, rows: list[Settled]) -> Step[None]:
+    def settling(self, member: str, rows: list[Settled]) -> Step[Buries]:
         return lambda changes: self._settle_now(member, rows, changes)
+
+    def buried(self, changes: Changes, errors: Mapping[int, EventLogError], result: Any) -> Any:
+        [found] = self._with_burials(changes, errors, [result])
+        return None if isinstance(found, EventLogError) else result
 
     def keep(self, touched: set[int]) -> Coroutine[Any, Any, None]:
         return self._keep(touched)
@@ -189,7 +194,11 @@ class WorkRun:
             result = step(changes)
         except StaleMember:
             result = None
-        self._dead |= {letter.row.place.id for letter in changes.dead}
+        if changes.dead:
+            errors = {id_: EventLogError(why="it is so") for id_ in changes.dead if self._faults and self._chance.random() < 0.2}
+            self._dead |= changes.dead.keys() - errors
+            self.reached["dead letters refused"] += len(errors)
+            result = self._work.buried(changes, errors, result)
         try:
             if changes.touched:
                 _at_once(self._work.keep(changes.touched))
@@ -285,9 +294,9 @@ class WorkRun:
             return
         settling = self._work.settling(member.id, rows)
 
-        def step(changes: Changes) -> bool:
+        def step(changes: Changes) -> object:
             with suppress(StaleMember):  # it has some of them no more; the others are settled
-                settling(changes)
+                return settling(changes)
             return True
 
         if self._turn(step):

@@ -1,7 +1,7 @@
 """A work group at a node that leads all of it; with members over the wire it is in tests/process/one_loop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from eventlog.consume.membership.record import GROUPS_CACHE
 from eventlog.consume.membership.values import Member, new_group
 from eventlog.errors import EventLogError, NotPrimary, OperationRefused
 from eventlog.ids import ID_MAX
+from eventlog.node import operations
 from eventlog.node.consumers import work as module
 from eventlog.node.consumers.coordinator import Running
 from eventlog.node.consumers.work import AGAIN, DONE, REJECTED, Settled, Wanted, Work
@@ -32,12 +33,12 @@ async def group_of(node: Node, cache: CacheState, **options: object) -> Running:
     return running
 
 
-def with_group(directory: Path, act: Act, events: int = 1, value: bytes = b"1", **options: object) -> None:
-    """Run `act` with a work group over a cache with events of as many keys."""
+def with_group(directory: Path, act: Act, values: Sequence[bytes] = (b"1",), **options: object) -> None:
+    """Run `act` with a work group over a cache with events of as many keys as there are values."""
 
     async def run(node: Node) -> None:
         cache = await cache_of(node)
-        for number in range(events):
+        for number, value in enumerate(values):
             await submit(node, cache, [(b"k%d" % number, value)])
         running = await group_of(node, cache, **options)
         assert running.work is not None
@@ -140,7 +141,59 @@ def test_dead_letters_do_not_go_where_none_belong_whatever_was_kept(tmp_path: Pa
         [task] = await take(work)
         with pytest.raises(OperationRefused):
             await work.settle(MEMBER, [replace(task, verdict=REJECTED)])
+        assert not work._running.is_over
         assert b"k0" not in [key for key, _ in await node.inner.scan_all(GROUPS_CACHE)]
         assert node.caches.named("c").next_offsets.sum() == 1
 
     with_group(tmp_path, act, dead_letters=name)
+
+
+async def refuse(node: Node) -> CacheState:
+    """A cache of dead letters that takes no values but JSON."""
+    return await cache_of(node, "dead", format="json")
+
+
+async def accept(node: Node) -> None:
+    await operations.drop_cache(node, "dead")
+
+
+def test_a_dead_letter_that_cannot_be_written_fails_its_rejection_alone(tmp_path: Path) -> None:
+    async def act(node: Node, work: Work) -> None:
+        await refuse(node)
+        bad, good, other = sorted(await take(work, 3), key=lambda one: one.id)
+        bad, fine = replace(bad, verdict=REJECTED), replace(other, verdict=REJECTED)
+        refused = asyncio.ensure_future(work.settle(MEMBER, [bad]))
+        await asyncio.gather(work.settle(MEMBER, [good]), work.settle(MEMBER, [fine]))
+        with pytest.raises(EventLogError, match="not JSON"):
+            await refused
+        assert not work._running.is_over
+        assert [task.id for queue in work.queues.values() for task in queue.tasks.values()] == [bad.id]
+        with pytest.raises(EventLogError, match="not JSON"):
+            await work.settle(MEMBER, [bad])
+        assert node.caches.named("dead").next_offsets.sum() == 1
+        await accept(node)
+        await work.settle(MEMBER, [bad])
+        assert node.caches.named("dead").next_offsets.sum() == 1
+
+    with_group(tmp_path, act, values=(b"\xff", b"1", b"1"), dead_letters="dead")
+
+
+def test_what_a_lost_member_had_for_the_last_time_waits_for_its_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BURY_AGAIN_MS", 0)
+
+    async def act(node: Node, work: Work) -> None:
+        running = work._running
+        await refuse(node)
+        [task] = await take(work)
+        async with running.lock:
+            await running.keep(join(replace(running.state, members=()), Member(id="other")))
+        found = await work.take("other", wanted(1, limit=10), wait_ms=30_000)
+        assert task.id not in [one.id for one, _ in found]
+        assert not running.is_over
+        await accept(node)
+        queue = work.queues[task.segment]
+        await work.take("other", wanted(2, holding=frozenset(one.id for one, _ in found)), wait_ms=0)
+        assert task.id not in queue.tasks
+        assert node.caches.named("dead").next_offsets.sum() == 1
+
+    with_group(tmp_path, act, values=(b"\xff",) * 3, dead_letters="dead", deliveries_max=1)

@@ -43,6 +43,10 @@ def test_members_and_coordinators_meet_every_fault_within_a_few_seeds():
     assert all(reached[kind] for kind in kinds)
 
 
+def test_dead_letters_are_refused_within_a_few_seeds_of_work():
+    assert sum(run_seed("work", seed).reached["dead letters refused"] for seed in range(10))
+
+
 def test_reads_of_state_lose_their_pins_within_a_segment():
     runs = [ReadingRun(seed) for seed in range(10)]
     for run in runs:

@@ -78,9 +78,11 @@ class Joined:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)  # before it leaves: else it would join anew
         try:
-            if self._error is None and self._member.epoch:
-                await self._settle_last()
-            await self._member.leave(timeout_ms=CLOSE_MS_MAX)
+            try:
+                if self._error is None and self._member.epoch:
+                    await self._settle_last()
+            finally:  # what could not be settled goes to others when it has left
+                await self._member.leave(timeout_ms=CLOSE_MS_MAX)
         except EventLogError as error:
             log.warning("group_left_late group=%s error=%s", self.group, error)  # its session ends by itself
         finally:

@@ -1,6 +1,7 @@
 """A member of a work group as an application uses it: one event after the other, each acknowledged, tried again or rejected."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from eventlog.client.core import ClientCore
 from eventlog.client.members.joined import CLOSE_MS_MAX, Joined
 from eventlog.client.members.member import AGAIN_MS_MAX, MemberOptions
 from eventlog.consume.work.record import TASK_ROW
-from eventlog.errors import BadMessage, EventLogError, InvalidArgument, StaleMember, TimedOut
+from eventlog.errors import BadMessage, ClientClosed, EventLogError, InvalidArgument, StaleMember, TimedOut
 from eventlog.events import Event, EventSource, Kind
 from eventlog.limits import TASK_DELAY_MS_MAX
 from eventlog.routing.retry import CURABLE
@@ -22,11 +23,13 @@ from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
+log = logging.getLogger("eventlog.client")
 PREFETCH_DEFAULT = 16
 TAKE_WAIT_MS = 2_000
 TAKE_MS_MAX = TAKE_WAIT_MS + 3_000
 _DONE, _AGAIN, _REJECTED, _GIVEN_BACK = range(4)
 Verdict = tuple[int, int, int, int, str]  # segment, id, verdict, milliseconds, reason
+Unsent = tuple[Verdict, "asyncio.Future[None]"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,12 +88,16 @@ class Task:
         """Have it put among the dead letters at once, with the reason in its headers.
 
         Raises:
+            InvalidArgument: the reason is no text.
             EventLogError: the cache of dead letters refuses it; the task is still this consumer's.
         """
         await self._settle(_REJECTED, reason=reason)
 
     async def _settle(self, verdict: int, *, after_ms: int = -1, reason: str = "") -> None:
-        await self._consumer.settle((self.event.segment, self.event.id, verdict, after_ms, reason))
+        if not isinstance(reason, str):
+            raise InvalidArgument(why=f"a reason is a text, not {type(reason).__name__}: give str(error)")
+        sent = reason.encode("utf-8", "backslashreplace").decode()  # what an error says may hold half a character
+        await self._consumer.settle((self.event.segment, self.event.id, verdict, after_ms, sent))
 
 
 def _always(_: Event) -> bool:
@@ -108,7 +115,7 @@ class WorkConsumer(Joined):
         self._prefetch = prefetch
         self._earliest = earliest
         self._sending: asyncio.Task[None] | None = None
-        self._unsent: list[tuple[Verdict, asyncio.Future[None]]] = []
+        self._unsent: list[Unsent] = []
         self._ready: deque[Task] = deque()
         self._holding: set[int] = set()  # ids of what it was handed and has not settled
         self._over: set[int] = set()  # ids of what was done with since the last request for more: a copy may be under way
@@ -129,7 +136,7 @@ class WorkConsumer(Joined):
             self._sending.cancel()
             await asyncio.gather(self._sending, return_exceptions=True)
         for _, done in self._unsent:
-            done.cancel()
+            self._told(done, ClientClosed(what="consumer"))
 
     def _lost(self) -> None:
         self._holding.difference_update(task.id for task in self._ready)  # what is being worked on is still in hand
@@ -237,18 +244,29 @@ class WorkConsumer(Joined):
     async def _send_all(self) -> None:
         while self._unsent:
             batch, self._unsent = self._unsent, []
-            error: EventLogError | None = None
             try:
-                await self._send([verdict for verdict, _ in batch], timeout_ms=self._core.options.timeout_ms)
-            except EventLogError as found:
-                error = found
-            for verdict, done in batch:
-                if error is None or done.done():
-                    self._told(done, None)
-                elif len(batch) == 1:
-                    self._refused(verdict, done, error)
-                else:
-                    await self._send_alone(verdict, done)
+                await self._send_batch(batch)
+            except Exception as error:  # as nobody awaits this task while its consumer lives, those who wait are told
+                log.exception("tasks_not_settled group=%s events=%d", self.group, len(batch))
+                for _, done in batch:
+                    self._told(done, error)
+            finally:
+                for _, done in batch:
+                    self._told(done, ClientClosed(what="consumer"))
+
+    async def _send_batch(self, batch: list[Unsent]) -> None:
+        error: EventLogError | None = None
+        try:
+            await self._send([verdict for verdict, _ in batch], timeout_ms=self._core.options.timeout_ms)
+        except EventLogError as found:
+            error = found
+        for verdict, done in batch:
+            if error is None or done.done():
+                self._told(done, None)
+            elif len(batch) == 1:
+                self._refused(verdict, done, error)
+            else:
+                await self._send_alone(verdict, done)
 
     async def _send_alone(self, verdict: Verdict, done: "asyncio.Future[None]") -> None:
         """Find out which of several were refused."""
@@ -265,7 +283,7 @@ class WorkConsumer(Joined):
         self._told(done, error)
 
     @staticmethod
-    def _told(done: "asyncio.Future[None]", error: EventLogError | None) -> None:
+    def _told(done: "asyncio.Future[None]", error: Exception | None) -> None:
         if done.done():
             return
         if error is None:

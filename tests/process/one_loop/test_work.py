@@ -271,3 +271,51 @@ def test_a_group_is_not_made_whose_dead_letters_would_have_nowhere_to_go(tmp_pat
                 pass  # a later one need not say it again
 
     run(act())
+
+
+def test_a_reason_that_is_no_text_is_refused_and_half_a_character_is_written_out(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            await cache.put_many([(f"k{n}", n) for n in range(2)])
+            async with cache.consumer("workers", mode="work") as consumer:
+                tasks = await tasks_of(consumer, 2)
+                for settle in (tasks[0].reject, lambda reason: tasks[0].retry(reason=reason)):
+                    with pytest.raises(InvalidArgument, match="ValueError"):
+                        await settle(ValueError("boom"))
+                await asyncio.gather(tasks[0].reject("caf\udce9"), tasks[1].ack())
+            (dead,) = [event async for event in client.cache("jobs.dead").events()]
+            assert dead.headers["dead.reason"] == rb"caf\udce9"
+
+    run(act())
+
+
+def test_whatever_ends_the_settling_nobody_waits_for_ever(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            await cache.put_many([(f"k{n}", n) for n in range(2)])
+            async with cache.consumer("workers", mode="work") as consumer:
+                one, two = await tasks_of(consumer, 2)
+                unsendable = (one.event.segment, one.id, DONE, -1, object())
+                found = await asyncio.gather(consumer.settle(unsendable), two.ack(), return_exceptions=True)
+                assert [type(error) for error in found] == [TypeError] * 2
+                await asyncio.gather(one.ack(), two.ack())
+
+    run(act())
+
+
+def test_a_consumer_that_cannot_settle_what_it_has_leaves_all_the_same(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            await cache.put_many([(f"k{n}", n) for n in range(4)])
+            options = {"mode": "work", "ack_timeout_ms": 100, "session_timeout_ms": 60_000}
+            async with cache.consumer("workers", **options) as other:
+                async with cache.consumer("workers", **options) as slow:
+                    await tasks_of(slow, 1)
+                    await tasks_of(other, 4)  # those that wait in the first one's hands, too
+                (running,) = running_of(cluster, "workers")
+                assert [member.id for member in running.state.members] == [other.member_id]
+
+    run(act())

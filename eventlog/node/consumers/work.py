@@ -18,7 +18,7 @@ from eventlog.consume.work.leases import Leases
 from eventlog.consume.work.queue import Known, SegmentQueue, Task, backoff_ms
 from eventlog.consume.work.record import encode_known
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember
-from eventlog.limits import DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
+from eventlog.limits import ANSWER_BYTES_MAX, DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
 from eventlog.node.consumers.dead_letters import DeadLetter, bury_all
 from eventlog.node.consumers.work_reading import Row, read_rows
 from eventlog.wire.eventlog_pb2 import Filter
@@ -107,7 +107,10 @@ class Work:
     # ------------------------------------------------------------ what members ask
 
     async def take(self, member: str, wanted: Wanted, *, wait_ms: int) -> list[tuple[Task, Row]]:
-        """Return up to `wanted.limit` events that are that member's from now on; waits for one to be there. Raises StaleMember."""
+        """Return up to `wanted.limit` events that are that member's from now on; waits for one to be there.
+
+        They have no more than `ANSWER_BYTES_MAX` together, but for the first, which may exceed it. Raises StaleMember.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
         if wanted.earliest and not self._earliest:
@@ -286,28 +289,35 @@ class Work:
         self._take_back(member, wanted.holding, changes)
         self._take_overdue(changes)
         found: list[tuple[Task, Row]] = []
-        now, count = self._wall_ms(), len(self.queues)
+        count = len(self.queues)
         for step in range(count):
             segment = (self._next + step) % count
-            if segment in self._quiet:
-                continue
-            queue = self.queues[segment]
-            ready = queue.ready(now, limit - len(found))
-            for task in ready:
-                if task.deliveries >= self._deliveries_max:  # it could not be buried before
-                    self._bury(task, f"delivered {task.deliveries} times", changes)
-                    continue
-                queue.hand(task, member)
-                self._leases.begin(member, (task.id, segment), now)
-                found.append((task, self._rows[task.id]))
-            if ready:
-                changes.touched.add(segment)
-            elif queue.next_ms() is None:
-                self._quiet.add(segment)
-            if len(found) >= limit:
+            if segment not in self._quiet and self._hand_out(segment, member, found, limit=limit, changes=changes):
                 self._next = segment + 1
                 break
         return found
+
+    def _hand_out(self, segment: int, member: str, found: list[tuple[Task, Row]], *, limit: int, changes: Changes) -> bool:
+        """Hand out what a segment has, behind what was found in others; return whether the answer takes no more."""
+        queue, now = self.queues[segment], self._wall_ms()
+        ready = queue.ready(now, limit - len(found))
+        if not ready:
+            if queue.next_ms() is None:
+                self._quiet.add(segment)
+            return False
+        changes.touched.add(segment)
+        nbytes = sum(task.nbytes for task, _ in found)
+        for task in ready:
+            if task.deliveries >= self._deliveries_max:  # it could not be buried before
+                self._bury(task, f"delivered {task.deliveries} times", changes)
+                continue
+            nbytes += task.nbytes
+            if found and nbytes > ANSWER_BYTES_MAX:
+                return True
+            queue.hand(task, member)
+            self._leases.begin(member, (task.id, segment), now)
+            found.append((task, self._rows[task.id]))
+        return len(found) >= limit
 
     def _take_back(self, member: str, holding: frozenset[int], changes: Changes) -> None:
         """Give to others what was handed to a member in an answer that it never got."""

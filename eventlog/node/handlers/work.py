@@ -8,10 +8,10 @@ import numpy as np
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.consume.work.queue import Task
 from eventlog.consume.work.record import TASK_ROW
-from eventlog.errors import BadMessage, InvalidArgument
+from eventlog.errors import BadMessage, InvalidArgument, TooLarge
 from eventlog.ids import ID_MAX
 from eventlog.limits import TASK_DELAY_MS_MAX
-from eventlog.node.consumers.work import VERDICTS, Settled, Wanted, Work
+from eventlog.node.consumers.work import GIVEN_BACK, VERDICTS, Settled, Wanted, Work
 from eventlog.node.consumers.work_reading import Row
 from eventlog.node.handlers.groups import is_elsewhere
 from eventlog.transport.exchange import Exchange
@@ -37,10 +37,14 @@ async def take_tasks(node: "Node", exchange: Exchange) -> None:
     wanted = Wanted(sequence=request.sequence, limit=max(1, request.max_events), holding=holding, earliest=request.earliest)
     found = await work.take(request.member, wanted, wait_ms=wait_ms)
     message = Message(take_tasks_answer=pb.TakeTasksAnswer(tasks=len(found)))
-    if found:
-        exchange.answer(message, _table(found), _block([row for _, row in found]))
-    else:
+    if not found:
         exchange.answer(message)
+        return
+    try:
+        exchange.answer(message, _table(found), _block([row for _, row in found]))
+    except TooLarge:  # nobody has seen them
+        await work.settle(request.member, [Settled(segment=row.segment, id=task.id, verdict=GIVEN_BACK) for task, row in found])
+        raise
 
 
 async def _work(node: "Node", group: str, cache_id: int) -> Work:

@@ -197,3 +197,27 @@ def test_what_a_lost_member_had_for_the_last_time_waits_for_its_dead_letter(tmp_
         assert node.caches.named("dead").next_offsets.sum() == 1
 
     with_group(tmp_path, act, values=(b"\xff",) * 3, dead_letters="dead", deliveries_max=1)
+
+
+async def at_hand(work: Work, count: int) -> None:
+    """Wait until the coordinator has read some events."""
+    work._read_on()
+    while sum(len(queue.tasks) for queue in work.queues.values()) < count:
+        await work._changed.wait()
+
+
+@pytest.mark.parametrize(("bytes_max", "counts"), [(1, [1, 1, 1, 1]), (2_500, [2, 2]), (module.ANSWER_BYTES_MAX, [4])])
+def test_an_answer_has_as_many_events_as_fit_it_and_one_at_least(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_max: int, counts: list[int]
+) -> None:
+    monkeypatch.setattr(module, "ANSWER_BYTES_MAX", bytes_max)
+
+    async def act(_: Node, work: Work) -> None:
+        await at_hand(work, 4)
+        held = frozenset[int]()
+        for sequence, count in enumerate(counts, 1):
+            found = await work.take(MEMBER, wanted(sequence, limit=10, holding=held), wait_ms=30_000)
+            assert len(found) == count
+            held |= {task.id for task, _ in found}
+
+    with_group(tmp_path, act, values=(bytes(1_000),) * 4)

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 import eventlog
-from eventlog.errors import BadName, InvalidArgument, StaleMember
+from eventlog.errors import BadName, InvalidArgument, StaleMember, TooLarge
 from eventlog.ids import ID_MAX
-from eventlog.limits import TASK_DELAY_MS_MAX
+from eventlog.limits import FRAME_BYTES_MAX, TASK_DELAY_MS_MAX
 from eventlog.node.consumers.work import AGAIN, DONE, VERDICTS
+from eventlog.node.handlers import work as handlers
 from tests.process.one_loop.clients import client_of, cluster_of, run, until
 from tests.process.one_loop.test_coordinator import running_of
 
@@ -317,5 +318,23 @@ def test_a_consumer_that_cannot_settle_what_it_has_leaves_all_the_same(tmp_path)
                     await tasks_of(other, 4)  # those that wait in the first one's hands, too
                 (running,) = running_of(cluster, "workers")
                 assert [member.id for member in running.state.members] == [other.member_id]
+
+    run(act())
+
+
+def test_tasks_whose_answer_fits_no_frame_are_given_back(tmp_path, monkeypatch):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            await cache.put("k", 1)
+            with monkeypatch.context() as patched:
+                patched.setattr(handlers, "_block", lambda _: bytes(FRAME_BYTES_MAX))
+                async with cache.consumer("workers", mode="work") as consumer:
+                    with pytest.raises(TooLarge):
+                        await tasks_of(consumer, 1)
+            async with cache.consumer("workers", mode="work") as consumer:
+                (task,) = await tasks_of(consumer, 1)
+                assert task.deliveries == 1
+                await task.ack()
 
     run(act())

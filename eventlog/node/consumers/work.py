@@ -207,7 +207,6 @@ class Work:
             for request, result in zip(requests, results, strict=True):
                 _answer(request.done, result)
             self._at_work = []
-            self._wake()
 
     def _give_up(self, error: EventLogError) -> None:
         """Forget the group, as what is here may be ahead of what is kept. The requests of the turn are told why, others to ask again."""
@@ -230,6 +229,7 @@ class Work:
             results = self._with_burials(changes, errors, results)
         if changes.touched:
             await self._keep(changes.touched)
+            self._wake()  # else members that find nothing would wake each other, and themselves, for ever
         return results
 
     def _with_burials(self, changes: Changes, errors: Mapping[int, EventLogError], results: list[Any]) -> list[Any]:
@@ -434,6 +434,7 @@ class Work:
 
     def _arrived(self, rows: list[Row], after: "dict[int, Any]") -> None:
         by_segment: dict[int, list[Task]] = {}
+        known = self._known_count
         for row in rows:
             if row.place.id > self.queues[row.segment].read.id:
                 self._rows[row.place.id] = row
@@ -452,7 +453,7 @@ class Work:
                 self._quiet.discard(segment)
         is_gone = self._is_gone()
         self.release(is_gone)
-        if rows:
+        if rows or self._known_count < known:
             self._wake()
 
     def _keep_passed(self) -> None:
@@ -466,6 +467,10 @@ class Work:
     def _is_gone(self) -> Callable[[str], bool]:
         alive = {member.id for member in self._running.state.members}
         return lambda member: member not in alive
+
+    @property
+    def _known_count(self) -> int:
+        return sum(len(queue.known) for queue in self.queues.values())
 
     def _next_ms(self) -> int | None:
         times = [queue.next_ms() for segment, queue in self.queues.items() if segment not in self._quiet]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -197,6 +198,32 @@ def test_what_a_lost_member_had_for_the_last_time_waits_for_its_dead_letter(tmp_
         assert node.caches.named("dead").next_offsets.sum() == 1
 
     with_group(tmp_path, act, values=(b"\xff",) * 3, dead_letters="dead", deliveries_max=1)
+
+
+def test_who_finds_nothing_looks_again_when_something_has_changed_and_not_before(tmp_path: Path) -> None:
+    async def act(node: Node, work: Work) -> None:
+        [task] = await take(work)
+        turns = 0
+        turn_of = work._turn_of
+
+        async def counted(requests: list[Any]) -> list[Any]:
+            nonlocal turns
+            turns += 1
+            return await turn_of(requests)
+
+        work._turn_of = counted
+        holding = frozenset([task.id])
+        waiting = asyncio.ensure_future(work.take(MEMBER, wanted(2, holding=holding), wait_ms=30_000))
+        other = await cache_of(node, "other")
+        for _ in range(20):
+            await submit(node, other, [(b"k", b"1")])
+        assert turns == 1
+        await submit(node, node.caches.named("c"), [(b"k0", b"2")])  # the next one of its key
+        await at_hand(work, 2)
+        await work.settle(MEMBER, [task])
+        assert [row.value for _, row in await waiting] == [b"2"]
+
+    with_group(tmp_path, act)
 
 
 async def at_hand(work: Work, count: int) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,21 +121,32 @@ class WorkConsumer(Joined):
         self._holding: set[int] = set()  # ids of what it was handed and has not settled
         self._over: set[int] = set()  # ids of what was done with since the last request for more: a copy may be under way
         self._lives = 0  # sessions that are over
-        self._taking = asyncio.Lock()
+        self._taking: asyncio.Task[None] | None = None
+        self._waiting = 0  # how many wait for tasks
         self._sequence = 0
 
     async def _settle_last(self) -> None:
-        given_back = [(task.event.segment, task.event.id, _GIVEN_BACK, -1, "") for task in self._ready]
-        self._ready.clear()
-        if given_back:
-            await self._send(given_back, timeout_ms=CLOSE_MS_MAX)
+        if self._taking is not None and not self._taking.done():
+            self._taking.cancel()
+            await asyncio.wait((self._taking,))
+            await self._take_more(max_events=1, wait_ms=0)  # what its answer had goes back uncounted: it is not in hand
+        await self._give_back()
         if self._sending is not None:
             await self._sending
 
+    async def _give_back(self) -> None:
+        """Let others have at once what no application has seen."""
+        given_back = [(task.event.segment, task.event.id, _GIVEN_BACK, -1, "") for task in self._ready]
+        self._ready.clear()
+        self._holding.difference_update(verdict[1] for verdict in given_back)  # should this not be heard, the next request says so
+        if given_back:
+            await self._send(given_back, timeout_ms=CLOSE_MS_MAX)
+
     async def _end(self) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+        tasks = [task for task in (self._taking, self._sending) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for _, done in self._unsent:
             self._told(done, ClientClosed(what="consumer"))
 
@@ -151,6 +163,8 @@ class WorkConsumer(Joined):
     async def tasks(self) -> AsyncGenerator[Task, None]:
         """Yield tasks, on and on. Several may be worked on at once: each is settled by itself.
 
+        Who stops waiting, by a timeout say, loses nothing: what comes then goes to whoever waits next, here or elsewhere.
+
         Raises:
             EventsTrimmed: retention has taken events that nobody had acknowledged.
         """
@@ -164,18 +178,33 @@ class WorkConsumer(Joined):
                 await asyncio.sleep(AGAIN_MS_MAX / 1000)  # the session was lost, and another is being made
 
     async def _take(self) -> None:
-        async with self._taking:
-            if not self._ready:
-                await self._take_more()
+        """Wait for tasks. They are asked for by a task of the consumer's own: what is answered when nobody waits any more is not lost."""
+        if self._taking is None or self._taking.done():
+            self._taking = asyncio.create_task(self._take_for_those_who_wait(), name=f"eventlog-worker taking {self.group}")
+            self._taking.add_done_callback(lambda task: task.cancelled() or task.exception())  # it may be that nobody waits for it
+        taking = self._taking
+        self._waiting += 1
+        try:
+            await asyncio.wait((taking,))
+        finally:
+            self._waiting -= 1
+        if not taking.cancelled():
+            taking.result()
 
-    async def _take_more(self) -> None:
+    async def _take_for_those_who_wait(self) -> None:
+        await self._take_more(max_events=self._prefetch, wait_ms=TAKE_WAIT_MS)
+        if not self._waiting:
+            with suppress(EventLogError):
+                await self._give_back()
+
+    async def _take_more(self, *, max_events: int, wait_ms: int) -> None:
         self._sequence += 1
         request = pb.TakeTasks(
             group=self.group,
             cache_id=self._source.cache_id,
             member=self._member.id,
-            max_events=self._prefetch,
-            wait_ms=TAKE_WAIT_MS,
+            max_events=max_events,
+            wait_ms=wait_ms,
             earliest=self._earliest,
             holding=len(self._holding),
             sequence=self._sequence,

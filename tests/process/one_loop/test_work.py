@@ -338,3 +338,73 @@ def test_tasks_whose_answer_fits_no_frame_are_given_back(tmp_path, monkeypatch):
                 await task.ack()
 
     run(act())
+
+
+async def give_up_waiting(consumer):
+    """Wait for a task, and stop that when the request is under way; return the request, which goes on."""
+    waiting = asyncio.ensure_future(anext(consumer.tasks()))
+    await until(lambda: consumer._taking is not None)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    return consumer._taking
+
+
+def test_what_comes_when_nobody_waits_any_more_goes_to_who_does_as_if_it_had_not_been_handed_out(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            options = {"mode": "work", "max_deliveries": 1}
+            async with cache.consumer("workers", **options) as gone, cache.consumer("workers", **options) as other:
+                await give_up_waiting(gone)
+                await cache.put("urgent", 1)
+                (task,) = await tasks_of(other, 1)
+                assert (task.deliveries, task.maybe_repeated) == (1, False)
+                await task.ack()
+                assert not gone._ready
+                assert not gone._holding
+
+    run(act())
+
+
+def test_what_comes_while_somebody_else_waits_is_for_them(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            async with cache.consumer("workers", mode="work") as consumer:
+                taking = await give_up_waiting(consumer)
+                waiting = asyncio.ensure_future(tasks_of(consumer, 1))
+                await asyncio.sleep(0)
+                await cache.put("k", 1)
+                (task,) = await waiting
+                assert taking is consumer._taking
+                await task.ack()
+
+    run(act())
+
+
+def test_what_comes_while_a_consumer_leaves_goes_to_others_as_if_it_had_not_been_handed_out(tmp_path, monkeypatch):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            async with cache.consumer("workers", mode="work", max_deliveries=1) as consumer:
+                handed, answered = asyncio.Event(), asyncio.Event()
+                ask = consumer._member.ask
+
+                async def late(message, *buffers, **options):
+                    reply = await ask(message, *buffers, **options)
+                    if message.take_tasks.wait_ms:
+                        handed.set()
+                        await answered.wait()
+                    return reply
+
+                monkeypatch.setattr(consumer._member, "ask", late)
+                waiting = asyncio.ensure_future(anext(consumer.tasks()))
+                await cache.put("k", 1)
+                await handed.wait()
+            await asyncio.gather(waiting, return_exceptions=True)
+            async with cache.consumer("workers", mode="work") as consumer:
+                (task,) = await tasks_of(consumer, 1)
+                assert task.deliveries == 1
+                await task.ack()
+
+    run(act())

@@ -340,10 +340,11 @@ def test_tasks_whose_answer_fits_no_frame_are_given_back(tmp_path, monkeypatch):
     run(act())
 
 
-async def give_up_waiting(consumer):
+async def give_up_waiting(cluster, consumer):
     """Wait for a task, and stop that when the request is under way; return the request, which goes on."""
     waiting = asyncio.ensure_future(anext(consumer.tasks()))
-    await until(lambda: consumer._taking is not None)
+    (running,) = running_of(cluster, "workers")
+    await until(lambda: consumer.member_id in running.work._latest)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     return consumer._taking
@@ -355,7 +356,7 @@ def test_what_comes_when_nobody_waits_any_more_goes_to_who_does_as_if_it_had_not
             cache = await client.create_cache("jobs")
             options = {"mode": "work", "max_deliveries": 1}
             async with cache.consumer("workers", **options) as gone, cache.consumer("workers", **options) as other:
-                await give_up_waiting(gone)
+                await give_up_waiting(cluster, gone)
                 await cache.put("urgent", 1)
                 (task,) = await tasks_of(other, 1)
                 assert (task.deliveries, task.maybe_repeated) == (1, False)
@@ -371,7 +372,7 @@ def test_what_comes_while_somebody_else_waits_is_for_them(tmp_path):
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
             cache = await client.create_cache("jobs")
             async with cache.consumer("workers", mode="work") as consumer:
-                taking = await give_up_waiting(consumer)
+                taking = await give_up_waiting(cluster, consumer)
                 waiting = asyncio.ensure_future(tasks_of(consumer, 1))
                 await asyncio.sleep(0)
                 await cache.put("k", 1)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eventlog.node.node import Node
 
 log = logging.getLogger("eventlog.node")
+MEMBERS_MAX = 10_000  # of one connection; of those above nobody is told that it closed: their timeouts end their sessions
 TELL_MS_MAX = 5_000  # later it is of no use: the session's own timeout is near
 
 _STATE = "groups"
@@ -44,7 +45,8 @@ def speaks(node: "Node", exchange: Exchange) -> None:
     if members is None:
         members = connection.state[_STATE] = _Members(next(_numbers))
         _watch(node, connection, members)
-    members.ids.add((request.group, request.cache_id, request.member))
+    if len(members.ids) < MEMBERS_MAX:
+        members.ids.add((request.group, request.cache_id, request.member))
     request.via_node, request.via_connection = node.number, members.number
 
 

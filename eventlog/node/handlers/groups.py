@@ -43,6 +43,8 @@ def is_elsewhere(node: "Node", exchange: Exchange, group: str) -> bool:
 async def group_beat(node: "Node", exchange: Exchange) -> None:
     """A member lives: it joins, says what it reads, and is told what it is to read."""
     request = exchange.message.group_beat
+    checked_name(request.group)
+    member = _member(request)  # before anything is kept of it
     if not exchange.message.forwarded:
         coordinator_via.speaks(node, exchange)
     if is_elsewhere(node, exchange, request.group):
@@ -50,7 +52,7 @@ async def group_beat(node: "Node", exchange: Exchange) -> None:
     cache = node.caches.find(request.cache_id)
     if not cache.options.events:
         raise NoEvents(cache=cache.name)
-    member = _member(request)
+    owned = decode_set(request.owned, node.segments)
     made = _new_group(node, request)
     if made.filter:
         await node.reads.filters.compile(cache, _spec(request), owner=exchange.connection)
@@ -61,9 +63,9 @@ async def group_beat(node: "Node", exchange: Exchange) -> None:
     if made.filter and made.filter != running.state.filter:
         raise InvalidArgument(why=f"group {request.group!r} shares events of another filter; leave it out, or choose another name")
     beat = Beat(
-        member=member,
+        member=replace(member, node=request.via_node),
         epoch=request.epoch,
-        owned=decode_set(request.owned, node.segments),
+        owned=owned,
         via=via_of(request),
         assignor=made.assignor,
     )

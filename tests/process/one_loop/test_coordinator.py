@@ -5,8 +5,12 @@ import asyncio
 import pytest
 
 import eventlog
-from eventlog.errors import StaleMember
+from eventlog.errors import BadMessage, InvalidArgument, StaleMember
 from eventlog.node.cluster.leaving import hand_over
+from eventlog.node.consumers import coordinator_via
+from eventlog.transport.connect import connect
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
 from tests.process.one_loop.clients import client_of, cluster_of, run, until
 from tests.process.one_loop.cluster import SEGMENTS
 
@@ -247,5 +251,50 @@ def test_a_group_is_forgotten_where_it_is_led_no_more_and_where_nobody_is_in_it(
                 assert running.is_over
             await until(lambda: not running_of(cluster))
             assert [group.members for group in await client.groups.describe("billing")] == [[]]
+
+    run(act())
+
+
+def noted(cluster):
+    """The members that the nodes watch, by connection."""
+    connections = [connection for running in cluster.nodes for connection in running.server.connections]
+    return [connection.state["groups"].ids for connection in connections if "groups" in connection.state]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"mode": "work", "owned": bytes(5_000)},
+        {"mode": "work", "session_timeout_ms": 1},
+        {"group": "g" * 201},
+        {"member": "m" * 201},
+        {"member": ""},
+    ],
+)
+def test_of_a_beat_that_is_refused_nothing_is_left(tmp_path, fields):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            await client.create_cache("orders")
+            asked = {"group": "billing", "member": "m", "cache_id": cluster.up[0].caches.named("orders").cache_id} | fields
+            connection = await connect("127.0.0.1", cluster.nodes[0].port)
+            with pytest.raises((InvalidArgument, BadMessage)):
+                await connection.request(Message(group_beat=pb.GroupBeat(**asked)), timeout_ms=20_000)
+            assert running_of(cluster, asked["group"]) == []
+            assert all(len(group) <= 200 and 0 < len(member) <= 200 for ids in noted(cluster) for group, _, member in ids)
+            connection.close()
+            await connection.wait_closed()
+
+    run(act())
+
+
+def test_of_one_connection_no_more_members_are_watched_than_there_is_room_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(coordinator_via, "MEMBERS_MAX", 1)
+
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster, 0) as client:
+            cache = await client.create_cache("orders")
+            async with cache.consumer("billing") as one, cache.consumer("billing") as two:
+                await until(lambda: shared(one, two))
+                assert {len(ids) for ids in noted(cluster)} == {1}
 
     run(act())

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,8 @@ from eventlog.consume.work.record import encode_known
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember
 from eventlog.limits import ANSWER_BYTES_MAX, DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
 from eventlog.node.consumers.dead_letters import DeadLetter, bury_all
-from eventlog.node.consumers.work_reading import Row, read_rows
+from eventlog.node.consumers.work_reading import READ_EVENTS_MAX, Row, read_rows
+from eventlog.node.consumers.work_requests import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted
 from eventlog.wire.eventlog_pb2 import Filter
 
 if TYPE_CHECKING:
@@ -28,51 +29,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger("eventlog.node")
-DONE, AGAIN, REJECTED, GIVEN_BACK = VERDICTS = range(4)
 TAKE_MAX = 1_000
 READ_AGAIN_S_MAX = 3.0
 _READ_AGAIN_S = 0.2
 PASSED_S = 1.0
 BURY_AGAIN_MS = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """What became of an event that a member had. `after_ms` -1: as long as the back-off says."""
-
-    segment: int
-    id: int
-    verdict: int
-    after_ms: int = -1
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a member asks for. `holding` is what it has: anything else that was handed to it has got lost on the way.
-
-    Of two requests of a member the one with the higher `sequence` was sent later; the other one gets nothing any more.
-    """
-
-    sequence: int
-    limit: int
-    holding: frozenset[int] = frozenset()
-    earliest: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class Changes:
-    """What the requests of one turn change: segments to be kept, and events to be buried before, by id. These are not done before that."""
-
-    touched: set[int] = field(default_factory=set)
-    dead: dict[int, DeadLetter] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buries:
-    """What a request comes to that is done once some events are among the dead letters."""
-
-    ids: tuple[int, ...]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -420,8 +381,10 @@ class Work:
             if not places or sum(queue.nbytes for queue in self.queues.values()) >= WORK_BYTES_MAX:
                 await changed.wait()
                 continue
+            room = min(READ_EVENTS_MAX, sum(self.queues[segment].room for segment in fresh or places))
+            asked = partial(read_rows, running.node, running.id[1], fresh or places, events_max=room)
             try:
-                rows, after = await read_rows(running.node, running.id[1], fresh or places, earliest=self._earliest, filter_=self._filter)
+                rows, after = await asked(earliest=self._earliest, filter_=self._filter)
             except EventLogError as error:
                 self._error = error if isinstance(error, EventsTrimmed) or not error.retry else None
                 self._wake()
@@ -433,21 +396,24 @@ class Work:
                 self._keep_passed()
 
     def _arrived(self, rows: list[Row], after: "dict[int, Any]") -> None:
-        by_segment: dict[int, list[Task]] = {}
+        by_segment: dict[int, list[Row]] = {}
         known = self._known_count
         for row in rows:
             if row.place.id > self.queues[row.segment].read.id:
-                self._rows[row.place.id] = row
-                task = Task(id=row.place.id, key=row.key, place=row.place, nbytes=row.nbytes)
-                by_segment.setdefault(row.segment, []).append(task)
-        for segment, place in after.items():
+                by_segment.setdefault(row.segment, []).append(row)
+        for segment, upto in after.items():
             queue = self.queues[segment]
-            own = by_segment.get(segment, [])
-            queue.take_in(own, place)
-            for task in own:
+            own, room = by_segment.get(segment, []), queue.room
+            is_cut = len(own) > room  # what is cut off is read again
+            own = own[:room]
+            place = (own[-1].place if own else queue.read) if is_cut else upto
+            tasks = [Task(id=row.place.id, key=row.key, place=row.place, nbytes=row.nbytes) for row in own]
+            queue.take_in(tasks, place)
+            for task, row in zip(tasks, own, strict=True):
                 if task.id not in queue.tasks:
-                    del self._rows[task.id]  # it was done before
-                elif task.member:
+                    continue  # it was done before
+                self._rows[task.id] = row
+                if task.member:
                     self._leases.begin(task.member, (task.id, segment), self._wall_ms())
             if own:
                 self._quiet.discard(segment)

@@ -48,6 +48,7 @@ async def read_rows(
     cache_id: int,
     places: Mapping[int, Place],
     *,
+    events_max: int,
     earliest: bool,
     filter_: Filter | None = None,
 ) -> tuple[list[Row], dict[int, Place]]:
@@ -56,7 +57,7 @@ async def read_rows(
     Raises:
         EventsTrimmed, CacheDropped, ...: as any reader is told.
     """
-    request = Poll(cache_id=cache_id, max_events=READ_EVENTS_MAX, max_bytes=READ_BYTES_MAX, wait_ms=READ_WAIT_MS, earliest=earliest)
+    request = Poll(cache_id=cache_id, max_events=events_max, max_bytes=READ_BYTES_MAX, wait_ms=READ_WAIT_MS, earliest=earliest)
     request.position = token.encode(_position(node, cache_id, places))
     request.segments.extend(sorted(places))
     if not any(place.id for place in places.values()):

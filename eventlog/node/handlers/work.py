@@ -11,8 +11,9 @@ from eventlog.consume.work.record import TASK_ROW
 from eventlog.errors import BadMessage, InvalidArgument, TooLarge
 from eventlog.ids import ID_MAX
 from eventlog.limits import TASK_DELAY_MS_MAX
-from eventlog.node.consumers.work import GIVEN_BACK, VERDICTS, Settled, Wanted, Work
+from eventlog.node.consumers.work import Work
 from eventlog.node.consumers.work_reading import Row
+from eventlog.node.consumers.work_requests import GIVEN_BACK, VERDICTS, Settled, Wanted
 from eventlog.node.handlers.groups import is_elsewhere
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb

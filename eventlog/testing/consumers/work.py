@@ -16,8 +16,9 @@ from eventlog.consume.membership.record import decode_committed
 from eventlog.consume.membership.values import GroupState, Member
 from eventlog.consume.work.record import decode_known
 from eventlog.errors import EventLogError, NotPrimary, StaleMember
-from eventlog.node.consumers.work import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted, Work
+from eventlog.node.consumers.work import Work
 from eventlog.node.consumers.work_reading import Row
+from eventlog.node.consumers.work_requests import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted
 
 _KEYS: Final = (b"a", b"b", b"c")
 _STEPS: Final = 700

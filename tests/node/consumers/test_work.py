@@ -11,12 +11,14 @@ import pytest
 from eventlog.consume.membership.changes import join
 from eventlog.consume.membership.record import GROUPS_CACHE
 from eventlog.consume.membership.values import Member, new_group
+from eventlog.consume.work import queue as queue_module
 from eventlog.errors import EventLogError, NotPrimary, OperationRefused
 from eventlog.ids import ID_MAX
 from eventlog.node import operations
 from eventlog.node.consumers import work as module
 from eventlog.node.consumers.coordinator import Running
-from eventlog.node.consumers.work import AGAIN, DONE, REJECTED, Settled, Wanted, Work
+from eventlog.node.consumers.work import Work
+from eventlog.node.consumers.work_requests import AGAIN, DONE, REJECTED, Settled, Wanted
 from eventlog.node.node import Node
 from eventlog.node.state.caches import CacheState
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
@@ -248,3 +250,24 @@ def test_an_answer_has_as_many_events_as_fit_it_and_one_at_least(
             held |= {task.id for task, _ in found}
 
     with_group(tmp_path, act, values=(bytes(1_000),) * 4)
+
+
+def test_no_more_of_a_segment_is_at_hand_than_its_window_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limits in (module, queue_module):
+        monkeypatch.setattr(limits, "WORK_WINDOW_MAX", 4)
+
+    async def act(_: Node, work: Work) -> None:
+        most, done, held = 0, set[int](), frozenset[int]()
+        for sequence in range(1, 100):
+            found = await work.take(MEMBER, wanted(sequence, limit=10, holding=held), wait_ms=30_000)
+            most = max(most, *(len(queue.tasks) + len(queue.done) for queue in work.queues.values()))
+            assert len(work._rows) == sum(len(queue.tasks) for queue in work.queues.values())
+            rows = [Settled(segment=row.segment, id=task.id, verdict=DONE) for task, row in found]
+            await work.settle(MEMBER, rows)
+            done |= {row.id for row in rows}
+            if len(done) == 60:
+                break
+        assert len(done) == 60
+        assert most == 4
+
+    with_group(tmp_path, act, values=(b"1",) * 60)

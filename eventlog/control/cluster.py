@@ -70,6 +70,7 @@ class ClusterRecords:
         self._own: Versioned[NodeRecord] | None = None  # the own record as last seen
         self._led: dict[int, int] = {}  # segment -> epoch of the terms this process was appointed for
         self._revision = 0
+        self._number = 0  # that the data directory remembers
 
     @property
     def identity(self) -> Identity:
@@ -119,6 +120,7 @@ class ClusterRecords:
         identity = await self._read_identity()
         if remembered is not None:
             self._compare(identity, remembered)
+            self._number = remembered.node
         for _ in range(CONFLICTS_MAX):
             if identity is not None:
                 self._identity = identity
@@ -162,10 +164,18 @@ class ClusterRecords:
 
         Raises:
             BadConfig: the name cannot be used.
+            MemberReplaced: the data directory's member was removed, or is another directory's now; nothing was committed.
             NodeNumbersExhausted: there are too many members.
         """
         session = self._token()
-        joining = Joining(name=name, address=address, incarnation=self._incarnation, session=session, labels=labels or NodeLabels())
+        joining = Joining(
+            name=name,
+            address=address,
+            incarnation=self._incarnation,
+            session=session,
+            number=self._number,
+            labels=labels or NodeLabels(),
+        )
         for _ in range(CONFLICTS_MAX):
             nodes = read_nodes(await self._list(NODE_PREFIX))
             record, plan = plan_join(nodes, joining)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from eventlog.control.records import CommitPlan, NodeRecord, Versioned, encode, node_key
-from eventlog.errors import BadConfig, NodeNumbersExhausted
+from eventlog.errors import BadConfig, MemberReplaced, NodeNumbersExhausted
 from eventlog.limits import NODE_NUMBER_MAX
 
 NAME_CHARACTERS_MAX = 255
@@ -29,12 +29,13 @@ class NodeLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """The process that joins: `session` is its own, `incarnation` its data directory's."""
+    """The process that joins: `session` is its own, `incarnation` its data directory's, and `number`, 0 for one that never was a member."""
 
     name: str
     address: str
     incarnation: str
     session: str
+    number: int = 0
     labels: NodeLabels = NodeLabels()
 
 
@@ -46,6 +47,7 @@ def plan_join(nodes: Mapping[int, Versioned[NodeRecord]], joining: Joining) -> t
 
     Raises:
         BadConfig: the name is empty, too long, or another member's, while this directory is a member already.
+        MemberReplaced: this directory's member was removed, or is another directory's; its data are of no other number.
         NodeNumbersExhausted: no number is free.
     """
     name, labels = joining.name, joining.labels
@@ -53,6 +55,7 @@ def plan_join(nodes: Mapping[int, Versioned[NodeRecord]], joining: Joining) -> t
         raise BadConfig(option="node_name", why=f"{name!r} is not 1 to {NAME_CHARACTERS_MAX} printable characters")
     member = _own_number(nodes, name=name, incarnation=joining.incarnation)
     number = member or free_number(nodes)
+    _check_not_replaced(nodes, joining, number)
     found = nodes.get(number)
     is_same = found is not None and found.record.incarnation == joining.incarnation
     record = NodeRecord(
@@ -80,6 +83,14 @@ def _own_number(nodes: Mapping[int, Versioned[NodeRecord]], *, name: str, incarn
     if same_directory and same_name not in ([], same_directory):
         raise BadConfig(option="node_name", why=f"{name!r} is node {same_name[0]}; this data directory is node {same_directory[0]}")
     return next(iter(same_directory + same_name), None)
+
+
+def _check_not_replaced(nodes: Mapping[int, Versioned[NodeRecord]], joining: Joining, number: int) -> None:
+    removed = [node.record for node in nodes.values() if node.record.removed_id and node.record.incarnation == joining.incarnation]
+    if removed:
+        raise MemberReplaced(number=removed[0].number, name=removed[0].name)
+    if joining.number not in (0, number):
+        raise MemberReplaced(number=joining.number, name=joining.name)
 
 
 def free_number(nodes: Mapping[int, Versioned[NodeRecord]]) -> int:

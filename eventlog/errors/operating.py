@@ -37,7 +37,8 @@ class Insecure(Refused):
 
 class MemberReplaced(Refused):
     code = "MEMBER_REPLACED"
-    sentence = "node {number} ({name}) was removed, or started again on another data directory; give this one another --node-name to add it"
+    exit_code = 4  # of its own: whoever starts nodes again when they end has to leave this one alone
+    sentence = "node {number} ({name}) was removed, or started again on another data directory; empty this one to join as a new member"
     number: int
     name: str
 

@@ -8,7 +8,8 @@ import pytest
 
 from eventlog.control.appointment import next_appointments
 from eventlog.control.cache_records import CacheRecords
-from eventlog.control.records import Remembered, Replica, decode, encode, segment_key
+from eventlog.control.membership import tombstone
+from eventlog.control.records import CommitPlan, Remembered, Replica, decode, encode, node_key, segment_key
 from eventlog.errors import InvalidArgument, LostDisk, MemberReplaced, MetadataConflict, MetadataLost, MetadataUnavailable, WrongCluster
 from eventlog.ids import ID_STEP, last_of_run, make_id, time_of
 from eventlog.limits import LEASE_MS
@@ -168,6 +169,34 @@ def test_an_emptied_data_directory_does_not_lead_what_it_lost():
             await empty.appoint()
         back = await world.joined("a", name="n")  # the old directory put back
         assert len(await back.appoint()) == 4
+
+    tell(story)
+
+
+def test_the_directory_of_a_removed_node_leaves_nothing_behind_when_it_is_started():
+    async def story(world):
+        await world.started("a")
+        second = await world.started("b")
+        found = (await second.view()).nodes[2]
+        gone = CommitPlan(expect={node_key(2): found.revision}, puts={node_key(2): encode(tombstone(found.record, removed_id=9))})
+        await second.carry_out(gone)
+        before = (await second.view()).nodes
+        for name in ("n-b", "other"):
+            with pytest.raises(MemberReplaced):
+                await world.joined("b", name=name, remembered=second.remember())
+        assert (await second.view()).nodes == before
+
+    tell(story)
+
+
+def test_a_directory_that_another_took_the_place_of_is_not_added_under_another_name():
+    async def story(world):
+        first = await world.started("a", name="n")
+        await world.joined("b", name="n")
+        before = (await first.view()).nodes
+        with pytest.raises(MemberReplaced):
+            await world.joined("a", name="other", remembered=first.remember())
+        assert (await first.view()).nodes == before
 
     tell(story)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eventlog.control.membership import Joining, NodeLabels, free_number, plan_join, tombstone
 from eventlog.control.records import NodeRecord, Versioned, decode
-from eventlog.errors import BadConfig, NodeNumbersExhausted
+from eventlog.errors import BadConfig, MemberReplaced, NodeNumbersExhausted
 from eventlog.ids import FlakeClock, make_id
 from eventlog.testing.clocks import ManualClock
 from tests.control.worlds import node
@@ -19,9 +19,9 @@ def versioned(*records):
     return {record.number: Versioned(record, 10 + record.number) for record in records}
 
 
-def join(nodes, *, name="new", address="h:1", incarnation="fresh", labels=None):
+def join(nodes, *, name="new", address="h:1", incarnation="fresh", number=0, labels=None):
     record, plan = plan_join(
-        nodes, Joining(name=name, address=address, incarnation=incarnation, session="s", labels=labels or NodeLabels())
+        nodes, Joining(name=name, address=address, incarnation=incarnation, session="s", number=number, labels=labels or NodeLabels())
     )
     assert {key: decode(value, NodeRecord, where=key) for key, value in plan.puts.items()} == {f"node/{record.number}": record}
     return record, plan
@@ -72,9 +72,28 @@ def test_a_member_is_found_by_its_directory_before_its_name():
     assert record.number == 2
 
 
-def test_a_removed_members_directory_and_name_are_strangers():
-    record, _ = join(versioned(node(1, name="new", incarnation="fresh", removed_id=5), node(2)))
+def test_a_removed_members_name_is_anybodys():
+    record, _ = join(versioned(node(1, name="new", removed_id=5), node(2)))
     assert record.number == 3
+
+
+@pytest.mark.parametrize("name", ["n1", "other"])
+def test_a_removed_members_directory_gets_no_other_number_under_any_name(name):
+    with pytest.raises(MemberReplaced) as caught:
+        join(versioned(node(1, incarnation="mine", removed_id=5), node(2)), incarnation="mine", name=name)
+    assert (caught.value.number, caught.value.name) == (1, "n1")
+
+
+@pytest.mark.parametrize("holder", [node(1), node(1, removed_id=5)], ids=["member", "tombstone"])
+def test_a_directory_whose_number_another_directory_took_gets_no_other_number(holder):
+    with pytest.raises(MemberReplaced) as caught:
+        join(versioned(holder, node(2)), incarnation="mine", number=1)
+    assert (caught.value.number, caught.value.name) == (1, "new")
+
+
+def test_a_directory_put_back_under_its_name_takes_its_member_over_again():
+    record, _ = join(versioned(node(1, name="new"), node(2)), incarnation="mine", number=1)
+    assert (record.number, record.incarnation) == (1, "mine")
 
 
 def full(*, removed):

@@ -72,8 +72,14 @@ def test_a_cluster_grows_is_rebalanced_and_a_node_is_drained_and_removed(cluster
     until(lambda: (nodes(cluster, 1)["n1"]["state"], nodes(cluster, 1)["n1"]["segments"]) == ("draining", 0))
     cluster.command("admin", "remove", "n1", node=1)
     assert set(nodes(cluster, 1)) == {"n2", "n3", "n4"}
-    cluster[0].wait()
-    assert "MEMBER_REPLACED" in cluster[0].log_text()
+    for name in ("n1", "other"):
+        assert cluster[0].wait() == 4
+        assert "MEMBER_REPLACED" in cluster[0].log_text().splitlines()[-1]
+        cluster[0].options = (*cluster[0].options, "--node-name", name)
+        cluster[0].spawn()
+    assert cluster[0].wait() == 4
+    assert set(nodes(cluster, 1)) == {"n2", "n3", "n4"}, "starting it again leaves nothing behind"
+    cluster.command("admin", "status", "--check", "--wait", "60s", node=1)
     assert_all_there(cluster, EVENTS, node=1)
     load(cluster, 100, node=1, first=EVENTS)
     assert_all_there(cluster, EVENTS + 100, node=2)

@@ -1,15 +1,19 @@
 """`serve --processes`: several nodes under one process that keeps them running and ends them all."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from eventlog.node.cluster.supervisor import Supervisor
+from eventlog.node.config import NodeConfig
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.clusters import ask
@@ -86,6 +90,28 @@ def test_a_node_that_dies_is_started_again(tmp_path):
         found.until(lambda: (again := found.node(1)) is not None and again["pid"] != nodes[1]["pid"])
         found.until(lambda: live(nodes[0]["listen"]) == 3)
         assert ask(nodes[0]["listen"], Message(status=pb.Status())).status_answer.nodes == 3
+
+
+def test_a_removed_node_is_not_started_again_and_the_others_go_on(tmp_path):
+    with several(tmp_path) as found:
+        nodes = found.nodes()
+        found.until(lambda: live(nodes[0]["listen"]) == 3)
+        name = nodes[2]["listen"].replace(":", "-")
+        for command in (["drain", name], ["remove", name]):
+            words = [str(EVENTLOG), "--timeout", f"{WITHIN_S}s", "--server", nodes[0]["listen"], "admin", *command]
+            subprocess.run(words, capture_output=True, timeout=WITHIN_S, check=True)
+        found.until(lambda: "node_given_up node=2" in found.log.read_text())
+        found.until(lambda: live(nodes[0]["listen"]) == 2)
+        assert ask(nodes[1]["listen"], Message(status=pb.Status())).status_answer.nodes == 2
+        found.process.terminate()
+        assert found.process.wait(WITHIN_S) == 0
+        assert found.log.read_text().count("node_started node=2") == 1
+
+
+def test_with_the_last_node_that_was_replaced_the_supervisor_ends(tmp_path):
+    data, replaced = tmp_path / "data", "raise SystemExit(4)"
+    supervisor = Supervisor(NodeConfig(data=data, processes=2), command=[sys.executable, "-c", replaced])
+    assert asyncio.run(asyncio.wait_for(supervisor.run(), WITHIN_S)) == 4
 
 
 def test_the_nodes_do_not_outlive_a_killed_supervisor(tmp_path):

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from eventlog.control.metastores.location import SqliteLocation
-from eventlog.errors import BadConfig
+from eventlog.errors import BadConfig, MemberReplaced
 from eventlog.node.config import PORT_MAX, NodeConfig, environment_of_child, split_address
 
 log = logging.getLogger("eventlog.supervisor")
 _LINE_BYTES_MAX = 1 << 20
 _MISUSE = 2  # the exit code of a start that cannot succeed, however often it is tried
+_REPLACED = MemberReplaced.exit_code  # that of a node that is no member any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +79,13 @@ class Supervisor:
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._stop = asyncio.Event()
         self._code = 0
+        self._kept = len(self._configs)  # nodes that are started again when they end
 
     async def run(self) -> int:
-        """Run until SIGTERM or SIGINT; return the exit code: 0 when every node ended well."""
+        """Run until SIGTERM or SIGINT, or until no node is a member any more; return the exit code: 0 when every node ended well.
+
+        A node that is removed from the cluster ended well as long as there are others.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -110,11 +115,22 @@ class Supervisor:
                 self._code = code
                 self._stop.set()
                 return
+            if code == _REPLACED:
+                self._give_up(index)
+                return
             is_calm = (loop.time() - started) * 1000 >= options.calm_ms
             pause_ms = options.pause_ms_min if is_calm else min(2 * pause_ms, options.pause_ms_max)
             log.warning("node_ended node=%d code=%d again_ms=%d", index, code, 0 if is_calm else pause_ms)
             if not is_calm:
                 await _wait(self._stop, pause_ms)
+
+    def _give_up(self, index: int) -> None:
+        """Have one node not started again, and end with the last of them."""
+        log.error("node_given_up node=%d code=%d", index, _REPLACED)
+        self._kept -= 1
+        if not self._kept:
+            self._code = _REPLACED
+            self._stop.set()
 
     async def _run_one(self, index: int, config: NodeConfig) -> int:
         process = await asyncio.create_subprocess_exec(

@@ -136,9 +136,8 @@ class Operators:
         self._world.scheduler.after(_AGAIN_US, lambda: self._come_back(host))
 
     def _come_back(self, host: Host) -> None:
-        """Be a new member on the machine of one that was removed, on an empty directory or the old one."""
-        if self._world.random.random() < 0.5:
-            host.lose_disk()
+        """Be a new member on the machine of one that was removed, on an empty directory: the old one is refused."""
+        host.lose_disk()
         self.gone.discard(host.number)
         host.start()
 

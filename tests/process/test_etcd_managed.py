@@ -13,6 +13,7 @@ from eventlog.control.metastores.etcd import EtcdOptions, open_etcd
 from eventlog.control.metastores.etcd_members import EtcdMembers
 from eventlog.errors import BadConfig
 from eventlog.node.cluster.etcd_child import EtcdChild, EtcdSeat, command_line, find_etcd
+from tests.loops import until
 from tests.ports import free_port
 from tests.process.etcds import etcd_binary, wait_for_answers
 
@@ -91,6 +92,25 @@ def test_a_killed_child_is_started_again_with_what_it_had(tmp_path):
             assert item.value == b"1"
             assert child.restarts == 1
             assert child.pid != killed
+
+    asyncio.run(story())
+
+
+def test_a_child_that_cannot_be_started_again_is_tried_until_it_can(tmp_path, caplog):
+    async def story() -> None:
+        log_path = tmp_path / "log"
+        child = EtcdChild(["sleep", "600"], log_path=log_path)
+        await child.start()
+        try:
+            killed = child.pid
+            log_path.unlink()
+            log_path.mkdir()  # it cannot be written to, as on a disk that fails
+            os.kill(killed, signal.SIGKILL)
+            await until(lambda: "etcd_not_started" in caplog.text)
+            log_path.rmdir()
+            await until(lambda: child.pid != killed)
+        finally:
+            await child.stop()
 
     asyncio.run(story())
 

@@ -109,8 +109,17 @@ class EtcdChild:
             self.restarts += 1
             pause_ms = RESTART_MS_MIN if loop.time() - began > RESTART_MS_MAX / 1000 else min(2 * pause_ms, RESTART_MS_MAX)
             log.warning("etcd_died code=%s restart_ms=%d log=%s", code, pause_ms, self._log_path)
+            self._process = process = await self._spawn_again(pause_ms)
+
+    async def _spawn_again(self, pause_ms: int) -> asyncio.subprocess.Process:
+        """Start it after a pause, as often as it takes: a full disk or too many open files may be over soon."""
+        while True:
             await asyncio.sleep(pause_ms / 1000)
-            self._process = process = await self._spawn()
+            try:
+                return await self._spawn()
+            except OSError as error:
+                pause_ms = min(2 * pause_ms, RESTART_MS_MAX)
+                log.warning("etcd_not_started error=%s restart_ms=%d", error, pause_ms)
 
     @property
     def pid(self) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -63,6 +64,23 @@ def test_three_nodes_run_three_members_and_lose_one_of_them(cluster):
     cluster.restart_all()
     cluster.settle()
     assert json.loads(cluster.command("get", "c", "k", "--json", node=3).stdout)["value"] == 2
+
+
+def test_a_node_that_lost_its_directory_gets_a_member_that_counts(cluster):
+    cluster.command("cache", "create", "c")
+    before = {member.name: member.id for member in members(cluster)}
+    cluster[1].kill()
+    shutil.rmtree(cluster[1].data)
+    cluster[1].start()
+    cluster.settle()
+    found = {member.name: member for member in members(cluster)}
+    assert [name for name in sorted(found) if found[name].id != before[name]] == ["n2"], "a new member took the place of the lost one"
+    assert not any(member.is_learner for member in found.values())
+    assert "etcd_died" not in cluster[1].log_text()
+    cluster[2].kill()
+    cluster.until(lambda status: status.nodes_live == 2 and not status.without_primary, node=1)
+    cluster.command("cache", "create", "later", node=1)
+    cluster.command("put", "later", "k", "1", node=0)
 
 
 @pytest.mark.parametrize("cluster", [("managed-etcd:5", 5)], indirect=True)

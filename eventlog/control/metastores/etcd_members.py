@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventlog.control.metastores import etcd_pb2 as pb
-from eventlog.control.metastores.etcd_calls import MEMBER_ADD, MEMBER_LIST, MEMBER_PROMOTE, MEMBER_REMOVE, Endpoints
+from eventlog.control.metastores.etcd_calls import MEMBER_ADD, MEMBER_LIST, MEMBER_PROMOTE, MEMBER_REMOVE, Endpoints, NotThere
 from eventlog.errors import MetadataUnavailable
 
 ADD_TRIES = 30
 ADD_PAUSE_MS = 500
 PROMOTE_TRIES = 100
 PROMOTE_PAUSE_MS = 100
+REMOVE_TRIES = 10
+REMOVE_PAUSE_MS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +90,24 @@ class EtcdMembers:
         raise MetadataUnavailable(why=f"the etcd member at {peer} was not promoted: {why}")
 
     async def remove(self, peer: str) -> None:
-        """Remove the member at `peer`, if it is one: its directory is gone, or its node was removed."""
-        for member in await self.read():
-            if member.peer == peer:
-                await self._endpoints.call(MEMBER_REMOVE, pb.MemberRemoveRequest(ID=member.id), timeout_ms=5_000)
+        """Remove the member at `peer`, if it is one: its directory is gone, or its node was removed.
+
+        Raises:
+            MetadataUnavailable: it is still one; etcd lets none go without which it could not commit.
+        """
+        why = ""
+        for _ in range(REMOVE_TRIES):
+            found = next((member for member in await self.read() if member.peer == peer), None)
+            if found is None:
+                return
+            try:
+                await self._endpoints.call(MEMBER_REMOVE, pb.MemberRemoveRequest(ID=found.id), timeout_ms=5_000)
+            except MetadataUnavailable as error:
+                why = error.why
+            except NotThere:  # an earlier try went through, and whoever was read from did not know yet
+                continue
+            await asyncio.sleep(REMOVE_PAUSE_MS / 1000)
+        raise MetadataUnavailable(why=f"etcd does not let go of the member at {peer}: {why}")
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -113,13 +113,17 @@ async def _start(seat: EtcdSeat, cluster: dict[str, str], *, joins: bool) -> Etc
 
 
 async def _join(seat: EtcdSeat, found: Found, location: EtcdLocation, *, members_max: int) -> Managed:
-    """Become a member while there are fewer than `members_max`; whoever makes it an odd number gives everybody a vote."""
+    """Become a member while there are fewer than `members_max`; whoever makes it an odd number gives everybody a vote.
+
+    The seat has not run: a member of its address is what it was before its directory was lost.
+    """
     members = _members_of(location)
     try:
+        await members.remove(seat.peer)  # its directory is gone: with an empty one it would deny what it had acknowledged
         there = await members.read()
-        if all(member.peer != seat.peer for member in there) and len(there) >= members_max:
+        if len(there) >= members_max:
             return Managed(found=found, child=None)
-        for learner in [member for member in there if member.is_learner and member.peer != seat.peer]:
+        for learner in [member for member in there if member.is_learner]:
             await members.promote(learner.peer)
         there = await members.add(seat.peer)
         child = await _start(seat, {member.name or seat.name: member.peer for member in there}, joins=True)

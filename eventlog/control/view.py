@@ -50,6 +50,11 @@ class ClusterView:
 
     # ------------------------------------------------------------ what follows from it
 
+    @property
+    def removed_names(self) -> frozenset[str]:
+        """Return the names of removed members that no member has now."""
+        return frozenset(node.record.name for node in self.nodes.values()) - {node.name for node in self.members.values()}
+
     @cached_property
     def members(self) -> Mapping[int, NodeRecord]:
         """Return the members, by number: whoever was not removed."""

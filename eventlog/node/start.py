@@ -30,7 +30,7 @@ from eventlog.limits import MIB
 from eventlog.node.cluster.controller import start_controller
 from eventlog.node.cluster.joining import find_cluster
 from eventlog.node.cluster.keeping import keep_records
-from eventlog.node.cluster.managed import Managed, open_managed, seat_of
+from eventlog.node.cluster.managed import TEND_MS, Managed, open_managed, seat_of
 from eventlog.node.cluster.metadata import Metadata, Sources, ViewChange
 from eventlog.node.config import NodeConfig, split_address
 from eventlog.node.entering import Entrance, Me, enter
@@ -38,6 +38,7 @@ from eventlog.node.home import Home
 from eventlog.node.node import Node, Opened
 from eventlog.node.operations import follow_caches
 from eventlog.node.periodic import Periodic
+from eventlog.node.repeated import every
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.checkpoint import load_counts
 from eventlog.node.state.replay import rewind_offsets, trim_markers
@@ -179,6 +180,9 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     node.records, node.managed = records, managed
     renew_lease = partial(_renew_lease, records, node, shell.on_fatal)
     node.renew_lease, node.lease_renewed_s = renew_lease, asyncio.get_running_loop().time()
+    if managed is not None:
+        tend = every(TEND_MS, partial(_tend, node, managed), name="etcd", failures=node.failures)
+        node.own(asyncio.create_task(tend, name="etcd"))
     node.start()
     node.controller = start_controller(node, records)
     periodic = Periodic(node, renew_lease=renew_lease)
@@ -202,6 +206,13 @@ def reach_members(node: Node, change: ViewChange) -> None:
     """Keep a connection to every member, at its address as it is now."""
     if change.members:
         node.peers.update({number: member.address for number, member in change.view.members.items()})
+
+
+async def _tend(node: Node, managed: Managed) -> None:
+    """Have the node run etcd if there is need; not while it leaves."""
+    own = node.view.members.get(node.number)
+    if own is not None and not own.draining:
+        await managed.tend(node.view.removed_names)
 
 
 async def _renew_lease(records: ClusterRecords, node: Node, on_fatal: Callable[[EventLogError], None]) -> None:

@@ -33,6 +33,11 @@ def test_a_view_follows_an_own_commit():
     assert state.segments == {0: Versioned(segment(0, epoch=2), 20), 1: Versioned(segment(1), 10)}
 
 
+def test_the_names_of_removed_members_are_those_that_nobody_took():
+    state = view([node(1), node(2, removed_id=9), node(3, name="old", removed_id=8), node(4, name="old")])
+    assert state.removed_names == {"n2"}
+
+
 def test_the_topology_has_primaries_and_addresses_of_members_and_an_epoch_that_grows_with_each_term():
     state = view([node(1), node(2), node(3, removed_id=9)], [segment(0, owners=(2, 1)), segment(3, owners=(3,), epoch=5)])
     topology = state.topology(4)

@@ -4,7 +4,10 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +15,10 @@ from eventlog.control.metastores.etcd_members import EtcdMember, EtcdMembers
 from tests.ports import free_base
 from tests.process.clusters import ClusterProcesses
 from tests.process.etcds import etcd_binary
+from tests.process.nodes import NodeProcess
 
 ADDED = (0, 100, 200)
+WITHIN_S = 60
 
 
 @pytest.fixture
@@ -29,19 +34,41 @@ def cluster(tmp_path, request) -> Iterator[ClusterProcesses]:
 
 
 def members(cluster: ClusterProcesses) -> list[EtcdMember]:
+    """Return etcd's members, by name."""
+
     async def read() -> list[EtcdMember]:
         ports = [int(address.rpartition(":")[2]) for address in cluster.addresses]
         seen = EtcdMembers([f"127.0.0.1:{port + ADDED[1]}" for port in ports])
         try:
-            return await seen.read()
+            return sorted(await seen.read(), key=lambda member: member.name)
         finally:
             await seen.close()
 
     return asyncio.run(read())
 
 
+def etcd_of(node: NodeProcess) -> int:
+    """Return the number of the process that holds a node's part of etcd."""
+    own = f"--data-dir={node.data / 'etcd'}".encode()
+    return next(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if own in read_cmdline(path))
+
+
+def read_cmdline(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        return []
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)  # a poll of etcd; nothing else tells
+
+
 def test_three_nodes_run_three_members_and_lose_one_of_them(cluster):
-    assert sorted((member.name, member.is_learner) for member in members(cluster)) == [("n1", False), ("n2", False), ("n3", False)]
+    assert [(member.name, member.is_learner) for member in members(cluster)] == [("n1", False), ("n2", False), ("n3", False)]
     assert {cluster.status(index).metastore for index in range(3)} == {"etcd"}
     cluster.command("cache", "create", "c")
     cluster.command("put", "c", "k", "1")
@@ -81,6 +108,33 @@ def test_a_node_that_lost_its_directory_gets_a_member_that_counts(cluster):
     cluster.until(lambda status: status.nodes_live == 2 and not status.without_primary, node=1)
     cluster.command("cache", "create", "later", node=1)
     cluster.command("put", "later", "k", "1", node=0)
+
+
+def test_another_node_takes_the_seat_of_a_removed_one_and_the_next_loss_stops_nothing(cluster):
+    cluster.command("cache", "create", "c")
+    cluster[1].kill()
+    cluster.until(lambda status: status.nodes_live == 2 and not status.without_primary)
+    cluster.add().address = f"127.0.0.1:{free_base(list(ADDED))}"
+    cluster[3].options = (*cluster[3].options, "--join", cluster.addresses[0])
+    cluster[3].start()
+    cluster.command("admin", "remove", "n2")
+    cluster.settle()
+    until(lambda: [(member.name, member.is_learner) for member in members(cluster)] == [("n1", False), ("n3", False), ("n4", False)])
+    cluster[2].kill()
+    cluster.until(lambda status: status.nodes_live == 2 and not status.without_primary)
+    cluster.command("cache", "create", "later", node=3)
+    cluster.command("put", "later", "k", "1")
+
+
+def test_a_member_of_etcd_that_does_not_answer_is_said_while_its_node_lives(cluster):
+    etcd = etcd_of(cluster[1])
+    os.kill(etcd, signal.SIGSTOP)
+    try:
+        found = cluster.until(lambda status: status.health == "degraded" and status.nodes_live == 3)
+        assert any(line.startswith("etcd of n2 does not answer") for line in found.advice)
+    finally:
+        os.kill(etcd, signal.SIGCONT)
+    cluster.settle()
 
 
 @pytest.mark.parametrize("cluster", [("managed-etcd:5", 5)], indirect=True)

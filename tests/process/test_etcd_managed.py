@@ -40,7 +40,9 @@ async def first_member(found: EtcdSeat, stack: AsyncExitStack) -> EtcdChild:
 async def joined_member(found: EtcdSeat, endpoints: tuple[str, ...], stack: AsyncExitStack) -> EtcdChild:
     members = EtcdMembers(endpoints)
     stack.push_async_callback(members.close)
-    cluster = {member.name or found.name: member.peer for member in await members.add(found.peer)}
+    taken = await members.add(found.peer, members_max=3)
+    assert taken is not None
+    cluster = {member.name or found.name: member.peer for member in taken}
     child = EtcdChild(
         command_line(str(etcd_binary()), found, cluster=cluster, token="t", joins=True), log_path=found.directory.parent / "log"
     )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventlog.control.metastores import etcd_pb2 as pb
-from eventlog.control.metastores.etcd_calls import MEMBER_ADD, MEMBER_LIST, MEMBER_PROMOTE, MEMBER_REMOVE, Endpoints, NotThere
+from eventlog.control.metastores.etcd_calls import MEMBER_ADD, MEMBER_LIST, MEMBER_PROMOTE, MEMBER_REMOVE, STATUS, Endpoints, NotThere
 from eventlog.errors import MetadataUnavailable
 
 ADD_TRIES = 30
@@ -18,6 +18,7 @@ PROMOTE_TRIES = 100
 PROMOTE_PAUSE_MS = 100
 REMOVE_TRIES = 10
 REMOVE_PAUSE_MS = 200
+ANSWER_MS_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +50,8 @@ class EtcdMembers:
         answer = await self._endpoints.ask(MEMBER_LIST, pb.MemberListRequest())
         return [_member(found) for found in answer.members]
 
-    async def add(self, peer: str) -> list[EtcdMember]:
-        """Add a learner that will listen at `peer`, unless it is a member already; return all members.
+    async def add(self, peer: str, *, members_max: int) -> list[EtcdMember] | None:
+        """Add a learner that will listen at `peer`, unless it is a member already; return all members, None if there are enough.
 
         etcd takes nobody in before its members have been connected for five seconds, nor beside another learner: it is asked again.
 
@@ -63,6 +64,8 @@ class EtcdMembers:
             members = await self.read()
             if any(member.peer == peer for member in members):
                 return members
+            if len(members) >= members_max:
+                return None  # of several that come at once etcd takes one at a time
             try:
                 return [_member(found) for found in (await self._endpoints.call(MEMBER_ADD, request)).members]
             except MetadataUnavailable as error:
@@ -88,6 +91,17 @@ class EtcdMembers:
                 why = error.why  # "not in sync with leader" so far
             await asyncio.sleep(PROMOTE_PAUSE_MS / 1000)
         raise MetadataUnavailable(why=f"the etcd member at {peer} was not promoted: {why}")
+
+    async def answers(self, member: EtcdMember) -> bool:
+        """Return whether a member that has started runs, with or without others."""
+        own = Endpoints(member.clients)
+        try:
+            await own.call(STATUS, pb.StatusRequest(), timeout_ms=ANSWER_MS_MAX)
+        except MetadataUnavailable:
+            return False
+        finally:
+            await own.close()
+        return True
 
     async def remove(self, peer: str) -> None:
         """Remove the member at `peer`, if it is one: its directory is gone, or its node was removed.

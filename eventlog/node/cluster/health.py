@@ -26,7 +26,7 @@ def status(node: "Node") -> pb.StatusAnswer:
     under_replicated = sum(is_under_replicated(situation, segment) for segment in records)
     live = sum(member_state(node, situation, member) in ("live", "draining") for member in view.members.values())
     is_cut_off = _is_cut_off(node)
-    is_whole = not under_replicated and not node.disk.is_full and live == len(view.members) and not is_cut_off
+    is_whole = not under_replicated and not node.disk.is_full and live == len(view.members) and not is_cut_off and not _silent(node)
     low = node.low.limit()
     return pb.StatusAnswer(
         cluster=node.cluster,
@@ -86,6 +86,11 @@ def _is_cut_off(node: "Node") -> bool:
     return asyncio.get_running_loop().time() - node.lease_renewed_s > _UNANSWERED_MS / 1000
 
 
+def _silent(node: "Node") -> tuple[str, ...]:
+    """Return the nodes whose members of an etcd of the cluster's own do not answer."""
+    return node.managed.silent if node.managed else ()
+
+
 def _issues_nothing(node: "Node") -> bool:
     """Return whether this node leads segments and has used up its lease of ids."""
     clock = node.clock
@@ -109,6 +114,8 @@ def advice(node: "Node", situation: Situation) -> Iterator[str]:
         writes = "writes have stopped" if _issues_nothing(node) else "writes will stop within seconds"
         yield f"the metadata store, {node.location}, does not answer: {writes}, reading goes on; see that it runs and is reached from here"
     yield from _about_what_stands_still(situation, records)
+    if silent := _silent(node):
+        yield f"etcd of {', '.join(silent)} does not answer; the metadata need most of its members: see etcd.log in the data directory"
     yield from _about_members(situation, records)
     yield from _about_copies(situation, records)
     for segment, why in sorted(node.controller.differences.items())[:_NAMED_MAX]:

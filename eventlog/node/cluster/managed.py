@@ -2,14 +2,14 @@
 
 The first node begins with one member. The second node's is a learner, which has no vote; when the third comes, both get one, so
 that there never are two voters for longer than that takes. With `managed-etcd:5` the fourth and the fifth go the same way. Later
-nodes only use what is there. A member lies in the node's
+nodes only use what is there, until a node is removed: then one of them takes its seat. A member lies in the node's
 directory and listens beside the node: at its port + 100 for clients, + 200 for other members; these must stay the same.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,15 +27,22 @@ log = logging.getLogger("eventlog.etcd")
 CLIENT_PORT_ADDED = 100
 PEER_PORT_ADDED = 200
 _TOKEN = "eventlog"  # noqa: S105 -- a name, to tell clusters apart
+TEND_MS = 10_000  # how often a running node looks whether a seat is free
 _QUORUM_S_MAX = 120  # how long a start waits for the members of other nodes
 
 
 @dataclass(kw_only=True)
 class Managed:
-    """What this node does for the metadata: where they are, and the member that it runs, None where there are enough."""
+    """What this node does for the metadata: where they are, and the member that it runs, None where there are enough.
 
+    `silent` names the members that did not answer when it last looked.
+    """
+
+    seat: EtcdSeat
+    members_max: int
     found: Found
     child: EtcdChild | None
+    silent: tuple[str, ...] = ()
 
     async def location(self) -> Location:
         """Return where the metadata are now: members come and go."""
@@ -46,6 +53,24 @@ class Managed:
             return _with(location, await members.read())
         except MetadataUnavailable:
             return location
+        finally:
+            await members.close()
+
+    async def tend(self, removed: Collection[str]) -> None:
+        """Have the members of the nodes named `removed` go once they have ended, take a seat that is free, and a vote in an odd number.
+
+        Raises:
+            MetadataUnavailable: etcd did not do all of it; call again.
+        """
+        location = await self.location()
+        assert isinstance(location, EtcdLocation), "it is managed"
+        members = _members_of(location)
+        try:
+            self.silent = await _free(members, removed)
+            if self.child is None:
+                self.child = await _sit_down(self.seat, members, members_max=self.members_max)
+            if self.child is not None:
+                await _vote(self.seat, members)
         finally:
             await members.close()
 
@@ -83,15 +108,15 @@ async def open_managed(config: NodeConfig, home: Home, *, seat: EtcdSeat) -> Man
         child = await _start(seat, {seat.name: seat.peer}, joins=False)
         known = home.metastore
         location = known if isinstance(known, EtcdLocation) else EtcdLocation((seat.client,))
-        managed = Managed(found=Found(location=location, create=False), child=child)
+        managed = _managed(config, seat, Found(location=location, create=False), child)
     elif home.remembered is None and not config.join:
         child = await _start(seat, {seat.name: seat.peer}, joins=False)
-        return Managed(found=Found(location=EtcdLocation((seat.client,)), create=True), child=child)
+        return _managed(config, seat, Found(location=EtcdLocation((seat.client,)), create=True), child)
     else:
         found = await find_cluster(config, home)
         if not isinstance(found.location, EtcdLocation):
             raise BadConfig(option="meta", why=f"this cluster has its metadata in {found.location}, not in an etcd of its own")
-        managed = await _join(seat, found, found.location, members_max=config.etcd_members_max)
+        managed = _managed(config, seat, found, await _join(seat, found.location, members_max=config.etcd_members_max))
     try:
         await _wait_for_quorum(managed)
         now = await managed.location()
@@ -104,38 +129,67 @@ async def open_managed(config: NodeConfig, home: Home, *, seat: EtcdSeat) -> Man
     return managed
 
 
-async def _start(seat: EtcdSeat, cluster: dict[str, str], *, joins: bool) -> EtcdChild:
-    command = command_line(find_etcd(), seat, cluster=cluster, token=_TOKEN, joins=joins)
+def _managed(config: NodeConfig, seat: EtcdSeat, found: Found, child: EtcdChild | None) -> Managed:
+    return Managed(seat=seat, members_max=config.etcd_members_max, found=found, child=child)
+
+
+async def _start(seat: EtcdSeat, cluster: dict[str, str], *, joins: bool, program: str = "") -> EtcdChild:
+    command = command_line(program or find_etcd(), seat, cluster=cluster, token=_TOKEN, joins=joins)
     child = EtcdChild(command, log_path=seat.directory.with_suffix(".log"))
     await child.start()
     log.info("etcd_started client=%s peer=%s", seat.client, seat.peer)
     return child
 
 
-async def _join(seat: EtcdSeat, found: Found, location: EtcdLocation, *, members_max: int) -> Managed:
-    """Become a member while there are fewer than `members_max`; whoever makes it an odd number gives everybody a vote.
-
-    The seat has not run: a member of its address is what it was before its directory was lost.
-    """
+async def _join(seat: EtcdSeat, location: EtcdLocation, *, members_max: int) -> EtcdChild | None:
+    """Become a member while there are fewer than `members_max`; whoever makes it an odd number gives everybody a vote."""
     members = _members_of(location)
     try:
-        await members.remove(seat.peer)  # its directory is gone: with an empty one it would deny what it had acknowledged
-        there = await members.read()
-        if len(there) >= members_max:
-            return Managed(found=found, child=None)
-        for learner in [member for member in there if member.is_learner]:
-            await members.promote(learner.peer)
-        there = await members.add(seat.peer)
-        child = await _start(seat, {member.name or seat.name: member.peer for member in there}, joins=True)
+        child = await _sit_down(seat, members, members_max=members_max)
         try:
-            if len(there) % 2:
-                await members.promote(seat.peer)
+            if child is not None:
+                await _vote(seat, members)
         except BaseException:
-            await child.stop()
+            if child is not None:
+                await child.stop()
             raise
-        return Managed(found=found, child=child)
+        return child
     finally:
         await members.close()
+
+
+async def _sit_down(seat: EtcdSeat, members: "EtcdMembers", *, members_max: int) -> EtcdChild | None:
+    """Become a member without a vote, on a seat that has not run: a member of its address is what it was before its directory was lost."""
+    await members.remove(seat.peer)  # on an empty directory it would deny what it had acknowledged
+    there = await members.read()
+    if len(there) >= members_max:
+        return None
+    program = find_etcd()  # before it is promised to the others
+    for learner in [member for member in there if member.is_learner]:
+        await members.promote(learner.peer)
+    taken = await members.add(seat.peer, members_max=members_max)
+    if taken is None:
+        return None
+    return await _start(seat, {member.name or seat.name: member.peer for member in taken}, joins=True, program=program)
+
+
+async def _vote(seat: EtcdSeat, members: "EtcdMembers") -> None:
+    there = await members.read()
+    if len(there) % 2 and any(member.is_learner and member.peer == seat.peer for member in there):
+        await members.promote(seat.peer)
+
+
+async def _free(members: "EtcdMembers", removed: Collection[str]) -> tuple[str, ...]:
+    """Remove the members of removed nodes; return the names of others that do not answer.
+
+    One that answers is left for later: through it its node hears that it was removed.
+    """
+    silent = [member for member in await members.read() if member.clients and not await members.answers(member)]
+    for member in silent:
+        if member.name in removed:
+            await members.remove(member.peer)
+            log.info("etcd_removed name=%s peer=%s", member.name, member.peer)
+    return tuple(member.name for member in silent if member.name not in removed)
 
 
 async def _wait_for_quorum(managed: Managed) -> None:

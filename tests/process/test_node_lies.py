@@ -12,6 +12,7 @@ from eventlog.batch.build import Columns, build_write
 from eventlog.batch.one import build_one
 from eventlog.errors import BadBlock, BadMessage, BadName, EventLogError, InvalidArgument, NoState
 from eventlog.hashing import hash_key, segment_of
+from eventlog.limits import BATCH_EVENTS_MAX
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import frames
@@ -91,8 +92,8 @@ def test_writes_that_are_not_what_they_say_are_refused_by_name(tmp_path):
             assert found in {"", "BAD_MESSAGE", "BAD_BLOCK"}, (at, found)
 
         crowded = bytearray(good)
-        crowded[4:8] = (1_000_001).to_bytes(4, "little")
-        with pytest.raises(BadMessage, match="more than 1000000 events"):
+        crowded[4:8] = (BATCH_EVENTS_MAX + 1).to_bytes(4, "little")
+        with pytest.raises(BadMessage, match=f"more than {BATCH_EVENTS_MAX} events"):
             await ask(connection, write_of(), bytes(crowded))
 
     lie_to(tmp_path, act)

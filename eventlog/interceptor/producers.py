@@ -2,18 +2,14 @@
 
 Sequences number the blocks of a (producer, segment, cache) from 0, without gaps. The table is a function of the log alone: `learn`
 rebuilds it from the producer rows of stored values; it is kept in the state under its own tag and is independent of retention.
-Results are kept by frame, as the arrays that answered it, so that a frame of 256 blocks costs what a frame of one does; those of single
-events, of which there are thousands, packed by segment.
 """
 
 from bisect import bisect_left
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from struct import Struct
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,129 +17,40 @@ from eventlog.batch.layout import ABSENT, REFUSED
 from eventlog.batch.views import StoredValue
 from eventlog.errors import CorruptData, ProducerUnknown, SequenceGap
 from eventlog.events import Kind
+from eventlog.interceptor.results import FrameResult, Kinds, Results, read_row
 from eventlog.interceptor.share import Share
 from eventlog.limits import (
     PRODUCER_BYTES_MAX,
     PRODUCER_IDLE_MS_MAX,
     PRODUCER_IDLE_MS_MIN,
-    PRODUCER_RESULTS_KEPT,
     PRODUCERS_PER_SEGMENT_MAX,
 )
 
 Ints = npt.NDArray[np.int64]
-Kinds = npt.NDArray[np.uint8]
 _IDLE_IDS, _IDLE_IDS_MIN = PRODUCER_IDLE_MS_MAX << 22, PRODUCER_IDLE_MS_MIN << 22
-_ONE = Struct("<qqB")  # the result of a block of one event: its sequence and 1, id, kind
-_RING_BYTES = _ONE.size * PRODUCER_RESULTS_KEPT
 _SEGMENT_BYTES = 25  # of a producer's arrays
-_OBJECT_BYTES = 400  # what a frame's result costs beside its arrays' bytes, roughly
-Row = tuple[int, bytes, bytes]  # sequence, ids as i64, kinds
 
 
-@dataclass(slots=True, kw_only=True)  # one a frame: `frozen` ones are dear to make
-class FrameResult:
-    """What the blocks of one frame became: block i is `segments[i]`, `sequences[i]` and rows `[starts[i], starts[i + 1])`."""
-
-    segments: Ints
-    sequences: Ints
-    starts: Ints
-    ids: Ints
-    kinds: Kinds
-
-    @property
-    def nbytes(self) -> int:
-        """Return about what it costs in memory."""
-        return _OBJECT_BYTES + self.ids.nbytes + self.kinds.nbytes + 3 * self.segments.nbytes
-
-    def block(self, index: int) -> tuple[Ints, Kinds]:
-        """Return ids (0: no event) and kinds of the items of one block."""
-        rows = slice(int(self.starts[index]), int(self.starts[index + 1]))
-        return self.ids[rows], self.kinds[rows]
-
-
-class _Stored(msgspec.Struct, array_like=True, frozen=True):
-    """One producer in one segment, as the state keeps it: results are (sequence, ids as i64, kinds)."""
-
-    last: int
-    last_id: int
-    results: list[Row]
-
-
-@dataclass(slots=True, kw_only=True)
 class _Producer:
-    """What is known of one producer. `ones` has, of each segment, the results of blocks of one event, at `sequence % KEPT`."""
+    """What is known of one producer."""
 
-    last: Ints  # sequence of the last block of each segment, on its way or logged, -1 for none
-    logged: Ints  # the same, but known to be in the log
-    last_ids: Ints  # where the log of each segment stood then
-    dirty: npt.NDArray[np.bool_]
-    frames: deque[FrameResult] = field(default_factory=deque)
-    kept: int = 0  # frames after the last sifting
-    ones: dict[int, bytearray] = field(default_factory=dict)
-    nbytes: int = 0  # of results, about
+    __slots__ = ("dirty", "last", "last_ids", "logged", "results")
+
+    def __init__(self, segments: int) -> None:
+        self.last = np.full(segments, -1, np.int64)  # sequence of the last block of each segment, on its way or logged, -1 for none
+        self.logged = np.full(segments, -1, np.int64)  # the same, but known to be in the log
+        self.last_ids = np.zeros(segments, np.int64)  # where the log of each segment stood then
+        self.dirty = np.zeros(segments, bool)
+        self.results = Results(logged=self.logged)
 
     @property
     def is_on_its_way(self) -> bool:
         """Whether a block of it may be about to be recorded."""
         return bool(np.count_nonzero(self.last != self.logged))
 
-    def find(self, segment: int, sequence: int) -> tuple[Ints, Kinds] | None:
-        one = self._find_one(segment, sequence)
-        for frame in reversed(self.frames):
-            for index in ((frame.segments == segment) & (frame.sequences == sequence)).nonzero()[0].tolist():
-                found = frame.block(index)
-                return found if one is None or found[0].max(initial=0) > one[0].item(0) else one  # a number lost and given again
-        return one
-
-    def _find_one(self, segment: int, sequence: int) -> tuple[Ints, Kinds] | None:
-        ring = self.ones.get(segment)
-        if ring is None:
-            return None
-        after, id_, kind = _ONE.unpack_from(ring, sequence % PRODUCER_RESULTS_KEPT * _ONE.size)
-        return (np.array((id_,)), np.array((kind,), np.uint8)) if after == sequence + 1 else None
-
-    def keep(self, frame: FrameResult) -> None:
-        if len(frame.kinds) == 1 and len(frame.segments) == 1:
-            self.keep_one(frame.segments.item(0), frame.sequences.item(0), frame.ids.item(0), frame.kinds.item(0))
-            return
-        if not len(frame.segments):
-            return
-        self.frames.append(frame)
-        self.nbytes += frame.nbytes
-        while not self._is_needed(self.frames[0]):
-            self.nbytes -= self.frames.popleft().nbytes
-        if len(self.frames) > 2 * self.kept + PRODUCER_RESULTS_KEPT:  # a quiet segment's frame stands before those of busy ones
-            self.frames = deque(frame for frame in self.frames if self._is_needed(frame))
-            self.kept = len(self.frames)
-            self.nbytes = _RING_BYTES * len(self.ones) + sum(frame.nbytes for frame in self.frames)
-
-    def keep_one(self, segment: int, sequence: int, id_: int, kind: int) -> None:
-        """Keep the result of a block of one event."""
-        ring = self.ones.get(segment)
-        if ring is None:
-            ring = self.ones[segment] = bytearray(_RING_BYTES)
-            self.nbytes += _RING_BYTES
-        _ONE.pack_into(ring, sequence % PRODUCER_RESULTS_KEPT * _ONE.size, sequence + 1, id_, kind)
-
-    def rows(self, segments: Iterable[int]) -> dict[int, list[Row]]:
-        """Return what is kept of blocks of `segments`, as it is stored."""
-        found: dict[int, dict[int, Row]] = {segment: {} for segment in segments}
-        for frame in self.frames:
-            ids, kinds, starts = frame.ids.tobytes(), frame.kinds.tobytes(), frame.starts.tolist()
-            for index, (segment, sequence) in enumerate(zip(frame.segments.tolist(), frame.sequences.tolist(), strict=True)):
-                if (own := found.get(segment)) is not None:
-                    low, high = starts[index], starts[index + 1]
-                    own[sequence] = sequence, ids[8 * low : 8 * high], kinds[low:high]
-        for segment, own in found.items():
-            for after, id_, kind in _ONE.iter_unpack(self.ones.get(segment, b"")):
-                if after:
-                    own[after - 1] = after - 1, id_.to_bytes(8, "little"), bytes((kind,))
-        return {segment: [own[key] for key in sorted(own)[-PRODUCER_RESULTS_KEPT:]] for segment, own in found.items()}
-
-    def _is_needed(self, frame: FrameResult) -> bool:
-        if len(frame.segments) == 1:
-            return self.logged.item(frame.segments.item(0)) - frame.sequences.item(0) < PRODUCER_RESULTS_KEPT
-        return bool(np.count_nonzero(self.logged[frame.segments] - frame.sequences < PRODUCER_RESULTS_KEPT))
+    def rows(self, segments: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield what is stored of each of some segments, which ascend."""
+        return zip(segments.tolist(), self.results.rows(segments, self.last_ids[segments]), strict=True)
 
 
 @dataclass(slots=True)
@@ -240,13 +147,7 @@ class ProducerTable:
 
     def _enter(self, number: int) -> _Producer:
         """Return a new producer: its first blocks have sequence 0, or it has a past here that was forgotten."""
-        producer = _Producer(
-            last=np.full(self._segments, -1, np.int64),
-            logged=np.full(self._segments, -1, np.int64),
-            last_ids=np.zeros(self._segments, np.int64),
-            dirty=np.zeros(self._segments, bool),
-        )
-        self._producers[number] = producer
+        producer = self._producers[number] = _Producer(self._segments)
         return producer
 
     def _sort_block(self, share: Share, block: int, *, producer: _Producer, verdict: Verdict) -> None:
@@ -256,13 +157,14 @@ class ProducerTable:
         if sequence == last + 1:
             producer.last[segment] = sequence
             return
-        found = producer.find(segment, sequence)
+        if producer.logged.item(segment) < sequence <= last:
+            share.leave_out(block)  # its first copy is on its way; a result of its number is of a log that is here no more
+            verdict.deferred.add(block)
+            return
+        found = producer.results.find(segment, sequence)
         if found is not None and len(found[0]) == submitted.counts.item(block):
             share.leave_out(block)
             verdict.answered[block] = found
-        elif producer.logged.item(segment) < sequence <= last:
-            share.leave_out(block)  # its first copy is in this very group
-            verdict.deferred.add(block)
         else:
             share.refuse(block, SequenceGap(producer=submitted.producers.item(block), segment=segment, found=sequence, last=last))
 
@@ -296,18 +198,18 @@ class ProducerTable:
         producer.logged[frame.segments] = frame.sequences
         producer.last_ids[frame.segments] = last_ids
         producer.dirty[frame.segments] = True
-        before = producer.nbytes
-        producer.keep(frame)
-        self._results_bytes += producer.nbytes - before
+        before = producer.results.nbytes
+        producer.results.keep(frame)
+        self._results_bytes += producer.results.nbytes - before
         self._producers.move_to_end(number)
 
     def record_one(self, number: int, *, segment: int, sequence: int, id_: int, kind: int) -> None:
         """Do what `record` does, for a block of one event."""
         producer = self._producers[number]
         producer.logged[segment], producer.last_ids[segment], producer.dirty[segment] = sequence, id_, True
-        before = producer.nbytes
-        producer.keep_one(segment, sequence, id_, kind)
-        self._results_bytes += producer.nbytes - before
+        before = producer.results.nbytes
+        producer.results.keep_one(segment, sequence, id_, kind)
+        self._results_bytes += producer.results.nbytes - before
         self._producers.move_to_end(number)
 
     def forget_silent(self, now_id: int) -> None:
@@ -323,7 +225,7 @@ class ProducerTable:
             is_over = len(self._producers) > PRODUCERS_PER_SEGMENT_MAX or (self.nbytes > PRODUCER_BYTES_MAX and silent > _IDLE_IDS_MIN)
             if silent <= _IDLE_IDS and not is_over:
                 return
-            self._results_bytes -= producer.nbytes
+            self._results_bytes -= producer.results.nbytes
             self._forgotten += [(segment, number) for segment in (producer.logged >= 0).nonzero()[0].tolist()]
             del self._producers[number]
 
@@ -372,8 +274,8 @@ class ProducerTable:
         for number, producer in self._producers.items():
             if not np.count_nonzero(producer.dirty):
                 continue
-            for segment, rows in producer.rows(producer.dirty.nonzero()[0].tolist()).items():
-                yield segment, number, _encoded(producer, segment, rows)
+            for segment, data in producer.rows(producer.dirty.nonzero()[0]):
+                yield segment, number, data
             producer.dirty[:] = False
 
     def touch(self, segment: int) -> None:
@@ -383,11 +285,8 @@ class ProducerTable:
 
     def export(self, segment: int) -> list[tuple[int, bytes]]:
         """Return (producer, stored form) of all that have written to `segment`, as `load` takes them."""
-        return [
-            (number, _encoded(producer, segment, producer.rows((segment,))[segment]))
-            for number, producer in self._producers.items()
-            if producer.logged[segment] >= 0
-        ]
+        at = np.array([segment])
+        return [(number, data) for number, own in self._producers.items() if own.logged[segment] >= 0 for _, data in own.rows(at)]
 
     def load(self, rows: Iterable[tuple[int, int, bytes]]) -> None:
         """Take over what `take_dirty` gave before a restart: (segment, producer, stored form).
@@ -397,28 +296,14 @@ class ProducerTable:
         """
         for segment, number, data in rows:
             try:
-                stored = msgspec.msgpack.decode(data, type=_Stored)
-            except msgspec.MsgspecError as error:
+                last, last_id, found = read_row(segment, data)
+            except ValueError as error:
                 raise CorruptData(where=f"segment {segment}, producer {number}", why=str(error)) from error
-            at = np.array([segment])
             producer = self._producers.get(number) or self._enter(number)
-            producer.last[segment] = producer.logged[segment] = stored.last
-            producer.last_ids[segment] = stored.last_id
-            before = producer.nbytes
-            for sequence, ids, kinds in stored.results:
-                producer.keep(
-                    FrameResult(
-                        segments=at,
-                        sequences=np.array([sequence]),
-                        starts=np.array([0, len(kinds)]),
-                        ids=np.frombuffer(ids, np.int64),
-                        kinds=np.frombuffer(kinds, np.uint8),
-                    )
-                )
-            self._results_bytes += producer.nbytes - before
+            producer.last[segment] = producer.logged[segment] = last
+            producer.last_ids[segment] = last_id
+            before = producer.results.nbytes
+            producer.results.restore(found)
+            self._results_bytes += producer.results.nbytes - before
         by_age = sorted(self._producers.items(), key=lambda row: int(row[1].last_ids.max()))
         self._producers = OrderedDict(by_age)
-
-
-def _encoded(producer: _Producer, segment: int, rows: list[Row]) -> bytes:
-    return msgspec.msgpack.encode(_Stored(last=producer.logged.item(segment), last_id=producer.last_ids.item(segment), results=rows))

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,7 +14,8 @@ from eventlog.batch.views import decode_value
 from eventlog.errors import CorruptData, ProducerUnknown, SequenceGap
 from eventlog.interceptor import INTERCEPTORS, CacheRules, Share, Submitted, admit, lay_out
 from eventlog.interceptor.key_table import KeyTable
-from eventlog.interceptor.producers import FrameResult, ProducerTable, runs_of
+from eventlog.interceptor.producers import ProducerTable, runs_of
+from eventlog.interceptor.results import FrameResult, read_row
 from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_IDLE_MS_MIN, PRODUCER_RESULTS_KEPT
 
 RULES = CacheRules(cache_id=3, name="c", state=True, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=4)
@@ -212,6 +212,34 @@ def test_what_was_stored_and_damaged_is_refused():
         ProducerTable(4).load([(0, 1, b"\xc1")])
 
 
+@given(st.integers(0, 400), st.integers(0, 7))
+def test_what_was_stored_and_is_cut_off_or_says_another_size_is_refused(length, bit):
+    table, segments, _ = first_result()
+    [(number, data)] = table.export(segments.item(0))
+    cut = data[: length % len(data)]
+    lying = bytearray(data)
+    lying[16 + length % 2] ^= 1 << bit  # how many results there are
+    for damaged in (cut, bytes(lying), data + b"x"):
+        with pytest.raises(CorruptData):
+            ProducerTable(4).load([(segments.item(0), number, damaged)])
+
+
+def test_a_block_on_its_way_is_not_answered_with_what_a_lost_log_made_of_its_number():
+    table, segments, _ = first_result()
+    rows = [(segment, PRODUCER, data) for segment in segments.tolist() for _, data in table.export(segment)]
+    lost, bounds = share_of([([b"a", b"b", b"c"], 1)])
+    table.sort_out(lost, bounds)
+    log(table, lost, bounds, 2 << 40)
+    table.forget(segments)
+    table.load(rows)
+    written, bounds = share_of([([b"a", b"b", b"c"], 1)])
+    assert not table.sort_out(written, bounds).answered
+    again, bounds = share_of([([b"a", b"b", b"c"], 1)])
+    verdict = table.sort_out(again, bounds)
+    assert (verdict.answered, verdict.deferred) == ({}, set(range(len(again.live))))
+    assert [(segment, PRODUCER, data) for segment in segments.tolist() for _, data in table.export(segment)] == rows
+
+
 def test_the_longest_silent_are_forgotten(monkeypatch):
     monkeypatch.setattr("eventlog.interceptor.producers.PRODUCERS_PER_SEGMENT_MAX", 2)
     table = ProducerTable(4)
@@ -270,10 +298,10 @@ def test_a_quiet_segment_does_not_keep_the_results_of_busy_ones():
     for segment, sequence in [(0, 0), *((1, sequence) for sequence in range(2_000))]:
         producer.last[segment] = sequence
         table.record(PRODUCER, result(segment, sequence), last_ids=np.array([1 + sequence]))
-    assert len(producer.frames) <= 4 * PRODUCER_RESULTS_KEPT
-    assert producer.find(0, 0) is not None
-    assert all(producer.find(1, 1_999 - back) is not None for back in range(PRODUCER_RESULTS_KEPT))
-    assert producer.find(1, 1_000) is None
+    assert len(producer.results.frames) <= 4 * PRODUCER_RESULTS_KEPT
+    assert producer.results.find(0, 0) is not None
+    assert all(producer.results.find(1, 1_999 - back) is not None for back in range(PRODUCER_RESULTS_KEPT))
+    assert producer.results.find(1, 1_000) is None
 
 
 def test_a_block_for_a_seldom_written_segment_does_not_hold_back_the_results_of_others() -> None:
@@ -287,7 +315,7 @@ def test_a_block_for_a_seldom_written_segment_does_not_hold_back_the_results_of_
         share, bounds = share_of([([busy, busy], sequence)])
         assert not table.sort_out(share, bounds).answered
         log(table, share, bounds, (sequence + 2) << 20)
-    kept = table._producers[PRODUCER].frames
+    kept = table._producers[PRODUCER].results.frames
     assert len(kept) <= 8 * PRODUCER_RESULTS_KEPT
     repeated, bounds = share_of([([rare, rare], 0)])
     assert list(table.sort_out(repeated, bounds).answered) == [0], "the last block of every segment is still known"
@@ -346,8 +374,8 @@ def test_what_is_stored_of_a_segment_are_its_last_results_however_they_came(fram
         loaded.load([(segment, PRODUCER, data)])
         [(_, stored)] = loaded.export(segment)
         assert stored == data
-        results = msgspec.msgpack.decode(data)[2]
-        found = [(sequence, np.frombuffer(ids, np.int64).tolist()) for sequence, ids, _ in results]
+        _, _, results = read_row(segment, data)
+        found = [(results.sequences.item(index), results.block(index)[0].tolist()) for index in range(len(results.segments))]
         assert found == wanted[segment][-PRODUCER_RESULTS_KEPT:]
 
 
@@ -369,7 +397,7 @@ def one_event(table, producer, *, segment, sequence, id_, kind=0):
 
 def answer_of(table, *, segment, sequence, count):
     """Return ids and kinds that a block sent again is answered with."""
-    found = table._producers[PRODUCER].find(segment, sequence)
+    found = table._producers[PRODUCER].results.find(segment, sequence)
     assert found is None or len(found[0]) == count
     return None if found is None else (found[0].tolist(), found[1].tolist())
 
@@ -413,7 +441,11 @@ def test_of_a_number_that_was_lost_and_given_again_the_later_result_counts(is_si
     else:
         one_event(table, PRODUCER, segment=2, sequence=0, id_=60)
         table.learn_frame(PRODUCER, many, last_ids=np.array([71]))
-    assert answer_of(table, segment=2, sequence=0, count=1 if is_single else 2) == (([90], [0]) if is_single else ([70, 71], [0, 0]))
+    [(_, data)] = table.export(2)
+    loaded = ProducerTable(4)
+    loaded.load([(2, PRODUCER, data)])
+    for known in (table, loaded):
+        assert answer_of(known, segment=2, sequence=0, count=1 if is_single else 2) == (([90], [0]) if is_single else ([70, 71], [0, 0]))
 
 
 def test_a_thousand_single_events_in_many_segments_take_little_room():
@@ -421,7 +453,7 @@ def test_a_thousand_single_events_in_many_segments_take_little_room():
     for number in range(16 * 256):
         one_event(table, PRODUCER, segment=number % 256, sequence=number // 256, id_=1 + number)
     assert table.nbytes < 100_000
-    assert not table._producers[PRODUCER].frames
+    assert not table._producers[PRODUCER].results.frames
 
 
 def test_beyond_the_room_of_a_cache_who_has_been_silent_for_a_while_is_forgotten_longest_silent_first(monkeypatch):

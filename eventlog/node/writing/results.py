@@ -13,7 +13,8 @@ from eventlog.events import Kind
 from eventlog.interceptor import Share, Stamped
 from eventlog.interceptor.conditions import refused_before
 from eventlog.interceptor.images import image_of
-from eventlog.interceptor.producers import FrameResult, Verdict, runs_of
+from eventlog.interceptor.producers import Verdict, runs_of
+from eventlog.interceptor.results import FrameResult
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.groups import Joined, Pending, WriteResult
 

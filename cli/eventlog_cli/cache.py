@@ -107,7 +107,7 @@ def alter(name: str, **options: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do it.")
 @common_options
 def drop(name: str, *, yes: bool) -> None:
-    """Drop the cache NAME with all its entries and events."""
+    """Drop the cache NAME with all its entries and events, its listeners and its groups."""
     if not yes:
         raise click.UsageError(f"this drops {name} with all its entries and events; say --yes to do it")
     with open_client() as client:

@@ -11,6 +11,7 @@ import numpy as np
 from eventlog.errors import EventLogError
 from eventlog.limits import EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
 from eventlog.node.ballast import keep_ballast
+from eventlog.node.consumers.dropped_groups import DroppedGroups
 from eventlog.node.node import Node
 from eventlog.node.repeated import every
 from eventlog.node.state.checkpoint import Puts
@@ -53,6 +54,7 @@ class Periodic:
             "disk": (_DISK_MS, self._look_at_disk),
             "clocks": (_CLOCKS_MS, self._hear_clocks),
             "groups": (_GROUPS_MS, self._node.coordinators.tidy),
+            "dropped groups": (_GROUPS_MS, DroppedGroups(self._node).tick),
             "close_up": (_CLOSE_UP_MS, self._close_up),
             "retention": (self._node.config.retention_interval_ms, self._node.retention.run_all),
         }

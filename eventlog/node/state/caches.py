@@ -110,6 +110,7 @@ class Caches:
         self._by_id: dict[int, CacheState] = {}
         self._by_name: dict[str, CacheState] = {}
         self._dropped: dict[int, str] = {}
+        self.drops = 0  # how many of them this node has heard of
 
     def __iter__(self) -> Iterator[CacheState]:
         return iter(self._by_id.values())
@@ -129,6 +130,7 @@ class Caches:
 
     def remember_dropped(self, names: Mapping[int, str]) -> None:
         """Take in names of caches that were dropped, by their ids."""
+        self.drops += len(names.keys() - self._dropped.keys())
         self._dropped |= names
         for cache_id in sorted(self._dropped)[: max(len(self._dropped) - DROPPED_MAX, 0)]:
             del self._dropped[cache_id]

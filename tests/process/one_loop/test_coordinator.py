@@ -239,6 +239,30 @@ def test_operators_see_lag_and_move_a_group_only_while_nobody_is_in_it(tmp_path)
     run(act())
 
 
+async def until_listed(client, wanted):
+    async with asyncio.timeout(60):
+        while {(group.group, group.cache) for group in await client.groups.list()} != wanted:  # noqa: ASYNC110 -- it is asked for
+            await asyncio.sleep(0.05)
+
+
+def test_groups_of_a_dropped_cache_are_removed_once_nobody_is_in_them(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            await client.create_cache("kept")
+            cache = await client.create_cache("orders")
+            for name in ("kept", "orders"):
+                async with client.cache(name).consumer("billing") as consumer:
+                    await consumer.commit()
+            async with cache.consumer("audit"):
+                await client.drop_cache("orders")
+                await client.create_cache("orders")
+
+                await until_listed(client, {("billing", "kept"), ("audit", "orders")})
+            await until_listed(client, {("billing", "kept")})
+
+    run(act())
+
+
 def test_a_group_is_forgotten_where_it_is_led_no_more_and_where_nobody_is_in_it(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:

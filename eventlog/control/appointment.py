@@ -75,21 +75,21 @@ def next_appointments(view: ClusterView, node: NodeRecord, *, segments: Iterable
 def commit_of(view: ClusterView, changed: Sequence[SegmentRecord], *, records_max: int = RECORDS_PER_COMMIT_MAX) -> CommitPlan | None:
     """Return the commit of the first `records_max` changed records, None without any.
 
-    It expects what the view shows, and with every new term the record of the old primary, which it rewrites. Fewer records fit when
-    their old primaries are very many.
+    It expects what the view shows, and with every new term the record of the old primary, which it rewrites: of a new segment that of its
+    first one, which might be removed meanwhile. Fewer records fit when their old primaries are very many.
     """
     expect: dict[str, int] = {}
     puts: dict[str, bytes] = {}
-    old_primaries: dict[int, Versioned[NodeRecord]] = {}
+    witnesses: dict[int, Versioned[NodeRecord]] = {}
     for record in changed[:records_max]:
         found = view.segments.get(record.segment)
-        if found is not None and record.epoch != found.record.epoch:
-            old = old_primary(view, found.record)
-            old_primaries[old.record.number] = old
-            if len(old_primaries) > OLD_PRIMARIES_PER_COMMIT_MAX:
+        if found is None or record.epoch != found.record.epoch:
+            witness = old_primary(view, found.record if found else record)
+            witnesses[witness.record.number] = witness
+            if len(witnesses) > OLD_PRIMARIES_PER_COMMIT_MAX:
                 break
-            expect[node_key(old.record.number)] = old.revision
-            puts[node_key(old.record.number)] = encode(old.record)
+            expect[node_key(witness.record.number)] = witness.revision
+            puts[node_key(witness.record.number)] = encode(witness.record)
         expect[segment_key(record.segment)] = found.revision if found else 0
         puts[segment_key(record.segment)] = encode(record)
     return CommitPlan(expect=expect, puts=puts) if puts else None

@@ -37,9 +37,11 @@ def put_segments(plan) -> dict[int, SegmentRecord]:
 
 def test_a_new_cluster_belongs_to_its_first_node():
     first = node(1, ceiling=50)
-    state, plans = appoint(view([first]), first, range(4))
+    state_before = view([first])
+    state, plans = appoint(state_before, first, range(4))
     assert len(plans) == 1
-    assert plans[0].expect == {f"segment/{number}": 0 for number in range(4)}
+    assert plans[0].expect == {"node/1": state_before.nodes[1].revision} | {f"segment/{number}": 0 for number in range(4)}
+    assert decode(plans[0].puts["node/1"], NodeRecord, where="") == first
     assert state.segments[2].record == SegmentRecord(
         segment=2, owners=(1,), epoch=1, in_sync=replicas(1), floor=50, min_in_sync=1, nonce="new"
     )
@@ -50,7 +52,7 @@ def test_many_segments_go_in_commits_of_at_most_100(segments, commits):
     first = node(1)
     state, plans = appoint(view([first]), first, range(segments))
     assert len(plans) == commits
-    assert all(len(plan.puts) <= RECORDS_PER_COMMIT_MAX for plan in plans)
+    assert all(len(put_segments(plan)) <= RECORDS_PER_COMMIT_MAX for plan in plans)
     assert set(state.segments) == set(range(segments))
 
 

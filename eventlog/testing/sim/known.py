@@ -24,6 +24,7 @@ FAILED_ONCE: Final = (
     200026,
     100422,
     100038,
+    701421,
 )
 """A change of the simulator gives a seed another run; then it is an ordinary one, which does no harm."""
 

@@ -97,6 +97,7 @@ async def _ask_any(addresses: Sequence[str], *, wait_ms: int) -> pb.ClusterInfoA
     """Return the first answer of one of the nodes; ask again until there is one, for `wait_ms`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
+    said: set[tuple[str, str]] = set()
     while True:
         errors: list[EventLogError] = []
         for address in addresses:
@@ -104,9 +105,12 @@ async def _ask_any(addresses: Sequence[str], *, wait_ms: int) -> pb.ClusterInfoA
                 return await _ask(address)
             except Unavailable as error:
                 errors.append(error)
-                log.info("join_waits address=%s error=%s", address, error)
+                if (address, str(error)) not in said:
+                    log.info("join_waits address=%s error=%s", address, error)
+                    said.add((address, str(error)))
         if loop.time() >= deadline:
-            raise ConnectionLost(address=" or ".join(addresses), why=str(errors[-1]) if errors else "there is none to ask")
+            whys = [error.why if isinstance(error, ConnectionLost) else str(error) for error in errors] or ["there is none to ask"]
+            raise ConnectionLost(address=" or ".join(addresses), why=whys[-1])
         await asyncio.sleep(_PAUSE_MS / 1000)
 
 

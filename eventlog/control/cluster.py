@@ -34,7 +34,7 @@ from eventlog.control.records import (
     segment_key,
 )
 from eventlog.control.view import PREFIXES, ClusterView, read_nodes, read_segments, read_view
-from eventlog.errors import InvalidArgument, MetadataConflict, MetadataLost, MetadataUnavailable, WrongCluster
+from eventlog.errors import InvalidArgument, MetadataConflict, MetadataLost, MetadataMoved, MetadataUnavailable, WrongCluster
 from eventlog.ids import FlakeClock
 from eventlog.limits import REPLICAS_DEFAULT, SEGMENTS_MAX
 
@@ -110,7 +110,8 @@ class ClusterRecords:
         `segments`, `replicas` and `now_ms` (since 1970) are used for a new cluster alone.
 
         Raises:
-            MetadataLost: the store is empty, older than what was remembered, or was left for another.
+            MetadataLost: the store is empty, or older than what was remembered.
+            MetadataMoved: it was left for another.
             WrongCluster: the store is another cluster's.
             InvalidArgument: `segments` is not a power of two up to `SEGMENTS_MAX`.
         """
@@ -137,7 +138,7 @@ class ClusterRecords:
     async def _check_not_moved(self) -> None:
         for item in (await self._list(MOVED_KEY)).items:
             to = decode(item.value, Moved, where=item.key).to
-            raise MetadataLost(where=self._where, why=f"its records were moved to {to}; start with --meta {to}")
+            raise MetadataMoved(where=self._where, to=to)
 
     async def _read_identity(self) -> Identity | None:
         found = [item for item in (await self._list(IDENTITY_KEY)).items if item.key == IDENTITY_KEY]

@@ -13,7 +13,7 @@ from eventlog.control.metastore import Listing, MetaStore
 from eventlog.control.metastores.resolving import WRITER_PREFIX
 from eventlog.control.rebuilding import Rebuilt
 from eventlog.control.records import IDENTITY_KEY, MOVED_KEY, Identity, Moved, decode, encode
-from eventlog.errors import InvalidArgument, MetadataLost
+from eventlog.errors import InvalidArgument, MetadataLost, MetadataMoved
 
 ITEMS_PER_COMMIT = 100
 BYTES_PER_COMMIT = 1_000_000
@@ -41,7 +41,8 @@ async def move_records(
     `wait` sleeps for some milliseconds; `on_progress` gets the number of records done and in all.
 
     Raises:
-        MetadataLost: the source holds no cluster, or was left for yet another store.
+        MetadataLost: the source holds no cluster.
+        MetadataMoved: it was left for yet another store.
         InvalidArgument: nodes are running, or the target holds records of its own.
     """
     before = await source.list("")
@@ -86,7 +87,7 @@ def _identity(listing: Listing, names: tuple[str, str]) -> Identity:
     if IDENTITY_KEY not in found:
         raise MetadataLost(where=names[0], why="it holds no cluster")
     if MOVED_KEY in found and (to := decode(found[MOVED_KEY], Moved, where=MOVED_KEY).to) != names[1]:
-        raise MetadataLost(where=names[0], why=f"its records were moved to {to}")
+        raise MetadataMoved(where=names[0], to=to)
     return decode(found[IDENTITY_KEY], Identity, where=IDENTITY_KEY)
 
 

@@ -80,6 +80,7 @@ from eventlog.errors.violations import (
     CorruptData,
     LostDisk,
     MetadataLost,
+    MetadataMoved,
     UnsupportedFormat,
     UnsupportedVersion,
 )
@@ -145,6 +146,7 @@ __all__ = [
     "MemberReplaced",
     "MetadataConflict",
     "MetadataLost",
+    "MetadataMoved",
     "MetadataUnavailable",
     "MetastoreLocal",
     "Misuse",

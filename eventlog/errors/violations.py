@@ -62,3 +62,11 @@ class MetadataLost(PeerViolation):
     sentence = "metadata at {where}: {why}; put the file back, or rebuild it from the data directory"
     where: str
     why: str
+
+
+class MetadataMoved(PeerViolation):
+    code = "METADATA_MOVED"
+    http_status = 500
+    sentence = "the metadata at {where} were moved to {to}; start every node with --meta {to}"
+    where: str
+    to: str

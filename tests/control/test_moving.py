@@ -8,7 +8,7 @@ from eventlog.control.cluster import ClusterRecords
 from eventlog.control.metastores.memory import MemoryStore
 from eventlog.control.moving import ITEMS_PER_COMMIT, move_records
 from eventlog.control.records import IDENTITY_KEY, Identity, decode
-from eventlog.errors import EventLogError, InvalidArgument, MetadataLost, MetadataUnavailable
+from eventlog.errors import EventLogError, InvalidArgument, MetadataLost, MetadataMoved, MetadataUnavailable
 from eventlog.testing.clocks import SeededEntropy
 
 NAMES = ("sqlite:old", "etcd://new:1")
@@ -51,7 +51,7 @@ def test_all_records_arrive_and_the_old_store_is_refused_from_then_on():
         assert contents(await target.list("")) == contents(await source.list(""))
         identity = await records_of(target).open_or_create(segments=4, now_ms=2, remembered=remembered.remember())
         assert identity.copies == 1
-        with pytest.raises(MetadataLost, match="start with --meta etcd://new:1"):
+        with pytest.raises(MetadataMoved, match="start every node with --meta etcd://new:1"):
             await records_of(source).open_or_create(segments=4, now_ms=2, remembered=None)
 
     asyncio.run(story())
@@ -100,7 +100,7 @@ def test_a_store_without_a_cluster_or_left_for_another_is_refused():
             await move(MemoryStore(), MemoryStore())
         source = await old_store()
         await move(source, MemoryStore())
-        with pytest.raises(MetadataLost, match="moved to etcd://new:1"):
+        with pytest.raises(MetadataMoved, match="moved to etcd://new:1"):
             await move(source, MemoryStore(), names=("sqlite:old", "etcd://third:1"))
 
     asyncio.run(story())

@@ -41,7 +41,7 @@ def test_a_cluster_moves_from_a_file_to_etcd_and_goes_on_there(tmp_path, etcd):
         assert json.loads(moved.stdout)["records"] > 256
 
         node.options = ()
-        with pytest.raises(AssertionError, match="records were moved to etcd://"):
+        with pytest.raises(AssertionError, match="were moved to etcd://"):
             node.start()  # with the old store
 
         node.options = ("--meta", etcd)

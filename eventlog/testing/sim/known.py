@@ -25,6 +25,7 @@ FAILED_ONCE: Final = (
     100422,
     100038,
     701421,
+    703122,
 )
 """A change of the simulator gives a seed another run; then it is an ordinary one, which does no harm."""
 

@@ -160,7 +160,8 @@ class Mischief:
             minimum = min(record.min_in_sync, SegmentRules.majority(view.replicas))
             if minimum < _COPIES_MIN:
                 return
-            whole = [replica for replica in record.in_sync if self._is_whole(replica) and replica.node != disks.get(host.number)]
+            kept = [replica for replica in record.in_sync if replica.node in view.members and replica.node != disks.get(host.number)]
+            whole = [replica for replica in kept if self._is_whole(replica)]  # that of a removed member is about to be emptied
             if len(record.in_sync) - len(whole) >= minimum:
                 return
         host.lose_disk()

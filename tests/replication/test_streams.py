@@ -269,6 +269,17 @@ def test_a_lost_part_begins_the_snapshot_anew_after_a_while():
     assert world[2].logs[0] == world[1].logs[0]
 
 
+def test_a_snapshot_that_is_read_slowly_is_gone_on_with():
+    world = installing()
+    [transfer] = world[1].snapshots
+    reads, world[1].reads = world[1].reads, []
+    world.pass_time(11_500)
+    world[1].reads = reads
+    assert list(world[1].snapshots) == [transfer]
+    world.pass_time(500)
+    assert world[2].logs[0] == world[1].logs[0]
+
+
 def test_a_late_beginning_of_a_snapshot_drops_nothing():
     world = behind(9, trim=True)
     world[2].start()

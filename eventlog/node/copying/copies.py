@@ -72,17 +72,18 @@ class SegmentCopy:
         return self._read_state(bytes_max)
 
     def _read_state(self, bytes_max: int) -> tuple[int, bytes] | None:
-        upper = keys.segment_range(self._segment)[1]
+        lower, upper = self._state_from, keys.segment_range(self._segment)[1]
         found: list[Pair] = []
         nbytes = 0
         while nbytes < bytes_max:
-            rows = self._store.read_state(self._state_from, upper, limit=_STATE_ROWS)
+            rows = self._store.read_state(lower, upper, limit=_STATE_ROWS)
             if not rows:
                 break
-            self._state_from = rows[-1][0] + b"\0"
+            lower = rows[-1][0] + b"\0"
             kept = [row for row in rows if keys.parse_state_key(row[0])[2] != keys.TAG_PRODUCER]  # of these the counters know better
             nbytes += sum(len(key) + len(value) for key, value in kept)
             found += kept
+        self._state_from = lower
         return (STATE, pack(found)) if found else None
 
 

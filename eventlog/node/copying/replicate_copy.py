@@ -16,6 +16,7 @@ import numpy as np
 
 from eventlog.errors import BadMessage, EventLogError
 from eventlog.node.aside import aside
+from eventlog.node.copying import mending
 from eventlog.node.copying.copies import COUNTERS, LOG, CacheCounters, Counters, SegmentCopy, seal, unpack, unseal
 from eventlog.node.copying.replicate_body import Carried
 from eventlog.node.writing.storage import Append
@@ -95,6 +96,8 @@ class Copies:
             piece = await self._node.mending.read(partial(opened.copy.read, bytes_max=command.bytes_max))
         except EventLogError as error:
             log.warning("copy_failed segment=%d error=%s", command.segment, error)
+            await asyncio.sleep(mending.AGAIN_MS / 1000)
+            self._run(self._read(command))
             return
         kind, content = piece if piece is not None else (COUNTERS, self._counted(command.segment, opened))
         await self._replicas.throttle.take(command.segment, len(content))

@@ -29,7 +29,8 @@ def next_move(
         # Planned before a member left, or before the number of replicas was changed.
         return msgspec.structs.replace(segment, target=(), nonce=nonce)
     if missing := [owner for owner in segment.target if owner not in segment.owners]:
-        return own(segment, (*segment.owners, *missing), nonce=nonce) if may_begin else segment
+        is_short = len(segment.owners) < view.replicas  # a lost copy is made again at once, whatever else moves
+        return own(segment, (*segment.owners, *missing), nonce=nonce) if may_begin or is_short else segment
     replica_of = {replica.node: replica for replica in here}
     if not all(owner in replica_of for owner in segment.target):
         return segment

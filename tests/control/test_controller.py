@@ -240,6 +240,22 @@ def test_only_so_many_segments_are_copied_at_once():
     assert sum(len(record.owners) == 4 for record in play.records.values()) == 2
 
 
+def test_a_lost_copy_is_made_again_at_once_though_its_segment_waits_for_its_turn_to_move():
+    under_way, waiting = segment(0, owners=(1, 2, 3, 4)), segment(1, owners=(2, 1, 5))
+    records = [
+        msgspec.structs.replace(under_way, target=(1, 2, 4), in_sync=replicas(1, 2, 3), session="s1"),
+        msgspec.structs.replace(waiting, target=(2, 1, 6), session="s2"),
+    ]
+    members = [msgspec.structs.replace(node(number), session=f"s{number}") for number in range(1, 7)]
+    play = Play(members, records, options=ControllerOptions(moves_in_flight_max=1, verifies=False))
+    play.decide()
+    assert play.records[1].owners == (2, 1, 5)
+    play.dead.add(5)
+    play.put(msgspec.structs.replace(play.view.nodes[5].record, removed_id=1))
+    play.decide()
+    assert play.records[1].owners == (2, 1, 6)
+
+
 def test_a_copy_is_verified_before_the_old_owner_leaves():
     play = cluster(3, segments=4, options=ControllerOptions())
     play.join(4)

@@ -302,7 +302,7 @@ class Replicas:
             except CorruptData as error:
                 log.warning("log_damaged segment=%d error=%s", read.segment, error)
                 await asyncio.sleep(mending.AGAIN_MS / 1000)  # what is in memory is sent then, or it is asked for again
-        await self.throttle.take(read.segment, part.nbytes)
+        await self.throttle.take(read.segment, part.nbytes, to=read.to.node)
         part = self._with_recent(read.segment, part)
         carried = Carried(caches=part.caches, data=part.data)
         done = self.core.log_read(read, upto=part.upto, count=len(part.data), nbytes=part.nbytes, now_ms=self.now_ms)

@@ -100,7 +100,7 @@ class Copies:
             self._run(self._read(command))
             return
         kind, content = piece if piece is not None else (COUNTERS, self._counted(command.segment, opened))
-        await self._replicas.throttle.take(command.segment, len(content))
+        await self._replicas.throttle.take(command.segment, len(content), to=command.to.node)
         core = self._replicas.core
         commands = core.snapshot_read(command, count=1, nbytes=len(content), is_last=piece is None, now_ms=self._replicas.now_ms)
         self._replicas.carry_out(commands, Carried(caches=[kind], data=[content]))

@@ -1,6 +1,7 @@
 """Pacing of copies."""
 
 import asyncio
+import dataclasses
 
 import msgspec
 import pytest
@@ -8,15 +9,17 @@ import pytest
 from eventlog.control.records import RebalanceRecord, Versioned
 from eventlog.control.view import ClusterView
 from eventlog.node.copying.throttle import CopyThrottle
-from tests.control.worlds import node, segment, view
+from tests.control.worlds import node, replicas, segment, view
 
 
 class Story:
     """A throttle over a view and a clock that moves when something sleeps."""
 
     def __init__(self, *, throttle_bytes=1_000, state="running", moving=((0, 1),)):
-        records = [msgspec.structs.replace(segment(number, owners=(primary, 2, 3)), target=(2, 3, 4)) for number, primary in moving]
-        found = view([node(number) for number in (1, 2, 3, 4)], [*records, segment(9, owners=(1, 2, 3))])
+        in_sync = replicas(1, 2, 3)
+        owners = {number: (primary, *({1, 2, 3} - {primary}), 4) for number, primary in moving}
+        records = [msgspec.structs.replace(segment(number, owners=of, in_sync=in_sync), target=(2, 3, 4)) for number, of in owners.items()]
+        found = view([node(number) for number in (1, 2, 3, 4)], [*records, segment(9, owners=(1, 2, 3, 4), in_sync=in_sync)])
         running = RebalanceRecord(state=state, moves_total=1, bytes_total=1, throttle_bytes=throttle_bytes, started_ms=1, nonce="n")
         self.view = ClusterView(nodes=found.nodes, segments=found.segments, rebalance=Versioned(running, 1))
         self.now = 100.0
@@ -25,16 +28,22 @@ class Story:
     async def sleep(self, seconds):
         self.now += seconds
 
-    def taken(self, *asked):
+    def taken(self, *asked, to=4):
         """Return how long it took to take these (segment, bytes) one after the other."""
 
         async def take():
             for number, nbytes in asked:
-                await self.throttle.take(number, nbytes)
+                await self.throttle.take(number, nbytes, to=to)
 
         began = self.now
         asyncio.run(take())
         return self.now - began
+
+    def change(self, **changes):
+        """Give segment 0 another record."""
+        found = self.view.segments
+        changed = msgspec.structs.replace(found[0].record, **changes)
+        self.view = dataclasses.replace(self.view, segments={**found, 0: Versioned(changed, 11)})
 
 
 def test_a_copy_goes_as_fast_as_was_allowed():
@@ -54,6 +63,25 @@ def test_without_a_limit_nothing_waits(story):
 
 def test_a_segment_that_does_not_move_is_not_slowed_down():
     assert Story().taken((9, 1 << 30)) == 0
+
+
+def test_a_replica_that_fell_behind_gets_what_it_lacks_at_once_while_its_segment_moves():
+    story = Story()
+    story.change(in_sync=replicas(1, 3))
+    assert story.taken((0, 1 << 30), to=2) == 0
+    assert story.throttle.sent == {}
+
+
+def test_a_new_copy_that_is_in_sync_is_not_slowed_down_any_more():
+    story = Story()
+    story.change(in_sync=replicas(1, 2, 3, 4))
+    assert story.taken((0, 1 << 30)) == 0
+
+
+def test_a_copy_that_takes_the_place_of_a_lost_one_is_not_slowed_down():
+    story = Story()
+    story.change(owners=(1, 3, 4), in_sync=replicas(1, 3))
+    assert story.taken((0, 1 << 30)) == 0
 
 
 def test_time_in_which_nothing_was_sent_is_not_saved_up():

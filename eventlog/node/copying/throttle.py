@@ -7,9 +7,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from eventlog.control.records import RebalanceRecord
 from eventlog.control.view import ClusterView
 
-_STEP_S = 0.5  # then the limit is looked at again: it may have been lifted
+_STEP_S = 0.5  # then the limit is looked at again: it may be another by then
 
 
 class CopyThrottle:
@@ -28,7 +29,8 @@ class CopyThrottle:
         self._view = view
         self._seconds = seconds
         self._sleep = sleep
-        self._due = 0.0  # everything let through so far is paid for by then
+        self._of = ""  # the rebalancing whose limit was looked at last
+        self._due = 0.0  # everything that it let through so far is paid for by then
         self.sent: dict[int, int] = {}
 
     async def take(self, segment: int, nbytes: int, *, to: int) -> None:
@@ -42,17 +44,16 @@ class CopyThrottle:
             self.sent[segment] = self.sent.get(segment, 0) + nbytes
 
     async def _wait(self, segment: int, nbytes: int, to: int) -> None:
-        share, begun = self._share(), self._seconds()
-        if share is None:
+        limited = self._limited()
+        if limited is None:
             return
-        self._due = max(self._due, begun) + nbytes / share
+        if limited.nonce != self._of:
+            self._of, self._due = limited.nonce, 0.0
+        self._due = max(self._due, self._seconds()) + nbytes / self._share(limited)
         due = self._due
         while (left := due - self._seconds()) > 0:
             await self._sleep(min(left, _STEP_S))
-            if self._share() is None:
-                self._due = 0.0
-                return
-            if not self._is_move(segment, to):
+            if self._limited() != limited or not self._is_move(segment, to):
                 return
 
     def _is_move(self, segment: int, to: int) -> bool:
@@ -63,11 +64,12 @@ class CopyThrottle:
             return False
         return all(replica.node != to for replica in found.record.in_sync)
 
-    def _share(self) -> float | None:
-        """Return how many bytes a second this node may send, None without a limit."""
-        view = self._view()
-        running = view.rebalance
-        if running is None or running.record.state != "running" or not running.record.throttle_bytes:
-            return None
-        sources = {moving.record.primary for moving in view.segments.values() if moving.record.target}
-        return running.record.throttle_bytes / max(len(sources), 1)
+    def _limited(self) -> RebalanceRecord | None:
+        """Return the rebalancing that runs under a limit."""
+        found = self._view().rebalance
+        return found.record if found is not None and found.record.state == "running" and found.record.throttle_bytes else None
+
+    def _share(self, limited: RebalanceRecord) -> float:
+        """Return how many bytes a second this node may send while something moves."""
+        sources = {moving.record.primary for moving in self._view().segments.values() if moving.record.target}
+        return limited.throttle_bytes / len(sources)

@@ -109,3 +109,18 @@ def test_a_limit_that_is_lifted_lets_go_of_what_waits():
 
     story.throttle._sleep = cancelled
     assert story.taken((0, 1 << 30)) == pytest.approx(0.5)
+
+
+def test_what_waits_under_a_rebalancing_that_ended_holds_up_nothing_of_the_next():
+    story = Story()
+
+    async def begun_anew(seconds):
+        story.now += seconds
+        story.view = dataclasses.replace(
+            story.view, rebalance=Versioned(msgspec.structs.replace(story.view.rebalance.record, nonce="m"), 2)
+        )
+
+    story.throttle._sleep = begun_anew
+    assert story.taken((0, 1 << 30)) == pytest.approx(0.5)
+    story.throttle._sleep = story.sleep
+    assert story.taken((0, 1_000)) == pytest.approx(1.0)

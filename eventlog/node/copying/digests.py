@@ -6,7 +6,7 @@ nothing, and each replica drops old ones by itself.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import crc32c
 
 from eventlog.batch.layout import read_head
-from eventlog.errors import EventLogError, Unavailable
+from eventlog.errors import ConnectionLost, EventLogError, Unavailable
 from eventlog.ids import last_of_run
 from eventlog.node.aside import aside
-from eventlog.node.copying.state_digests import own_state_digest, pin_of
+from eventlog.node.copying.state_digests import own_state_digest, pin_of, trimmed_meanwhile
 from eventlog.segment.keys import log_range
 from eventlog.segment.port import Store
 from eventlog.wire import eventlog_pb2 as pb
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _READ_BYTES = 4 << 20
 _TIMEOUT_MS = 600_000  # reads whole copies
 _AT_ONCE_MAX = 4
+_PATIENCE_S = 5.0  # a comparison that retention disturbed is begun anew for so long
+_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +56,9 @@ async def own_digests(node: "Node", asked: pb.DigestSegments) -> pb.DigestSegmen
         if asked.bounds_only:
             found.state_pin = await pin_of(node, segment)
             continue
-        after = {cache: max(trimmed, asked_after.get(cache, 0)) for cache, trimmed in bounds.items()}
+        after = {cache: asked_after.get(cache, trimmed) for cache, trimmed in bounds.items()}
         upto = min(asked.upto or watermark, watermark)
-        read = partial(read_digest, node.store, segment, after=after, upto=upto)
+        read = partial(read_digest, node.store, segment, after=after, upto=upto, trimmed=_trimmed_in(node, segment))
         found.events, found.last_id, found.digest = await aside(read)
         if asked.state_pin:
             state = await own_state_digest(node, segment, asked)
@@ -64,17 +66,36 @@ async def own_digests(node: "Node", asked: pb.DigestSegments) -> pb.DigestSegmen
     return answer
 
 
-def read_digest(store: Store, segment: int, *, after: Mapping[int, int], upto: int) -> tuple[int, int, int]:
-    """Return how many events a copy has in `(after, upto]` of each cache, the last of their ids, and the digest."""
+def _trimmed_in(node: "Node", segment: int) -> Callable[[int], int]:
+    trims = {cache.cache_id: cache.trimmed_ids for cache in node.caches}
+    return lambda cache: int(trims[cache][segment])
+
+
+def read_digest(
+    store: Store, segment: int, *, after: Mapping[int, int], upto: int, trimmed: Callable[[int], int] = lambda _: 0
+) -> tuple[int, int, int]:
+    """Return how many events a copy has in `(after, upto]` of each cache, the last of their ids, and the digest.
+
+    `trimmed` returns up to which id retention has removed the events of a cache by now.
+
+    Raises:
+        Unavailable: it removed some that were still to be read.
+    """
     events = last_id = digest = 0
     for cache, beyond in sorted(after.items()):
+        seen = beyond
         lower, upper = log_range(segment, cache, after=beyond, upto=upto)
-        while pairs := store.read_log(lower, upper, bytes_max=_READ_BYTES):
+        while True:
+            pairs = store.read_log(lower, upper, bytes_max=_READ_BYTES)
+            if trimmed(cache) > seen:
+                raise trimmed_meanwhile(segment)
+            if not pairs:
+                break
             for key, data in pairs:
                 head = read_head(data, where=f"segment {segment}, cache {cache}")
                 events += head.count
-                if head.count:
-                    last_id = max(last_id, int(last_of_run(head.base, head.count)))
+                seen = int(last_of_run(head.base, max(head.count, 1)))
+                last_id = max(last_id, seen) if head.count else last_id
                 digest = crc32c.crc32c(data, crc32c.crc32c(key, digest))
             lower = pairs[-1][0] + b"\0"
     return events, last_id, digest
@@ -94,22 +115,31 @@ async def ask_digests(node: "Node", number: int, asked: pb.DigestSegments) -> pb
 
 async def compare(node: "Node", segment: int, numbers: Collection[int]) -> Comparison:
     """Return the digests of the segment's copies at these members, and whether they are equal."""
-    try:
-        everyone = dict.fromkeys(numbers, pb.DigestSegments(segments=[segment], bounds_only=True))
-        bounds = await _ask_each(node, everyone)
-        upto = min(found.high_watermark for found in bounds.values())
-        trimmed: dict[int, int] = {}
-        for found in bounds.values():
-            for bound in found.trimmed:
-                trimmed[bound.cache] = max(trimmed.get(bound.cache, 0), bound.id)
-        after = [pb.CacheBound(cache=cache, id=beyond) for cache, beyond in sorted(trimmed.items())]
-        pins = [found.state_pin for found in bounds.values()]
-        if not all(pins):
-            raise Unavailable(why=f"the state of segment {segment} is not whole everywhere yet")
-        common = pb.DigestSegments(segments=[segment], upto=upto, after=after, state_from=min(pins) - 1, state_upto=max(pins) - 1)
-        digests = await _ask_each(node, {number: _pinned(common, found.state_pin) for number, found in bounds.items()})
-    except EventLogError as error:
-        return Comparison(segment=segment, digests={}, why=str(error))
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _PATIENCE_S
+    while True:
+        try:
+            return await _compare(node, segment, numbers)
+        except EventLogError as error:
+            if not isinstance(error, Unavailable) or isinstance(error, ConnectionLost) or loop.time() >= deadline:
+                return Comparison(segment=segment, digests={}, why=str(error))
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _compare(node: "Node", segment: int, numbers: Collection[int]) -> Comparison:
+    everyone = dict.fromkeys(numbers, pb.DigestSegments(segments=[segment], bounds_only=True))
+    bounds = await _ask_each(node, everyone)
+    upto = min(found.high_watermark for found in bounds.values())
+    trimmed: dict[int, int] = {}
+    for found in bounds.values():
+        for bound in found.trimmed:
+            trimmed[bound.cache] = max(trimmed.get(bound.cache, 0), bound.id)
+    after = [pb.CacheBound(cache=cache, id=beyond) for cache, beyond in sorted(trimmed.items())]
+    pins = [found.state_pin for found in bounds.values()]
+    if not all(pins):
+        raise Unavailable(why=f"the state of segment {segment} is not whole everywhere yet")
+    common = pb.DigestSegments(segments=[segment], upto=upto, after=after, state_from=min(pins) - 1, state_upto=max(pins) - 1)
+    digests = await _ask_each(node, {number: _pinned(common, found.state_pin) for number, found in bounds.items()})
     logs = {(found.events, found.last_id, found.digest) for found in digests.values()}
     states = {(found.entries, found.state_digest) for found in digests.values()}
     why = ""

@@ -70,11 +70,17 @@ async def own_state_digest(node: "Node", segment: int, asked: pb.DigestSegments)
     if pin is None:
         raise Unavailable(why=f"the state of segment {segment} is not pinned at {asked.state_pin} any more")
     await _reach(node, segment, asked.state_upto)
-    keyed = {cache.cache_id: int(cache.trimmed_ids[segment]) for cache in node.caches if cache.options.state}
-    if asked.state_from < asked.state_upto and any(trimmed > asked.state_from for trimmed in keyed.values()):
-        raise Unavailable(why=f"retention passed the moment at which segment {segment} is compared")
-    read = partial(_read, node.store, _Bounds(segment=segment, after=asked.state_from, upto=asked.state_upto, pin=pin), sorted(keyed))
-    return await aside(read)
+    trims = {cache.cache_id: cache.trimmed_ids for cache in node.caches if cache.options.state}
+    bounds = _Bounds(segment=segment, after=asked.state_from, upto=asked.state_upto, pin=pin)
+    found = await aside(partial(_read, node.store, bounds, sorted(trims)))
+    if asked.state_from < asked.state_upto and any(trimmed[segment] > asked.state_from for trimmed in trims.values()):
+        raise trimmed_meanwhile(segment)
+    return found
+
+
+def trimmed_meanwhile(segment: int) -> Unavailable:
+    """Return what is raised where retention removed what was to be compared."""
+    return Unavailable(why=f"retention passed the moment at which segment {segment} is compared")
 
 
 async def _reach(node: "Node", segment: int, upto: int) -> None:

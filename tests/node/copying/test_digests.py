@@ -2,10 +2,10 @@
 
 import pytest
 
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, Unavailable
 from eventlog.ids import ID_MAX
 from eventlog.node.copying.digests import compare, own_digests, read_digest
-from eventlog.segment.keys import log_range
+from eventlog.segment.keys import log_range, parse_log_key
 from eventlog.segment.memory import open_store
 from eventlog.segment.port import StoreOptions
 from eventlog.wire import eventlog_pb2 as pb
@@ -58,6 +58,69 @@ def test_only_what_lies_between_the_bounds_counts(tmp_path):
         less = read_digest(node.store, 0, after={cache.cache_id: 0}, upto=everything[1] - 1024 * 1_000_000)
         assert less[0] < everything[0]
         assert read_digest(node.store, 0, after={cache.cache_id: everything[1]}, upto=ID_MAX - 1) == (0, 0, 0)
+
+    with_node(tmp_path, act)
+
+
+def test_what_retention_removes_before_it_was_read_is_no_difference(tmp_path):
+    async def act(node):
+        cache, values = await written(node, rounds=3)
+        first = values[0][0]
+        bounds = {"after": {cache.cache_id: 0}, "upto": ID_MAX - 1}
+        end_of_first = read_digest(node.store, 0, after={cache.cache_id: 0}, upto=parse_log_key(first[0])[2])[1]
+        kept = copy_of(tmp_path / "kept", values[0][1:])
+        with pytest.raises(Unavailable, match="retention"):
+            read_digest(kept, 0, **bounds, trimmed=lambda _: end_of_first)
+        with pytest.raises(Unavailable, match="retention"):
+            read_digest(copy_of(tmp_path / "empty", []), 0, **bounds, trimmed=lambda _: end_of_first)
+
+    with_node(tmp_path / "n", act)
+
+
+def test_what_retention_removes_after_it_was_read_does_not_matter(tmp_path):
+    async def act(node):
+        cache, values = await written(node, rounds=3)
+        bounds = {"after": {cache.cache_id: 0}, "upto": ID_MAX - 1}
+        calls = iter([0, ID_MAX])
+        first = parse_log_key(values[0][0][0])[2]
+        with pytest.raises(Unavailable, match="retention"):
+            read_digest(node.store, 0, **bounds, trimmed=lambda _: next(calls))
+        calls = iter([0, first])
+        assert read_digest(node.store, 0, **bounds, trimmed=lambda _: next(calls)) == read_digest(node.store, 0, **bounds)
+
+    with_node(tmp_path, act)
+
+
+def test_a_node_that_has_trimmed_more_by_now_has_no_digest(tmp_path):
+    async def act(node):
+        cache, values = await written(node, rounds=3)
+        cache.trimmed_ids[0] = parse_log_key(values[0][0][0])[2]
+        asked = pb.DigestSegments(segments=[0], after=[pb.CacheBound(cache=cache.cache_id, id=0)])
+        with pytest.raises(Unavailable, match="retention"):
+            await own_digests(node, asked)
+
+    with_node(tmp_path, act)
+
+
+def test_a_comparison_that_retention_disturbs_is_made_again(tmp_path):
+    class Rising:
+        """Where a cache is trimmed: nowhere when it is looked at first, and then beyond its first value."""
+
+        def __init__(self, upto):
+            self.looks = 0
+            self._upto = upto
+
+        def __getitem__(self, segment):
+            self.looks += 1
+            return self._upto if self.looks > 1 else 0
+
+    async def act(node):
+        cache, values = await written(node, rounds=3)
+        kept, cache.trimmed_ids = cache.trimmed_ids, Rising(parse_log_key(values[0][0][0])[2])
+        found = await compare(node, 0, [node.number])
+        assert cache.trimmed_ids.looks > 2
+        assert found.why == ""
+        cache.trimmed_ids = kept
 
     with_node(tmp_path, act)
 

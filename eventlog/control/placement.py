@@ -9,6 +9,7 @@ load more even, which for loads of this kind is the most even there is.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import permutations
 
 from eventlog.control.domains import Domains, domains_of
 from eventlog.control.records import NodeRecord
@@ -38,6 +39,13 @@ def place(
         layout.level()
     placed = {segment: _in_order(owners[segment], nodes) for segment, nodes in layout.nodes_of.items()}
     return level_primaries(members, placed) if level else placed
+
+
+def may_be_evened_out(members: Sequence[NodeRecord], owners: Owners, *, replicas: int) -> bool:
+    """Return whether some copy can go straight from one member to another and makes load more even; less than planning finds."""
+    layout = _Layout(members, owners, min(replicas, len(members)), frozenset())
+    held, weights = layout.held, layout.weights
+    return any(_evens(held, weights, giver, taker) and layout.give(giver, taker) is not None for giver, taker in permutations(held, 2))
 
 
 def _in_order(before: Sequence[int], nodes: Iterable[int]) -> tuple[int, ...]:
@@ -124,7 +132,7 @@ class _Layout:
     def level(self) -> None:
         """Move copies from members that hold much to members that hold little; those that are not there yet move for nothing."""
         _level(self.held, self.weights, self._give_new, self._move)
-        _level(self.held, self.weights, self._give, self._move)
+        _level(self.held, self.weights, self.give, self._move)
 
     def _give_new(self, giver: int, taker: int) -> int | None:
         if taker in self.barred:
@@ -135,7 +143,8 @@ class _Layout:
                 return segment
         return None
 
-    def _give(self, giver: int, taker: int) -> int | None:
+    def give(self, giver: int, taker: int) -> int | None:
+        """Return a segment that can go from one to the other, best one that need not move for it, None if none can."""
         if taker in self.barred:
             return None
         found, rank = None, 3
@@ -197,15 +206,16 @@ def _level(held: Mapping[int, set[int]], weights: Mapping[int, int], give: Give,
             move(segment, giver, taker)
 
 
+def _evens(held: Mapping[int, set[int]], weights: Mapping[int, int], giver: int, taker: int) -> bool:
+    """Return whether load is more even after one segment has gone from one to the other."""
+    return (len(held[taker]) + 1) * weights[giver] < len(held[giver]) * weights[taker]
+
+
 def _evening_chain(held: Mapping[int, set[int]], weights: Mapping[int, int], give: Give) -> list[tuple[int, int]]:
     """Return the links of a shortest chain from the fullest member that has one, the last link first; empty without any."""
-
-    def evens(giver: int, taker: int) -> bool:
-        return (len(held[taker]) + 1) * weights[giver] < len(held[giver]) * weights[taker]
-
     by_load = sorted(held, key=lambda node: (len(held[node]) / weights[node], node))
     for giver in reversed(by_load):
-        if not any(evens(giver, taker) for taker in by_load):
+        if not any(_evens(held, weights, giver, taker) for taker in by_load):
             continue
         came: dict[int, int] = {giver: giver}
         front = [giver]
@@ -216,7 +226,7 @@ def _evening_chain(held: Mapping[int, set[int]], weights: Mapping[int, int], giv
                 if source is None:
                     continue
                 came[taker] = source
-                if evens(giver, taker):
+                if _evens(held, weights, giver, taker):
                     return _links(came, taker)
                 following.append(taker)
             front = following

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eventlog.control.controller import Controller, Situation
+from eventlog.control.placement import may_be_evened_out
 from eventlog.control.records import ClusterSettings, NodeRecord, SegmentRecord
 from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import LEASE_RENEW_MS, STALLED_MS
@@ -175,6 +176,5 @@ def _counted(segments: list[SegmentRecord]) -> str:
 
 def _is_uneven(situation: Situation, records: list[SegmentRecord]) -> bool:
     holders = [member for member in situation.view.members.values() if member.holds_data]
-    held = {member.number: sum(member.number in segment.owners for segment in records) for member in holders}
-    loads = [held[member.number] / member.weight for member in holders]
-    return bool(loads) and max(loads) > min(loads) + 1 and min(held.values()) < len(records)
+    owners = {segment.segment: segment.owners for segment in records}
+    return may_be_evened_out(holders, owners, replicas=situation.view.replicas)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from eventlog.control.controller import Situation
-from eventlog.node.cluster.health import _about_members
+from eventlog.node.cluster.health import _about_copies, _about_members
 from tests.control.worlds import node, segment, view
 
 
@@ -19,3 +19,11 @@ def test_draining_that_leaves_fewer_nodes_than_replicas_is_said(drained, said):
 
 def test_fewer_nodes_than_replicas_are_nobodys_mistake_while_none_is_drained():
     assert not list(_about_members(Situation(view=view([node(1)], [segment(0)])), [segment(0)]))
+
+
+@pytest.mark.parametrize(("racks", "said"), [("abcc", False), ("abcd", True), ("    ", True)])
+def test_unequal_shares_are_said_where_hosts_and_racks_leave_something_to_move(racks, said):
+    members = [msgspec.structs.replace(node(number), rack=rack.strip()) for number, rack in enumerate(racks, 1)]
+    records = [segment(number, owners=(1, 2, 3 + number % 2)) for number in range(8)]
+    found = list(_about_copies(Situation(view=view(members, records)), records))
+    assert found == (["nodes hold unequal shares: eventlog admin rebalance plan"] if said else [])

@@ -35,8 +35,8 @@ class CopyVerifier:
 
     @property
     def differences(self) -> Mapping[int, str]:
-        """Return segments whose copies are not equal, and in what."""
-        return self._differences
+        """Return moving segments whose copies are not equal, and in what."""
+        return {segment: why for segment, why in self._differences.items() if self._node.view.segments[segment].record.target}
 
     async def run(self) -> None:
         """Compare until cancelled."""
@@ -45,6 +45,8 @@ class CopyVerifier:
             if self._node.controller.is_controller:
                 await attempt(self.turn, name="verifier", failures=self._node.failures)
                 is_moving = any(found.record.target for found in self._node.view.segments.values())
+            else:
+                self._differences.clear()  # another node looks, and they may be equal by now
             await asyncio.sleep((_PAUSE_MS if is_moving else _IDLE_MS) / 1000)
 
     async def turn(self) -> None:

@@ -1,0 +1,30 @@
+"""What is said of copies that hold a move up."""
+
+import dataclasses
+
+import msgspec
+
+from eventlog.control.records import Replica, Versioned
+from eventlog.node.copying.verify import CopyVerifier
+from tests.node.nodes import with_node
+
+
+def shown(node, **changes):
+    """Have the node see another record of segment 0."""
+    view = node.view
+    record = msgspec.structs.replace(view.segments[0].record, **changes)
+    node.metadata.view = dataclasses.replace(view, segments={**view.segments, 0: Versioned(record, view.segments[0].revision)})
+
+
+def test_a_difference_is_told_as_long_as_the_segment_is_to_move(tmp_path):
+    async def act(node):
+        verifier = CopyVerifier(node)
+        other = Replica(node=7, incarnation="away")
+        own = node.view.segments[0].record.in_sync
+        shown(node, owners=(node.number, 7, 8), in_sync=(*own, other), target=(node.number, 7))
+        await verifier.turn()
+        assert list(verifier.differences) == [0]
+        shown(node, target=())
+        assert not verifier.differences
+
+    with_node(tmp_path, act)

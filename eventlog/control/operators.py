@@ -99,8 +99,9 @@ def replace(view: ClusterView, old: NodeRecord, new: NodeRecord, *, nonce: str) 
     changed = []
     for found in view.segments.values():
         segment = found.record
-        if old.number in segment.owners and new.number not in segment.owners and old.number in (segment.target or segment.owners):
-            target = tuple(new.number if owner == old.number else owner for owner in segment.target or segment.owners)
+        holding = segment.target or segment.owners
+        if old.number in segment.owners and old.number in holding and new.number not in (*segment.owners, *holding):
+            target = tuple(new.number if owner == old.number else owner for owner in holding)
             changed.append(msgspec.structs.replace(segment, target=target, nonce=nonce))
     return commit_of(view, changed) or _mark_draining(view, old, draining=True)
 

@@ -135,6 +135,17 @@ def removing(play, number):
     return all_of(play, next_plan)
 
 
+def test_a_member_that_was_to_get_a_segment_anyway_does_not_hold_it_twice_after_replacing_another():
+    play = cluster(4, segments=1)
+    (segment,) = play.records.values()
+    (new,) = {1, 2, 3, 4} - set(segment.owners)
+    staying, old, leaving = segment.owners
+    play.put(msgspec.structs.replace(segment, target=(staying, old, new)))
+    all_of(play, lambda nonce: replace(play.view, member(play, old), member(play, new), nonce=nonce))
+    play.settle()
+    assert set(play.records[0].owners) == {staying, new, leaving}
+
+
 def test_a_dead_member_is_removed_its_ceiling_stays_and_others_take_its_place():
     play = cluster(4)
     play.dead.add(2)

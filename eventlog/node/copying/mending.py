@@ -84,10 +84,9 @@ class Mending:
         segments = np.flatnonzero(node.low.here).tolist()
         uptos = [node.low.limit(np.array([segment])) for segment in segments]
         try:
-            found = await aside(partial(_find, node, cache, list(zip(segments, uptos, strict=True))))
+            found, is_whole = await aside(partial(_find, node, cache, list(zip(segments, uptos, strict=True))))
         except Stopping:
             return False
-        is_whole = True
         for damage in found:
             try:
                 await self._repair(cache, damage)
@@ -151,14 +150,18 @@ class Mending:
         return []
 
 
-def _find(node: "Node", cache: CacheState, places: Sequence[tuple[int, int]]) -> list[Damage]:
-    found: list[Damage] = []
+def _find(node: "Node", cache: CacheState, places: Sequence[tuple[int, int]]) -> tuple[list[Damage], bool]:
+    """Return what is damaged, and whether everything else could be read."""
+    found, is_read = list[Damage](), True
     for segment, upto in places:
         if node.is_stopping:
             raise Stopping
-        if not cache.dropped:
-            found += find_damage(node.store, cache, segment, upto=upto)
-    return found
+        try:
+            found += [] if cache.dropped else find_damage(node.store, cache, segment, upto=upto)
+        except CorruptData as error:
+            is_read = False
+            log.error("log_unreadable cache=%s segment=%d error=%s", cache.name, segment, error)  # noqa: TRY400
+    return found, is_read
 
 
 def find_damage(store: Store, cache: CacheState, segment: int, *, upto: int) -> Iterator[Damage]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import TimedOut, Unavailable
+from eventlog.limits import REPLICAS_MAX
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
@@ -122,7 +123,7 @@ def change() -> None:
 
 
 @change.command("replicas")
-@click.argument("replicas", type=click.IntRange(1))
+@click.argument("replicas", type=click.IntRange(1, REPLICAS_MAX))
 @common_options
 def set_replicas(replicas: int) -> None:
     """Keep REPLICAS copies of each segment, where there are as many nodes."""

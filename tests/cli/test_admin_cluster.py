@@ -120,6 +120,11 @@ def test_draining_without_waiting_says_what_is_left():
     assert json.loads(run(admin, "drain", "n1", "--no-wait", "--json")) == {"node": "n1", "draining": True, "segments": 7}
 
 
+@pytest.mark.parametrize("replicas", ["0", "8", "99999999999999999999"])
+def test_more_or_fewer_replicas_than_there_may_be_are_no_usage(replicas):
+    assert "is not in the range 1<=x<=7" in run(Admin(), "set", "replicas", replicas, code=2)
+
+
 def test_a_rebalancing_that_is_called_off_while_waited_for_is_a_failure():
     states = [rebalance("running", done=1, total=3), rebalance("cancelled", done=1, total=3)]
     admin = Admin({"rebalance_status": states})

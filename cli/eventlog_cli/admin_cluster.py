@@ -200,7 +200,7 @@ def _print_moves(moves: "Sequence[tuple[Move, int]]", figure: str) -> None:
 
 
 @rebalance.command("start")
-@click.option("--throttle", "throttle_bytes", type=SIZE, default=0, help="Bytes a second that all copies together may take.")
+@click.option("--throttle", "throttle_bytes", type=SIZE, default=0, help="Bytes a second that its copies may take together; 0: no limit.")
 @click.option("--wait", is_flag=True, help="Wait until it is done.")
 @common_options
 def rebalance_start(*, throttle_bytes: int, wait: bool) -> None:

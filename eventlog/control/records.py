@@ -168,7 +168,7 @@ class LostRanges(Record, frozen=True, kw_only=True):
 class RebalanceRecord(Record, frozen=True, kw_only=True):
     """The last rebalancing. Where it stands is in the segments' `target`.
 
-    `throttle_bytes` is what all copies together may take a second, 0: no limit. `moves_done` is known of one that was cancelled.
+    `throttle_bytes` is what its copies together may take a second, 0: no limit. `moves_done` is known of one that was cancelled.
     """
 
     state: Literal["running", "cancelled", "done"]

@@ -165,6 +165,18 @@ def refine(plan: Plan, heads: Iterable[Head]) -> Plan:
     return replace(plan, window=None)
 
 
+def closer_look(plan: Plan, limits: Limits, *, physical_ms: int) -> tuple[Limits, int, int] | None:
+    """Return what the stored values in the plan's window are read for, None without a window.
+
+    As long as it is the same, reading them again finds nothing: nothing was written to a cache that has too much, and of a limit on
+    time no tenth has passed.
+    """
+    if plan.window is None:
+        return None
+    events = plan.now.events if _counts_too_much(plan, limits) else 0
+    return limits, events, physical_ms * _SLACK // limits.time_ms if limits.time_ms else 0
+
+
 def flushed_ceiling(marks: Ints, ends: Ints) -> int:
     """Return the highest id at or below which every segment's state is on disk; `marks` as the flush made them durable.
 
@@ -197,11 +209,14 @@ def _around(log: CacheLog, rule: Rule) -> tuple[Step, Step]:
 
 
 def _leaves_too_much(plan: Plan, limits: Limits, *, physical_ms: int) -> bool:
-    left = max(plan.cut, plan.trimmed, key=attrgetter("id"))
-    if limits.nothing:
+    if limits.nothing or _counts_too_much(plan, limits):
         return True
+    left = max(plan.cut, plan.trimmed, key=attrgetter("id"))
+    return bool(limits.time_ms) and (physical_ms - time_of(left.id)) * _SLACK > limits.time_ms * (_SLACK + 1)
+
+
+def _counts_too_much(plan: Plan, limits: Limits) -> bool:
+    left = max(plan.cut, plan.trimmed, key=attrgetter("id"))
     if limits.events and (plan.now.events - left.events) * _SLACK > limits.events * (_SLACK + 1):
         return True
-    if limits.nbytes and (plan.now.nbytes - left.nbytes) * _SLACK > limits.nbytes * (_SLACK + 1):
-        return True
-    return bool(limits.time_ms) and (physical_ms - time_of(left.id)) * _SLACK > limits.time_ms * (_SLACK + 1)
+    return bool(limits.nbytes) and (plan.now.nbytes - left.nbytes) * _SLACK > limits.nbytes * (_SLACK + 1)

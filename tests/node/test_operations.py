@@ -57,6 +57,20 @@ def test_a_check_takes_what_retention_removed_for_granted(tmp_path):
     assert answer.events == kept < 100
 
 
+def test_a_cache_with_few_events_is_cut_without_being_asked(tmp_path):
+    async def act(node):
+        caches = [await cache_of(node, "few", retain_events=10), await cache_of(node, "small", retain_bytes=1_000)]
+        for cache in caches:
+            for number in range(100):
+                await submit(node, cache, [(b"k", b"%d" % number)])
+        await node.retention.run_all()
+        return [cache.events_kept for cache in caches]
+
+    few, small = with_node(tmp_path, act)
+    assert few == 10
+    assert 0 < small < 100
+
+
 def test_a_check_ends_when_the_node_stops(tmp_path):
     async def act(node):
         cache = await filled(node)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from eventlog.ids import EPOCH_MS, ID_STEP, TIME_SHIFT
 from eventlog.limits import GIB, MIB
-from eventlog.segment.retention import CacheLog, Head, Limits, Mark, flushed_ceiling, is_compaction_due, plan_retention, refine
+from eventlog.segment.retention import CacheLog, Head, Limits, Mark, closer_look, flushed_ceiling, is_compaction_due, plan_retention, refine
 
 NOTHING = Mark(0, 0, 0)
 EVERYTHING = 1 << 62
@@ -122,6 +122,18 @@ def test_within_a_tenth_of_the_limit_the_window_is_not_read():
     log = log_of(TEN, per_step=5)
     assert plan(log, Limits(events=46)).window is None
     assert plan(log, Limits(events=45)).window is not None
+
+
+def test_a_window_is_read_again_when_something_was_written_or_a_tenth_of_the_time_has_passed():
+    def look(log: CacheLog, limits: Limits, *, now_ms: int = 0):
+        return closer_look(plan(log, limits, now_ms=now_ms), limits, physical_ms=EPOCH_MS + now_ms)
+
+    few, many = log_of(TEN[:8], per_step=100), log_of(TEN, per_step=100)
+    assert look(many, Limits(events=100)) is None
+    assert look(many, Limits(events=25)) == look(many, Limits(events=25), now_ms=9) != look(few, Limits(events=25))
+    young, second = log_of([Head(at(1_400), 10, 100)], per_step=100), Limits(time_ms=1_000, events=1_000)
+    assert look(young, second, now_ms=1_500) == look(young, second, now_ms=1_599) != look(young, second, now_ms=1_600)
+    assert look(young, second, now_ms=1_500) is not None
 
 
 def test_a_segment_that_lags_behind_its_log_holds_all_back_and_an_idle_one_does_not():

@@ -36,7 +36,7 @@ from eventlog.node.state.caches import CacheState
 from eventlog.segment.holds import STEPS_MAX, Hold, held_percent, hold_ceiling, merged
 from eventlog.segment.keys import log_range, parse_log_key, step_range
 from eventlog.segment.port import Store
-from eventlog.segment.retention import CacheLog, Limits, Mark, Plan, flushed_ceiling, is_compaction_due, plan_retention, refine
+from eventlog.segment.retention import CacheLog, Limits, Mark, Plan, closer_look, flushed_ceiling, is_compaction_due, plan_retention, refine
 from eventlog.segment.trimming import Ints, Trim, flush_marks, trim_ranges, trim_write, trims_to
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -58,6 +58,7 @@ class Retention:
         self._trimming = asyncio.Lock()
         self._marks: Ints = np.zeros(node.segments, np.int64)  # durable for sure
         self._debts: dict[int, int] = {}  # bytes trimmed since the last compaction, by cache
+        self._looks: dict[int, tuple[Limits, int, int] | None] = {}  # what the last window of a cache was read for
         self.copies = TrimmedCopies(node, flush=self.flush, remove=self.remove)
 
     # ------------------------------------------------------------ for all nodes
@@ -82,7 +83,7 @@ class Retention:
         return any(cache.name == LISTENERS for cache in self._node.caches)
 
     async def run(self, cache: CacheState, *, dry_run: bool, is_forced: bool = True) -> pb.RunRetentionAnswer:
-        """Apply a cache's limits now, or return what that would remove. Nothing is flushed where nothing would go.
+        """Apply a cache's limits now, or return what that would remove. Nothing is flushed where nothing would go, for all one knows.
 
         Raises:
             NotPrimary: a segment has no primary that can be asked.
@@ -90,11 +91,14 @@ class Retention:
         async with self._one_at_a_time:
             logs, holds, _ = await self._ask_all(cache, flush=False)
             plan = self._plan(cache, merged(logs), holds, ceiling=ID_MAX)
-            if plan.removes or (is_forced and not limits_of(cache).are_none):
+            look = closer_look(plan, limits_of(cache), physical_ms=self._node.clock.physical_ms())
+            is_new = look is not None and look != self._looks.get(cache.cache_id)
+            if plan.removes or is_new or (is_forced and not limits_of(cache).are_none):
                 logs, holds, ceiling = await self._ask_all(cache, flush=True)
                 plan = self._plan(cache, merged(logs), holds, ceiling=ceiling)
                 if plan.window:
                     plan = await self._refined(cache, plan)
+                self._looks[cache.cache_id] = look
             held = self._held(cache, merged(logs), holds)
             if not plan.removes and not held and not is_forced:
                 return pb.RunRetentionAnswer()

@@ -142,8 +142,8 @@ def lifespan(lifespan_ms: int | None) -> int:
     """Return a lifespan as it is sent, 0 for the cache's own."""
     if lifespan_ms is None:
         return 0
-    if not 0 < lifespan_ms <= LIFESPAN_MS_MAX:
-        raise InvalidArgument(why=f"lifespan_ms is {lifespan_ms}: give milliseconds above 0, or None for the cache's own")
+    if lifespan_ms % 1 or not 0 < lifespan_ms <= LIFESPAN_MS_MAX:  # half a millisecond would be stored as none: for ever
+        raise InvalidArgument(why=f"lifespan_ms is {lifespan_ms}: give whole milliseconds above 0, or None for the cache's own")
     return lifespan_ms
 
 

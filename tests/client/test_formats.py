@@ -146,6 +146,6 @@ def test_odd_headers_are_refused(headers: dict[Any, Any]) -> None:
 
 def test_a_lifespan_is_above_nothing() -> None:
     assert (lifespan(None), lifespan(1)) == (0, 1)
-    for wrong in (0, -1, 1 << 60):
+    for wrong in (0, 0.5, 1.5, -1, 1 << 60):
         with pytest.raises(InvalidArgument, match="lifespan"):
             lifespan(wrong)

@@ -56,6 +56,8 @@ def column_bytes(column: Any) -> list[Any] | None:
         kind = kind.value_type
         column = column.cast(kind)
     types = pa.types
+    if types.is_null(kind):  # what pyarrow makes of a column in which there is nothing
+        return [None] * len(column)
     is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
     is_binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind)
     if not is_text and not is_binary:

@@ -38,15 +38,16 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
     Values of a JSON cache may be text or bytes that hold JSON, or anything else that Arrow has, which becomes JSON.
 
     Raises:
-        InvalidArgument: a column is missing or cannot be a key.
+        InvalidArgument: a column is missing, there twice, or cannot be a key.
         BadValue: a value does not fit the cache's format.
     """
     arrow = arrow_module()
     if not hasattr(batch, "schema") or not hasattr(batch, "column"):
         raise InvalidArgument(why=f"{type(batch).__name__} is neither a pyarrow.RecordBatch nor a Table")
     for name in (key, value):
-        if name not in batch.schema.names:
-            raise InvalidArgument(why=f"no column {name!r} among {', '.join(batch.schema.names)}")
+        if batch.schema.names.count(name) != 1:
+            which = "several columns" if name in batch.schema.names else "no column"
+            raise InvalidArgument(why=f"{which} {name!r} among {', '.join(batch.schema.names)}")
     keys = arrow.column_bytes(batch.column(key))
     if keys is None or None in keys:
         raise InvalidArgument(why=f"column {key!r} has nulls, or is neither text nor binary: keys cannot be made of it")

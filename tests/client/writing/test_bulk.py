@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.client.formats import REMOVE
+from eventlog.client.formats import REMOVE, CacheFormat
 from eventlog.client.writing.bulk import arrow_columns, pair_columns, parts_of
 from eventlog.client.writing.changes import Changes
 from eventlog.errors import BadValue, InvalidArgument
@@ -39,6 +39,20 @@ def test_other_arrow_columns_become_json() -> None:
     assert arrow_columns(batch, JSON, key="k", value="v") == ([b"a", b"b"], [b'{"x":1}', b""], [False, True])
     with pytest.raises(InvalidArgument, match="bytes"):
         arrow_columns(batch, BYTES, key="k", value="v")
+
+
+@pytest.mark.parametrize("form", [JSON, BYTES])
+def test_arrow_columns_without_a_type_hold_removals_or_nothing(form: CacheFormat) -> None:
+    removals = pa.record_batch([pa.array(["a", "b"]), pa.array([None, None])], names=["key", "value"])
+    assert arrow_columns(removals, form, key="key", value="value") == ([b"a", b"b"], [b"", b""], [True, True])
+    nothing = pa.record_batch([pa.array([]), pa.array([])], names=["key", "value"])
+    assert arrow_columns(nothing, form, key="key", value="value") == ([], [], None)
+
+
+def test_an_arrow_column_that_is_there_twice_is_refused() -> None:
+    batch = pa.record_batch([pa.array(["a"]), pa.array(["b"]), pa.array(["1"])], names=["key", "key", "value"])
+    with pytest.raises(InvalidArgument, match="several columns 'key'"):
+        arrow_columns(batch, JSON, key="key", value="value")
 
 
 def test_tables_of_several_chunks_are_taken() -> None:

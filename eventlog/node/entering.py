@@ -26,6 +26,7 @@ from eventlog.node.config import NodeConfig
 from eventlog.node.home import Home
 from eventlog.node.operations import drop_cache_data
 from eventlog.node.state.caches import Caches, new_cache
+from eventlog.node.state.checkpoint import counted_caches
 from eventlog.node.state.replay import MARKER_CACHE
 from eventlog.segment.deleting import drop_partial
 from eventlog.segment.directory import sync_path
@@ -218,6 +219,8 @@ async def _open_store(given: Entrance, joined: _Joined, *, must_exist: bool) -> 
 def _recover(store: Store, book: CacheBook, *, acknowledged: int) -> tuple[Caches, Recovery]:
     """Return the caches as the log has them, and where it ends; what is left of caches that are not in the book is dropped.
 
+    That may be their state alone: it is deleted without the journal.
+
     Raises:
         _Faulty: segments are not what they must be.
         CorruptData: so it is with the whole store.
@@ -235,7 +238,7 @@ def _recover(store: Store, book: CacheBook, *, acknowledged: int) -> tuple[Cache
         if (own := found.caches.get(cache.cache_id)) is not None:
             cache.next_offsets[:] = own.next_offsets
             cache.trimmed_ids[:], cache.trimmed_offsets[:] = own.trimmed_ids, own.trimmed_offsets
-    for cache_id in sorted(set(found.caches) - {cache.cache_id for cache in caches} - {MARKER_CACHE}):
+    for cache_id in sorted({*found.caches, *counted_caches(store)} - {cache.cache_id for cache in caches} - {MARKER_CACHE}):
         log.info("dropping_unknown cache=%d", cache_id)
         drop_cache_data(store, cache_id, ends=found.ends)
     return caches, found

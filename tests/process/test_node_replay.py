@@ -21,6 +21,7 @@ from eventlog.node.start import Started, open_node
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.entries import Page
 from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.segment.keys import cache_range
 from tests.node.nodes import SEGMENTS
 
 KEYS = [b"key-%d" % number for number in range(40)]
@@ -190,6 +191,26 @@ async def history(directory: Path, copy: Path, *, seed: int) -> tuple[Writer, di
     await writer.repeat(node)
     await started.close(clean=True)
     return writer, before
+
+
+def test_the_state_of_a_cache_that_was_dropped_right_before_a_crash_goes_at_the_next_start(tmp_path):
+    async def main() -> None:
+        started = await opened(tmp_path / "one")
+        node, writer = started.node, Writer(1)
+        cache, _ = await operations.create_cache(node, "gone", {"format": "bytes"}, use_existing=False)
+        for _ in range(10):
+            await writer.write(node, cache)
+        await node.checkpoints.write()
+        await node.storage.run(node.store.flush_state)
+        await operations.drop_cache(node, "gone")
+        await crash(started, tmp_path / "one", tmp_path / "crashed")
+        await started.close(clean=True)
+        again = await opened(tmp_path / "crashed")
+        found = [again.node.store.read_state(*cache_range(segment, cache.cache_id), limit=1) for segment in range(SEGMENTS)]
+        await again.close(clean=True)
+        assert found == [[]] * SEGMENTS
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("value", [None, b"new"])

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.errors import CorruptData
+from eventlog.limits import CACHES_MAX
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.writing.storage import StorageThread
 from eventlog.replication import Replication
@@ -91,6 +92,12 @@ def load_counts(store: Store, cache: CacheState) -> None:
 def counts_range(cache_id: int) -> tuple[bytes, bytes]:
     """Return the state range that holds a cache's counters."""
     return _counts_key(cache_id), _counts_key(cache_id) + b"\0"
+
+
+def counted_caches(store: Store) -> set[int]:
+    """Return the ids of the caches that have counters; one that was dropped has, where its state was not deleted before a crash."""
+    lower, upper = _counts_key(0), _counts_key((1 << 32) - 1) + b"\0"
+    return {int.from_bytes(key[len(_COUNTS) :]) for key, _ in store.read_state(lower, upper, limit=2 * CACHES_MAX)}
 
 
 def _counts_key(cache_id: int) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 
 import eventlog
+from eventlog.limits import GROUP_BYTES_MAX
 from tests.process.nodes import NodeProcess
 
 VALUE_BYTES = 900_000
@@ -21,4 +22,21 @@ def test_values_that_do_not_fit_one_frame_together_are_read_together(tmp_path):
             assert entries[COUNT] is None
 
     with NodeProcess(tmp_path) as node:
+        asyncio.run(run(node.address))
+
+
+def test_large_entries_are_cleared_in_groups_that_readers_can_take(tmp_path):
+    async def run(address: str) -> None:
+        async with eventlog.connect(address) as client:
+            cache = await client.create_cache("c")
+            for number in range(COUNT):
+                await cache.put(f"k{number}", "v" * VALUE_BYTES)
+            before = await client.check("c")
+            assert await cache.clear() == COUNT
+            after = await client.check("c")
+            assert after.values - before.values >= COUNT * VALUE_BYTES // GROUP_BYTES_MAX
+            removed = [event async for event in cache.events(where="kind = 'REMOVED'")]
+            assert [len(event.before) for event in removed] == [VALUE_BYTES] * COUNT
+
+    with NodeProcess(tmp_path, "--segments", "1") as node:
         asyncio.run(run(node.address))

@@ -14,7 +14,7 @@ from eventlog.batch.layout import ABSENT
 from eventlog.errors import BadMessage, EventLogError, NoState, OperationRefused
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
-from eventlog.limits import BATCH_EVENTS_MAX, CLEAR_PER_GROUP_MAX
+from eventlog.limits import BATCH_EVENTS_MAX, CLEAR_PER_GROUP_MAX, GROUP_BYTES_MAX
 from eventlog.node.cluster.forward import ask, others
 from eventlog.node.cluster.peers import is_peer
 from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
@@ -145,7 +145,7 @@ def _answer_in_words(exchange: Exchange, result: WriteResult) -> None:
 
 
 async def clear(node: "Node", exchange: Exchange) -> None:
-    """Remove up to `limit` entries of a cache, one REMOVED event each; the caller asks again while there are more."""
+    """Remove up to `limit` entries of a cache, and a group's bytes, one REMOVED event each; the caller asks again while there are more."""
     request = exchange.message.clear
     check_whose(node, exchange, request.cache_id)
     cache = node.caches.find(request.cache_id)
@@ -153,9 +153,10 @@ async def clear(node: "Node", exchange: Exchange) -> None:
         raise NoState(cache=cache.name)
     node.check_writable()
     limit = min(request.limit or CLEAR_PER_GROUP_MAX, CLEAR_PER_GROUP_MAX)
-    keys = await node.entries.some_keys(cache, segments=node.replicas.serving.nonzero()[0].tolist(), limit=limit)
+    segments = node.replicas.serving.nonzero()[0].tolist()
     message = Message()
-    message.clear_answer.more = len(keys) == limit
+    # what is removed may be kept as before-images: of a group that is too large nobody could read in small pieces
+    keys, message.clear_answer.more = await node.entries.some_keys(cache, segments=segments, limit=limit, nbytes=GROUP_BYTES_MAX)
     if keys:
         frame = build_write(
             Columns(kinds=np.full(len(keys), Kind.REMOVED, np.uint8), keys=keys, values=[b""] * len(keys)),

@@ -142,19 +142,26 @@ class EntryReader:
                 rows.append((key[size:], entry))
         return rows, end[size:] if more else None
 
-    async def some_keys(self, cache: CacheState, *, segments: Iterable[int], limit: int) -> list[bytes]:
-        """Return up to `limit` keys of some segments of a cache, expired ones included until their events commit."""
+    async def some_keys(self, cache: CacheState, *, segments: Iterable[int], limit: int, nbytes: int) -> tuple[list[bytes], bool]:
+        """Return keys of some segments of a cache, expired ones included until their events commit, and whether there may be more.
+
+        They are up to `limit`, and up to the one with which their entries have `nbytes`.
+        """
         found: list[bytes] = []
         pace = Pace()
         for segment in segments:
             after: bytes | None = None
-            while len(found) < limit and cache.live[segment] > 0:
+            while cache.live[segment] > 0:
                 rows, after = await self.page(cache, Page(segment=segment, after=after, rows=pace.rows), now=0)
                 pace.saw(len(rows), sum(len(entry.value) for _, entry in rows))
-                found += [key for key, _ in rows]
+                for key, entry in rows:
+                    found.append(key)
+                    nbytes -= len(key) + len(entry.value)
+                    if len(found) >= limit or nbytes <= 0:
+                        return found, True
                 if after is None:
                     break
-        return found[:limit]
+        return found, False
 
 
 def _after_prefix(prefix: bytes) -> bytes:

@@ -47,6 +47,18 @@ def test_pages_show_every_entry_once_whatever_their_size(tmp_path):
     assert with_node(tmp_path, act) == [wanted] * 4
 
 
+def test_some_keys_are_no_more_than_their_entries_may_have_bytes(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await submit(node, cache, [(b"k%03d" % number, bytes(996)) for number in range(300)])
+        few, are_more = await node.entries.some_keys(cache, segments=range(node.segments), limit=300, nbytes=10_000)
+        one, _ = await node.entries.some_keys(cache, segments=range(node.segments), limit=300, nbytes=1)
+        every, is_more = await node.entries.some_keys(cache, segments=range(node.segments), limit=1_000, nbytes=1 << 20)
+        return len(few), are_more, len(one), len(set(every)), is_more
+
+    assert with_node(tmp_path, act) == (10, True, 1, 300, False)
+
+
 def test_a_prefix_of_the_highest_bytes_has_an_end(tmp_path):
     async def act(node):
         cache = await cache_of(node, bytes_keys=True)

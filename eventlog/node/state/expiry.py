@@ -20,7 +20,7 @@ from eventlog.interceptor.share import Condition
 from eventlog.limits import EXPIRE_PER_TURN_MAX
 from eventlog.node.aside import aside
 from eventlog.node.state.caches import CacheState
-from eventlog.node.state.entries import EntryReader
+from eventlog.node.state.entries import EntryReader, Pace
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.segment.keys import expiry_range, parse_state_key
 from eventlog.segment.port import Store
@@ -59,13 +59,23 @@ class Expirer:
         self._serving = serving
         self._submit = submit
         self._delete_rows = delete_rows
+        self._pace = Pace()
 
     async def turn(self, cache: CacheState, *, now: int) -> int:
         """Expire what is due at `now` (milliseconds since 2020); return how many rows are done with."""
         due = await aside(partial(self._due, cache, now))
-        if not due:
-            return 0
+        done = low = 0
+        while low < len(due):
+            rows = due[low : low + self._pace.rows]  # their values are read, and may be kept as before-images
+            if (few := await self._end(cache, rows, now)) is None:
+                break  # not now: the next turn finds them again
+            done, low = done + few, low + len(rows)
+        return done
+
+    async def _end(self, cache: CacheState, due: list[Due], now: int) -> int | None:
+        """Expire what `due` says; return how many of it are done with, None where that failed."""
         found = await self._entries.find(cache, [(row.segment, row.key) for row in due], now=0)
+        self._pace.saw(len(due), sum(len(entry.value) for entry in found if entry is not None))
         expiring, done = [], []
         for row, entry in zip(due, found, strict=True):
             is_entry_due = entry is not None and 0 < entry.expiry <= now
@@ -75,14 +85,15 @@ class Expirer:
                 done.append(row.row)
         results = await asyncio.gather(*expiring)
         if any(isinstance(result, EventLogError) for result in results):
-            return 0  # not now: the next turn finds them again
+            return None
         if done:
             await self._delete_rows(done)
         return len(done)
 
     def _due(self, cache: CacheState, now: int) -> list[Due]:
         found: list[Due] = []
-        for segment in range(cache.segments):
+        # the own segments first: rows that wait for another primary may be many, and are looked at again and again
+        for segment in np.argsort(~self._serving, kind="stable").tolist():
             before = now + 1 if self._serving[segment] else now - _BACKUP_LATE_MS
             lower, upper = expiry_range(segment, cache.cache_id, before=before)
             for key, _ in self._store.read_state(lower, upper, limit=EXPIRE_PER_TURN_MAX - len(found)):

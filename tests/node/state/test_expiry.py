@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.limits import EXPIRE_PER_TURN_MAX
+from eventlog.limits import ANSWER_BYTES_DEFAULT, EXPIRE_PER_TURN_MAX
 from eventlog.node.periodic import Periodic
 from eventlog.node.state.entries import Page
 from eventlog.node.state.expiry import Expirer
@@ -15,11 +15,11 @@ from tests.node.nodes import cache_of, submit, with_node
 COUNT = 5_000
 
 
-async def put_mortals(node, cache, *, lifespan_ms: int, count: int = COUNT) -> None:
+async def put_mortals(node, cache, *, lifespan_ms: int, count: int = COUNT, value: bytes = b"v") -> None:
     columns = Columns(
         kinds=np.zeros(count, np.uint8),
         keys=[b"k%d" % number for number in range(count)],
-        values=[b"v"] * count,
+        values=[value] * count,
         expiry=np.full(count, lifespan_ms),
     )
     await node.write(cache, build_write(columns, segments=node.segments))
@@ -121,3 +121,44 @@ def test_a_backup_ends_no_lifespan_and_deletes_only_rows_that_fit_no_entry(tmp_p
         assert (cache.events_kept, await visible(node, cache)) == (events, 10)
 
     with_node(tmp_path, act)
+
+
+def test_large_entries_end_a_few_at_a_time(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await put_mortals(node, cache, lifespan_ms=60_000, count=200, value=bytes(20_000))
+        await node.writer.drain()
+        expirer, taken = expirer_of(node), []
+        delete = expirer._delete_rows
+
+        async def counted(rows: list[bytes]) -> None:
+            taken.append(len(rows))
+            await delete(rows)
+
+        expirer._delete_rows = counted
+        assert await expirer.turn(cache, now=node.now_2020() + 60_001) == 200
+        return taken
+
+    _, *taken = with_node(tmp_path, act)
+    assert max(taken) * 20_000 <= ANSWER_BYTES_DEFAULT
+
+
+def test_segments_that_others_lead_hold_up_no_lifespan_of_the_own(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await put_mortals(node, cache, lifespan_ms=60_000, count=2_500)
+        await node.writer.drain()
+        serving = np.zeros(node.segments, bool)
+        serving[-1] = True
+        own = Expirer(
+            store=node.store,
+            entries=node.entries,
+            serving=serving,
+            submit=node.writer.submit,
+            delete_rows=expirer_of(node)._delete_rows,
+        )
+        count = int(cache.live[-1])
+        return count, await own.turn(cache, now=node.now_2020() + 600_000)
+
+    count, ended = with_node(tmp_path, act)
+    assert count == ended > 0

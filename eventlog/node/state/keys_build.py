@@ -1,10 +1,12 @@
 """Building the key table of a cache from its state, beside the writes: what they change meanwhile is noted and applied at the end."""
 
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
 
+from eventlog.errors import CorruptData
 from eventlog.hashing import hash_keys
 from eventlog.interceptor.existence import update_table
 from eventlog.interceptor.key_table import KeyTable
@@ -13,17 +15,24 @@ from eventlog.node.state.caches import CacheState, KeyChange
 from eventlog.segment.keys import TAG_ENTRY, entry_prefix, tag_range
 from eventlog.segment.port import Store
 
+log = logging.getLogger("eventlog.node")
 _PAGE = 4_000
 
 
 async def build_key_table(store: Store, cache: CacheState, *, keys_max: int, is_stopping: Callable[[], bool]) -> None:
-    """Give the cache a key table; a cache with more than `keys_max` entries goes on without one."""
+    """Give the cache a key table; with more than `keys_max` entries, or one that cannot be read, it goes on without: others can be."""
     if int(cache.live.sum()) > keys_max:
         cache.building = None
         return
     changes: list[KeyChange] = cache.building if cache.building is not None else []
     cache.building = changes
-    hashes = await aside(partial(_scan, store, cache, is_stopping))
+    try:
+        hashes = await aside(partial(_scan, store, cache, is_stopping))
+    except CorruptData as error:
+        log.warning("key_table_not_built cache=%s error=%s", cache.name, error)
+        if cache.building is changes:
+            cache.building = None
+        return
     if cache.building is not changes:
         return  # begun again since
     table = KeyTable(len(hashes))

@@ -4,6 +4,7 @@ import asyncio
 
 import numpy as np
 
+from eventlog.errors import CorruptData
 from eventlog.events import Kind
 from eventlog.hashing import hash_key
 from eventlog.node.state.keys_build import build_key_table, give_up_tables
@@ -52,6 +53,26 @@ def test_a_cache_with_too_many_keys_goes_on_without_a_table(tmp_path):
         assert (await submit(node, cache, [(KEYS[0], b"2")])).kinds.tolist() == [Kind.MODIFIED]
 
     with_node(tmp_path, act)
+
+
+def test_a_cache_whose_state_is_damaged_goes_on_without_a_table_as_far_as_it_can_be_read(tmp_path, monkeypatch):
+    async def act(node):
+        cache = await cache_of(node)
+        await submit(node, cache, [(key, b"1") for key in KEYS])
+        await node.writer.drain()
+
+        def damaged(lower: bytes, upper: bytes, *, limit: int) -> list[tuple[bytes, bytes]]:
+            raise CorruptData(where="state", why="block checksum mismatch")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(node.store, "read_state", damaged)
+            node.replicas.takeover.rebuild_keys(np.arange(node.segments))
+            while cache.building is not None:  # noqa: ASYNC110 -- nobody tells of it
+                await asyncio.sleep(0.001)
+        assert cache.keys is None
+        return (await submit(node, cache, [(KEYS[0], b"2"), (b"new", b"1")])).kinds.tolist()
+
+    assert sorted(with_node(tmp_path, act)) == [Kind.CREATED, Kind.MODIFIED]
 
 
 def test_the_largest_tables_are_given_up_first_and_writes_go_on(tmp_path):

@@ -26,7 +26,7 @@ from eventlog.node.config import NodeConfig
 from eventlog.node.home import Home
 from eventlog.node.operations import drop_cache_data
 from eventlog.node.state.caches import Caches, new_cache
-from eventlog.node.state.checkpoint import counted_caches
+from eventlog.node.state.checkpoint import counted_caches, load_counts
 from eventlog.node.state.replay import MARKER_CACHE
 from eventlog.segment.deleting import drop_partial
 from eventlog.segment.directory import sync_path
@@ -238,6 +238,7 @@ def _recover(store: Store, book: CacheBook, *, acknowledged: int) -> tuple[Cache
         if (own := found.caches.get(cache.cache_id)) is not None:
             cache.next_offsets[:] = own.next_offsets
             cache.trimmed_ids[:], cache.trimmed_offsets[:] = own.trimmed_ids, own.trimmed_offsets
+        load_counts(store, cache)
     for cache_id in sorted({*found.caches, *counted_caches(store)} - {cache.cache_id for cache in caches} - {MARKER_CACHE}):
         log.info("dropping_unknown cache=%d", cache_id)
         drop_cache_data(store, cache_id, ends=found.ends)

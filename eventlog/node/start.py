@@ -40,7 +40,6 @@ from eventlog.node.operations import follow_caches
 from eventlog.node.periodic import Periodic
 from eventlog.node.repeated import every
 from eventlog.node.state.caches import Caches, CacheState
-from eventlog.node.state.checkpoint import load_counts
 from eventlog.node.state.replay import rewind_offsets, trim_markers
 from eventlog.replication import EpochStart, Replica, Replication
 from eventlog.segment.keys import decode_step, log_range, step_range
@@ -245,7 +244,6 @@ def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
     histories = [[EpochStart(row.epoch, row.first_id, row.previous) for row in rows] for rows in found.epochs]
     core.open(found.ends.ids, histories=histories, applied=found.marks)
     for cache in caches:
-        load_counts(store, cache)
         rewind_offsets(store, cache, marks=found.marks, segments=found.segments_to_replay)
         if cache.live.any():
             cache.keys = None  # built when segments are led

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from eventlog.node.state.checkpoint import counts_range
 from eventlog.segment.keys import parse_log_key, segment_range
 from eventlog.segment.rocks.store import open_store
 from tests.process.clusters import ClusterProcesses
@@ -29,6 +30,12 @@ def spoil_ends(node, *, segments):
     finally:
         with_store.close()
     return spoilt
+
+
+def spoil_counters(node, *, cache_id):
+    with_store = open_store(node.data / "store", segments=SEGMENTS)
+    with_store.apply([(counts_range(cache_id)[0], b"short")])
+    with_store.close()
 
 
 def spoil_manifest(node):
@@ -80,6 +87,19 @@ def test_a_damaged_node_of_a_cluster_comes_back_as_another_replica_and_is_filled
         spoil_manifest(node)
         assert "store.damaged" in refused(node)
         assert "remove that" in last_line(node)
+
+
+def test_a_node_whose_state_cannot_be_read_at_its_start_is_filled_again(tmp_path):
+    with ClusterProcesses(tmp_path, segments=SEGMENTS) as cluster:
+        cluster.command("cache", "create", "c")
+        load(cluster.command)
+        node = cluster[1]
+        node.stop()
+        spoil_counters(node, cache_id=1)
+        cluster.start()
+        cluster.settle()
+        assert "data_lost" in node.log_text()
+        assert b"all equal" in cluster.command("admin", "rebalance", "verify").stdout
 
 
 def test_what_nobody_else_holds_is_given_up_only_when_an_operator_says_so(tmp_path):

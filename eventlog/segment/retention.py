@@ -25,6 +25,7 @@ from eventlog.limits import MIB
 Ints = npt.NDArray[np.int64]
 _DEBT_BYTES_MIN = 64 * MIB
 _DEBT_SHARE = 4
+_NEVER = -(1 << 62)  # below whatever is counted: between steps, bytes are estimated, and counts may come out below nothing
 _SLACK = 10  # a tenth more than the limit may stay, so that the window is not read again for every group
 
 
@@ -81,7 +82,7 @@ class CacheLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What may go: a value at or below `ceiling` that is old enough, or that enough came after. -1 where nothing may."""
+    """What may go: a value at or below `ceiling` that is old enough, or that enough came after. `_NEVER` where nothing may."""
 
     ceiling: int
     id_max: int
@@ -136,9 +137,9 @@ def plan_retention(cache: int, log: CacheLog, limits: Limits, *, physical_ms: in
     """Return the coarse plan. `ceiling`: the highest id that may go at all, see `flushed_ceiling`; holds lower it further."""
     rule = Rule(
         ceiling=ceiling,
-        id_max=log.now.id if limits.nothing else id_before(physical_ms - limits.time_ms) if limits.time_ms else -1,
-        events_max=log.now.events - limits.events if limits.events else -1,
-        nbytes_max=log.now.nbytes - limits.nbytes if limits.nbytes else -1,
+        id_max=log.now.id if limits.nothing else id_before(physical_ms - limits.time_ms) if limits.time_ms else _NEVER,
+        events_max=log.now.events - limits.events if 0 < limits.events < log.now.events else _NEVER,
+        nbytes_max=log.now.nbytes - limits.nbytes if 0 < limits.nbytes < log.now.nbytes else _NEVER,
     )
     if rule.lets_go(log.now):
         return Plan(cache=cache, rule=rule, trimmed=log.trimmed, cut=log.now, now=log.now, top=log.now)
@@ -153,10 +154,11 @@ def plan_retention(cache: int, log: CacheLog, limits: Limits, *, physical_ms: in
 def refine(plan: Plan, heads: Iterable[Head]) -> Plan:
     """Return the plan with the best cut among the stored values above the coarse one.
 
-    `heads` are those of all values in `(plan.window[0], plan.top.id]`, in any order.
+    `heads` are those of all values that begin in `(plan.window[0], plan.top.id]`, in any order. What goes on above the top counts as none
+    of what is up to there: so a little more may stay, and never too little.
     """
     events, nbytes = plan.top.events, plan.top.nbytes
-    for head in sorted(heads, reverse=True):
+    for head in sorted((head for head in heads if head.last_id <= plan.top.id), reverse=True):
         value = Mark(head.last_id, events, nbytes)
         if plan.rule.lets_go(value):
             return replace(plan, cut=value, window=None)

@@ -124,6 +124,17 @@ def test_within_a_tenth_of_the_limit_the_window_is_not_read():
     assert plan(log, Limits(events=45)).window is not None
 
 
+def test_values_that_count_for_more_than_there_is_take_nothing_along_without_a_limit():
+    log = CacheLog(trimmed=NOTHING, steps=[], now=Mark(10 * ID_STEP, 95, 500))
+    straddling = [*TEN[:-1], Head(20 * ID_STEP, 100, 100)]
+    for limits in (Limits(time_ms=1_000), Limits(time_ms=1_000, events=95, nbytes=500), Limits(time_ms=1_000, events=1_000, nbytes=1_000)):
+        coarse = plan(log, limits, now_ms=-5_000)
+        assert not refine(replace(coarse, window=(0, 10 * ID_STEP)), TEN).removes
+        assert not refine(replace(coarse, window=(0, 10 * ID_STEP)), straddling).removes
+    fine = refine(replace(plan(log, Limits(events=20)), window=(0, 10 * ID_STEP)), straddling)
+    assert sum(head.events for head in straddling if head.last_id <= fine.cut.id) <= 75, "what goes on above the top is not taken off twice"
+
+
 def test_a_window_is_read_again_when_something_was_written_or_a_tenth_of_the_time_has_passed():
     def look(log: CacheLog, limits: Limits, *, now_ms: int = 0):
         return closer_look(plan(log, limits, now_ms=now_ms), limits, physical_ms=EPOCH_MS + now_ms)

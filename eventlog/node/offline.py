@@ -52,7 +52,12 @@ def check_directory(path: Path) -> DirectoryReport:
     except (CorruptData, LostDisk) as error:
         return DirectoryReport(checked=checked, problems=(str(error),))
     try:
-        keyed = [found.record.id for found in _book(path).caches.values() if found.record.options.state]
+        try:
+            book = _book(path)
+        except CorruptData as error:  # of all the rest it can be said how it is
+            problems.append(f"{error}; entries are not compared")
+            book = _NO_BOOK
+        keyed = [found.record.id for found in book.caches.values() if found.record.options.state]
         for finding in check(store, keyed=keyed, checked=checked):
             if len(problems) < PROBLEMS_MAX and str(finding) not in problems:
                 problems.append(str(finding))
@@ -66,11 +71,18 @@ def check_directory(path: Path) -> DirectoryReport:
     return DirectoryReport(checked=checked, problems=problems, lost=lost)
 
 
+_NO_BOOK = CacheBook(caches={}, next_id=1, next_revision=0)
+
+
 def _book(path: Path) -> CacheBook:
-    """Return the caches as the directory remembers them; without them no state is compared with its log."""
+    """Return the caches as the directory remembers them; where it does not, no state is compared with its log.
+
+    Raises:
+        CorruptData: what it remembers is damaged.
+    """
     try:
         kept = decode_kept((path / RECORDS).read_bytes(), where=str(path / RECORDS))
-    except (OSError, CorruptData):
-        return CacheBook(caches={}, next_id=1, next_revision=0)
+    except OSError:
+        return _NO_BOOK
     items = tuple(Item(key=item.key, value=item.value, revision=item.revision) for item in kept.items)
     return read_book(Listing(items=items, revision=kept.revision))

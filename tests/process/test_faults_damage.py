@@ -102,6 +102,19 @@ def test_a_node_whose_state_cannot_be_read_at_its_start_is_filled_again(tmp_path
         assert b"all equal" in cluster.command("admin", "rebalance", "verify").stdout
 
 
+def test_a_check_that_cannot_compare_the_entries_says_so(tmp_path):
+    with NodeProcess(tmp_path, "--segments", str(SEGMENTS)) as node:
+        node.command("cache", "create", "c")
+        load(node.command)
+        node.stop()
+        assert b"300 entries: all sound" in node.command("admin", "check", "--data", str(node.data)).stdout
+        (node.data / "records.json").write_bytes(b"{")
+        done = node.command("admin", "check", "--data", str(node.data), ok=False)
+        assert done.returncode == 1
+        assert b"records.json" in done.stdout
+        assert b"entries are not compared" in done.stdout
+
+
 def test_what_nobody_else_holds_is_given_up_only_when_an_operator_says_so(tmp_path):
     with NodeProcess(tmp_path, "--segments", str(SEGMENTS), "--node-name", "n1") as node:
         node.command("cache", "create", "c")

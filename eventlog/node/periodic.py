@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from eventlog.errors import EventLogError
+from eventlog.errors import DiskFull, EventLogError
 from eventlog.limits import EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
 from eventlog.node.ballast import keep_ballast
 from eventlog.node.consumers.dropped_groups import DroppedGroups
@@ -84,12 +84,24 @@ class Periodic:
     async def _look_at_disk(self) -> None:
         was_full = self._node.disk.is_full
         self._node.disk.look()
+        if was_full and not self._node.disk.is_short:
+            await self._resume()
         if not self._node.disk.is_full and self._may_have_grown():
             await asyncio.to_thread(self._keep_ballast)
         give_up_tables(self._node.caches, bytes_max=KEY_INDEX_BYTES_MAX)  # here because both grow with what is written
         if self._node.disk.is_full != was_full:
             self._node.reads.files.clear()
             log.warning("disk_%s free_bytes=%d", "resumed" if was_full else "full", self._node.disk.free_bytes)
+
+    async def _resume(self) -> None:
+        """Take writes again if the engine does: it may have run out of space itself, and looks for it every few seconds."""
+        try:
+            await self._node.storage.run(partial(self._node.store.trim, [], []))
+        except DiskFull:
+            return
+        self._node.disk.look()
+        if not self._node.disk.is_short:
+            self._node.disk.resume()
 
     def _may_have_grown(self) -> bool:
         """Return whether the journal may be larger than at the last look: something was appended, or that is a while ago."""

@@ -78,6 +78,29 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(tmp_path
 
 
 @pytest.mark.needs_root("a file system of its own has to be mounted to be filled")
+def test_an_engine_that_ran_out_of_space_itself_is_waited_for(tmp_path):
+    async def run(node: NodeProcess, ballast: Path) -> None:
+        async with eventlog.connect(node.address, idempotent=False) as client:
+            cache = await client.create_cache("c", format="json", retain_events=50)
+            await cache.put_many([(f"key-{number}", "v" * 2_000) for number in range(500)])
+            fill_to_the_last_block(ballast)
+            await until_writable(cache, wanted=False)
+            fill_to_the_last_block(ballast)
+            with pytest.raises(DiskFull):  # it writes the state out first, and there the engine meets the full disk
+                await client.run_retention("c")
+            await asyncio.to_thread(ballast.unlink)
+            await until_writable(cache, wanted=True)
+            assert await cache.size() >= 500
+
+    with (
+        memory_disk(tmp_path / "disk", nbytes=200 * MIB) as disk,
+        NodeProcess(disk / "node", "--disk-reserve", "32MiB", environment=RETENTION_WHEN_TOLD) as node,
+    ):
+        asyncio.run(run(node, disk / "ballast"))
+        assert node.stop() == 0
+
+
+@pytest.mark.needs_root("a file system of its own has to be mounted to be filled")
 def test_a_node_starts_on_a_disk_that_is_full_to_the_last_block_and_serves_reads(tmp_path):
     async def run(node: NodeProcess, ballast: Path) -> None:
         async with eventlog.connect(node.address, idempotent=False) as client:

@@ -174,14 +174,19 @@ async def run_task(task: Task, name: str, batch: TaskBatch) -> bytes:
     """Run a task over some entries; return its result as JSON.
 
     Raises:
-        TaskFailed: it raised something of its own.
+        TaskFailed: it raised something of its own, or returned what cannot be added up.
     """
     try:
-        result = await task.run(batch)
-        return json.dumps(dict(result)).encode() if result else b""
+        result: dict[str, object] = dict(await task.run(batch) or {})
+        if alien := [number for number in result.values() if not isinstance(number, int | float)]:
+            raise TypeError(f"it returned {alien[0]!r:.60}, which is no number")
+        return json.dumps(result).encode() if result else b""
     except Unavailable:
         raise
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        current = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and current is not None and current.cancelling():
+            raise  # the node ends; else it is something of the task's own that was cancelled
         log.exception("task_failed task=%s cache=%s", name, batch.cache.name)
         raise TaskFailed(task=name, segment=batch.segments[0], why=f"{type(error).__name__}: {error}") from error
 

@@ -146,6 +146,29 @@ def test_a_crash_repeats_one_batch_of_a_stream_at_most(tmp_path, installed):
     with_cluster(tmp_path, act)
 
 
+@pytest.mark.parametrize("made", [{"x": None}, {"x": "1"}, {"x": {"y": 1}}, [1, 2], 5, asyncio.CancelledError()], ids=str)
+def test_a_task_that_returns_no_numbers_or_was_cancelled_inside_has_failed(tmp_path, monkeypatch, made):
+    class Make:
+        def __init__(self, parameters):
+            pass
+
+        async def run(self, batch):
+            if isinstance(made, BaseException):
+                raise made
+            return made
+
+    monkeypatch.setattr(tasks, "BUILT_IN", {"make": Make})
+
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 5)
+        async with eventlog.connect(address(cluster.nodes[0])) as client, asyncio.timeout(60):
+            with pytest.raises(TaskFailed):
+                await client.cache("c").for_each("make")
+
+    with_cluster(tmp_path, act)
+
+
 def test_tasks_that_are_not_there_or_fail_or_are_called_wrongly_say_so(tmp_path, installed):
     async def act(cluster: Cluster):
         await cluster.create_cache()

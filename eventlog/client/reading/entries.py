@@ -1,6 +1,5 @@
 """The calls of a cache that go through all of its entries."""
 
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Any, Self, TypeVar
 
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.bounds import segments_of
-from eventlog.client.reading.filtering import Parameters, Select, filter_of
+from eventlog.client.reading.filtering import Parameters, Select, filter_of, json_of
 from eventlog.client.reading.iterating import EntryBatch, EntryReader, IterationOptions, Key
 from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.tasks import ForEachResult, TaskOptions, TaskRunner
@@ -126,7 +125,7 @@ class CacheEntries(CacheHandle):
             batch_entries=min(batch_size, limit or batch_size, ITERATION_BATCH_ENTRIES_MAX),
             batch_bytes=min(batch_bytes, ANSWER_BYTES_MAX),
             scope="" if scope in {"global", "segments"} else scope,
-            scope_parameters=json.dumps(dict(scope_parameters)).encode() if scope_parameters else b"",
+            scope_parameters=json_of(scope_parameters),
             parallel=min(parallel, _PARALLEL_MAX),
             prefetch=min(prefetch, _PREFETCH_MAX),
         )
@@ -172,11 +171,12 @@ class CacheEntries(CacheHandle):
             TaskNotFound: a node does not have it.
             TaskFailed: it raised something; what was done stays.
         """
+        _check_positive(batch_size=batch_size, batch_bytes=batch_bytes, parallel=parallel)
         info, _ = await self._found()
         wanted = TaskOptions(
             cache_id=info.id,
             task=task,
-            parameters=json.dumps(dict(params)).encode() if params else b"",
+            parameters=json_of(params),
             filter=filter_of(where=where, parameters=parameters, filter=filter, params=filter_params),
             batch_entries=min(batch_size or ITERATION_BATCH_ENTRIES_MAX, ITERATION_BATCH_ENTRIES_MAX),
             batch_bytes=min(batch_bytes, ANSWER_BYTES_MAX),

@@ -45,11 +45,11 @@ def filter_of(
         raise InvalidArgument(why="where is empty: leave it out, or give a condition")
     return Filter(
         where=where or "",
-        parameters=_json(parameters),
+        parameters=json_of(parameters),
         select=fields,
         name=name,
         version=int(version or 0),
-        arguments=_json(params),
+        arguments=json_of(params),
         continuous=continuous,
     )
 
@@ -64,7 +64,8 @@ def _fields(select: Select | None) -> list[str]:
     return found
 
 
-def _json(values: Parameters | None) -> bytes:
+def json_of(values: Parameters | None) -> bytes:
+    """Return parameters as requests carry them, empty for none. Raises InvalidArgument where JSON cannot hold them."""
     if not values:
         return b""
     try:

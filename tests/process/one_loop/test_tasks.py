@@ -182,6 +182,11 @@ def test_tasks_that_are_not_there_or_fail_or_are_called_wrongly_say_so(tmp_path,
             for name, parameters in (("break", {}), ("count", {"x": 1}), ("remove", {"y": 1})):
                 with pytest.raises(InvalidArgument):
                     await cache.for_each(name, parameters)
+            for wrong in ({"batch_size": 0}, {"batch_bytes": -1}, {"parallel": 0}, {"parallel": -1}, {"params": {"x": {1}}}):
+                with pytest.raises(InvalidArgument):
+                    await cache.for_each("count", **wrong)
+            with pytest.raises(InvalidArgument):
+                cache.entries(scope="mine", scope_parameters={"x": object()})
             with pytest.raises(BadMessage):
                 json_object(b"[]", what="parameters")
 

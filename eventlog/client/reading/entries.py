@@ -183,7 +183,10 @@ class CacheEntries(CacheHandle):
         )
         of = self._core.routes.segments
         runner = TaskRunner(self._core.nodes, self._core.options, wanted)
-        await runner.run(range(of) if segments is None else segments_of(segments, of=of), parallel=parallel)
+        try:
+            await runner.run(range(of) if segments is None else segments_of(segments, of=of), parallel=parallel)
+        finally:
+            self._core.nears.wrote_unknown(info.id)  # nobody here knows what a task does
         return runner.result
 
 

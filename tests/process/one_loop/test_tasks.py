@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import eventlog
+from eventlog.client.near.table import NearTable
 from eventlog.errors import BadMessage, InvalidArgument, TaskFailed, TaskNotFound
 from eventlog.node.cluster.leaving import hand_over
 from eventlog.node.state import tasks
 from eventlog.node.state.iterations import json_object
 from eventlog.transport.link import Link
-from tests.process.one_loop.clients import address, fill
+from tests.process.one_loop.clients import address, fill, until
 from tests.process.one_loop.cluster import Cluster, with_cluster
 
 
@@ -165,6 +166,20 @@ def test_a_task_that_returns_no_numbers_or_was_cancelled_inside_has_failed(tmp_p
         async with eventlog.connect(address(cluster.nodes[0])) as client, asyncio.timeout(60):
             with pytest.raises(TaskFailed):
                 await client.cache("c").for_each("make")
+
+    with_cluster(tmp_path, act)
+
+
+def test_what_a_task_removed_is_not_served_from_memory(tmp_path, monkeypatch):
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 1)
+        async with eventlog.connect(address(cluster.nodes[0])) as client, client.cache("c").near(max_staleness_ms=60_000) as near:
+            monkeypatch.setattr(NearTable, "advance", lambda *_, **__: None)  # word of the removal is late
+            await near.get("k00000")
+            await until(lambda: near.peek("k00000") is not None)
+            await client.cache("c").for_each("remove")
+            assert await near.get("k00000") is None
 
     with_cluster(tmp_path, act)
 

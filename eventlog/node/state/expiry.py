@@ -5,7 +5,8 @@ are deleted when they are due.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,7 +27,11 @@ from eventlog.segment.keys import expiry_range, parse_state_key
 from eventlog.segment.port import Store
 
 _DEADLINE_BYTES = 8
+_ANSWER_S = 2.0  # an expiry that takes longer to commit holds up its own segment alone
 _BACKUP_LATE_MS = 60_000  # how late the state of a backup may be before a row that it has yet to learn of is deleted
+
+Place = tuple[int, int]  # cache, segment
+Answer = asyncio.Future[WriteResult | EventLogError]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +47,8 @@ class Due:
 class Expirer:
     """One turn takes up to EXPIRE_PER_TURN_MAX due entries of a cache.
 
-    The primary alone expires, in the segments that are `serving`; a backup only deletes rows that fit no entry any more.
+    The primary alone expires, in the segments that are `serving`; a backup only deletes rows that fit no entry any more. A segment with
+    rows that must stay for now is left out until the next `now`, and as long as an expiry in it is unanswered: others go on meanwhile.
     """
 
     def __init__(
@@ -60,40 +66,59 @@ class Expirer:
         self._submit = submit
         self._delete_rows = delete_rows
         self._pace = Pace()
+        self._now = 0
+        self._left: set[Place] = set()  # at this `now`
+        self._unanswered: Counter[Place] = Counter()
 
     async def turn(self, cache: CacheState, *, now: int) -> int:
-        """Expire what is due at `now` (milliseconds since 2020); return how many rows are done with."""
+        """Expire what is due at `now` (milliseconds since 2020); return how many rows were looked at."""
+        if now != self._now:
+            self._now, self._left = now, set()
         due = await aside(partial(self._due, cache, now))
-        done = low = 0
-        while low < len(due):
-            rows = due[low : low + self._pace.rows]  # their values are read, and may be kept as before-images
-            if (few := await self._end(cache, rows, now)) is None:
-                break  # not now: the next turn finds them again
-            done, low = done + few, low + len(rows)
-        return done
+        for first, until in self._few(len(due)):
+            if rows := [row for row in due[first:until] if not self._is_left(cache, row.segment)]:
+                await self._end(cache, rows, now)
+        return len(due)
 
-    async def _end(self, cache: CacheState, due: list[Due], now: int) -> int | None:
-        """Expire what `due` says; return how many of it are done with, None where that failed."""
+    def _few(self, count: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of rows that are read at once: their values are, and they may be kept as before-images."""
+        first = 0
+        while first < count:
+            until = min(first + self._pace.rows, count)
+            yield first, until
+            first = until
+
+    def _is_left(self, cache: CacheState, segment: int) -> bool:
+        return (cache.cache_id, segment) in self._left or (cache.cache_id, segment) in self._unanswered
+
+    async def _end(self, cache: CacheState, due: list[Due], now: int) -> None:
+        """Expire what `due` says, or leave its segments for now."""
         found = await self._entries.find(cache, [(row.segment, row.key) for row in due], now=0)
         self._pace.saw(len(due), sum(len(entry.value) for entry in found if entry is not None))
-        expiring, done = [], []
+        expiring: dict[Answer, Due] = {}
+        done = []
         for row, entry in zip(due, found, strict=True):
-            is_entry_due = entry is not None and 0 < entry.expiry <= now
-            if entry is not None and is_entry_due and self._serving[row.segment]:
-                expiring.append(self._expire(cache, row, entry.version))
-            if self._serving[row.segment] or not is_entry_due:
+            if entry is None or not 0 < entry.expiry <= now:
                 done.append(row.row)
-        results = await asyncio.gather(*expiring)
-        if any(isinstance(result, EventLogError) for result in results):
-            return None
+            elif self._serving[row.segment]:
+                expiring[self._expire(cache, row, entry.version)] = row
+            else:
+                self._left.add((cache.cache_id, row.segment))
+        if expiring:
+            await asyncio.wait(expiring, timeout=_ANSWER_S)
+        for answer, row in expiring.items():
+            if answer.done() and not isinstance(answer.result(), EventLogError):
+                done.append(row.row)
+            else:
+                self._left.add((cache.cache_id, row.segment))
         if done:
             await self._delete_rows(done)
-        return len(done)
 
     def _due(self, cache: CacheState, now: int) -> list[Due]:
         found: list[Due] = []
-        # the own segments first: rows that wait for another primary may be many, and are looked at again and again
-        for segment in np.argsort(~self._serving, kind="stable").tolist():
+        for segment in range(cache.segments):
+            if self._is_left(cache, segment):
+                continue
             before = now + 1 if self._serving[segment] else now - _BACKUP_LATE_MS
             lower, upper = expiry_range(segment, cache.cache_id, before=before)
             for key, _ in self._store.read_state(lower, upper, limit=EXPIRE_PER_TURN_MAX - len(found)):
@@ -104,8 +129,17 @@ class Expirer:
                 break
         return found
 
-    def _expire(self, cache: CacheState, row: Due, version: int) -> "asyncio.Future[WriteResult | EventLogError]":
-        done: asyncio.Future[WriteResult | EventLogError] = asyncio.get_running_loop().create_future()
+    def _expire(self, cache: CacheState, row: Due, version: int) -> Answer:
+        answer: Answer = asyncio.get_running_loop().create_future()
+        place = cache.cache_id, row.segment
+        self._unanswered[place] += 1
+
+        def done(result: WriteResult | EventLogError) -> None:
+            self._unanswered[place] -= 1
+            if not self._unanswered[place]:
+                del self._unanswered[place]
+            answer.set_result(result)
+
         table, blocks = read_table(memoryview(build_one(row.key, b"", kind=Kind.REMOVED, segment=row.segment)), 1)
         self._submit(
             Pending(
@@ -116,7 +150,7 @@ class Expirer:
                 conditions=(Condition(block=0, key=row.key, version=version),),
                 previous=False,
                 internal=True,
-                done=lambda result: None if done.done() else done.set_result(result),
+                done=done,
             )
         )
-        return done
+        return answer

@@ -1,12 +1,17 @@
 """Lifespans: many end within seconds, in turns; whoever reads never sees one that is over."""
 
 import asyncio
+import itertools
 
 import numpy as np
+import pytest
 
 from eventlog.batch.build import Columns, build_write
+from eventlog.errors import NotPrimary
+from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import ANSWER_BYTES_DEFAULT, EXPIRE_PER_TURN_MAX
 from eventlog.node.periodic import Periodic
+from eventlog.node.state import expiry
 from eventlog.node.state.entries import Page
 from eventlog.node.state.expiry import Expirer
 from tests.loops import until
@@ -116,8 +121,8 @@ def test_a_backup_ends_no_lifespan_and_deletes_only_rows_that_fit_no_entry(tmp_p
             delete_rows=expirer_of(node)._delete_rows,
         )
         assert await backup.turn(cache, now=later - 500_000) == 0, "a row may be of a put that is not applied yet"
-        assert await backup.turn(cache, now=later) == 4
-        assert await backup.turn(cache, now=later) == 0
+        assert await backup.turn(cache, now=later) == 10
+        assert await backup.turn(cache, now=later + 1) == 6
         assert (cache.events_kept, await visible(node, cache)) == (events, 10)
 
     with_node(tmp_path, act)
@@ -157,8 +162,62 @@ def test_segments_that_others_lead_hold_up_no_lifespan_of_the_own(tmp_path):
             submit=node.writer.submit,
             delete_rows=expirer_of(node)._delete_rows,
         )
-        count = int(cache.live[-1])
-        return count, await own.turn(cache, now=node.now_2020() + 600_000)
+        count, later = int(cache.live[-1]), node.now_2020() + 600_000
+        while await own.turn(cache, now=later):
+            await node.storage.run(lambda: None)
+        await node.writer.drain()
+        return count, int(cache.live[-1]), int(cache.live.sum())
 
-    count, ended = with_node(tmp_path, act)
-    assert count == ended > 0
+    count, left, others = with_node(tmp_path, act)
+    assert (left, others) == (0, 2_500 - count)
+    assert count > 0
+
+
+def keys_of(node, segment: int, count: int) -> list[bytes]:
+    keys = (b"s%d" % number for number in itertools.count())
+    return list(itertools.islice((key for key in keys if segment_of(hash_key(key), node.segments) == segment), count))
+
+
+async def put_keys(node, cache, keys: list[bytes]) -> None:
+    count = len(keys)
+    columns = Columns(kinds=np.zeros(count, np.uint8), keys=keys, values=[b"v"] * count, expiry=np.full(count, 60_000))
+    await node.write(cache, build_write(columns, segments=node.segments))
+
+
+@pytest.mark.parametrize("why", ["unanswered", "refused", "led elsewhere"])
+def test_a_segment_whose_lifespans_cannot_end_holds_up_no_other(tmp_path, monkeypatch, why):
+    monkeypatch.setattr(expiry, "_ANSWER_S", 0.01)
+
+    async def act(node):
+        cache, waiting = await cache_of(node), []
+        await put_keys(node, cache, keys_of(node, 0, EXPIRE_PER_TURN_MAX + 1))
+        await put_keys(node, cache, keys_of(node, 1, 10))
+        await node.writer.drain()
+
+        def submit(pending) -> None:
+            if pending.table["segment"][0]:
+                node.writer.submit(pending)
+            elif why == "refused":
+                pending.done(NotPrimary(segment=0))
+            else:
+                waiting.append(pending)
+
+        expirer, later = expirer_of(node), node.now_2020() + 600_000
+        expirer._submit = submit
+        if why == "led elsewhere":
+            expirer._serving = np.arange(node.segments) > 0
+        for now in (later, later, later + 1, later + 1):
+            await expirer.turn(cache, now=now)
+        await node.storage.run(lambda: None)
+        assert (int(cache.live[0]), int(cache.live[1])) == (EXPIRE_PER_TURN_MAX + 1, 0)
+        assert bool(waiting) == (why == "unanswered")
+        assert len({pending.conditions[0].key for pending in waiting}) == len(waiting), "none is asked for twice"
+        for pending in waiting:
+            node.writer.submit(pending)
+        expirer._submit, expirer._serving = node.writer.submit, node.replicas.serving
+        await node.writer.drain()
+        while await expirer.turn(cache, now=later + 2):
+            await node.storage.run(lambda: None)
+        return int(cache.live.sum())
+
+    assert with_node(tmp_path, act) == 0

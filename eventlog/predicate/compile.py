@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from eventlog.batch.columns import EventColumns
 from eventlog.errors import BadPredicate, EventLogError
+from eventlog.events import Kind
 from eventlog.ids import ID_MAX
 from eventlog.limits import SELECT_FIELDS_MAX
 from eventlog.predicate.avro_schema import AvroSchema
@@ -109,7 +110,12 @@ class Compiled:
         return None if projection is None or texts is None else as_column(projection.apply(texts))
 
     def changes(self, events: EventColumns) -> npt.NDArray[np.uint8]:
-        """Return of each event what it is to a continuous query: 0 nothing, JOINED, UPDATED, LEFT."""
+        """Return of each event what it is to a continuous query: 0 nothing, JOINED, UPDATED, LEFT.
+
+        Raises:
+            BadPredicate: the cache kept no before-images when one of them was written.
+        """
+        _check_images(events, is_bytes=self.plan.is_bytes)
         new, old = self.mask(events), self.mask(events, image="before")
         found = np.where(new, np.where(old, UPDATED, JOINED), np.where(old, LEFT, 0))
         return found.astype(np.uint8)
@@ -137,6 +143,16 @@ class Compiled:
         ready = [one for one in self.conjuncts if one.cost < VALUE or frame.has_promoted(one.paths)]
         later = [one.judge for one in self.conjuncts if one not in ready]
         return [one.judge for one in ready], [*(_holding(root, needles) for root, needles in self.needles), *later] if later else []
+
+
+def _check_images(events: EventColumns, *, is_bytes: bool) -> None:
+    """Raise BadPredicate where an event that changed an entry does not say what it was."""
+    lacking = (events.kinds != Kind.CREATED) & (events.kinds != Kind.STATE)
+    if events.before is not None:
+        lacking &= (events.before.sizes == 0) & (not is_bytes)  # bytes of no length are an image, too
+    if lacking.any():
+        why = "a continuous query needs before-images, which this cache did not keep at id"
+        raise refusal(1, f"{why} {events.ids[lacking].item(0)}: begin it anew")
 
 
 @contextmanager

@@ -141,6 +141,27 @@ def test_a_cache_without_before_images_says_which_option_is_missing(tmp_path: Pa
     with_cache(tmp_path, act, before=False)
 
 
+def test_changes_that_cannot_be_told_for_want_of_before_images_are_said(tmp_path: Path):
+    async def act(cluster: Cluster, client: Client, cache: Cache) -> None:
+        await cache.put_many([(f"k{number}", {"n": 11 + number}) for number in range(20)])
+        async with cache.continuous_query(WHERE, initial=False) as changes:
+            await cache.put("k1", {"n": 50})
+            place = (await take(changes, 1))[0].position
+            await client.alter_cache("c", before=False)
+            await cache.put("k2", {"n": 1})
+            with pytest.raises(BadPredicate, match="before-images"):
+                await take(changes, 1)
+        await client.alter_cache("c", before=True)
+        stored = await cache.put("k3", {"n": 1})
+        with pytest.raises(BadPredicate, match="before-images"):
+            async with cache.continuous_query(WHERE, position=place) as changes:
+                await take(changes, 1)
+        found = [event.change async for event in cache.events(stored.id - 1, where=WHERE, continuous=True)]
+        assert found == ["LEFT"]
+
+    with_cache(tmp_path, act)
+
+
 def test_a_position_that_retention_has_passed_is_said_or_begun_anew(tmp_path: Path):
     async def act(cluster: Cluster, client: Client, cache: Cache) -> None:
         await cache.put("a", {"n": 11})

@@ -87,6 +87,7 @@ class NearTable:
     """Keys with their values, the least recently used at the front. Times are seconds of any one clock that never goes back.
 
     `find` may be called from any thread, everything else from one. `upto` is the id up to which the tail has been followed.
+    `find` moves what it found within `_slots`, so nothing else goes through these: it takes from them, or goes through `_by_digest`.
     """
 
     def __init__(self, *, entries_max: int, bytes_max: int, staleness_s: float) -> None:
@@ -167,7 +168,7 @@ class NearTable:
 
     def forget(self) -> None:
         """Drop every value, also those being read: nobody knows which keys were written."""
-        for slot in self._slots.values():
+        for slot in self._by_digest.values():
             self._forget(slot)
 
     def _forget(self, slot: Slot) -> None:
@@ -235,7 +236,7 @@ class NearTable:
         """Forget everything: what happened since `upto` will not be told."""
         self.upto, self.fresh_until = 0, 0.0
         self.forget()
-        for slot in list(self._slots.values()):
+        for slot in list(self._by_digest.values()):
             self._remove(slot)
         self.close()
         self._resets += 1
@@ -311,9 +312,9 @@ class NearTable:
 
     def _evict(self, *, keep: Slot) -> None:
         while len(self._slots) > self.entries_max or self._nbytes > self.bytes_max:
-            slot = next(iter(self._slots.values()))
+            key, slot = self._slots.popitem(last=False)
             if slot is keep:
-                self._slots.move_to_end(slot.key)
+                self._slots[key] = slot
                 if len(self._slots) == 1:
                     return
                 continue
@@ -324,7 +325,8 @@ class NearTable:
         self._drop(slot)
         self._take_waiting(slot)
         slot.is_gone = True
-        del self._slots[slot.key], self._by_digest[slot.digest]
+        self._slots.pop(slot.key, None)
+        del self._by_digest[slot.digest]
         self._nbytes -= slot.nbytes
         if slot.digest in self._added:
             self._added.discard(slot.digest)

@@ -37,6 +37,21 @@ def fill(table: NearTable, key: str, entry: object, *, as_of: int = 100, until: 
     table.end(begun, read(entry, as_of, until=until))
 
 
+def test_another_thread_may_read_while_everything_is_forgotten(monkeypatch):
+    table = table_of()
+    for key in "abcde":
+        fill(table, key, key)
+    forget = NearTable._forget
+
+    def read_meanwhile(table: NearTable, slot) -> None:
+        assert all(table.find(key, 0.0) in {key, MISS} for key in "abcde")
+        forget(table, slot)
+
+    monkeypatch.setattr(NearTable, "_forget", read_meanwhile)
+    table.forget()
+    assert [table.find(key, 0.0) for key in "abcde"] == [MISS] * 5
+
+
 def test_what_was_read_is_found_as_is_the_absence_of_an_entry():
     table = table_of()
     fill(table, "a", "entry")

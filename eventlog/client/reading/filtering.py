@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -75,13 +76,15 @@ def json_of(values: Parameters | None) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value whose bytes are written as `{"base64": ...}`."""
+    """Return a value whose bytes are written as `{"base64": ...}`. Raises ValueError for numbers that JSON does not have."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"base64": b64encode(value).decode()}
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"{value} would be null there")
     return value
 
 

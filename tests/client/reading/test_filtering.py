@@ -37,6 +37,8 @@ def test_a_factory_may_be_named_with_its_version():
         {"where": " "},
         {"select": "a,,b"},
         {"where": "key = ?", "parameters": [object()]},
+        {"where": "value.n < ?", "parameters": [float("inf")]},
+        {"where": "value.n IN :n", "parameters": {"n": [1, float("nan")]}},
     ],
 )
 def test_what_says_nothing_is_refused(given):

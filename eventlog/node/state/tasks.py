@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 GROUP = "eventlog.tasks"
 _WRITE_MS = 10_000
 _AGAIN_S = 0.02
+_REMOVED_AT_ONCE = 1_000  # each a condition of its own
 
 log = logging.getLogger("eventlog.node")
 Result = Mapping[str, int | float]
@@ -74,6 +75,10 @@ class TaskBatch:
         Raises:
             Unavailable: a segment had no primary for ten seconds.
         """
+        return sum([await self._remove_some(rows[low : low + _REMOVED_AT_ONCE]) for low in range(0, len(rows), _REMOVED_AT_ONCE)])
+
+    async def _remove_some(self, rows: Sequence[int]) -> int:
+        """Remove entries as `remove` does, as many as do not hold up the loop."""
         left, removed = list(rows), 0
         deadline = asyncio.get_running_loop().time() + _WRITE_MS / 1000
         while left:

@@ -108,6 +108,24 @@ def test_filtered_entries_are_counted_and_removed_unless_they_changed(tmp_path):
     with_cluster(tmp_path, act)
 
 
+def test_many_entries_are_removed_by_many_writes_so_that_others_come_between(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "_REMOVED_AT_ONCE", 7)
+    written, write_parts = [], tasks.write_parts
+    monkeypatch.setattr(
+        tasks, "write_parts", lambda node, whole, done: (written.append(whole.request.blocks), write_parts(node, whole, done))
+    )
+
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 100)
+        async with eventlog.connect(address(cluster.nodes[1])) as client:
+            assert (await client.cache("c").for_each("remove")).totals == {"removed": 100}
+            assert await client.cache("c").size() == 0
+        assert (sum(written), max(written)) == (100, 7)
+
+    with_cluster(tmp_path, act)
+
+
 def test_segments_that_move_meanwhile_are_worked_on_once(tmp_path, installed):
     seen, _, going = installed
 

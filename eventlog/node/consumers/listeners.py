@@ -21,6 +21,7 @@ from eventlog.node.consumers.listener_home import WARN_PERCENTS, ListenerHome
 from eventlog.node.consumers.listener_words import described, record_of
 from eventlog.node.reading.filters import message_of
 from eventlog.node.reading.pulls import Pull
+from eventlog.node.reading.state_first import is_state_read
 from eventlog.node.repeated import every
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.reply import Reply
@@ -129,10 +130,10 @@ class Listeners:
             raise InvalidArgument(why=f"listener {listener} is one of cache {record.cache}")
         if poll.WhichOneof("from") is None and not (poll.earliest or poll.latest or poll.state_first):
             await self._go_on(poll)
-        after = _place(poll)
-        reach = filter_after(record, after)
+        is_state = is_state_read(poll)
+        reach = filter_after(record, await self._end() if is_state or poll.latest else _place(poll))
         poll.filter.CopyFrom(message_of(reach.spec))
-        if reach.until_id:
+        if reach.until_id and not is_state:
             poll.until_id = min(poll.until_id or ID_MAX, reach.until_id)
         self._report(listener, found, await self._acknowledging(poll))
         poll.listener = ""
@@ -153,12 +154,15 @@ class Listeners:
         if position is None:
             return b""
         position.check(cluster=self._node.cluster, cache_id=poll.cache_id, segments=self._node.segments)
-        if not self._is_seen(position):  # unless readers at another node are a little ahead of this one
-            end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            self._node.reads.end(lambda id_: None if end.done() else end.set_result(id_))
-            if _last_id(position) > await end:
-                return b""
+        if not self._is_seen(position) and _last_id(position) > await self._end():
+            return b""  # readers at another node may be a little ahead of this one, but not of all
         return token.encode(position)
+
+    async def _end(self) -> int:
+        """Return an id at or above everything that was committed anywhere before this call."""
+        end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._node.reads.end(lambda id_: None if end.done() else end.set_result(id_))
+        return await end
 
     def _is_seen(self, position: Position) -> bool:
         """Return whether readers at this node see everything up to a position."""
@@ -294,8 +298,6 @@ class Listeners:
 def _place(poll: Poll) -> int:
     """Return the id that a poll goes on after, as far as the choice of the filter goes."""
     start = poll.WhichOneof("from")
-    if poll.latest:
-        return ID_MAX
     if start == "after":
         return poll.after
     if start == "position":

@@ -62,6 +62,24 @@ def test_a_listener_is_polled_at_every_node_from_where_it_was_registered_on(tmp_
     on_spread_cluster(tmp_path, act)
 
 
+def test_the_state_is_answered_with_the_filter_of_now(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        await put_some(cluster, "odd 1", "even 2", "odd 3")
+        listener = await register(connections[0], cluster, filter=ODD)
+        altered = pb.AlterListener(id=listener.id, filter=pb.Filter(where="key LIKE 'even%'"))
+        await connections[1].request(Message(alter_listener=altered), timeout_ms=20_000)
+        planned = pb.AlterListener(id=listener.id, filter=pb.Filter(where="FALSE"), from_id=ID_MAX)
+        await connections[1].request(Message(alter_listener=planned), timeout_ms=20_000)
+        for connection in connections:
+            answer, entries = await poll(connection, cluster, listener.id, state_first=True), 0
+            while answer.state:
+                entries += answer.events
+                answer = await poll(connection, cluster, listener.id, position=answer.position)
+            assert entries == 1
+
+    on_spread_cluster(tmp_path, act)
+
+
 def test_a_place_beyond_the_end_of_the_log_acknowledges_nothing(tmp_path: Path) -> None:
     async def act(cluster: Cluster, connections: list[Connection]) -> None:
         name = homed_at(cluster, 0)

@@ -188,21 +188,33 @@ class Entries(_Facade[AsyncEntries]):
         return flat(Pulled(self._thread, in_lists(self._async.generator, size=ROWS_PER_HOP)))
 
     def __enter__(self) -> "EntryRows":
-        return EntryRows(self._thread, self._thread.run(self._async.__aenter__()))
+        self._rows = EntryRows(self._thread, self._thread.run(self._async.__aenter__()))
+        return self._rows
 
-    def __exit__(self, *error: object) -> None:
-        self._thread.run(self._async.__aexit__(*error))
+    def __exit__(self, *_: object) -> None:
+        if not self._thread.is_stopped:
+            self._rows.close()
 
 
 class EntryRows(_Facade[AsyncEntryRows]):
-    """Iterate it for keys with their values (with `metadata`, their entries), or its `batches()` for columns."""
+    """Iterate it for keys with their values (with `metadata`, their entries), or its `batches()` for columns: one of the two, once."""
+
+    _pulled: Pulled[Any] | None = None
 
     def __iter__(self) -> Iterator[tuple[Key, Any]]:
-        return flat(Pulled(self._thread, in_lists(self._async.rows, size=ROWS_PER_HOP)))
+        self._pulled = rows = Pulled(self._thread, in_lists(self._async.rows, size=ROWS_PER_HOP))
+        return flat(rows)
 
     def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries as columns."""
-        return Pulled(self._thread, self._async.batches())
+        self._pulled = batches = Pulled(self._thread, self._async.batches())
+        return batches
+
+    def close(self) -> None:
+        """End the reading."""
+        if self._pulled is not None:
+            self._pulled.join()  # before what it reads is ended: that cannot be while it is read
+        self._thread.run(self._async.aclose())
 
 
 class NearCache(_Facade[AsyncNearCache]):

@@ -124,13 +124,22 @@ class Pulled(Generic[T]):
 
     def close(self) -> None:
         """End the reading. Leaving a `for` loop early does it, too, once the iterator is forgotten."""
+        self._end()
+
+    def join(self) -> None:
+        """End the reading, and return when nothing of it is under way any more."""
+        ending = self._end()
+        if ending is not None:
+            ending.result()
+
+    def _end(self) -> "Future[None] | None":
         self._is_over = True
         pending, self._next = self._next, None
         if self._thread.is_stopped:
-            return
+            return None
         if pending is not None:
             pending.cancel()
-        self._thread.submit(self._source.end())
+        return self._thread.submit(self._source.end())
 
     def __enter__(self) -> Self:
         return self

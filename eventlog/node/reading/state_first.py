@@ -36,8 +36,12 @@ def is_state_read(poll: Poll) -> bool:
 
 
 async def answer_state(node: StateNode, exchange: Exchange, matches: CompiledFilter | None) -> None:
-    """Answer a poll with the next entries."""
-    reading = _begin(node, exchange.message.poll, matches)
+    """Answer a poll with the next entries; the bare notification that there are some has the place before them."""
+    poll = exchange.message.poll
+    reading = _begin(node, poll, matches)
+    if poll.notify and not poll.max_events:
+        exchange.answer(Message(poll_answer=PollAnswer(position=token.encode(reading.position), state=True)))
+        return
     answer, found = await reading.step(exchange)
     exchange.answer(Message(poll_answer=answer), *found.body)
 

@@ -60,6 +60,23 @@ def test_entries_come_first_then_what_happened_after_them(tmp_path):
     with_cluster(tmp_path, act)
 
 
+def test_the_bare_notification_leaves_the_entries_where_they_are(tmp_path):
+    async def act(cluster: Cluster):
+        await cluster.create_cache()
+        await fill(cluster, 30)
+        async with eventlog.connect(address(cluster.nodes[0])) as client:
+            cache = await client.cache("c")
+            told = await cache.poll(state_first=True, max_events=0)
+            some = await cache.poll(position=told.position, max_events=10)
+            told_again = await cache.poll(position=some.position, max_events=0)
+            rest = [event.key async for event in cache.events(position=told_again.position)]
+            assert (told.events, told_again.events) == ([], [])
+            assert {event.key for event in some.events} | set(rest) == set(expected(cluster))
+            assert len(some.events) + len(rest) == 30
+
+    with_cluster(tmp_path, act)
+
+
 def test_every_position_resumes_at_any_node_also_among_entries(tmp_path):
     async def act(cluster: Cluster):
         await cluster.create_cache()

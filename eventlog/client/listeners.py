@@ -6,11 +6,13 @@ from typing import Any
 
 from eventlog.client.connections.requests import Requests
 from eventlog.client.handle import CacheHandle
-from eventlog.client.reading.bounds import token_text
+from eventlog.client.reading.bounds import checked_id, token_text
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+
+_BOUND_MAX = 1 << 53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +74,7 @@ class CacheListeners(CacheHandle):
             ListenerExists: the `id` is taken by another one.
         """
         info, _ = await self._found()
-        if hold is not None and hold < 0:
-            raise InvalidArgument(why=f"hold is {hold} bytes")
+        _check_bounds(hold=hold, hold_ms=hold_ms, expire_ms=expire_ms)
         request = pb.RegisterListener(
             cache_id=info.id,
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous),
@@ -130,7 +131,8 @@ class ListenerAdmin:
             ListenerNotFound: there is none.
             BadPredicate, BadFilterParameters, FilterNotFound: as for `register`.
         """
-        request = pb.AlterListener(id=listener, from_id=from_id)
+        _check_bounds(hold=hold, hold_ms=hold_ms, expire_ms=expire_ms)
+        request = pb.AlterListener(id=listener, from_id=checked_id(from_id))
         chosen = filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous)
         if chosen is not None:
             request.filter.CopyFrom(chosen)
@@ -147,6 +149,12 @@ class ListenerAdmin:
             ListenerNotFound: there is none.
         """
         await self._requests.ask(Message(remove_listener=pb.RemoveListener(id=listener)), repeatable=False)
+
+
+def _check_bounds(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and not 0 <= number <= _BOUND_MAX:
+            raise InvalidArgument(why=f"{name} is {number}, not in [0, {_BOUND_MAX}]")
 
 
 def check_awaited(listener: ListenerInfo, *, cache: str) -> None:

@@ -38,6 +38,13 @@ def test_a_listener_goes_on_from_where_it_has_acknowledged(node: NodeProcess) ->
         assert (found.where, found.select, found.durable, found.hold_bytes) == ("value.total > 2", ("value.total",), True, 1 << 30)
         with pytest.raises(InvalidArgument):
             await cache.poll(listener=listener.id, where="kind = 'REMOVED'")
+        for wrong in ({"hold": -1}, {"hold_ms": -1}, {"expire_ms": 1 << 64}):
+            with pytest.raises(InvalidArgument):
+                await cache.register(durable=True, **wrong)
+            with pytest.raises(InvalidArgument):
+                await client.listeners.alter(listener.id, **wrong)
+        with pytest.raises(InvalidArgument):
+            await client.listeners.alter(listener.id, where="key = 'k'", from_id=-1)
         await client.listeners.remove(listener.id)
         for call in (cache.poll(listener=listener.id), client.listeners.describe(listener.id), client.listeners.remove(listener.id)):
             with pytest.raises(ListenerNotFound):

@@ -208,12 +208,14 @@ def test_a_segment_whose_lifespans_cannot_end_holds_up_no_other(tmp_path, monkey
             expirer._serving = np.arange(node.segments) > 0
         for now in (later, later, later + 1, later + 1):
             await expirer.turn(cache, now=now)
+        await node.writer.drain()
         await node.storage.run(lambda: None)
         assert (int(cache.live[0]), int(cache.live[1])) == (EXPIRE_PER_TURN_MAX + 1, 0)
         assert bool(waiting) == (why == "unanswered")
         assert len({pending.conditions[0].key for pending in waiting}) == len(waiting), "none is asked for twice"
         for pending in waiting:
             node.writer.submit(pending)
+        monkeypatch.setattr(expiry, "_ANSWER_S", 60)
         expirer._submit, expirer._serving = node.writer.submit, node.replicas.serving
         await node.writer.drain()
         while await expirer.turn(cache, now=later + 2):

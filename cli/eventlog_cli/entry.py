@@ -62,15 +62,15 @@ def get(cache_name: str, key: str, consistency: str) -> None:
     """Print the value of KEY, its bytes alone; exit with 1 when there is none."""
     with open_client() as client:
         cache = client.cache(cache_name)
-        entry = cache.get(_key(cache, key), consistency=consistency)
+        found = _key(cache, key)
+        entry = cache.get(found, consistency=consistency)
         if entry is None:
             note(f"{key}: no entry")
             click.get_current_context().exit(EXIT_NONE)
         is_json = cache.info().format == "json"
         if settings().is_json:
-            print_row(
-                {"key": key, "value": orjson.Fragment(json_of(entry.value_bytes, json_values=is_json)), **id_fields(version=entry.version)}
-            )
+            value = orjson.Fragment(json_of(entry.value_bytes, json_values=is_json))
+            print_row({"key": _shown(found), "value": value, **id_fields(version=entry.version)})
             return
     out = stdout()
     out.write(entry.value_bytes)
@@ -90,11 +90,10 @@ def keys(cache_name: str, prefix: str, keys_max: int | None) -> None:
         cache = client.cache(cache_name)
         out = stdout()
         for key in cache.keys(prefix=_key(cache, prefix), limit=keys_max):
-            found = key.encode() if isinstance(key, str) else key
             if is_json:
-                print_row({"key": readable(found)})
+                print_row({"key": _shown(key)})
             else:
-                out.write(found + b"\n")
+                out.write((key.encode() if isinstance(key, str) else key) + b"\n")
 
 
 @click.command("size")
@@ -129,6 +128,11 @@ def clear(cache_name: str, *, yes: bool) -> None:
 def _key(cache: "Cache", text: str) -> str | bytes:
     """Return a key as the cache takes it; bytes of the command line that are no UTF-8 pass through."""
     return text if cache.info().key_format == "utf8" else text.encode(errors="surrogateescape")
+
+
+def _shown(key: str | bytes) -> Any:
+    """Return a key as it stands in JSON."""
+    return key if isinstance(key, str) else readable(key)
 
 
 def _json(key: str, data: bytes) -> msgspec.Raw:

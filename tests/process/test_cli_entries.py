@@ -1,5 +1,6 @@
 """Caches and entries on the command line, against a real node."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,15 @@ def test_a_value_comes_from_stdin_and_keeps_its_digits(shell: Shell) -> None:
 def test_bytes_pass_as_they_are(shell: Shell) -> None:
     shell.ok("put", "blobs", "k", "-", given=b"\xff\x00\n")
     assert shell.ok("get", "blobs", "k", "--json").row["value"] == {"base64": "/wAK"}
+
+
+def test_keys_that_are_no_text_pass_as_well(shell: Shell) -> None:
+    key = os.fsdecode(b"\xff\xfe")
+    shell.ok("put", "blobs", key, "1")
+    assert shell.ok("get", "blobs", key).out == "1"
+    assert shell.ok("get", "blobs", key, "--json").row["key"] == {"base64": "//4="}
+    assert [row["key"] for row in shell.ok("keys", "blobs", "--prefix", key, "--json").rows] == [{"base64": "//4="}]
+    assert shell.ok("remove", "blobs", key, "--json").row["kind"] == "REMOVED"
 
 
 def test_conditions_refuse_with_the_versions(shell: Shell) -> None:

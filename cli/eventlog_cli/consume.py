@@ -82,10 +82,14 @@ def command(
     start: Start = from_id if from_id is not None else "earliest" if from_time is None else id_before(from_time)
     reading["follow"] = reading["follow"] or start == "latest"
     reading["params"] = dict(params) or None
-    if file is not None:
-        start = file.read() or start
+    kept = None if file is None else file.read()
+    start = kept or start
     with open_client() as client:
         cache, listener = client.cache(cache_name), reading["listener"]
+        if start == "latest":
+            start = cache.log_ends().last_id  # a place to resume from, should an interrupt come before any event
+        if file is not None and kept is None and start != "earliest":
+            file.write(str(start))
         goes_on = listener is not None and from_id is None and from_time is None and start == "earliest"
         batches = cache.event_batches(from_id=None if goes_on else start, state_first=state_first, **reading)
         printer = Printer(renderer(format_name), file=file, events_max=events_max)

@@ -43,7 +43,7 @@ def test_events_are_printed_from_earliest_to_the_end_as_json() -> None:
     [
         (["--from-id", "7"], {"from_id": 7}),
         (["--from-id", "earliest"], {"from_id": "earliest"}),
-        (["--from-id", "latest"], {"from_id": "latest", "follow": True}),
+        (["--from-id", "latest"], {"from_id": 9, "follow": True}),
         (["--from-id", token_at(5)], {"from_id": token_at(5)}),
         (["--from-time", "2026-11-20T10:00:00Z"], {"from_id": id_before(1_795_168_800_000)}),
         (["--until-id", "9"], {"until_id": 9}),
@@ -110,6 +110,15 @@ def test_an_interrupt_before_anything_was_printed_resumes_where_it_began(tmp_pat
     assert run(Cache([KeyboardInterrupt()]), "--from-id", "7")[2] == "interrupted; resume with: --from-id 7\n"
     file = str(tmp_path / "p")
     assert run(Cache([KeyboardInterrupt()]), "--position-file", file)[2] == f"interrupted; resume with: --position-file {file}\n"
+
+
+def test_what_began_at_the_end_resumes_where_that_was(tmp_path: Path) -> None:
+    file = tmp_path / "position"
+    assert run(Cache([KeyboardInterrupt()], last_id=12), "--from-id", "latest")[2] == "interrupted; resume with: --from-id 12\n"
+    run(Cache([KeyboardInterrupt()], last_id=12), "--from-id", "latest", "--position-file", str(file))
+    cache = Cache(last_id=30)
+    run(cache, "--from-id", "latest", "--position-file", str(file))
+    assert cache.asked["from_id"] == "12"
 
 
 def test_an_interrupt_while_a_batch_is_printed_waits_for_it() -> None:

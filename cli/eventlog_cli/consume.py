@@ -123,8 +123,8 @@ def _check_wanted(*, params: tuple[tuple[str, Any], ...], group: str | None, **r
         raise click.UsageError("--select names fields of the value, with commas between them")
     if group is not None and reading["on_trimmed"] == "resync":
         raise click.UsageError("--group and --on-trimmed resync exclude each other: a group does not read state")
-    if reading["listener"] is not None and any(reading[name] for name in ("where", "filter", "select", "continuous")):
-        raise click.UsageError("--listener says what is wanted: it excludes --where, --filter, --select and --continuous")
+    if reading["listener"] is not None and (group or any(reading[name] for name in ("where", "filter", "select", "continuous"))):
+        raise click.UsageError("--listener says what is wanted: it excludes --group, --where, --filter, --select and --continuous")
 
 
 def _resume_hint(position: str, start: Start, position_file: str | None) -> str:

@@ -169,6 +169,7 @@ def test_trimmed_history_is_an_error_with_the_first_id_kept() -> None:
         ["--select", "value.a,"],
         ["--group", "g", "--on-trimmed", "resync"],
         ["--listener", "l", "--where", "value.a = 1"],
+        ["--listener", "l", "--group", "g"],
     ],
 )
 def test_options_at_odds_are_a_usage_error(words: list[str]) -> None:

@@ -94,6 +94,33 @@ def test_a_follower_outlives_its_node() -> None:
     run(main())
 
 
+def test_a_follower_to_whom_nothing_happened_for_long_outlives_its_node() -> None:
+    async def main() -> None:
+        node = FakeNode()
+        watches: list[Exchange] = []
+        dispatch = node.dispatch
+
+        def keep_the_first_waiting(exchange: Exchange) -> None:
+            if exchange.kind == "watch":
+                watches.append(exchange)
+            if exchange.kind != "watch" or len(watches) > 1:
+                dispatch(exchange)
+
+        node.dispatch = keep_the_first_waiting  # type: ignore[method-assign]
+        async with road_to(node) as road, connect(road.address, retry=FAST, reconnect_ms_max=5_000) as client:
+            cache = await client.create_cache("c")
+            events = cache.events(follow=True)
+            first = asyncio.ensure_future(anext(events))
+            await until(lambda: bool(watches))
+            skip(20)
+            road.cut()
+            await cache.put("k", 1)
+            assert (await first).key == "k"
+            await events.aclose()
+
+    run(main(), loop_factory=SkippingLoop)
+
+
 def test_a_follower_goes_on_when_its_stream_ends_without_a_word() -> None:
     async def main() -> None:
         node = FakeNode()

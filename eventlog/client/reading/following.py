@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -17,6 +18,7 @@ from eventlog.client.values import Stalled
 from eventlog.client.wording import stalled
 from eventlog.errors import EventLogError, Stopping
 from eventlog.events import Event, EventSource
+from eventlog.routing.retry import NEEDS_CONNECTION
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer, Watch
 
@@ -80,9 +82,12 @@ class Follower:
 
     async def _watch(self, reading: Reading, cache_id: int, *, follow: bool) -> Answers:
         patience = Patience(self._nodes, self._options, timeout_ms=self._options.reconnect_ms_max)
+        loop, stands_s = asyncio.get_running_loop(), self._options.retry.backoff_ms_max / 1000
         while True:
+            began = math.inf
             try:
                 connection = await patience.connection()
+                began = loop.time()
                 watch = Message(watch=Watch(poll=reading.poll(cache_id), follow=follow))
                 stream = connection.stream(watch, credit_bytes=self._options.read_ahead_bytes)
                 try:
@@ -99,6 +104,8 @@ class Follower:
                     return
                 raise Stopping  # a node ends what follows only when it goes away
             except EventLogError as error:
+                if isinstance(error, NEEDS_CONNECTION) and loop.time() - began > stands_s:
+                    patience.has_progress()  # a reader to whom nothing happened was not looking for a node meanwhile
                 await patience.wait_after(error)
 
     async def _poll(self, reading: Reading, cache_id: int, *, interval_ms: int = 0, wait_ms: int = 0) -> Answers:

@@ -130,4 +130,6 @@ def _check_wanted(*, params: tuple[tuple[str, Any], ...], group: str | None, **r
 def _resume_hint(position: str, start: Start, position_file: str | None) -> str:
     if position_file is not None:
         return f"interrupted; resume with: --position-file {position_file}"
+    if not position and start == "earliest":  # or where a listener has acknowledged, or with the state
+        return "interrupted before there was anything; begin anew with the same command"
     return f"interrupted; resume with: --from-id {shortest(position) if position else start}"

@@ -108,6 +108,8 @@ def test_an_interrupt_says_where_to_resume() -> None:
 
 def test_an_interrupt_before_anything_was_printed_resumes_where_it_began(tmp_path: Path) -> None:
     assert run(Cache([KeyboardInterrupt()]), "--from-id", "7")[2] == "interrupted; resume with: --from-id 7\n"
+    for words in ([], ["--listener", "l"], ["--state-first"]):
+        assert run(Cache([KeyboardInterrupt()]), *words)[2] == "interrupted before there was anything; begin anew with the same command\n"
     file = str(tmp_path / "p")
     assert run(Cache([KeyboardInterrupt()]), "--position-file", file)[2] == f"interrupted; resume with: --position-file {file}\n"
 

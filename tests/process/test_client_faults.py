@@ -121,6 +121,22 @@ def test_a_follower_to_whom_nothing_happened_for_long_outlives_its_node() -> Non
     run(main(), loop_factory=SkippingLoop)
 
 
+def test_closing_a_client_is_no_loss_of_its_node_to_who_waits_for_long(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        node = FakeNode()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c")
+            reading = asyncio.ensure_future(cache.poll("latest", wait_ms=30_000))
+            await until(lambda: bool(node.news))
+            skip(20)
+            await client.close()
+            with pytest.raises(ClientClosed):
+                await reading
+        assert not caplog.records
+
+    run(main(), loop_factory=SkippingLoop)
+
+
 def test_a_follower_goes_on_when_its_stream_ends_without_a_word() -> None:
     async def main() -> None:
         node = FakeNode()

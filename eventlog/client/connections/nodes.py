@@ -45,7 +45,7 @@ class Nodes:
         self._direct: dict[Address, _Direct] = {}
         self._numbers: dict[Connection, int] = {}
         self._known: set[Address] = set()  # reached once, or warned of
-        self._is_closed = False
+        self.is_closed = False
         self.home = self._uplink(Candidates(addresses))
         self.cluster = ""
         self.routes: Routes | None = None
@@ -90,7 +90,7 @@ class Nodes:
         direct = self._direct.get(address)
         if direct is None:
             direct = self._direct[address] = _Direct(self._uplink(Candidates([address])))
-        is_missing = direct.uplink.live is None and direct.opening is None and not self._is_closed
+        is_missing = direct.uplink.live is None and direct.opening is None and not self.is_closed
         if is_missing and asyncio.get_running_loop().time() >= direct.not_before:
             direct.opening = asyncio.create_task(self._open(direct, address), name=f"eventlog-client {address}")
         return direct.uplink.live
@@ -217,7 +217,7 @@ class Nodes:
 
     def close(self) -> None:
         """Close for good. What is unanswered fails."""
-        self._is_closed = True
+        self.is_closed = True
         for direct in self._direct.values():
             if direct.opening is not None:
                 direct.opening.cancel()

@@ -6,7 +6,7 @@ import logging
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.uplink import chance
 from eventlog.client.options import ClientOptions
-from eventlog.errors import EventLogError, FilterNotFound
+from eventlog.errors import ClientClosed, EventLogError, FilterNotFound
 from eventlog.routing.retry import MOVES, decide
 from eventlog.routing.routes import NOBODY
 from eventlog.transport.connection import Connection
@@ -75,6 +75,8 @@ class Patience:
         decision = decide(retry, error, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance())
         if not decision.again:
             raise error
+        if self._nodes.is_closed:
+            raise ClientClosed(what="client") from error
         if isinstance(error, MOVES):
             self._nodes.on_stale()
         if decision.reconnect and self._connection is not None:

@@ -90,8 +90,11 @@ class Lanes:
     # ------------------------------------------------------------ lanes
 
     def start(self) -> None:
-        """Begin to read."""
+        """Begin to read, or begin anew: an answer that was broken off is fetched again from what was handed out of it."""
         self.is_started = True
+        if self._open is not None:
+            self.release(self._open.segments)
+            self._open = None
         self.arrange()
 
     def arrange(self) -> None:

@@ -44,6 +44,24 @@ def test_a_consumer_alone_reads_everything_and_goes_on_where_it_committed(tmp_pa
     run(act())
 
 
+def test_who_breaks_off_and_begins_anew_misses_nothing(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("orders")
+            await cache.put_many([(f"k{n}", n) for n in range(EVENTS)])
+            async with cache.consumer("billing") as consumer:
+                found = [event.value for _ in range(4) for event in await take(consumer, EVENTS // 4)]
+                assert sorted(found) == list(range(EVENTS))
+            async with cache.consumer("shipping") as consumer:
+                async for batch in consumer.batches(max_events=10):
+                    found = [event.value for event in batch.events()]
+                    break
+                found += [event.value for event in await take(consumer, EVENTS - len(found))]
+                assert sorted(found) == list(range(EVENTS))
+
+    run(act())
+
+
 def shared(*consumers):
     """Whether the consumers have all segments between them, none more than its share."""
     sizes = [len(consumer.assignment) for consumer in consumers]

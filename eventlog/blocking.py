@@ -5,14 +5,15 @@
         cache.put("k", {"total": 3})
         for event in cache.events(): ...
 
-Every call runs the asynchronous client in a thread of its own. Any thread may call; an interrupt (Ctrl-C) while waiting cancels the
-call. What the calls mean is said where they are made: `eventlog.client.client`, `.writes`, `.reads`.
+Every call runs the asynchronous client in a thread of its own. Any thread may call, an iterator is one thread's at a time; an interrupt
+(Ctrl-C) while waiting cancels the call. What the calls mean is said where they are made: `eventlog.client.client`, `.writes`, `.reads`.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import update_wrapper
+from operator import attrgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from eventlog.client.cache import Cache as AsyncCache
@@ -86,6 +87,11 @@ def _rows(function: Callable[Concatenate[Wrapped_co, P], Rows[T]]) -> Callable[C
 
     update_wrapper(call, function)
     return call
+
+
+def _same(name: str) -> Any:
+    """Return a property that is one of the same name."""
+    return property(attrgetter(f"_async.{name}"))
 
 
 class Cache(_Facade[AsyncCache]):
@@ -283,10 +289,14 @@ class Consumer(_Facade[AsyncConsumer]):
         if not self._thread.is_stopped:
             self._thread.run(self._async.close())
 
+    member_id: str = _same("member_id")
+    generation: int = _same("generation")
+    assignment: frozenset[int] = _same("assignment")
+
     @property
-    def assignment(self) -> frozenset[int]:
-        """The segments that it reads now."""
-        return self._async.assignment
+    def position(self) -> str | None:
+        """The token of where it goes on behind what it has handed out; None while it has no segments."""
+        return self._thread.run(_position_of(self._async))
 
     def __iter__(self) -> Iterator[Event]:
         lists = self._async.event_lists()
@@ -319,25 +329,14 @@ class ListenerAdmin(_Facade[AsyncListenerAdmin]):
 class Task(_Facade[AsyncTask]):
     """An event that nobody else works on, as `eventlog.client.members.work.Task`."""
 
-    @property
-    def event(self) -> Event:
-        """The event."""
-        return self._async.event
-
-    @property
-    def deliveries(self) -> int:
-        """How often it was handed out, this time included."""
-        return self._async.deliveries
-
-    @property
-    def key(self) -> str | bytes:
-        """The event's key."""
-        return self._async.key
-
-    @property
-    def value(self) -> Any:
-        """The event's value."""
-        return self._async.value
+    event: Event = _same("event")
+    id: int = _same("id")
+    key: str | bytes = _same("key")
+    value: Any = _same("value")
+    kind: str = _same("kind")
+    headers: dict[str, bytes] = _same("headers")
+    deliveries: int = _same("deliveries")
+    maybe_repeated: bool = _same("maybe_repeated")
 
     ack = _call(AsyncTask.ack)
     retry = _call(AsyncTask.retry)
@@ -346,6 +345,8 @@ class Task(_Facade[AsyncTask]):
 
 class WorkConsumer(_Facade[AsyncWorkConsumer]):
     """A member of a work group, as `eventlog.client.members.work.WorkConsumer`; from entering it to leaving it."""
+
+    member_id: str = _same("member_id")
 
     def __enter__(self) -> Self:
         self._thread.run(self._async.open())
@@ -359,6 +360,10 @@ class WorkConsumer(_Facade[AsyncWorkConsumer]):
         tasks = self._async.tasks()
         while (task := self._thread.run(_next_of(tasks))) is not None:
             yield Task(self._thread, task)
+
+
+async def _position_of(consumer: AsyncConsumer) -> str | None:
+    return consumer.position
 
 
 class GroupAdmin(_Facade[AsyncGroupAdmin]):

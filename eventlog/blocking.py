@@ -12,7 +12,7 @@ Every call runs the asynchronous client in a thread of its own. Any thread may c
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from operator import attrgetter
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
@@ -168,58 +168,73 @@ class Cache(_Facade[AsyncCache]):
         `options` are those of `eventlog.client.reading.continuous.CacheQueries.continuous_query`.
         """
         begin = self._thread.run(self._async.query_begin(position=position, initial=initial))
-        return QueryChanges(Pulled(self._thread, self._async.query_lists(where, begin=begin, **options)))
+        return QueryChanges(flat(Pulled(self._thread, self._async.query_lists(where, begin=begin, **options))))
 
 
 class QueryChanges:
     """The changes of a continuous query, without end."""
 
-    def __init__(self, lists: Pulled[list[QueryChange]]) -> None:
-        self._lists = lists
+    def __init__(self, changes: Flat[QueryChange]) -> None:
+        self._changes = changes
 
     def __iter__(self) -> Iterator[QueryChange]:
-        return flat(self._lists)
+        return self._changes
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lists.close()
+        self._changes.close()
 
 
 class Entries(_Facade[AsyncEntries]):
     """Iterate it for keys with entries; in a `with` statement it gives keys with values, or columns: `eventlog.client.reading.entries`."""
 
     def __iter__(self) -> Iterator[tuple[Key, Entry]]:
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> Flat[tuple[Key, Entry]]:  # one, so that a loop that is left and entered again goes on
         return flat(Pulled(self._thread, in_lists(self._async.generator, size=ROWS_PER_HOP)))
 
     def __enter__(self) -> "EntryRows":
-        self._rows = EntryRows(self._thread, self._thread.run(self._async.__aenter__()))
-        return self._rows
+        self._entered = EntryRows(self._thread, self._thread.run(self._async.__aenter__()))
+        return self._entered
 
     def __exit__(self, *_: object) -> None:
         if not self._thread.is_stopped:
-            self._rows.close()
+            self._entered.close()
 
 
 class EntryRows(_Facade[AsyncEntryRows]):
     """Iterate it for keys with their values (with `metadata`, their entries), or its `batches()` for columns: one of the two, once."""
 
-    _pulled: Pulled[Any] | None = None
+    _pulled: tuple[Pulled[Any], ...] = ()
 
     def __iter__(self) -> Iterator[tuple[Key, Any]]:
-        self._pulled = rows = Pulled(self._thread, in_lists(self._async.rows, size=ROWS_PER_HOP))
-        return flat(rows)
+        return self._rows
 
     def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries as columns."""
-        self._pulled = batches = Pulled(self._thread, self._async.batches())
-        return batches
+        return self._batches
+
+    @cached_property
+    def _rows(self) -> Flat[tuple[Key, Any]]:  # one, as above
+        return flat(self._pull(in_lists(self._async.rows, size=ROWS_PER_HOP)))
+
+    @cached_property
+    def _batches(self) -> Pulled[EntryBatch]:
+        return self._pull(self._async.batches())
+
+    def _pull(self, items: AsyncGenerator[T, None]) -> Pulled[T]:
+        pulled = Pulled(self._thread, items)
+        self._pulled += (pulled,)
+        return pulled
 
     def close(self) -> None:
         """End the reading."""
-        if self._pulled is not None:
-            self._pulled.join()  # before what it reads is ended: that cannot be while it is read
+        for pulled in self._pulled:
+            pulled.join()  # before what it reads is ended: that cannot be while it is read
         self._thread.run(self._async.aclose())
 
 

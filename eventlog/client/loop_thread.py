@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, Generic, Self, TypeVar
@@ -59,7 +59,7 @@ class LoopThread:
         """Run a coroutine and return its result. An interrupt, of this thread, cancels it."""
         future = self.submit(coroutine)
         try:
-            return future.result()
+            return _result_of(future)
         except BaseException:
             future.cancel()
             raise
@@ -75,6 +75,13 @@ class LoopThread:
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
+
+
+def _result_of(future: "Future[T]") -> T:
+    try:
+        return future.result()
+    except CancelledError:
+        raise ClientClosed(what="client") from None  # another thread has stopped it meanwhile
 
 
 async def _wind_up() -> None:
@@ -110,7 +117,7 @@ class Pulled(Generic[T]):
         if self._next is None:
             self._next = self._thread.submit(self._source.pull())
         try:
-            item = self._next.result()
+            item = _result_of(self._next)
         except BaseException:
             if self._next.done():
                 self._is_over = True

@@ -104,6 +104,33 @@ def test_what_still_runs_is_cancelled_when_the_thread_stops() -> None:
     assert future.cancelled()
 
 
+@pytest.mark.parametrize("how", ["call", "items"])
+def test_who_waits_in_another_thread_while_it_stops_hears_that_it_is_closed(how: str) -> None:
+    waits = threading.Event()
+    heard: list[BaseException] = []
+
+    async def items() -> AsyncGenerator[int, None]:
+        yield await forever()
+
+    async def forever() -> int:
+        waits.set()
+        await asyncio.Event().wait()
+        return 1
+
+    def wait() -> None:
+        try:
+            thread.run(forever()) if how == "call" else next(Pulled(thread, items()))
+        except BaseException as error:  # noqa: BLE001 -- whatever it is
+            heard.append(error)
+
+    with loop_thread() as thread:
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        waits.wait()
+    waiting.join()
+    assert [type(error) for error in heard] == [ClientClosed]
+
+
 def test_a_call_inside_the_loop_is_refused_instead_of_hanging() -> None:
     with loop_thread() as thread:
 

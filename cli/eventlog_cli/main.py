@@ -153,7 +153,7 @@ def _told(error: click.ClickException | EventLogError | OSError) -> tuple[str, s
 def _print_error(line: str) -> None:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:  # the very error, perhaps
         _drop_stdout()
     click.echo(line, err=True)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 import click
 import pytest
@@ -165,6 +166,13 @@ def test_an_interrupt_that_was_to_be_ignored_is() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, "id", "decode", "1"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["id", "decode", "1"], ["id", "--help"]])
+def test_an_output_without_room_is_an_error_in_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "eventlog_cli", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: IO_ERROR: input or output: No space left on device\n")
 
 
 def test_a_pipe_that_nobody_reads_ends_with_0_and_silence() -> None:

@@ -44,7 +44,7 @@ def _filtering(function: Any) -> Any:
             click.option("--param", "params", type=PARAM, multiple=True, help="A parameter of --filter; again for more."),
             click.option("--select", metavar="FIELDS", help="These fields of the value alone."),
             click.option("--continuous", is_flag=True, help="What enters, changes in or leaves the set of matching entries."),
-            click.option("--hold", type=HOLD, help="Retention keeps what is not acknowledged up to this size, or this age."),
+            click.option("--hold", type=HOLD, help="Retention keeps what is not acknowledged up to this size, or this age; 0: nothing."),
             click.option("--expire", "expire_ms", type=DURATION, help="Without --durable: gone when unused for so long.  [default: 10m]"),
         )
     ):
@@ -110,8 +110,9 @@ def describe(listener: str) -> None:
 @common_options
 def alter(listener: str, *, hold: Hold | None, params: tuple[tuple[str, Any], ...], **options: Any) -> None:
     """Change what the listener ID wants from an id on, or what it may hold back."""
-    given = options | dict([hold] if hold else []) | {"params": dict(params) or None}
-    if not any(value for name, value in given.items() if name != "from_id"):
+    holds = {"hold": 0, "hold_ms": 0} | dict([hold]) if hold else {}  # the one that is named takes the place of the other
+    given = options | holds | {"params": dict(params) or None}
+    if all(value is None or value is False for name, value in given.items() if name != "from_id"):
         raise click.UsageError("name at least one option to change")
     with open_client() as client:
         _tell(client.listeners.alter(listener, **given))
@@ -182,9 +183,9 @@ def _wants(one: "ListenerInfo") -> str:
 
 
 def _hold(one: "ListenerInfo") -> str:
-    if one.hold_bytes:
-        return format_size(one.hold_bytes)
-    return format_duration(one.hold_ms) if one.hold_ms else "nothing"
+    size = format_size(one.hold_bytes) if one.hold_bytes else ""
+    time = format_duration(one.hold_ms) if one.hold_ms else ""
+    return ", ".join(filter(None, (size, time))) or "nothing"
 
 
 def _held(one: "ListenerInfo") -> str:

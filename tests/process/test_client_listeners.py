@@ -100,7 +100,11 @@ def test_commands_register_and_read_and_remove(node: NodeProcess) -> None:
     assert (listed["hold_bytes"], type(listed["lag"])) == (1 << 30, int)
     altered = shell.ok("listener", "alter", name, "--where", "value.n > 100", "--hold", "24h", "--json").row
     assert (altered["where"], altered["hold_ms"]) == ("value.n > 100", 86_400_000)
-    assert "acknowledged" in shell.ok("listener", "describe", name).out
+    assert (altered["hold_bytes"], altered["hold_ms"]) == (None, 86_400_000)
+    described = shell.ok("listener", "describe", name).out
+    assert "acknowledged" in described
+    assert "may hold back   1d\n" in described
+    assert shell.ok("listener", "alter", name, "--hold", "0", "--json").row["hold_ms"] is None
     assert name in shell.ok("listener", "list").out
     shell.ok("listener", "remove", name)
     gone = shell.run("listener", "describe", name)

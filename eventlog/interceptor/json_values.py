@@ -7,7 +7,7 @@ How deep a decoder can go hangs on how deep its caller is already, so what is ne
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -38,7 +38,7 @@ def check_json(share: Share) -> None:
         return
     puts = share.blocks.kinds == Kind.CREATED
     values = share.values if np.count_nonzero(puts) == len(puts) else [share.values[row] for row in puts.nonzero()[0].tolist()]
-    if _why_not(_skim if _is_plain(b"".join(values)) else _decode, values) is None:
+    if why_not_json(values) is None:
         return
     rows = puts.nonzero()[0].tolist()
     whys = {int(share.block_of_row[row]): why for row, value in zip(rows, values, strict=True) if (why := _why_not(_decode, (value,)))}
@@ -48,6 +48,11 @@ def check_json(share: Share) -> None:
 def is_json(value: bytes) -> bool:
     """Return whether every reader can decode a value."""
     return _why_not(_decode, (value,)) is None
+
+
+def why_not_json(values: Sequence[bytes]) -> str | None:
+    """Return what is wrong with the first value that some reader could not decode, None if there is none."""
+    return _why_not(_skim if _is_plain(b"".join(values)) else _decode, values)
 
 
 def _why_not(decode: Callable[[bytes], object], values: Iterable[bytes]) -> str | None:

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import InvalidArgument
+from eventlog.limits import JSON_DEPTH_MAX
 from eventlog_cli.loading import rows as rows_module
 from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
 from eventlog_cli.loading.rows import Batch, Shape
@@ -218,6 +219,8 @@ BAD_LINES = [
     (b"k,v", "not JSON"),
     (b'{"k":"a","op":"A","x":"\xff"}', "not JSON"),
     (b"\x00", "not JSON"),
+    (b'{"k":"a","op":"A","x":1e999}', "not JSON"),
+    (b'{"k":"a","op":"A","x":' + b"[" * JSON_DEPTH_MAX + b"]" * JSON_DEPTH_MAX + b"}", "nested deeper"),
 ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from eventlog.interceptor.json_values import why_not_json
 from eventlog.limits import KIB, MIB
 from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, Batch, RowRefused, Shape, type_name
 from eventlog_cli.loading.source import Damaged, Input
@@ -94,7 +95,7 @@ class JsonLines:
             keys = [row.key.encode() for row in map(self._decode, lines)]
         except _UNUSUAL:
             return None
-        return Batch(keys=keys, values=lines) if self._is_text(lines) and self._fits(keys, lines) else None
+        return Batch(keys=keys, values=lines) if self._fits(keys, lines) and why_not_json(lines) is None else None
 
     def _fast_with_operation(self, lines: list[bytes]) -> Batch | None:
         operation, words = self._shape.operation, self._shape.removal_words
@@ -107,15 +108,7 @@ class JsonLines:
         removals = [row.operation in words for row in rows]
         values = [b"" if is_removal else without_field(line, operation) for line, is_removal in zip(lines, removals, strict=True)]
         batch = Batch(keys=keys, values=values, removals=removals)
-        return batch if self._is_text(lines) and self._fits(keys, values) else None
-
-    def _is_text(self, lines: list[bytes]) -> bool:
-        # the decoder looks at the bytes of its own fields only
-        try:
-            b"\n".join(lines).decode()
-        except UnicodeDecodeError:
-            return False
-        return True
+        return batch if self._fits(keys, values) and why_not_json(lines) is None else None
 
     def _fits(self, keys: list[bytes], values: list[bytes]) -> bool:
         longest = max(map(len, values))
@@ -150,11 +143,16 @@ class JsonLines:
         key = self._shape.key_of(row)
         operation = self._shape.operation
         if operation is None:
-            self._shape.append(batch, key, self._shape.checked_value(line), is_removal=False)
+            self._shape.append(batch, key, self._checked_value(line), is_removal=False)
             return
         is_removal = self._shape.take_removal(row)
-        value = b"" if is_removal else self._shape.checked_value(without_field(line, operation))
+        value = b"" if is_removal else self._checked_value(without_field(line, operation))
         self._shape.append(batch, key, value, is_removal=is_removal)
+
+    def _checked_value(self, value: bytes) -> bytes:
+        if (why := why_not_json([value])) is not None:
+            raise RowRefused(f"the value is no JSON that a node takes: {why}")
+        return self._shape.checked_value(value)
 
 
 def parse_object(line: bytes) -> dict[str, Any]:

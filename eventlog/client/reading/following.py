@@ -110,10 +110,17 @@ class Follower:
 
     async def _poll(self, reading: Reading, cache_id: int, *, interval_ms: int = 0, wait_ms: int = 0) -> Answers:
         held_percent = 0
+        patience = Patience(self._nodes, self._options, timeout_ms=self._options.reconnect_ms_max)
         while True:
             request = reading.poll(cache_id)
             request.wait_ms = wait_ms
-            reply = await self._requests.ask(Message(poll=request), wait_ms=wait_ms)
+            try:
+                await patience.connection()
+                reply = await self._requests.ask(Message(poll=request), wait_ms=wait_ms)
+            except EventLogError as error:
+                await patience.wait_after(error)
+                continue
+            patience.has_progress()
             answer = reply.message.poll_answer
             if answer.held_percent > held_percent:
                 log.warning("listener_falls_behind listener=%s held_percent=%d", reading.listener, answer.held_percent)

@@ -375,6 +375,21 @@ def test_avro_records_that_are_no_objects_are_refused() -> None:
     assert refused(batches) == [(1, "the record is a list, not an object"), (2, "the record is a list, not an object")]
 
 
+def test_avro_in_zstandard_is_read() -> None:
+    sink = io.BytesIO()
+    fastavro.writer(sink, SCHEMA, ROWS, codec="null")
+    head, block, _ = sink.getvalue().split(sync := sink.getvalue()[-16:])
+    packed = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(packed, "zstd") as out:
+        out.write(block[3:])  # behind the number of rows and the size, below 64 and above
+    data = packed.getvalue().to_pybytes()
+    size = len(data) << 1
+    head = head.replace(b"\x08null", b"\x12zstandard")
+    whole = b"".join([head, sync, block[:1], bytes([size & 0x7F | 0x80, size >> 7]), data, sync])
+    assert items(read("avro", whole, KEYED)) == items(read("avro", to_avro(ROWS), KEYED))
+    assert "cut short or damaged" in refused(read("avro", whole[:-30], KEYED))[0][1]
+
+
 def test_an_avro_block_that_claims_to_be_huge_is_damage_not_memory() -> None:
     whole = to_avro([])
     batches = read("avro", whole + b"\x02" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"xx", KEYED)

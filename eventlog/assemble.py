@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 
 from eventlog.clock import Clock, SystemClock, SystemEntropy
@@ -170,12 +170,11 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
-    bound = _bind(config)
-    try:
+    with ExitStack() as sockets:
+        bound = sockets.enter_context(_bind(config.listen, option="listen"))
+        pages = sockets.enter_context(_bind(config.http, option="http"))
         started = await open_node(config, listens=_address_of(config, bound), on_fatal=end, clock=clock)
-    except BaseException:
-        bound.close()
-        raise
+        sockets.pop_all()  # they are the servers' from here on
     node = started.node
     frame_bytes_max = max(FRAME_BYTES_MAX, config.value_bytes_max + MIB)
     options = ServerOptions(
@@ -184,8 +183,7 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
         session=SessionOptions(frame_bytes_max=frame_bytes_max),
     )
     server = Server(dispatcher(node, TABLE), options)
-    host, port = split_address(config.http, option="http")
-    http = HttpServer(Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, server, render)), host=host, port=port)
+    http = HttpServer(Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, server, render)), pages)
     error: EventLogError | None = None
     try:
         await _listen(config, bound, server, http)
@@ -205,13 +203,12 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _bind(config: NodeConfig) -> socket.socket:
-    """Take the address before anything else: other members are told the port, and it is refused until the node can be served."""
-    host, port = split_address(config.listen, option="listen")
+def _bind(address: str, *, option: str) -> socket.socket:
+    """Take an address before anything else: who cannot have it becomes no member. It is refused until the node can be served."""
     try:
-        return bind(host, port)
+        return bind(*split_address(address, option=option))
     except OSError as error:
-        raise BadConfig(option="listen", why=f"cannot listen on {config.listen}: {error.strerror}") from error
+        raise BadConfig(option=option, why=f"cannot listen on {address}: {error.strerror}") from error
 
 
 def _address_of(config: NodeConfig, bound: socket.socket) -> str:

@@ -1,5 +1,6 @@
 """The HTTP server: `/health/live`, `/health/ready`, `/metrics`; `GET /` answers `{}`."""
 
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,12 +21,11 @@ STOP_S = 0.5  # is what requests get to end in when the node stops
 
 
 class HttpServer:
-    """Serves the pages on one address between `start` and `stop`."""
+    """Serves the pages on a bound socket between `start` and `stop`."""
 
-    def __init__(self, probes: Probes, *, host: str, port: int) -> None:
+    def __init__(self, probes: Probes, bound: socket.socket) -> None:
         self._probes = probes
-        self._host = host
-        self._port = port
+        self._bound = bound
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
@@ -42,16 +42,18 @@ class HttpServer:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_S, lingering_time=STOP_S)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._host, self._port).start()
+            await web.SockSite(self._runner, self._bound).start()
         except OSError as error:
             await self._runner.cleanup()
-            raise BadConfig(option="http", why=f"cannot listen on {self._host}:{self._port}: {error.strerror}") from error
-        return int(self._runner.addresses[0][1])
+            host, port = self._bound.getsockname()[:2]
+            raise BadConfig(option="http", why=f"cannot listen on {host}:{port}: {error.strerror}") from error
+        return int(self._bound.getsockname()[1])
 
     async def stop(self) -> None:
         """Stop listening; requests in flight are given up."""
         if self._runner is not None:
             await self._runner.cleanup()
+        self._bound.close()
 
     async def _root(self, _: web.Request) -> web.Response:
         return web.json_response({})

@@ -49,6 +49,18 @@ def test_a_file_and_the_environment_configure_and_are_checked_as_options_are(tmp
     assert serve("--config", str(file)).returncode == 2
 
 
+@pytest.mark.parametrize("option", ["--listen", "--http"])
+def test_who_cannot_have_its_addresses_becomes_no_member(tmp_path: Path, option: str) -> None:
+    with running_node(tmp_path) as shell:
+        addresses = {"--listen": "127.0.0.1:0", "--http": "127.0.0.1:0", option: shell.node.address}
+        words = [word for pair in addresses.items() for word in pair]
+        done = serve("--data", str(tmp_path / "other"), "--join", shell.node.address, *words)
+        assert done.returncode == 2
+        assert done.stderr == f"error: BAD_CONFIG: {option[2:]}: cannot listen on {shell.node.address}: Address already in use\n"
+        assert not (tmp_path / "other").exists()
+        assert len(shell.ok("admin", "nodes", "--json").rows) == 1
+
+
 def test_a_second_node_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     with running_node(tmp_path) as shell:
         shell.ok("cache", "create", "c")

@@ -74,7 +74,10 @@ ASKING: Final = ANSWERING | {(Phase.FAILED, Step.END_STREAM): Phase.FAILED}
 
 
 class Incoming:
-    """A request of the peer, from its arrival to its last answer. An event and the session's record in one; `token` is the caller's."""
+    """A request of the peer, from its arrival to its last answer. An event and the session's record in one; `token` is the caller's.
+
+    `size` is in bytes what is held of it: decompressed, where it came compressed.
+    """
 
     __slots__ = ("body", "credit", "kind", "message", "opaque", "phase", "size", "token")
 

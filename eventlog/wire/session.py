@@ -35,7 +35,7 @@ from eventlog.wire.exchanges import (
     Step,
 )  # fmt: skip
 from eventlog.wire.flow import Credit
-from eventlog.wire.frames import FIELDS_BYTES_MAX, HEADER, Buffers, SharedFrame, byte_buffers, decode, encode, encode_with_body
+from eventlog.wire.frames import CODEC_BITS, FIELDS_BYTES_MAX, HEADER, Buffers, SharedFrame, byte_buffers, decode, encode, encode_with_body
 from eventlog.wire.kinds import SHAPES, Shape, error_message, read_error
 
 VERSION_MIN: Final = 1
@@ -120,13 +120,14 @@ class Session:
         shape = SHAPES.get(kind, Shape.UNKNOWN)
         if self.stage is not Stage.OPEN:
             return self._greet(kind, message, len(payload))
+        held = message.ByteSize() + len(body) if flags & CODEC_BITS else len(payload)
         if shape is Shape.REQUEST and message.version == self.version and kind != "hello":
-            incoming = Incoming(kind, message, body, len(payload))
+            incoming = Incoming(kind, message, body, held)
             if incoming.opaque not in self.incoming and len(self.incoming) < options.requests_max:
                 self.incoming[incoming.opaque] = incoming
                 return incoming
         if shape <= Shape.STREAM or shape is Shape.PING:
-            return self._asked(kind, shape, Incoming(kind or "", message, body, len(payload)))
+            return self._asked(kind, shape, Incoming(kind or "", message, body, held))
         if shape is Shape.CREDIT or shape is Shape.END_STREAM:
             return self._steered(message)
         return self._answered(shape, message, body, len(payload))

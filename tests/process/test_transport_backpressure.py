@@ -8,7 +8,9 @@ from eventlog.errors import ConnectionLost
 from eventlog.limits import KIB, MIB
 from eventlog.transport import link
 from eventlog.wire import frames
+from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import Get, Keys, LogEnds, Message, Poll, Write
+from eventlog.wire.session import SessionOptions
 from tests.process.transport_ends import LOOPS, Answers, Plain, connected, poll_answer, run, sent_until_it_waits, serving, until
 
 GET = Message(get=Get(key=b"k"))
@@ -90,6 +92,23 @@ def test_requests_that_are_not_answered_stop_the_reading_of_more(loop):
             assert server.figures()["bytes_in_flight"][0] == 0
 
     run(main, loop)
+
+
+def test_requests_that_came_compressed_count_as_what_they_became():
+    async def main():
+        answers = Answers()
+        packing = SessionOptions(codec=Codec.ZSTD)
+        async with serving(answers, bytes_in_flight_max=MIB) as (server, port), connected(port, session=packing) as connection:
+            futures = [connection.send(Message(poll=Poll()), bytes(300 * KIB)) for _ in range(20)]
+            await until(lambda: server.connections and not server.connections[0].is_reading)
+            assert len(answers.held) == 4  # the fourth went over the limit
+            for _ in futures:
+                await until(lambda: answers.held)
+                answers.held.pop().answer(poll_answer())
+            await asyncio.gather(*futures)
+            assert server.figures()["bytes_in_flight"][0] == 0
+
+    run(main)
 
 
 def test_who_waits_for_a_full_process_goes_on_when_another_leaves_room():

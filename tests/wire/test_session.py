@@ -313,6 +313,17 @@ def test_bodies_are_compressed_for_those_who_read_it():
             assert incoming.body == bytes(size)
 
 
+@pytest.mark.parametrize(
+    ("message", "body_only"),
+    [(Message(write=Write()), True), (Message(write=Write()), False), (Message(get=Get(key=bytes(50_000))), False)],
+)
+def test_a_compressed_request_weighs_what_is_held_of_it(message, body_only):
+    _, answering = greeted()
+    frame = frames.encode_with_body(5, message, [bytes(100_000)], version=1, codec=Codec.ZSTD, body_only=body_only)
+    [incoming] = deliver(answering, frame)
+    assert incoming.size >= 100_000 + message.ByteSize()
+
+
 def test_checksums_are_a_choice():
     for crc in (True, False):
         asking, _ = greeted(client=SessionOptions(crc=crc))

@@ -1,10 +1,12 @@
 """The HTTP server: `/health/live`, `/health/ready`, `/metrics`; `GET /` answers `{}`."""
 
+import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from eventlog.errors import BadConfig
 
@@ -18,6 +20,9 @@ class Probes:
 
 
 STOP_S = 0.5  # is what requests get to end in when the node stops
+
+log = logging.getLogger("eventlog.http")
+log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))  # it is answered with 400
 
 
 class HttpServer:
@@ -39,7 +44,7 @@ class HttpServer:
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_S, lingering_time=STOP_S)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, logger=log, shutdown_timeout=STOP_S, lingering_time=STOP_S)
         await self._runner.setup()
         try:
             await web.SockSite(self._runner, self._bound).start()

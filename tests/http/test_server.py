@@ -1,4 +1,4 @@
-"""The HTTP server's end."""
+"""The HTTP server's end, and requests that are none."""
 
 import asyncio
 
@@ -20,3 +20,42 @@ def test_a_request_that_never_ends_does_not_hold_up_the_end_of_the_node(request_
         writer.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_is_refused_and_leaves_nothing_in_the_log(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server = HttpServer(Probes(ready=str, metrics=str), host="127.0.0.1", port=0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+        writer.write(request_)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+        await server.stop()
+
+    asyncio.run(main())
+    assert caplog.records == []
+
+
+def test_a_page_that_fails_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> str:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        server = HttpServer(Probes(ready=str, metrics=fail), host="127.0.0.1", port=0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert b" 500 " in await reader.readline()
+        writer.close()
+        await server.stop()
+
+    asyncio.run(main())
+    [record] = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError

@@ -48,6 +48,7 @@ SWITCH_INTERVAL_S = 0.0005  # how long the storage thread may keep the loop from
 
 FREED_BYTES_KEPT = 32 * MIB
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
+FILES_PER_CONNECTION = 4  # of those that the process may have open: half are for the store's tables, the rest for everything else
 GC_OBJECTS = 50_000  # a request makes a dozen objects and no cycles; the default of 700 costs a tenth of all CPU under single puts
 
 
@@ -178,12 +179,12 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
     node = started.node
     frame_bytes_max = max(FRAME_BYTES_MAX, config.value_bytes_max + MIB)
     options = ServerOptions(
-        connections_max=config.connections_max,
+        connections_max=_connections_max(config, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         bytes_in_flight_max=max(CONNECTION_BYTES_IN_FLIGHT_MAX, frame_bytes_max),  # one frame never blocks its own connection
         session=SessionOptions(frame_bytes_max=frame_bytes_max),
     )
     server = Server(dispatcher(node, TABLE), options)
-    http = HttpServer(Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, server, render)), pages)
+    http = HttpServer(Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http), render)), pages)
     error: EventLogError | None = None
     try:
         await _listen(config, bound, server, http)
@@ -194,6 +195,15 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
         _ignore_signals()
     if error is not None:
         raise error
+
+
+def _connections_max(config: NodeConfig, files_max: int) -> int:
+    """Return how many connections are accepted where the process may have `files_max` files open, -1 for any number."""
+    if files_max < 0 or config.connections_max * FILES_PER_CONNECTION <= files_max:
+        return config.connections_max
+    limited = max(files_max // FILES_PER_CONNECTION, 1)
+    log.warning("connections_limited asked=%d max=%d open_files=%d", config.connections_max, limited, files_max)
+    return limited
 
 
 def _ignore_signals() -> None:

@@ -37,7 +37,12 @@ from eventlog_cli.parameters import SIZE
     "--column-files", "column_files_bytes_max", type=SIZE, help="Space for history laid out for filters, 0 for none.  [default: 1GiB]"
 )
 @click.option("--value-max", "value_bytes_max", type=SIZE, help="Largest value taken.  [default: 1MiB]")
-@click.option("--connections-max", type=int, metavar="N", help="Most connections at once.  [default: 4096]")
+@click.option(
+    "--connections-max",
+    type=int,
+    metavar="N",
+    help="Most connections at once; never more than a quarter of the files that the process may have open.  [default: 4096]",
+)
 @click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without TLS and users.")
 @click.option("--accept-data-loss", is_flag=True, default=None, help="Once: go on with what is left of data that nobody else holds.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="File to write when the node is ready: its addresses as JSON.")

@@ -1,5 +1,6 @@
 """The HTTP server: `/health/live`, `/health/ready`, `/metrics`; `GET /` answers `{}`."""
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable
@@ -20,6 +21,8 @@ class Probes:
 
 
 STOP_S = 0.5  # is what requests get to end in when the node stops
+IDLE_S = 75.0  # after which a connection without a request is closed
+CONNECTIONS_MAX = 64  # another one has the oldest closed, so that probes get through whoever keeps connections
 
 log = logging.getLogger("eventlog.http")
 log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))  # it is answered with 400
@@ -32,6 +35,8 @@ class HttpServer:
         self._probes = probes
         self._bound = bound
         self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
+        self._connections_peak = 0
 
     async def start(self) -> int:
         """Listen; return the port.
@@ -44,18 +49,45 @@ class HttpServer:
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, logger=log, shutdown_timeout=STOP_S, lingering_time=STOP_S)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            keepalive_timeout=IDLE_S,
+            lingering_time=STOP_S,
+            logger=log,
+            shutdown_timeout=STOP_S,
+        )
         await self._runner.setup()
         try:
-            await web.SockSite(self._runner, self._bound).start()
+            self._listening = await asyncio.get_running_loop().create_server(self._accept, sock=self._bound, backlog=CONNECTIONS_MAX)
         except OSError as error:
             await self._runner.cleanup()
             host, port = self._bound.getsockname()[:2]
             raise BadConfig(option="http", why=f"cannot listen on {host}:{port}: {error.strerror}") from error
         return int(self._bound.getsockname()[1])
 
+    def _accept(self) -> web.RequestHandler:
+        server = self._server()
+        open_ = server.connections
+        for oldest in open_[: max(len(open_) - CONNECTIONS_MAX + 1, 0)]:
+            oldest.force_close()
+        self._connections_peak = max(self._connections_peak, min(len(open_) + 1, CONNECTIONS_MAX))
+        return server()
+
+    def _server(self) -> web.Server:
+        assert self._runner is not None
+        assert self._runner.server is not None, "it is set up"
+        return self._runner.server
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of what is bounded here."""
+        return {"http_connections": (len(self._server().connections), CONNECTIONS_MAX, self._connections_peak)}
+
     async def stop(self) -> None:
         """Stop listening; requests in flight are given up."""
+        if self._listening is not None:
+            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
         self._bound.close()

@@ -1,6 +1,6 @@
 """The figures of a node for Prometheus: counters, and every bounded thing as used, limit and peak."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from eventlog import limits
@@ -21,8 +21,8 @@ class HasFigures(Protocol):
         ...
 
 
-def bounded(node: Node, server: HasFigures) -> Iterator[Row]:
-    """Yield every bounded thing of the node."""
+def bounded(node: Node, servers: Sequence[HasFigures]) -> Iterator[Row]:
+    """Yield every bounded thing of the node and of what it is served by."""
     yield "write_queue_bytes", node.writer.queue.nbytes, limits.PROCESS_BYTES_IN_FLIGHT_MAX, node.writer.queue.peak
     yield "overlay_bytes", node.overlay.nbytes, limits.OVERLAY_BYTES_MAX, node.overlay.peak
     tables = sum(cache.keys.nbytes for cache in node.caches if cache.keys is not None)
@@ -33,8 +33,9 @@ def bounded(node: Node, server: HasFigures) -> Iterator[Row]:
         yield (name, *row)
     for name, row in node.near.figures().items():
         yield (name, *row)
-    for name, row in server.figures().items():
-        yield (name, *row)
+    for server in servers:
+        for name, row in server.figures().items():
+            yield (name, *row)
     for name, (used, limit) in node.store.figures().items():
         yield f"store_{name}", used, limit, used
 
@@ -72,6 +73,6 @@ def counters(node: Node) -> Iterator[Counter]:
         yield "eventlog_cache_entries", "Entries of the current state.", "gauge", int(cache.live.sum()), label
 
 
-def metrics_page(node: Node, server: HasFigures, render: Callable[[Iterator[Counter], Iterator[Row]], str]) -> str:
+def metrics_page(node: Node, servers: Sequence[HasFigures], render: Callable[[Iterator[Counter], Iterator[Row]], str]) -> str:
     """Return the page of `/metrics`."""
-    return render(counters(node), bounded(node, server))
+    return render(counters(node), bounded(node, servers))

@@ -17,7 +17,8 @@ from eventlog.wire.session import Session
 
 SWEEPS_PER_HANDSHAKE: Final = 4  # how finely deadlines are kept
 DRAIN_POLL_MS: Final = 5
-BACKLOG: Final = 1_024
+BACKLOG_MAX: Final = 1_024
+BACKLOG_PARTS: Final = 4  # of the connections: as many may be accepted in one turn of the loop before those above the limit are closed
 
 
 class Server:
@@ -54,10 +55,11 @@ class Server:
     async def start_at(self, bound: socket.socket) -> None:
         """Listen at an address that was bound before. Raises OSError when somebody else listens there by now."""
         options = self._options
-        bound.listen(BACKLOG)  # uvloop would take no notice of its failure
+        backlog = min(BACKLOG_MAX, -(-options.connections_max // BACKLOG_PARTS))
+        bound.listen(backlog)  # uvloop would take no notice of its failure
         tls_handshake_s = options.handshake_ms_max / 1000 if options.ssl is not None else None
         self._server = await asyncio.get_running_loop().create_server(
-            self._accept, sock=bound, ssl=options.ssl, backlog=BACKLOG, ssl_handshake_timeout=tls_handshake_s
+            self._accept, sock=bound, ssl=options.ssl, backlog=backlog, ssl_handshake_timeout=tls_handshake_s
         )
         self._next_sweep()
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from eventlog.http.server import STOP_S, HttpServer, Probes
+from eventlog.http.server import CONNECTIONS_MAX, STOP_S, HttpServer, Probes
 from eventlog.transport.server import bind
 
 
@@ -32,7 +32,7 @@ def test_a_request_that_never_ends_does_not_hold_up_the_end_of_the_node(request_
 )
 def test_what_is_no_request_is_refused_and_leaves_nothing_in_the_log(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        server = HttpServer(Probes(ready=str, metrics=str), host="127.0.0.1", port=0)
+        server = HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0))
         reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
         writer.write(request_)
         assert b" 400 " in await reader.readline()
@@ -48,7 +48,7 @@ def test_a_page_that_fails_is_in_the_log(caplog: pytest.LogCaptureFixture) -> No
         raise ZeroDivisionError
 
     async def main() -> None:
-        server = HttpServer(Probes(ready=str, metrics=fail), host="127.0.0.1", port=0)
+        server = HttpServer(Probes(ready=str, metrics=fail), bind("127.0.0.1", 0))
         reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         assert b" 500 " in await reader.readline()
@@ -59,3 +59,21 @@ def test_a_page_that_fails_is_in_the_log(caplog: pytest.LogCaptureFixture) -> No
     [record] = caplog.records
     assert record.exc_info is not None
     assert record.exc_info[0] is ZeroDivisionError
+
+
+def test_whoever_keeps_connections_open_keeps_no_probe_out() -> None:
+    async def main() -> None:
+        server = HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0))
+        port = await server.start()
+        kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 10)]
+        for reader, _ in kept[:10]:
+            assert await reader.read() == b"", "the oldest were closed"
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert b" 200 " in await reader.readline()
+        assert server.figures()["http_connections"][1:] == (CONNECTIONS_MAX, CONNECTIONS_MAX)
+        for _, each in (*kept, (reader, writer)):
+            each.close()
+        await server.stop()
+
+    asyncio.run(main())

@@ -10,7 +10,7 @@ import pytest
 import eventlog
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.one import build_one
-from eventlog.errors import BadBlock, BadMessage, BadName, EventLogError, InvalidArgument, NoState
+from eventlog.errors import BadBlock, BadMessage, BadName, ConnectionLost, EventLogError, InvalidArgument, NoState, Overloaded
 from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import BATCH_EVENTS_MAX
 from eventlog.transport.connect import connect
@@ -327,6 +327,32 @@ def test_two_hundred_silent_connections_do_not_hold_a_writer_up(tmp_path):
             writer.close()
 
     lie_to(tmp_path, act)
+
+
+def test_connections_leave_the_store_the_files_that_it_needs(tmp_path):
+    async def flood(node: NodeProcess) -> None:
+        host, port = node.address.rsplit(":", 1)
+        http_host, http_port = node.http.rsplit(":", 1)
+        idle = [await asyncio.open_connection(http_host, int(http_port)) for _ in range(400)]
+        async with eventlog.connect(node.address) as client:
+            cache = client.cache("c")
+            greeted = [await connect(host, int(port)) for _ in range(99)]
+            for _ in range(200):
+                with pytest.raises((Overloaded, ConnectionLost)):
+                    await connect(host, int(port))
+            for number in range(24):  # the journal and the tables get new files
+                await cache.put_many([(f"{number}/{index}", bytes(4_000)) for index in range(1_000)])
+        for connection in greeted:
+            connection.close()
+        for _, writer in idle:
+            writer.close()
+
+    with NodeProcess(tmp_path, wrapper=("sh", "-c", 'ulimit -n 400; exec "$@"', "sh")) as node:
+        node.command("cache", "create", "c", "--format", "bytes")
+        asyncio.run(flood(node))
+        assert node.stop() == 0
+        assert "connections_limited asked=4096 max=100 open_files=400" in node.log_text()
+        assert "Traceback" not in node.log_text()
 
 
 def rss_bytes(pid: int) -> int:

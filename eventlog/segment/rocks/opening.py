@@ -33,7 +33,7 @@ _CONFIG = "rocksdict-config.json"
 _LOG_CACHE_SHARE = 4  # a quarter of the cache is the log's, so that a long read does not push the state out
 _OPEN_FILES_MIN = 256
 _OPEN_FILES_MAX = 16_384
-_OPEN_FILES_LEFT = 512  # of the process's limit, for connections
+_OPEN_FILES_PARTS = 2  # of the process's limit: as many are left for connections and everything else
 _JOBS = 2
 
 
@@ -150,7 +150,7 @@ def open_files_max(process_limit: int) -> int:
 
     A segment has files of its own, so there are hundreds; opening one again for each read costs three times the read.
     """
-    left = process_limit - _OPEN_FILES_LEFT if process_limit >= 0 else _OPEN_FILES_MAX
+    left = process_limit // _OPEN_FILES_PARTS if process_limit >= 0 else _OPEN_FILES_MAX
     return max(_OPEN_FILES_MIN, min(left, _OPEN_FILES_MAX))
 
 

@@ -40,6 +40,11 @@ _RANGES = {
     "processes": (1, 64),
     "weight": (1, 100),
 }
+_OPTION_NAMES = {
+    "disk_reserve": "disk_reserve_bytes",
+    "column_files": "column_files_bytes_max",
+    "value_max": "value_bytes_max",
+}  # of `serve`
 _MANAGED_ETCD = {"managed-etcd": 3, "managed-etcd:3": 3, "managed-etcd:5": 5}  # and how many members
 _UNITS = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1_024 * GIB} | {
     f"{letter}B": 1_000**power for power, letter in enumerate("KMGT", 1)
@@ -104,6 +109,8 @@ class NodeConfig:
 def load_config(options: Mapping[str, Any], *, file: Path | None = None, environment: Mapping[str, str] | None = None) -> NodeConfig:
     """Return the configuration: options win over the environment, the environment over the file, the file over defaults.
 
+    Settings of the file and the environment are named as the options of `serve` or as the fields of `NodeConfig`.
+
     Raises:
         BadConfig: an unknown name, or a value that cannot be used; says which.
         Insecure: it would listen beyond loopback without protection.
@@ -111,11 +118,12 @@ def load_config(options: Mapping[str, Any], *, file: Path | None = None, environ
     environment = os.environ if environment is None else environment
     merged: dict[str, Any] = {}
     if file is not None:
-        merged.update(_read_file(file))
+        merged.update(_named(_read_file(file)))
     known = {field.name: field.type for field in fields(NodeConfig)}
-    merged.update(
-        {name.removeprefix(ENVIRONMENT_PREFIX).lower(): environment[name] for name in environment if name.startswith(ENVIRONMENT_PREFIX)}
-    )
+    given = {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower(): environment[name] for name in environment if name.startswith(ENVIRONMENT_PREFIX)
+    }
+    merged.update(_named(given))
     merged.update({name: value for name, value in options.items() if value not in (None, ())})
     unknown = sorted(set(merged) - set(known))
     if unknown:
@@ -142,12 +150,17 @@ def environment_of_child(config: NodeConfig) -> dict[str, str]:
     return others | environment_of(config)
 
 
+def _named(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings under the names of their fields."""
+    spelt = {name.replace("-", "_"): value for name, value in given.items()}
+    return {_OPTION_NAMES.get(name, name): value for name, value in spelt.items()}
+
+
 def _read_file(file: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(file.read_text())
+        return tomllib.loads(file.read_text())
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadConfig(option=str(file), why=str(error)) from error
-    return {name.replace("-", "_"): value for name, value in found.items()}
 
 
 _DEFAULTS = NodeConfig()

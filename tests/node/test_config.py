@@ -8,6 +8,7 @@ import pytest
 from eventlog.control.metastores.location import SqliteLocation
 from eventlog.errors import BadConfig, Insecure
 from eventlog.node.config import NodeConfig, load_config, split_address
+from eventlog_cli.serve import command
 
 
 def test_options_win_over_the_environment_and_that_over_the_file(tmp_path):
@@ -65,6 +66,18 @@ def test_what_cannot_be_used_is_named(option, value):
     with pytest.raises(BadConfig) as caught:
         load_config({option: value}, environment={})
     assert caught.value.option == option
+
+
+def test_settings_are_named_as_the_options_of_serve_are(tmp_path):
+    options = [option for parameter in command.params for option in parameter.opts if parameter.expose_value]
+    for option in sorted({*options} - {"--config"}):
+        file = tmp_path / "node.toml"
+        file.write_text(f"{option.removeprefix('--')} = 1.5\n")  # of no setting
+        with pytest.raises(BadConfig, match="is n") as caught:
+            load_config({}, file=file, environment={})
+        assert "no such setting" not in str(caught.value)
+    config = load_config({}, environment={"EVENTLOG_NODE_DISK_RESERVE": "1MiB", "EVENTLOG_NODE_VALUE_MAX": "2MiB"})
+    assert (config.disk_reserve_bytes, config.value_bytes_max) == (1 << 20, 2 << 20)
 
 
 @pytest.mark.parametrize("content", ["segments = ", "\x00", b"\xff\xfe"])

@@ -174,7 +174,7 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
     with ExitStack() as sockets:
         bound = sockets.enter_context(_bind(config.listen, option="listen"))
         pages = sockets.enter_context(_bind(config.http, option="http"))
-        started = await open_node(config, listens=_address_of(config, bound), on_fatal=end, clock=clock)
+        started = await open_node(config, listens=_with_port(config.listen, bound.getsockname()[1]), on_fatal=end, clock=clock)
         sockets.pop_all()  # they are the servers' from here on
     node = started.node
     frame_bytes_max = max(FRAME_BYTES_MAX, config.value_bytes_max + MIB)
@@ -221,18 +221,18 @@ def _bind(address: str, *, option: str) -> socket.socket:
         raise BadConfig(option=option, why=f"cannot listen on {address}: {error.strerror}") from error
 
 
-def _address_of(config: NodeConfig, bound: socket.socket) -> str:
-    host, _, _ = config.listen.rpartition(":")
-    return f"{host}:{bound.getsockname()[1]}"
+def _with_port(address: str, port: int) -> str:
+    """Return an address with the port that was taken for it."""
+    return f"{address.rpartition(':')[0]}:{port}"
 
 
 async def _listen(config: NodeConfig, bound: socket.socket, server: Server, http: HttpServer) -> None:
-    address = _address_of(config, bound)
+    address = _with_port(config.listen, bound.getsockname()[1])
     try:
         await server.start_at(bound)
     except OSError as error:
         raise BadConfig(option="listen", why=f"cannot listen on {address}: {error.strerror}") from error
-    http_address = f"{split_address(config.http, option='http')[0]}:{await http.start()}"
+    http_address = _with_port(config.http, await http.start())
     log.info("listening address=%s http=%s", address, http_address)
     if config.ready_file:
         try:

@@ -215,10 +215,10 @@ def _check_addresses(config: NodeConfig) -> None:
     location = config.location
     if isinstance(location, SqliteLocation) and config.data.resolve() in location.path.resolve().parents:
         raise BadConfig(option="meta", why=f"{location.path} lies inside the data directory")
-    for address in config.join:
-        split_address(address, option="join")
-    if config.advertise:
-        split_address(config.advertise, option="advertise")
+    told = [("join", address) for address in config.join] + ([("advertise", config.advertise)] if config.advertise else [])
+    for option, address in told:
+        if not split_address(address, option=option)[1]:
+            raise BadConfig(option=option, why=f"{address!r} names no port")
     for option in ("listen", "http"):
         listened: str = getattr(config, option)
         host, _ = split_address(listened, option=option)
@@ -233,13 +233,15 @@ def split_address(address: str, *, option: str) -> tuple[str, int]:
         BadConfig: it is neither.
     """
     host, colon, port = address.rpartition(":")
-    if not colon or not host or _PORT.fullmatch(port) is None or int(port) > PORT_MAX:
-        raise BadConfig(option=option, why=f"{address!r} is not HOST:PORT")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    name = host[1:-1] if is_bracketed else host
+    if not colon or not name or _PORT.fullmatch(port) is None or int(port) > PORT_MAX or is_bracketed is not (":" in name):
+        raise BadConfig(option=option, why=f"{address!r} is neither HOST:PORT nor [IPV6]:PORT")
     try:
-        host.encode("idna")
+        name.encode("idna")
     except UnicodeError as error:
-        raise BadConfig(option=option, why=f"{host!r} is no name that a host can have: {error.__cause__ or error}") from error
-    return host.strip("[]"), int(port)
+        raise BadConfig(option=option, why=f"{name!r} is no name that a host can have: {error.__cause__ or error}") from error
+    return name, int(port)
 
 
 def _is_loopback(host: str, *, option: str) -> bool:

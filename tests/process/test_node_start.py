@@ -129,6 +129,15 @@ def test_health_and_metrics_are_there_from_the_first_moment(tmp_path):
 
 
 @pytest.mark.smoke
+def test_both_ports_may_be_of_ipv6_and_are_told_in_brackets(tmp_path):
+    node = NodeProcess(tmp_path)
+    node.address = node.http = "[::1]:0"
+    with node:
+        assert all(address.startswith("[::1]:") for address in (node.address, node.http))
+        node.command("cache", "create", "c")
+        assert json.loads(node.page("/health/live")) == {"live": True}
+
+
 def test_sigterm_answers_what_is_in_flight_and_ends_with_0(tmp_path):
     async def run(node: NodeProcess) -> tuple[int, int, list[str]]:
         async with eventlog.connect(node.address, idempotent=False) as client:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from eventlog.control.metastores.location import Location, SqliteLocation, parse_location
 from eventlog.control.records import NodeRecord
-from eventlog.errors import BadConfig, ConnectionLost, EventLogError, MetastoreLocal, Unavailable, WrongCluster
+from eventlog.errors import ConnectionLost, EventLogError, MetastoreLocal, Unavailable, WrongCluster
 from eventlog.node.config import NodeConfig, split_address
 from eventlog.node.home import Home
 from eventlog.transport.connect import connect
@@ -127,8 +127,6 @@ async def is_up(member: NodeRecord, *, cluster: str) -> bool:
 
 async def _connect(address: str) -> Connection:
     host, port = split_address(address, option="join")
-    if not port:
-        raise BadConfig(option="join", why=f"{address!r} names no port")
     return await connect(host, port, options=ConnectOptions(client="joiner", connect_timeout_ms=_ASK_MS_MAX))
 
 

@@ -19,7 +19,7 @@ from eventlog.control.metastores.location import open_metastore, parse_location
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.moving import Move, move_records, put_rebuilt
 from eventlog.control.rebuilding import Rebuilt, decode_kept, rebuild
-from eventlog.errors import BadConfig, EventLogError
+from eventlog.errors import BadConfig, EventLogError, Stopping
 from eventlog.http.metrics import render
 from eventlog.http.server import HttpServer, Probes
 from eventlog.ids import id_before
@@ -174,7 +174,13 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
     with ExitStack() as sockets:
         bound = sockets.enter_context(_bind(config.listen, option="listen"))
         pages = sockets.enter_context(_bind(config.http, option="http"))
-        started = await open_node(config, listens=_with_port(config.listen, bound.getsockname()[1]), on_fatal=end, clock=clock)
+        listens = _with_port(config.listen, bound.getsockname()[1])
+        try:
+            started = await open_node(config, listens=listens, on_fatal=end, stop=stop, clock=clock)
+        except Stopping:
+            _ignore_signals()
+            log.info("stopped before=ready")
+            return
         sockets.pop_all()  # they are the servers' from here on
     node = started.node
     frame_bytes_max = max(FRAME_BYTES_MAX, config.value_bytes_max + MIB)

@@ -7,10 +7,11 @@ segment, and serves once those are on disk.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,11 +25,11 @@ from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.control.metastores.sqlite import SqliteStore
-from eventlog.errors import EventLogError, MemberReplaced, MetadataUnavailable
+from eventlog.errors import EventLogError, MemberReplaced, MetadataUnavailable, Stopping
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
 from eventlog.node.cluster.controller import start_controller
-from eventlog.node.cluster.joining import find_cluster
+from eventlog.node.cluster.joining import Found, find_cluster
 from eventlog.node.cluster.keeping import keep_records
 from eventlog.node.cluster.managed import TEND_MS, Managed, open_managed, seat_of
 from eventlog.node.cluster.metadata import Metadata, Sources, ViewChange
@@ -50,6 +51,8 @@ log = logging.getLogger("eventlog.node")
 _ADOPT_ALONE_MS_MAX = 60_000  # how long a start waits for the segments it begins with: when nobody else has to be there ...
 _ADOPT_MS_MAX = 1_000  # ... and when others have, who may be down
 _READ_BYTES = 4 * MIB
+
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
@@ -96,6 +99,7 @@ async def open_node(
     *,
     on_fatal: Callable[[EventLogError], None],
     listens: str = "",
+    stop: asyncio.Future[EventLogError | None] | None = None,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
 ) -> Started:
@@ -104,9 +108,10 @@ async def open_node(
     `listens` is the address that it will be served at, if that is known better than the configuration knows it.
 
     Raises:
+        Stopping: `stop` was done while it waited for other nodes or the metadata store; what comes after that is seen through.
         EventLogError: says what is wrong and what to do.
     """
-    shell = _Shell(config=config, listens=listens or config.listen, on_fatal=on_fatal)
+    shell = _Shell(config=config, listens=listens or config.listen, on_fatal=on_fatal, stop=stop)
     async with AsyncExitStack() as undo:
         started = await _open(shell, undo, clock=clock or SystemClock(), entropy=entropy or SystemEntropy())
         undo.pop_all()
@@ -120,6 +125,7 @@ class _Shell:
     config: NodeConfig
     listens: str
     on_fatal: Callable[[EventLogError], None]
+    stop: asyncio.Future[EventLogError | None] | None
 
     @property
     def name(self) -> str:
@@ -145,13 +151,7 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     config = shell.config
     home = Home.open(config.data)
     undo.callback(home.close)
-    managed = None
-    if config.is_managed:
-        managed = await open_managed(config, home, seat=seat_of(config, name=shell.name, address=shell.address))
-        undo.push_async_callback(managed.stop)
-    cluster = managed.found if managed else await find_cluster(config, home)
-    unsure = await open_metastore(cluster.location, create=cluster.create)
-    undo.push_async_callback(unsure.close)
+    cluster, managed, unsure = await _unless(shell.stop, _reach(shell, undo, home))
     entrance = Entrance(
         config=config,
         home=home,
@@ -191,6 +191,31 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     led = np.array([term.segment for term in terms], np.int64)
     await node.replicas.takeover.served(led, wait_ms=_ADOPT_ALONE_MS_MAX if is_alone else _ADOPT_MS_MAX)
     return Started(node=node, periodic=periodic, records=records, metastore=entered.metastore, home=home, managed=managed)
+
+
+async def _reach(shell: _Shell, undo: AsyncExitStack, home: Home) -> tuple[Found, Managed | None, MetaStore]:
+    """Return where the metadata are, what this node does for them, and their store; others may take their time to answer."""
+    managed = None
+    if shell.config.is_managed:
+        managed = await open_managed(shell.config, home, seat=seat_of(shell.config, name=shell.name, address=shell.address))
+        undo.push_async_callback(managed.stop)
+    cluster = managed.found if managed else await find_cluster(shell.config, home)
+    store = await open_metastore(cluster.location, create=cluster.create)
+    undo.push_async_callback(store.close)
+    return cluster, managed, store
+
+
+async def _unless(stop: asyncio.Future[EventLogError | None] | None, work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` does, or give it up as soon as `stop` is done. Raises Stopping."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait((task,) if stop is None else (task, stop), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return await task
+        raise Stopping
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _sources(node: Node, records: ClusterRecords, store: MetaStore) -> Sources:

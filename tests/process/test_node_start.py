@@ -4,9 +4,11 @@ import asyncio
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import urllib.error
+from contextlib import ExitStack
 
 import pytest
 
@@ -112,6 +114,20 @@ def test_sigterm_during_the_start_ends_it_and_leaves_a_node_that_starts(tmp_path
         assert "Traceback" not in node.log_text()
         node.start()
         assert json.loads(node.command("get", "c", "k", "--json").stdout)["value"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("option", ["--join", "--meta"])
+def test_a_signal_ends_a_start_that_waits_for_others(tmp_path, number, option):
+    with socket.create_server(("127.0.0.1", 0)) as silent, ExitStack() as stack:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        node = NodeProcess(tmp_path, option, address if option == "--join" else f"etcd://{address}")
+        stack.push(node)  # to be ended; it never is ready
+        node.spawn()
+        stack.enter_context(silent.accept()[0])  # it waits for an answer from now on
+        node.signal(number)
+        assert node.wait() == 0
+        assert "stopped before=ready" in node.log_text()
 
 
 @pytest.mark.smoke

@@ -1,8 +1,10 @@
 """Opens connections."""
 
 import asyncio
+import socket
+from collections.abc import Callable
 
-from eventlog.errors import ConnectionLost, Misuse, TimedOut
+from eventlog.errors import BadFrame, ConnectionLost, Misuse, TimedOut
 from eventlog.transport.connection import Connection, Dispatch
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.options import ConnectOptions
@@ -20,6 +22,7 @@ async def connect(host: str, port: int, *, options: ConnectOptions | None = None
     Raises:
         ConnectionLost: nobody listens there, or the peer closed while greeting.
         TimedOut: no answer to Hello in time.
+        BadFrame: something else than a node listens there.
         UnsupportedVersion, Overloaded, Stopping: the peer said so.
     """
     chosen = options if options is not None else ConnectOptions()
@@ -27,6 +30,8 @@ async def connect(host: str, port: int, *, options: ConnectOptions | None = None
     try:
         async with asyncio.timeout(chosen.connect_timeout_ms / 1000):
             return await _open(host, port, chosen, dispatch if dispatch is not None else _refuse)
+    except BadFrame as error:
+        raise BadFrame(why=f"what {address} says is not of this protocol ({error.why})") from None
     except TimeoutError:
         raise TimedOut(what=f"Hello at {address}", timeout_ms=chosen.connect_timeout_ms) from None
     except (OSError, UnicodeError, OverflowError) as error:  # of a name that no host can have, and a port that there is not
@@ -40,9 +45,7 @@ async def _open(host: str, port: int, options: ConnectOptions, dispatch: Dispatc
         budget = ByteBudget(options.bytes_in_flight_max, ProcessBudget(options.bytes_in_flight_max))
         return Connection(session, Reader(frame_bytes_max=session.frame_bytes_in_max, claims=claims), budget, dispatch=dispatch)
 
-    loop = asyncio.get_running_loop()
-    tls_name = host if options.ssl is not None else None
-    _, connection = await loop.create_connection(make, host, port, ssl=options.ssl, server_hostname=tls_name)
+    connection = await _reach(host, port, options, make)
     if connection.ended_by is not None:  # the peer gave up before it heard anything
         raise connection.ended_by
     own = connection.session.options
@@ -60,6 +63,30 @@ async def _open(host: str, port: int, options: ConnectOptions, dispatch: Dispatc
         connection.abort()
         raise
     return connection
+
+
+async def _reach(host: str, port: int, options: ConnectOptions, make: Callable[[], Connection]) -> Connection:
+    """Return a connection to the first address of a name that takes one; none may use up the time of those after it.
+
+    Raises:
+        OSError: no address takes one. A TimeoutError, if one of them said nothing at all.
+    """
+    loop = asyncio.get_running_loop()
+    tls_name = host if options.ssl is not None else None
+    deadline = loop.time() + options.connect_timeout_ms / 1000
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    errors: list[OSError] = []
+    for index, address in enumerate(addresses):
+        share = (deadline - loop.time()) / (len(addresses) - index)
+        try:
+            async with asyncio.timeout(share):
+                _, connection = await loop.create_connection(make, address, port, ssl=options.ssl, server_hostname=tls_name)
+                return connection
+        except OSError as error:
+            errors.append(error)
+    silent = [error for error in errors if isinstance(error, TimeoutError)]
+    raise (silent or errors)[0] if silent or len(errors) == 1 else OSError("; ".join(map(str, errors)))
 
 
 def _refuse(_exchange: Exchange) -> None:

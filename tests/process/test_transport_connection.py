@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import random
+import socket
 import weakref
 
 import pytest
@@ -267,6 +268,44 @@ def test_a_name_that_no_host_can_have_is_a_lost_connection(host):
     run(main)
 
 
+def resolving(addresses):
+    """Return what `getaddrinfo` of a loop is for a name with these addresses."""
+
+    async def getaddrinfo(_host, port, **_):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    return getaddrinfo
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_of_a_name_with_several_addresses_one_that_is_gone_keeps_nobody_from_the_others(monkeypatch, is_silent):
+    async def main():
+        async with serving() as (_, port):
+            with socket.socket() as gone, socket.socket() as filling:
+                if is_silent:  # its queue is full, and the kernel drops what comes
+                    gone.bind(("127.0.0.2", port))
+                    gone.listen(0)
+                    filling.connect(("127.0.0.2", port))
+                monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolving(["127.0.0.2", "127.0.0.1"]))
+                connection = await connect("cluster.example.org", port, options=ConnectOptions(connect_timeout_ms=4_000))
+                assert connection.hello.cluster == "test"
+                connection.close()
+                await connection.wait_closed()
+
+    run(main, "asyncio")
+
+
+def test_a_name_of_which_no_address_listens_is_a_lost_connection(monkeypatch):
+    async def main():
+        async with serving() as (_, port):
+            pass
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolving(["127.0.0.2", "127.0.0.1"]))
+        with pytest.raises(ConnectionLost, match=r"Errno 111.*Errno 111"):
+            await connect("cluster.example.org", port)
+
+    run(main, "asyncio")
+
+
 def test_a_server_that_does_not_answer_hello_times_out():
     class Mute(Answers):
         def hello(self, exchange):
@@ -302,8 +341,9 @@ def test_bytes_that_are_no_frame_end_the_connection_with_the_reason():
             is_over.set()
 
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
-        with pytest.raises(BadFrame, match="flags"):
-            await connect("127.0.0.1", server.sockets[0].getsockname()[1])
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(BadFrame, match=f"what 127.0.0.1:{port} says is not of this protocol .flags"):
+            await connect("127.0.0.1", port)
         await is_over.wait()
         server.close()
         await server.wait_closed()

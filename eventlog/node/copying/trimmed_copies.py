@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eventlog.errors import ConnectionLost, EventLogError, Overloaded
+from eventlog.errors import BadMessage, ConnectionLost, EventLogError, Overloaded
+from eventlog.ids import ID_MAX
 from eventlog.node.cluster.peers import peer_of
 from eventlog.node.state.caches import CacheState
 from eventlog.segment.trimming import Ints, Trim
@@ -99,9 +100,11 @@ class TrimmedCopies:
     # ------------------------------------------------------------ at a backup
 
     def asked(self, exchange: Exchange) -> None:
-        """Trim copies of segments as their primary did, soon."""
+        """Trim copies of segments as their primary did, soon. Raises BadMessage."""
         number = peer_of(exchange).number
         request = exchange.message.trim_copies
+        if not len(request.segments) == len(request.ids) == len(request.offsets) or max(request.ids, default=0) > ID_MAX:
+            raise BadMessage(why="trim_copies: each segment has an id and an offset")
         for segment, id_, offset in zip(request.segments, request.ids, request.offsets, strict=True):
             found = self._node.view.segments.get(segment)
             if found is not None and found.record.primary == number and not self._node.replicas.serving[segment]:

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from eventlog.errors import BadMessage
+from eventlog.ids import ID_MAX
 from eventlog.node.cluster.forward import leads, pass_on
 from eventlog.node.cluster.peers import peer_of
 from eventlog.transport.exchange import Exchange
@@ -34,6 +36,8 @@ async def retention_cut(node: "Node", exchange: Exchange) -> None:
     """Remove what a cut leaves nothing of."""
     peer_of(exchange)
     cut = exchange.message.retention_cut
+    if cut.id > ID_MAX:
+        raise BadMessage(why=f"{cut.id} is no id")
     exchange.answer(Message(run_retention_answer=await node.retention.cut(node.caches.find(cut.cache_id), cut)))
 
 

@@ -143,7 +143,7 @@ class Connection(Link):
         except EventLogError as error:
             exchange.fail(error)
         except Exception:  # the edge of the shell: a bug in one handler must not cost the connection
-            log.exception("dispatch_failed", extra={"kind": exchange.kind, "peer": self.peer})
+            log.exception("dispatch_failed kind=%s peer=%s", exchange.kind, self.peer)
             if not exchange.is_over:
                 exchange.fail(EventLogError(why="a bug in the server; its log says more"))
 

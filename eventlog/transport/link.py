@@ -238,7 +238,7 @@ class Link(asyncio.BufferedProtocol):
         self.budget.settle()
         self._charged += size
         if self._charged > UNSENT_LIMITS_MAX * self.budget.limit:
-            log.warning("peer_cut_off", extra={"peer": self.peer, "unsent_bytes": self._charged})
+            log.warning("peer_cut_off peer=%s unsent_bytes=%d", self.peer, self._charged)
             self.abort()
 
     def _flush(self) -> None:

@@ -245,7 +245,7 @@ def test_a_peer_whose_unread_answers_pass_every_measure_is_cut_off(caplog):
             await plain.close()
 
     run(main)
-    assert "peer_cut_off" in caplog.text
+    assert "peer_cut_off peer=127.0.0.1:" in caplog.text
 
 
 def test_closing_waits_a_moment_for_a_peer_that_does_not_read_and_no_longer(monkeypatch):

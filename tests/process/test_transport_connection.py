@@ -91,7 +91,7 @@ def test_a_bug_in_the_server_is_an_answer_and_a_line_in_its_log(caplog):
             assert (await connection.request(get(b"k"))).message.get_answer.found
 
     run(main)
-    assert "dispatch_failed" in caplog.text
+    assert "dispatch_failed kind=clear peer=127.0.0.1:" in caplog.text
     assert "ZeroDivisionError" in caplog.text
 
 

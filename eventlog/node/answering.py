@@ -1,9 +1,10 @@
-"""What becomes of a request whose work fails: its own refusal, and nobody else's concern."""
+"""What becomes of a request whose work fails, or cannot begin: its own refusal, and nobody else's concern."""
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 
-from eventlog.errors import EventLogError
+from eventlog.errors import BadMessage, EventLogError
+from eventlog.ids import ID_MAX
 from eventlog.transport.exchange import Exchange
 
 log = logging.getLogger("eventlog.node")
@@ -24,3 +25,10 @@ def refuse_with(exchange: Exchange, error: Exception) -> None:
         error = EventLogError(why=repr(error))
     if not exchange.is_over:
         exchange.fail(error)
+
+
+def check_ids(numbers: Iterable[int]) -> None:
+    """Raise BadMessage where one of a request's numbers is above every id."""
+    for number in numbers:
+        if number > ID_MAX:
+            raise BadMessage(why=f"{number} is no id")

@@ -16,7 +16,18 @@ from eventlog.limits import BATCH_EVENTS_MAX
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import frames
-from eventlog.wire.eventlog_pb2 import BYTES, Hello, Message, PeerHello, RetentionCut, Status, TrimCopies
+from eventlog.wire.eventlog_pb2 import (
+    BYTES,
+    CacheBound,
+    DigestSegments,
+    Hello,
+    Message,
+    PeerHello,
+    RetentionCut,
+    RetentionSteps,
+    Status,
+    TrimCopies,
+)
 from tests.process.nodes import NodeProcess
 
 U32, U64, I63 = (1 << 32) - 1, (1 << 64) - 1, (1 << 63) - 1
@@ -221,12 +232,17 @@ def test_absurd_reads_are_answered_or_refused(tmp_path):
     lie_to(tmp_path, act)
 
 
-def test_a_member_that_says_nonsense_about_retention_is_refused(tmp_path):
+def test_a_member_that_says_nonsense_about_ids_is_refused(tmp_path):
     async def act(connection: Connection, _: NodeProcess) -> None:
         await ask(connection, Message(peer_hello=PeerHello(cluster=connection.hello.cluster, number=2, incarnation="x")))
         for fields in ({"segments": [0]}, {"segments": [0], "ids": [1]}, {"segments": [0], "ids": [U64], "offsets": [0]}, {"ids": [1]}):
             assert await code_of(connection, Message(trim_copies=TrimCopies(cache_id=1, **fields))) == "BAD_MESSAGE"
-        assert await code_of(connection, Message(retention_cut=RetentionCut(cache_id=1, id=U64))) == "BAD_MESSAGE"
+        for message in (
+            Message(retention_cut=RetentionCut(cache_id=1, id=U64)),
+            Message(retention_steps=RetentionSteps(cache_id=1, after=U64, upto=I63)),
+            Message(digest_segments=DigestSegments(segments=[0], after=[CacheBound(cache=1, id=U64)])),
+        ):
+            assert await code_of(connection, message) == "BAD_MESSAGE"
 
     lie_to(tmp_path, act)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eventlog.errors import BadMessage, ConnectionLost, EventLogError, Overloaded
-from eventlog.ids import ID_MAX
+from eventlog.node.answering import check_ids
 from eventlog.node.cluster.peers import peer_of
 from eventlog.node.state.caches import CacheState
 from eventlog.segment.trimming import Ints, Trim
@@ -103,8 +103,9 @@ class TrimmedCopies:
         """Trim copies of segments as their primary did, soon. Raises BadMessage."""
         number = peer_of(exchange).number
         request = exchange.message.trim_copies
-        if not len(request.segments) == len(request.ids) == len(request.offsets) or max(request.ids, default=0) > ID_MAX:
+        if not len(request.segments) == len(request.ids) == len(request.offsets):
             raise BadMessage(why="trim_copies: each segment has an id and an offset")
+        check_ids(request.ids)
         for segment, id_, offset in zip(request.segments, request.ids, request.offsets, strict=True):
             found = self._node.view.segments.get(segment)
             if found is not None and found.record.primary == number and not self._node.replicas.serving[segment]:

@@ -9,6 +9,7 @@ from eventlog.control.controller import Situation
 from eventlog.control.operators import RebalanceStart
 from eventlog.control.records import CommitPlan
 from eventlog.errors import BadMessage
+from eventlog.node.answering import check_ids
 from eventlog.node.cluster.forcing import force_primary as force
 from eventlog.node.cluster.health import member_state
 from eventlog.node.cluster.rebalance import merged_segments, own_segments, planned_moves, progress, sent_here
@@ -140,8 +141,10 @@ async def rebalance_status(node: "Node", exchange: Exchange) -> None:
 
 async def digest_segments(node: "Node", exchange: Exchange) -> None:
     """Answer with checksums of this node's copies."""
+    asked = exchange.message.digest_segments
+    check_ids(bound.id for bound in asked.after)
     message = Message()
-    message.digest_segments_answer.CopyFrom(await own_digests(node, exchange.message.digest_segments))
+    message.digest_segments_answer.CopyFrom(await own_digests(node, asked))
     exchange.answer(message)
 
 

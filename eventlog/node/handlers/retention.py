@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from eventlog.errors import BadMessage
-from eventlog.ids import ID_MAX
+from eventlog.node.answering import check_ids
 from eventlog.node.cluster.forward import leads, pass_on
 from eventlog.node.cluster.peers import peer_of
 from eventlog.transport.exchange import Exchange
@@ -29,6 +28,7 @@ async def retention_steps(node: "Node", exchange: Exchange) -> None:
     """Say what this node knows of the segments of a cache that it leads."""
     peer_of(exchange)
     request = exchange.message.retention_steps
+    check_ids([request.after, request.upto])
     exchange.answer(Message(retention_steps_answer=await node.retention.told(node.caches.find(request.cache_id), request)))
 
 
@@ -36,8 +36,7 @@ async def retention_cut(node: "Node", exchange: Exchange) -> None:
     """Remove what a cut leaves nothing of."""
     peer_of(exchange)
     cut = exchange.message.retention_cut
-    if cut.id > ID_MAX:
-        raise BadMessage(why=f"{cut.id} is no id")
+    check_ids([cut.id])
     exchange.answer(Message(run_retention_answer=await node.retention.cut(node.caches.find(cut.cache_id), cut)))
 
 

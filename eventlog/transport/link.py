@@ -13,7 +13,7 @@ from eventlog.errors import ConnectionLost, EventLogError, PeerViolation
 from eventlog.limits import KIB
 from eventlog.wire.exchanges import Event, Incoming, Outgoing
 from eventlog.wire.flow import ByteBudget
-from eventlog.wire.frames import Buffers
+from eventlog.wire.frames import CODEC_BITS, Buffers
 from eventlog.wire.reader import Reader
 from eventlog.wire.session import Session
 
@@ -175,6 +175,8 @@ class Link(asyncio.BufferedProtocol):
                 handle(event)
             if self._out_bytes > JOINED_BYTES_MAX:
                 self._flush()
+            if frame[0] & CODEC_BITS:
+                break  # one a turn: half a kilobyte may take milliseconds to become all that a frame may hold
         self.pump_soon()
         return False
 

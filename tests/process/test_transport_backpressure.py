@@ -98,10 +98,13 @@ def test_requests_that_came_compressed_count_as_what_they_became():
     async def main():
         answers = Answers()
         packing = SessionOptions(codec=Codec.ZSTD)
-        async with serving(answers, bytes_in_flight_max=MIB) as (server, port), connected(port, session=packing) as connection:
+        options = {"bytes_in_flight_max": MIB}
+        async with serving(answers, **options) as (server, port), connected(port, session=packing) as connection, connected(port) as other:
             futures = [connection.send(Message(poll=Poll()), bytes(300 * KIB)) for _ in range(20)]
-            await until(lambda: server.connections and not server.connections[0].is_reading)
-            assert len(answers.held) == 4  # the fourth went over the limit
+            await until(lambda: len(answers.held) == 4)  # the fourth went over the limit
+            for _ in range(50):
+                assert (await other.request(GET)).message.get_answer.found
+            assert len(answers.held) == 4
             for _ in futures:
                 await until(lambda: answers.held)
                 answers.held.pop().answer(poll_answer())

@@ -14,6 +14,7 @@ from eventlog.transport.connect import connect
 from eventlog.transport.options import ConnectOptions, ServerOptions
 from eventlog.transport.server import Server, bind
 from eventlog.wire import frames
+from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import Get, Keys, Message, Poll, Write
 from eventlog.wire.session import SessionOptions
 from tests.process.transport_ends import HELLO, LOOPS, Answers, Plain, connected, pass_deadline, poll_answer, run, serving, until
@@ -229,6 +230,30 @@ def test_a_peer_that_sends_thousands_of_requests_at_once_lets_others_have_their_
             assert (await greedy.hear()).get_answer.found
             await until(lambda: len(seen) == 3001)
             assert len(set(seen[-1000:])) == 1  # the modest one was not last
+            await greedy.close()
+            await modest.close()
+
+    run(main)
+
+
+def test_compressed_frames_take_turns_with_what_others_ask():
+    async def main():
+        answers = Answers()
+        seen = []
+
+        def dispatch(exchange):
+            seen.append(exchange.connection.peer)
+            answers(exchange)
+
+        async with serving(dispatch) as (_, port):
+            greedy, modest = await Plain.open(port), await Plain.open(port)
+            seen.clear()
+            packed = [frames.encode_with_body(opaque, GET, [bytes(MIB)], version=1, codec=Codec.ZSTD) for opaque in range(100)]
+            greedy.send(b"".join(frame[0] for frame in packed))
+            modest.say(1, GET)
+            assert (await modest.hear()).get_answer.found
+            await until(lambda: len(seen) == 101)
+            assert len(set(seen[-50:])) == 1  # the modest one was among the first
             await greedy.close()
             await modest.close()
 

@@ -264,6 +264,7 @@ class Streams:
             stream = link.streams[segment]
             return bool(stream.flights) and not stream.reserved and silent_ms >= options.ack_ms_max
         if mode == SNAPSHOT:
-            is_ours = link.streams[segment].reserved or segment in link.queue  # to read on, at the speed that was allowed
+            stream = link.streams[segment]
+            is_ours = not stream.flights and (stream.reserved or segment in link.queue)  # to read on, at the speed that was allowed
             return not is_ours and silent_ms >= _SNAPSHOT_PATIENCE * options.ack_ms_max
         return mode == FAILED and silent_ms >= _FAILED_RETRY * options.ack_ms_max

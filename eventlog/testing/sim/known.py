@@ -26,6 +26,8 @@ FAILED_ONCE: Final = (
     100038,
     701421,
     703122,
+    704312,
+    704952,
 )
 """A change of the simulator gives a seed another run; then it is an ordinary one, which does no harm."""
 

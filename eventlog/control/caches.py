@@ -117,6 +117,8 @@ def plan_alter(book: CacheBook, name: str, given: Mapping[str, Any], *, from_id:
     for option in UNALTERABLE:
         if getattr(options, option) != getattr(old, option):
             raise Unalterable(option=option)
+    if old.format == "avro" and AvroSchema(options.schema).canonical != AvroSchema(old.schema).canonical:
+        raise Unalterable(option="schema")  # the values that there are could not be read by another one
     if options == old:
         return found.record, None
     record = msgspec.structs.replace(found.record, options=options, from_id=from_id)

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import fastavro
-from fastavro.schema import SchemaParseException, UnknownType
+from fastavro.schema import SchemaParseException, UnknownType, to_parsing_canonical_form
 
 from eventlog.errors import InvalidArgument
 
@@ -40,6 +40,11 @@ class AvroSchema:
         types = _Types()
         types.takes_bytes(self.parsed)
         self.is_recursive = types.is_recursive
+
+    @property
+    def canonical(self) -> str:
+        """What it says of how values lie in bytes: without docs, defaults and aliases."""
+        return str(to_parsing_canonical_form(self.parsed))
 
 
 class _Types:

@@ -184,6 +184,14 @@ def test_what_is_fixed_at_creation_stays(option, value):
     assert option in UNALTERABLE
 
 
+def test_the_schema_that_avro_values_were_written_with_stays():
+    book = with_cache("typed", {"format": "avro", "schema": '"string"'})
+    _, plan = plan_alter(book, "typed", {"schema": '{"type": "string", "doc": "text"}', "retain_events": 5}, from_id=1)
+    assert plan is not None
+    with pytest.raises(Unalterable, match="schema of a cache is fixed"):
+        plan_alter(book, "typed", {"schema": '"bytes"'}, from_id=1)
+
+
 def test_an_alteration_that_would_not_go_together_is_refused():
     with pytest.raises(InvalidArgument):
         plan_alter(with_cache(given={"state": False}), "orders", {"events": False}, from_id=8)

@@ -34,7 +34,8 @@ class Settings:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Return where to connect: `--server`, else the environment, else the default."""
-        return self.servers or tuple(os.environ.get(SERVER_VARIABLE, "").replace(",", " ").split()) or (SERVER_DEFAULT,)
+        said = self.servers or (os.environ.get(SERVER_VARIABLE, ""),)
+        return tuple(address for part in said for address in part.replace(",", " ").split()) or (SERVER_DEFAULT,)
 
 
 def settings() -> Settings:
@@ -62,7 +63,7 @@ def common_options(function: Function) -> Function:
             multiple=True,
             expose_value=False,
             callback=_keep("servers"),
-            help=f"Node to ask; may be given again.  [default: ${SERVER_VARIABLE}, else {SERVER_DEFAULT}]",
+            help=f"Node to ask; more with commas, or given again.  [default: ${SERVER_VARIABLE}, else {SERVER_DEFAULT}]",
         ),
         click.option(
             "--json", "json_", is_flag=True, expose_value=False, callback=_keep("is_json"), help="Print one JSON object a line on stdout."

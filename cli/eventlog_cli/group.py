@@ -146,3 +146,5 @@ def delete(group: str, *, cache_name: str | None) -> None:
         client.groups.delete(group, cache_id=client.describe_cache(cache_name).id if cache_name else 0)
     if settings().is_json:
         print_row({"group": group, "deleted": True})
+    else:
+        note(f"deleted group {group}")

@@ -103,6 +103,7 @@ def show() -> None:
         (["show"], "a:1 b:2", "a:1 b:2 False 10000"),
         (["show"], "a:1,b:2", "a:1 b:2 False 10000"),
         (["show", "--server", "c:3", "--server", "d:4"], "a:1", "c:3 d:4 False 10000"),
+        (["show", "--server", "c:3,d:4"], "a:1", "c:3 d:4 False 10000"),
         (["--server", "c:3", "--json", "--timeout", "2s", "show"], None, "c:3 True 2000"),
         (["--server", "c:3", "show", "--server", "d:4"], None, "d:4 False 10000"),
     ],

@@ -34,7 +34,7 @@ def test_a_group_is_read_committed_described_reset_and_deleted(shell: Shell) -> 
     again = shell.ok("consume", "orders", "--group", "billing", "--where", "value.n >= 0", "--json").rows
     assert sorted(row["id"] for row in again) == sorted(row["id"] for row in first + rest if row["id"] > first[-1]["id"])
     assert "billing" in shell.ok("group", "describe", "billing").out
-    shell.ok("group", "delete", "billing")
+    assert "deleted group billing" in shell.ok("group", "delete", "billing").err
     missing = shell.run("group", "describe", "billing")
     assert (missing.code, missing.err.startswith("error: GROUP_NOT_FOUND: ")) == (1, True)
 

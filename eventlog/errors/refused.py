@@ -76,7 +76,7 @@ class NoState(Refused):
 
 class NoEvents(Refused):
     code = "NO_EVENTS"
-    sentence = "cache {cache!r} keeps no events; create it without --no-events to read them"
+    sentence = "cache {cache!r} keeps no events; to keep those to come: eventlog cache alter {cache} --events"
     cache: str
 
 

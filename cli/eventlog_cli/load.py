@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from eventlog.errors import BadRow, InvalidArgument
+from eventlog.errors import BadRow, EventLogError, InvalidArgument
 from eventlog.limits import VALUE_BYTES_MAX
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
@@ -101,6 +101,10 @@ def _load(source: Source, reader: Reader, target: CacheTarget, *, errors_max: in
             progress.clear()
             note_interrupt(f"interrupted; rows up to line {loader.summary.last_line} are written, go on after it")
             raise
+        except EventLogError:
+            progress.clear()
+            note(f"rows up to line {loader.summary.last_line} are written; of those after it some may be")
+            raise
         finally:
             progress.clear()
             _tell(loader.summary, time.monotonic() - began)
@@ -113,6 +117,7 @@ def _tell(summary: Summary, seconds: float) -> None:
                 "loaded": summary.loaded,
                 "events": summary.events,
                 "rejected": summary.rejected,
+                "last_line": summary.last_line,
                 **id_fields(first_id=summary.first_id, last_id=summary.last_id),
                 "seconds": round(seconds, 3),
             }

@@ -1,12 +1,17 @@
 """The loader: order, counting, and the row at which it stops."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
+import click
 import pytest
 
 from eventlog.errors import DiskFull
+from eventlog_cli import load as load_command
 from eventlog_cli.loading.loader import WRITES_IN_FLIGHT_MAX, Loader, Written
 from eventlog_cli.loading.rows import Batch, Rejection
+from eventlog_cli.loading.source import open_source
 
 FULL = DiskFull(free_bytes=1, reserve_bytes=2)
 
@@ -188,3 +193,10 @@ def test_gathered_rows_and_bytes_are_bounded() -> None:
 
     Loader(Measured(), errors_max=0, gathers=True, on_rejection=lambda _: None, on_progress=lambda _: None).run(Large())
     assert sizes == [3_000, 3_000, 3_000, 1_000]
+
+
+def test_a_load_that_fails_says_up_to_which_row_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "some.jsonl").write_bytes(b"")
+    with open_source(str(tmp_path / "some.jsonl")) as source, click.Context(click.Command("load")), pytest.raises(DiskFull):
+        load_command._load(replace(source, size=None), Rows([str(number) for number in range(30)], 3), Memory(fails_at={4}), errors_max=0)
+    assert "rows up to line 9 are written; of those after it some may be" in capsys.readouterr().err

@@ -34,11 +34,12 @@ Right = Literal["none", "read", "write", "admin", "peer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """How one kind of request is served. `repeatable`: doing it twice is doing it once."""
+    """How one kind of request is served. `repeatable`: doing it twice is doing it once. `has_body`: else one that comes is refused."""
 
     function: Callable[..., Any]
     right: Right
     repeatable: bool
+    has_body: bool
 
     @property
     def is_async(self) -> bool:
@@ -46,18 +47,18 @@ class Handler:
         return inspect.iscoroutinefunction(self.function)
 
 
-def _row(function: Callable[..., Any], right: Right, *, repeatable: bool = True) -> Handler:
-    return Handler(function=function, right=right, repeatable=repeatable)
+def _row(function: Callable[..., Any], right: Right, *, repeatable: bool = True, has_body: bool = False) -> Handler:
+    return Handler(function=function, right=right, repeatable=repeatable, has_body=has_body)
 
 
 TABLE: dict[str, Handler] = {
     "hello": _row(admin.hello, "none"),
     "ping": _row(admin.ping, "none"),
     "get_topology": _row(topology.get_topology, "none"),
-    "write": _row(write.write, "write", repeatable=False),
+    "write": _row(write.write, "write", repeatable=False, has_body=True),
     "clear": _row(write.clear, "write"),
     "get": _row(entries.get, "read"),
-    "get_many": _row(entries.get_many, "read"),
+    "get_many": _row(entries.get_many, "read", has_body=True),
     "keys": _row(entries.keys, "read"),
     "size": _row(entries.size, "read"),
     "poll": _row(events.poll, "read"),
@@ -68,13 +69,13 @@ TABLE: dict[str, Handler] = {
     "iteration_end": _row(iteration.iteration_end, "read"),
     "log_ends": _row(events.log_ends, "read"),
     "list_filters": _row(filters.list_filters, "read"),
-    "near_watch": _row(near.near_watch, "read"),
-    "near_interest": _row(near.near_interest, "read"),
+    "near_watch": _row(near.near_watch, "read", has_body=True),
+    "near_interest": _row(near.near_interest, "read", has_body=True),
     "group_beat": _row(groups.group_beat, "read"),
     "leave_group": _row(groups.leave_group, "read"),
-    "commit_group": _row(groups.commit_group, "read"),
-    "take_tasks": _row(work.take_tasks, "read"),
-    "settle_tasks": _row(work.settle_tasks, "read"),
+    "commit_group": _row(groups.commit_group, "read", has_body=True),
+    "take_tasks": _row(work.take_tasks, "read", has_body=True),
+    "settle_tasks": _row(work.settle_tasks, "read", has_body=True),
     "list_groups": _row(group_admin.list_groups, "read"),
     "describe_group": _row(group_admin.describe_group, "read"),
     "reset_group": _row(group_admin.reset_group, "admin"),
@@ -115,7 +116,7 @@ TABLE: dict[str, Handler] = {
     "close_up": _row(events.close_up, "peer"),
     "fetch": _row(events.fetch, "peer"),
     "member_closed": _row(groups.member_closed, "peer"),
-    "group_lag": _row(coordinator_lag.group_lag, "peer"),
-    "replicate": _row(replicate.replicate, "peer"),
-    "acknowledge": _row(replicate.acknowledge, "peer"),
+    "group_lag": _row(coordinator_lag.group_lag, "peer", has_body=True),
+    "replicate": _row(replicate.replicate, "peer", has_body=True),
+    "acknowledge": _row(replicate.acknowledge, "peer", has_body=True),
 }

@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.batch.entry_rows import decode_rows
 from eventlog.batch.layout import REFUSED
-from eventlog.errors import CacheNotFound, EventLogError, NotPrimary
+from eventlog.errors import BadMessage, CacheNotFound, EventLogError, NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node import operations
 from eventlog.node.node import Node
@@ -45,6 +45,17 @@ def test_a_write_with_several_primaries_is_answered_as_one(tmp_path: Path) -> No
             for key, id_ in zip(order, ids, strict=True):
                 found = (await connection.request(Message(get=pb.Get(cache_id=cache_id(cluster), key=key)))).message.get_answer
                 assert (found.value, found.version) == (b"v" + key, id_)
+
+    on_spread_cluster(tmp_path, act)
+
+
+def test_a_request_that_has_no_body_is_refused_with_one(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        poll = Message(poll=pb.Poll(cache_id=cache_id(cluster), wait_ms=60_000))
+        for message in (poll, Message(status=pb.Status()), Message(get=pb.Get(cache_id=cache_id(cluster), key=b"k"))):
+            with pytest.raises(BadMessage, match="a body of 1000 bytes"):
+                await connections[0].request(message, bytes(1_000), timeout_ms=10_000)
+        await connections[0].request(Message(get=pb.Get(cache_id=cache_id(cluster), key=b"k")))
 
     on_spread_cluster(tmp_path, act)
 

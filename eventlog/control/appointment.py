@@ -6,7 +6,7 @@ committing, and the old primary's next raise conflicts. The floor never falls: w
 primary's ceiling alone would say too little.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from eventlog.control.metastore import OPERATIONS_MAX
 from eventlog.control.records import CommitPlan, NodeRecord, SegmentRecord, Versioned, encode, node_key, segment_key
@@ -39,9 +39,12 @@ def segments_to_start(view: ClusterView, node: NodeRecord, *, segments: int, acc
     return own + unassigned
 
 
-def held_alone(view: ClusterView, number: int) -> list[int]:
-    """Return the segments of which no other member, as the data directory that it is now, holds all that was acknowledged."""
-    now = {node.replica for node in view.members.values() if node.number != number}
+def held_alone(view: ClusterView, number: int, *, others: Collection[int] | None = None) -> list[int]:
+    """Return the segments of which no other member, as the data directory that it is now, holds all that was acknowledged.
+
+    `others` are the members that count, if not all of them do.
+    """
+    now = {node.replica for node in view.members.values() if node.number != number and (others is None or node.number in others)}
     return sorted(
         segment
         for segment, found in view.segments.items()

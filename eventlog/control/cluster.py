@@ -89,6 +89,11 @@ class ClusterRecords:
         """Return an id that this directory's log had reached when an earlier process renewed its lease, 0 for none."""
         return self._seen_own().record.acknowledged
 
+    @property
+    def unreadable(self) -> bool:
+        """Return whether an earlier process met a damaged file in this directory."""
+        return self._seen_own().record.unreadable
+
     def remember(self) -> Remembered:
         """Return what the data directory should keep, to be passed to the next process's `open_or_create`."""
         number = self._member.number if self._member else 0
@@ -229,8 +234,10 @@ class ClusterRecords:
 
     # ------------------------------------------------------------ once a second, and at the end
 
-    async def renew_lease(self, *, on_lost: Callable[[Sequence[int]], None], acknowledged: int = 0) -> None:
+    async def renew_lease(self, *, on_lost: Callable[[Sequence[int]], None], acknowledged: int = 0, unreadable: bool = False) -> None:
         """Raise the ceiling in the own record, then in the clock; note there that the log has reached `acknowledged` on disk.
+
+        With `unreadable`, note that a damaged file was met in this directory.
 
         `on_lost` is called first with segments that this node does not lead any more, if any: when it returns, no id may be
         stamped and no promise given for them.
@@ -243,7 +250,7 @@ class ClusterRecords:
         for _ in range(CONFLICTS_MAX):
             own = self._seen_own()
             record, plan = plan_ceiling(  # never lowered, whoever raised it
-                own, max(own.record.ceiling, clock.ceiling_wanted()), acknowledged=acknowledged
+                own, max(own.record.ceiling, clock.ceiling_wanted()), acknowledged=acknowledged, unreadable=unreadable
             )
             try:
                 self._own = Versioned(record, await self._commit(plan))
@@ -264,7 +271,7 @@ class ClusterRecords:
             on_lost(lost)
         self._own = own
 
-    async def release(self, *, acknowledged: int = 0) -> None:
+    async def release(self, *, acknowledged: int = 0, unreadable: bool = False) -> None:
         """Give back what is left of the lease: nothing is issued any more, and the next start begins right above what was.
 
         Raises:
@@ -274,7 +281,7 @@ class ClusterRecords:
         clock.set_ceiling(min(clock.ceiling, clock.last + 1))
         for _ in range(CONFLICTS_MAX):
             own = self._seen_own()
-            record, plan = plan_ceiling(own, min(own.record.ceiling, clock.last + 1), acknowledged=acknowledged)
+            record, plan = plan_ceiling(own, min(own.record.ceiling, clock.last + 1), acknowledged=acknowledged, unreadable=unreadable)
             try:
                 self._own = Versioned(record, await self._commit(plan))
             except MetadataConflict:

@@ -1,6 +1,6 @@
 """What the controller decides: from the view and from who answers to the next commit, until there is none.
 
-    1 appoint     a primary, where the present one is dead, removed, restarted, drained, or came back with another disk
+    1 appoint     a primary, where the present one is dead, removed, restarted, drained, unreadable, or came back with another disk
     2 sweep       the newly dead out of every other in-sync set; the least size of sets follows the members
     3 repair      removed owners leave, missing ones are added, surplus ones leave, those of a draining member get a target
     4 move        segments with a target: owners are added, a few segments at a time; once all are in sync and found equal to
@@ -162,7 +162,7 @@ class Controller:
         changed = []
         for found in view.segments.values():
             segment = found.record
-            if situation.is_led(segment) and not view.members[segment.primary].draining:
+            if situation.is_led(segment) and not view.members[segment.primary].is_leaving:
                 continue
             chosen = self.successor(situation, segment, load)
             if chosen is None or (situation.is_led(segment) and chosen.number == segment.primary):
@@ -179,7 +179,7 @@ class Controller:
         electable = [node for node in here if SegmentRules.may_lead(segment, node)]
         return min(
             electable,
-            key=lambda node: (node.draining, node.number != segment.primary, load[node.number] / node.weight, node.number),
+            key=lambda node: (node.is_leaving, node.number != segment.primary, load[node.number] / node.weight, node.number),
             default=None,
         )
 
@@ -269,7 +269,7 @@ class Controller:
         """Begin anew whenever members come, go, restart, or answer otherwise than before."""
         seen = (
             tuple(
-                (node.number, node.session, node.incarnation, node.draining, node.weight, node.gateway, node.host_label, node.rack)
+                (node.number, node.session, node.incarnation, node.is_leaving, node.weight, node.gateway, node.host_label, node.rack)
                 for node in situation.view.members.values()
             ),
             situation.dead,
@@ -281,7 +281,8 @@ class Controller:
 
     def _is_calm(self, situation: Situation, which: int) -> bool:
         needed = (self.options.balance_primaries_calm_ms, self.options.rebalance_delay_ms)[which]
-        return bool(needed) and not situation.dead and situation.now_ms - self._calm[1] >= needed
+        is_well = not situation.dead and not any(node.unreadable for node in situation.view.members.values())
+        return bool(needed) and is_well and situation.now_ms - self._calm[1] >= needed
 
     def wants_rebalancing(self, situation: Situation) -> bool:
         """Return whether segments should be moved without being told to: all is well for long, nobody called it off, load is uneven."""

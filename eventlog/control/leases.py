@@ -13,9 +13,16 @@ from eventlog.control.records import CommitPlan, NodeRecord, SegmentRecord, Vers
 from eventlog.errors import MemberReplaced
 
 
-def plan_ceiling(own: Versioned[NodeRecord], ceiling: int, *, acknowledged: int = 0) -> tuple[NodeRecord, CommitPlan]:
-    """Return the record with another ceiling, and the commit that makes it so; `acknowledged` only rises."""
-    record = msgspec.structs.replace(own.record, ceiling=ceiling, acknowledged=max(own.record.acknowledged, acknowledged))
+def plan_ceiling(
+    own: Versioned[NodeRecord], ceiling: int, *, acknowledged: int = 0, unreadable: bool = False
+) -> tuple[NodeRecord, CommitPlan]:
+    """Return the record with another ceiling, and the commit that makes it so; `acknowledged` only rises, `unreadable` stays."""
+    record = msgspec.structs.replace(
+        own.record,
+        ceiling=ceiling,
+        acknowledged=max(own.record.acknowledged, acknowledged),
+        unreadable=own.record.unreadable or unreadable,
+    )
     key = node_key(record.number)
     return record, CommitPlan(expect={key: own.revision}, puts={key: encode(record)})
 

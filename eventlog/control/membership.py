@@ -71,6 +71,7 @@ def plan_join(nodes: Mapping[int, Versioned[NodeRecord]], joining: Joining) -> t
         weight=labels.weight,
         gateway=labels.gateway,
         draining=found.record.draining if found and member else False,
+        unreadable=found.record.unreadable if found and is_same else False,
     )
     key = node_key(number)
     return record, CommitPlan(expect={key: found.revision if found else 0}, puts={key: encode(record)})

@@ -72,7 +72,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     belongs to. `removed_id` is 0 for a member, else an id of the time of its removal. The directory's log has reached `acknowledged`:
     one that does not is an older copy. `session` is new with every process: a term of primary belongs to one. Nodes of one
     `host_label`, and of one `rack`, fail together; an empty label is a host or rack of its own. A node of weight 2 holds twice as much
-    as one of weight 1, a `gateway` nothing; one that is `draining` is being emptied.
+    as one of weight 1, a `gateway` nothing; one that is `draining` is being emptied. One that is `unreadable` has met a damaged file in
+    this directory: it leads nothing that another one can lead.
     """
 
     number: Number
@@ -88,6 +89,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     weight: Weight = 1
     gateway: bool = False
     draining: bool = False
+    unreadable: bool = False
 
     @property
     def is_member(self) -> bool:
@@ -98,6 +100,11 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     def holds_data(self) -> bool:
         """Return whether segments may be placed on it: a member that is neither a gateway nor being emptied."""
         return self.is_member and not self.gateway and not self.draining
+
+    @property
+    def is_leaving(self) -> bool:
+        """Return whether others are to lead what it leads."""
+        return self.draining or self.unreadable
 
     @property
     def replica(self) -> "Replica":

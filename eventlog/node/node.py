@@ -135,6 +135,7 @@ class Node:
         self.failures: Counter[str] = Counter()  # of periodic work, by its name
         self.is_stopping = False
         self._on_fatal = on_fatal
+        self._reads_elsewhere = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._has_ended_tasks = False
 
@@ -305,10 +306,16 @@ class Node:
         self._on_fatal(error)
 
     def _place(self, view: ClusterView, segments: Sequence[int]) -> None:
-        """Read here what this node is in sync with, and the rest elsewhere; `segments` are those with another record."""
+        """Read here what this node is in sync with, and the rest elsewhere; `segments` are those with another record.
+
+        After `read_elsewhere` only what it leads.
+        """
         for segment in segments:
             found = view.segments.get(segment)
-            self._placed[segment] = found is None or any(one.node == self.number for one in found.record.in_sync)
+            if found is not None and self._reads_elsewhere:
+                self._placed[segment] = found.record.primary == self.number
+            else:
+                self._placed[segment] = found is None or any(one.node == self.number for one in found.record.in_sync)
         self.reads.lose(
             {
                 segment: [Lost(epoch=one.epoch, after=one.after, upto=one.upto) for one in known.record.ranges]
@@ -316,6 +323,11 @@ class Node:
             }
         )
         self.reads.place(self._placed.copy())
+
+    def read_elsewhere(self) -> None:
+        """Have what others lead read there, from now on."""
+        self._reads_elsewhere = True
+        self._place(self.view, range(self.segments))
 
     def copies_elsewhere(self, segment: int) -> Sequence[int]:
         """Return the other nodes with a copy of a segment that is kept up, the primary first."""
@@ -376,7 +388,7 @@ async def _run(node: Node, function: Callable[..., Any], exchange: Exchange, *, 
         else:
             exchange.fail(error)
     except Exception as error:  # noqa: BLE001 -- the edge to what a client can make happen
-        refuse_with(exchange, error)
+        refuse_with(exchange, node.mending.judged(error))
 
 
 async def _is_informed(node: Node) -> bool:

@@ -84,7 +84,7 @@ class Started:
         await asyncio.to_thread(node.store.close)
         if clean:
             try:
-                await self.records.release(acknowledged=int(node.core.watermark.max()))
+                await self.records.release(acknowledged=int(node.core.watermark.max()), unreadable=bool(node.store.unreadable))
             except (MetadataUnavailable, MemberReplaced) as error:
                 log.warning("lease_not_given_back error=%s", error)  # the next start begins above it
             self.home.remember(self.records.remember())
@@ -244,7 +244,7 @@ async def _renew_lease(records: ClusterRecords, node: Node, on_fatal: Callable[[
     try:
         async with node.renewing_lease:
             reached = int(node.core.watermark.max())
-            await records.renew_lease(on_lost=node.replicas.takeover.stop, acknowledged=reached)
+            await records.renew_lease(on_lost=node.replicas.takeover.stop, acknowledged=reached, unreadable=bool(node.store.unreadable))
             node.lease_renewed_s = asyncio.get_running_loop().time()
     except MemberReplaced as error:
         on_fatal(error)

@@ -137,6 +137,7 @@ class MemoryStore:
         self.disk = disk
         self.ends = disk.ends
         self.stopped_cleanly = disk.stopped_cleanly
+        self.unreadable = ""
         disk.stopped_cleanly = False
         self._lock = threading.Lock()  # readers in other threads see a write whole or not at all
         self._fenced: str | None = None

@@ -124,6 +124,14 @@ class Store(Protocol):
         """Whether the previous process closed the store; True for a new one."""
         ...
 
+    @property
+    def unreadable(self) -> str:
+        """What the engine said when it first met a damaged file since the store was opened, empty while it met none.
+
+        Such a file stays as it is: whatever reads it fails, and so do merges of it, and all that is written after these.
+        """
+        ...
+
     def append(self, log: Sequence[Pair], meta: Sequence[Pair]) -> None:
         """Put log values and meta rows in one atomic write, journalled but not synced.
 

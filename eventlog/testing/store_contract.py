@@ -67,6 +67,7 @@ class StoreContract(ABC):
         assert store.segments == SEGMENTS
         assert store.identity == OPTIONS.identity
         assert store.stopped_cleanly
+        assert store.unreadable == ""
         assert store.ends.ids.tolist() == [0] * SEGMENTS
         assert store.ends.epochs.tolist() == [0] * SEGMENTS
         assert store.read_log(*ALL, bytes_max=1) == []

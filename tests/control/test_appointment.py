@@ -98,6 +98,13 @@ def test_a_segment_is_held_alone_unless_another_member_has_it_as_the_directory_t
     assert held_alone(view([node(1, incarnation="another"), *members[1:]], segments), 1) == [1, 2, 3]
 
 
+def test_a_segment_is_held_alone_where_the_others_do_not_count():
+    state = view([node(1), node(2), node(3)], [segment(0, owners=(1, 2, 3)), segment(1, owners=(1, 2)), segment(2, owners=(1, 3))])
+    assert held_alone(state, 1) == []
+    assert held_alone(state, 1, others=[2]) == [2]
+    assert held_alone(state, 1, others=[]) == [0, 1, 2]
+
+
 def test_a_directory_that_does_not_hold_its_nodes_events_is_refused():
     own = node(1, incarnation="empty")
     state = view([own], [segment(number, in_sync=replicas(1)) for number in range(3)])

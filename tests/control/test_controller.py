@@ -139,6 +139,35 @@ def test_a_lost_disk_is_another_incarnation_never_leads_and_is_filled_again():
     assert play.is_whole()
 
 
+def meets_damage(play, number):
+    play.put(msgspec.structs.replace(play.view.nodes[number].record, unreadable=True))
+
+
+def test_who_met_a_damaged_file_leads_nothing_that_others_can_lead_and_stays_in_every_set():
+    play = cluster(3)
+    meets_damage(play, 2)
+    play.settle()
+    assert play.primaries() == {1: 6, 2: 0, 3: 6}
+    assert play.is_whole()
+    play.settle(ms=600_000)
+    assert play.primaries()[2] == 0
+    play.restart(2)
+    play.settle(ms=600_000)
+    assert play.primaries()[2] == 0, "it is the same directory"
+    play.dead.update({1, 3})
+    play.settle()
+    assert play.primaries() == {1: 0, 2: 12, 3: 0}
+
+
+def test_of_two_that_met_damaged_files_each_leads_on_what_nobody_else_can_lead():
+    play = cluster(2)
+    meets_damage(play, 1)
+    meets_damage(play, 2)
+    before = play.records
+    play.settle(ms=600_000)
+    assert play.records == before
+
+
 def test_the_only_copy_on_a_lost_disk_is_led_by_nobody():
     play = cluster(1)
     play.restart(1, incarnation="empty")

@@ -15,6 +15,13 @@ def test_a_ceiling_is_raised_against_the_revision_of_the_own_record():
     assert decode(plan.puts["node/3"], type(record), where="") == record
 
 
+def test_a_damaged_file_that_was_met_stays_in_the_record():
+    met, plan = plan_ceiling(Versioned(node(3, ceiling=5), 17), 9, unreadable=True)
+    assert met.unreadable
+    assert decode(plan.puts["node/3"], type(met), where="") == met
+    assert plan_ceiling(Versioned(met, 18), 10)[0].unreadable
+
+
 def own(found):
     return check_own(found, number=3, name="n3", incarnation="i3")
 

@@ -56,6 +56,12 @@ def test_labels_are_those_of_the_process_and_draining_is_the_operators():
     assert (record.host_label, record.rack, record.weight, record.gateway, record.draining) == ("h", "", 3, False, True)
 
 
+def test_a_damaged_file_that_was_met_is_the_directorys():
+    met = versioned(msgspec.structs.replace(node(1, name="new", incarnation="mine"), unreadable=True))
+    assert join(met, incarnation="mine")[0].unreadable
+    assert not join(met)[0].unreadable
+
+
 def test_a_number_that_is_given_out_again_is_not_draining():
     drained = {number: msgspec.structs.replace(node(number, removed_id=1), draining=True) for number in range(1, 1024)}
     record, _ = join(versioned(*drained.values()))

@@ -30,7 +30,7 @@ def leads(node: "Node", segment: int) -> bool:
 
 def has_state(node: "Node", segment: int, *, at_least: int = 0) -> bool:
     """Whether this node has a copy of a segment in which everything up to `at_least` is applied. It may be behind its primary's."""
-    return bool(node.core.holds[segment]) and applied_id(node, segment) >= at_least
+    return bool(node.core.holds[segment] and node.low.here[segment]) and applied_id(node, segment) >= at_least
 
 
 def applied_id(node: "Node", segment: int) -> int:

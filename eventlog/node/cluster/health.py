@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from eventlog.control.appointment import held_alone
 from eventlog.control.controller import Controller, Situation
 from eventlog.control.placement import may_be_evened_out
 from eventlog.control.records import ClusterSettings, NodeRecord, SegmentRecord
@@ -27,7 +28,10 @@ def status(node: "Node") -> pb.StatusAnswer:
     under_replicated = sum(is_under_replicated(situation, segment) for segment in records)
     live = sum(member_state(node, situation, member) in ("live", "draining") for member in view.members.values())
     is_cut_off = _is_cut_off(node)
-    is_whole = not under_replicated and not node.disk.is_full and live == len(view.members) and not is_cut_off and not _silent(node)
+    is_read = not any(member.unreadable for member in view.members.values())
+    is_whole = (
+        not under_replicated and not node.disk.is_full and live == len(view.members) and is_read and not is_cut_off and not _silent(node)
+    )
     low = node.low.limit()
     return pb.StatusAnswer(
         cluster=node.cluster,
@@ -142,8 +146,17 @@ def _about_members(situation: Situation, records: list[SegmentRecord]) -> Iterat
         name = _name(situation, number)
         yield f"node {name} is down: start it again; if it is gone for good: eventlog admin remove {name}"
     for member in situation.view.members.values():
+        if member.unreadable and member.number not in situation.dead:
+            yield _about_unreadable(situation, member)
         if member.draining and not any(member.number in segment.owners for segment in records):
             yield f"node {member.name} holds nothing: eventlog admin remove {member.name}, or stop it"
+
+
+def _about_unreadable(situation: Situation, member: NodeRecord) -> str:
+    others = [other.number for other in situation.view.members.values() if not other.unreadable and other.number not in situation.dead]
+    if held_alone(situation.view, member.number, others=others):
+        return f"node {member.name} met a damaged file, and no other node that is up has all that it holds: start those, or add one"
+    return f"node {member.name} met a damaged file: look at its disk, then start it again on an empty directory; the others fill it"
 
 
 def _about_copies(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:

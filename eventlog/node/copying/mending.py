@@ -1,5 +1,8 @@
 """Stored values that turn out damaged are asked of another node with a copy, checked, and written again under the same keys.
 
+What lies in a file that the engine cannot read stays unread here: nothing stored beside it would make that file readable. Others lead and
+serve it from then on, where they have all of it.
+
 Whoever meets damage in a cache calls `mend`. The copies here are read through once; every run of ids between two sound values in
 which something is wrong or missing is fetched. What no other node has stays as it is, and refused; whether one has it by now is asked
 again and again, after ever longer pauses.
@@ -16,7 +19,7 @@ import numpy as np
 
 from eventlog.batch.layout import ValueHead
 from eventlog.batch.views import decode_value
-from eventlog.errors import CorruptData, EventLogError, Stopping, Unavailable, UnsupportedFormat
+from eventlog.errors import CorruptData, EventLogError, MetadataLost, NotPrimary, Stopping, Unavailable, UnsupportedFormat
 from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
 from eventlog.node.aside import aside
 from eventlog.node.reading.fetch import pairs_of
@@ -37,6 +40,8 @@ _READ_BYTES = 4 << 20
 _FETCHES_MAX = 10_000  # of one damaged run
 AGAIN_MS = 2_000  # whoever has it may not have been there, or not have known that it is committed
 _AGAIN_MS_MAX = 600_000  # it costs a walk through the cache
+_LEAVE_MS_MAX = 5_000  # a new primary takes a second or two
+_LEAVE_POLL_MS = 20
 _NO_SEGMENTS = np.zeros(0, np.int64)
 _NO_EPOCHS = np.zeros(0, np.uint32)
 
@@ -57,6 +62,7 @@ class Mending:
         self._node = node
         self._running: dict[int, asyncio.Task[bool]] = {}
         self._again: set[int] = set()
+        self._leaving: asyncio.Task[None] | None = None
         self.repaired = 0
 
     def mend(self, cache: CacheState) -> "asyncio.Future[bool]":
@@ -79,14 +85,54 @@ class Mending:
             await self.mend(cache)
         return await aside(work)
 
+    def judged(self, error: Exception) -> Exception:
+        """Return what to refuse a request with: one that met a file which cannot be read is tried again where others have everything."""
+        node = self._node
+        if not (isinstance(error, CorruptData) and node.store.unreadable):
+            return error
+        self.leave()
+        kept = np.flatnonzero(node.low.here).tolist()
+        return NotPrimary(segment=(kept or [0])[0]) if all(map(self._is_elsewhere, kept)) else error
+
+    def leave(self) -> "asyncio.Task[None]":
+        """Let others lead and serve what is here, as far as they can, because the engine met a damaged file."""
+        if self._leaving is None or self._leaving.done():
+            self._leaving = asyncio.get_running_loop().create_task(self._leave_all(), name="leave_unreadable")
+            self._node.own(self._leaving)
+        return self._leaving
+
+    async def _leave_all(self) -> None:
+        node = self._node
+        if not node.view.nodes[node.number].record.unreadable:
+            log.error("store_unreadable why=%s", node.store.unreadable)
+        if not any(map(self._is_elsewhere, range(node.segments))):
+            return  # nobody can be asked
+        node.read_elsewhere()
+        try:
+            await node.renew_lease()  # which says so in this node's record
+        except (Unavailable, MetadataLost) as error:
+            log.warning("still_leading error=%s", error)
+            return
+        for _ in range(_LEAVE_MS_MAX // _LEAVE_POLL_MS):
+            if not any(map(self._is_elsewhere, np.flatnonzero(node.low.here).tolist())):
+                break
+            await asyncio.sleep(_LEAVE_POLL_MS / 1000)
+
+    def _is_elsewhere(self, segment: int) -> bool:
+        """Return whether another node that can be asked has all of a segment."""
+        return any(number in self._node.peers.incarnations for number in self._node.copies_elsewhere(segment))
+
     async def _mend(self, cache: CacheState) -> bool:
         node = self._node
         segments = np.flatnonzero(node.low.here).tolist()
         uptos = [node.low.limit(np.array([segment])) for segment in segments]
         try:
-            found, is_whole = await aside(partial(_find, node, cache, list(zip(segments, uptos, strict=True))))
+            found, unreadable = await aside(partial(_find, node, cache, list(zip(segments, uptos, strict=True))))
         except Stopping:
             return False
+        if unreadable:
+            await self.leave()
+        is_whole = not node.low.here[unreadable].any()
         for damage in found:
             try:
                 await self._repair(cache, damage)
@@ -150,18 +196,18 @@ class Mending:
         return []
 
 
-def _find(node: "Node", cache: CacheState, places: Sequence[tuple[int, int]]) -> tuple[list[Damage], bool]:
-    """Return what is damaged, and whether everything else could be read."""
-    found, is_read = list[Damage](), True
+def _find(node: "Node", cache: CacheState, places: Sequence[tuple[int, int]]) -> tuple[list[Damage], list[int]]:
+    """Return what is damaged, and the segments that cannot be read at all."""
+    found, unreadable = list[Damage](), list[int]()
     for segment, upto in places:
         if node.is_stopping:
             raise Stopping
         try:
             found += [] if cache.dropped else find_damage(node.store, cache, segment, upto=upto)
         except CorruptData as error:
-            is_read = False
+            unreadable.append(segment)
             log.error("log_unreadable cache=%s segment=%d error=%s", cache.name, segment, error)  # noqa: TRY400
-    return found, is_read
+    return found, unreadable
 
 
 def find_damage(store: Store, cache: CacheState, segment: int, *, upto: int) -> Iterator[Damage]:

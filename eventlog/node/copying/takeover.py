@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import ValueHead, encode_value
-from eventlog.errors import ClockAhead, EventLogError, MetadataLost, MetadataUnavailable
+from eventlog.errors import ClockAhead, CorruptData, EventLogError, MetadataLost, MetadataUnavailable
 from eventlog.ids import ID_STEP
 from eventlog.limits import KEY_INDEX_BYTES_MAX
 from eventlog.node.aside import aside
@@ -155,9 +155,14 @@ class TakeOver:
         await node.storage.run(_nothing)  # the scan must find what was handed to the storage thread so far
         if cache.building is changes and not cache.dropped:
             keys_max = KEY_INDEX_BYTES_MAX // _TABLE_BYTES_A_KEY
-            await build_key_table(
-                node.store, cache, keys_max=keys_max, is_stopping=lambda: node.is_stopping or cache.building is not changes
-            )  # begun anew: segments come one by one, and a scan for each of them would keep all processors busy
+            try:
+                await build_key_table(
+                    node.store, cache, keys_max=keys_max, is_stopping=lambda: node.is_stopping or cache.building is not changes
+                )  # begun anew: segments come one by one, and a scan for each of them would keep all processors busy
+            except CorruptData as error:
+                log.error("no_key_table cache=%s error=%s", cache.name, error)  # noqa: TRY400 -- it is looked up in the store
+                cache.building = None if cache.building is changes else cache.building
+                node.mending.leave()
 
     # ------------------------------------------------------------ a term ends
 

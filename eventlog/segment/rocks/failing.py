@@ -7,6 +7,7 @@ from typing import TypeVar
 from eventlog.errors import ClientClosed, CorruptData, DirectoryInUse, DiskFull, EventLogError, Overloaded, StoreFenced, Unavailable
 
 T = TypeVar("T")
+Judge = Callable[[str], EventLogError]
 
 STALL = "Write stall"
 NO_SPACE = "No space left"
@@ -18,7 +19,7 @@ _NOT_ITS_FAULT = ("Permission denied", "Operation not permitted", "Read-only fil
 _CLOSED = "DbClosedError"
 
 
-def calling(call: Callable[[], T], judge: Callable[[str], EventLogError]) -> T:
+def calling(call: Callable[[], T], judge: Judge) -> T:
     """Return what `call` returns; where it fails, raise what `judge` makes of the text.
 
     The new error knows nothing of the old one: a traceback would keep the iterators of its frames, and they the database's LOCK.
@@ -30,7 +31,7 @@ def calling(call: Callable[[], T], judge: Callable[[str], EventLogError]) -> T:
     raise judge(why)
 
 
-def opening_error(where: str) -> Callable[[str], EventLogError]:
+def opening_error(where: str) -> Judge:
     """Judge a refusal to open."""
 
     def judge(why: str) -> EventLogError:
@@ -45,28 +46,35 @@ def opening_error(where: str) -> Callable[[str], EventLogError]:
     return judge
 
 
-def closing_error(where: str) -> Callable[[str], EventLogError]:
+def closing_error(where: str) -> Judge:
     """Judge a close that could not write everything out."""
 
     def judge(why: str) -> EventLogError:
-        return CorruptData(where=where, why=why) if _CORRUPT in why else StoreFenced(why=why)
+        return CorruptData(where=where, why=why) if is_damage(why) else StoreFenced(why=why)
 
     return judge
 
 
-def compacting_error(where: str, free_bytes: Callable[[], int]) -> Callable[[str], EventLogError]:
+def compacting_error(reading: Judge, free_bytes: Callable[[], int]) -> Judge:
     """Judge a merge that did not end; nothing is lost by it."""
 
     def judge(why: str) -> EventLogError:
-        return DiskFull(free_bytes=free_bytes(), reserve_bytes=0) if NO_SPACE in why else reading_error(where)(why)
+        return DiskFull(free_bytes=free_bytes(), reserve_bytes=0) if NO_SPACE in why else reading(why)
 
     return judge
 
 
-def reading_error(where: str) -> Callable[[str], EventLogError]:
-    """Judge a failed read."""
+def is_damage(why: str) -> bool:
+    """Return whether the engine found a file to be other than it wrote it."""
+    return _CORRUPT in why
+
+
+def reading_error(where: str, note: Callable[[str], None] = lambda _: None) -> Judge:
+    """Judge a failed read; `note` is told of damage."""
 
     def judge(why: str) -> EventLogError:
+        if is_damage(why):
+            note(why)
         if _CLOSED in why:
             return ClientClosed(what="store")
         return _too_many_files() if _NO_FILES in why else CorruptData(where=where, why=why)

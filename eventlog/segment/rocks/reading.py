@@ -11,29 +11,29 @@ from typing import cast
 from rocksdict import Rdict, RdictIter, ReadOptions
 
 from eventlog.segment.port import Pair, Range
-from eventlog.segment.rocks.failing import calling, reading_error
+from eventlog.segment.rocks.failing import Judge, calling
 
 _Keys = list[str | int | float | bytes | bool]  # what the stub wants; a list is invariant
 
 
-def read_values(family: Rdict, ranges: Sequence[Range], *, bytes_max: int, where: str) -> list[Pair]:
+def read_values(family: Rdict, ranges: Sequence[Range], *, bytes_max: int, judge: Judge) -> list[Pair]:
     """Return the pairs of ascending, disjoint ranges until their values reach `bytes_max`."""
-    return calling(lambda: _walk_ranges(family, ranges, bytes_max), reading_error(where)) if ranges else []
+    return calling(lambda: _walk_ranges(family, ranges, bytes_max), judge) if ranges else []
 
 
-def read_pairs(family: Rdict, span: Range, *, limit: int | None, where: str) -> list[Pair]:
+def read_pairs(family: Rdict, span: Range, *, limit: int | None, judge: Judge) -> list[Pair]:
     """Return the pairs of a range, at most `limit`."""
-    return calling(lambda: _walk_pairs(family, span, limit), reading_error(where))
+    return calling(lambda: _walk_pairs(family, span, limit), judge)
 
 
-def last_pair(family: Rdict, span: Range, *, where: str) -> Pair | None:
+def last_pair(family: Rdict, span: Range, *, judge: Judge) -> Pair | None:
     """Return the last pair of a range."""
-    return calling(lambda: _step_back(family, span), reading_error(where))
+    return calling(lambda: _step_back(family, span), judge)
 
 
-def get_values(family: Rdict, keys: list[bytes], *, where: str) -> list[bytes | None]:
+def get_values(family: Rdict, keys: list[bytes], *, judge: Judge) -> list[bytes | None]:
     """Return the values of `keys`."""
-    return calling(lambda: cast("list[bytes | None]", family.get(cast("_Keys", keys))), reading_error(where))
+    return calling(lambda: cast("list[bytes | None]", family.get(cast("_Keys", keys))), judge)
 
 
 def peek_values(family: Rdict, keys: list[bytes]) -> list[bytes] | None:

@@ -15,19 +15,19 @@ from rocksdict import Rdict, RdictIter, ReadOptions
 
 from eventlog.errors import ClientClosed
 from eventlog.segment.port import Rows
-from eventlog.segment.rocks.failing import calling, reading_error
+from eventlog.segment.rocks.failing import Judge, calling
 
 
 class RocksSnapshot:
     """See `port.Snapshot`."""
 
-    __slots__ = ("__weakref__", "_iterator", "_lock", "_where")
+    __slots__ = ("__weakref__", "_iterator", "_judge", "_lock")
 
-    def __init__(self, family: Rdict, *, where: str) -> None:
+    def __init__(self, family: Rdict, *, judge: Judge) -> None:
         options = ReadOptions()
         options.fill_cache(v=False)  # type: ignore[call-arg]  # the stub forgets it. What is read in order is not worth what others lose
-        self._iterator: RdictIter | None = calling(lambda: family.iter(options), reading_error(where))
-        self._where = where
+        self._iterator: RdictIter | None = calling(lambda: family.iter(options), judge)
+        self._judge = judge
         self._lock = threading.Lock()
 
     def read(self, lower: bytes, upper: bytes, *, rows_max: int, bytes_max: int) -> Rows:
@@ -35,7 +35,7 @@ class RocksSnapshot:
             iterator = self._iterator
             if iterator is None:
                 raise ClientClosed(what="snapshot")
-            return calling(lambda: _read(iterator, (lower, upper), rows_max, bytes_max), reading_error(self._where))
+            return calling(lambda: _read(iterator, (lower, upper), rows_max, bytes_max), self._judge)
 
     def close(self) -> None:
         self._iterator = None

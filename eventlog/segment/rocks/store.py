@@ -35,7 +35,7 @@ from eventlog.segment import keys
 from eventlog.segment.directory import Directory, Label, check_owner, decode_label, describe
 from eventlog.segment.port import Identity, LogEnds, Pair, Range, Snapshot, StoreOptions
 from eventlog.segment.rocks.ends import EndsFile, create_ends, open_ends
-from eventlog.segment.rocks.failing import NO_SPACE, STALL, calling, closing_error, compacting_error
+from eventlog.segment.rocks.failing import NO_SPACE, STALL, Judge, calling, closing_error, compacting_error, is_damage, reading_error
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
 from eventlog.segment.rocks.reading import get_values, last_pair, peek_values, read_pairs, read_values
 from eventlog.segment.rocks.snapshots import RocksSnapshot
@@ -64,6 +64,7 @@ class RocksStore:
         self._snapshots: WeakSet[RocksSnapshot] = WeakSet()
         self.ends = LogEnds.empty(label.segments)
         self.stopped_cleanly = False
+        self.unreadable = ""
 
     @property
     def segments(self) -> int:
@@ -137,30 +138,30 @@ class RocksStore:
         options = CompactOptions()
         options.set_exclusive_manual_compaction(False)  # merging goes on meanwhile, or writers would stall behind it
         for lower, upper in ranges:
-            calling(partial(log.compact_range, lower, upper, options), compacting_error(self._where("log"), self.free_bytes))
+            calling(partial(log.compact_range, lower, upper, options), compacting_error(self._judging("log"), self.free_bytes))
 
     # ------------------------------------------------------------ reading
 
     def read_log(self, lower: bytes, upper: bytes, *, bytes_max: int) -> list[Pair]:
-        return read_values(self._open().log, ((lower, upper),), bytes_max=bytes_max, where=self._where("log"))
+        return read_values(self._open().log, ((lower, upper),), bytes_max=bytes_max, judge=self._judging("log"))
 
     def read_logs(self, ranges: Sequence[Range], *, bytes_max: int) -> list[Pair]:
-        return read_values(self._open().log, ranges, bytes_max=bytes_max, where=self._where("log"))
+        return read_values(self._open().log, ranges, bytes_max=bytes_max, judge=self._judging("log"))
 
     def last_log(self, lower: bytes, upper: bytes) -> Pair | None:
-        return last_pair(self._open().log, (lower, upper), where=self._where("log"))
+        return last_pair(self._open().log, (lower, upper), judge=self._judging("log"))
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        return get_values(self._open().state, keys, where=self._where("state"))
+        return get_values(self._open().state, keys, judge=self._judging("state"))
 
     def get_in_memory(self, keys: list[bytes]) -> list[bytes] | None:
         return peek_values(self._open().state, keys)
 
     def read_state(self, lower: bytes, upper: bytes, *, limit: int) -> list[Pair]:
-        return read_pairs(self._open().state, (lower, upper), limit=limit, where=self._where("state"))
+        return read_pairs(self._open().state, (lower, upper), limit=limit, judge=self._judging("state"))
 
     def snapshot(self) -> Snapshot:
-        found = RocksSnapshot(self._open().state, where=self._where("state"))
+        found = RocksSnapshot(self._open().state, judge=self._judging("state"))
         self._snapshots.add(found)
         return found
 
@@ -170,7 +171,7 @@ class RocksStore:
         return max(every - (state.property_int_value("rocksdb.cur-size-all-mem-tables") or 0), 0)
 
     def read_meta(self, lower: bytes, upper: bytes) -> list[Pair]:
-        return read_pairs(self._open().meta, (lower, upper), limit=None, where=self._where("meta"))
+        return read_pairs(self._open().meta, (lower, upper), limit=None, judge=self._judging("meta"))
 
     # ------------------------------------------------------------ the rest
 
@@ -232,8 +233,11 @@ class RocksStore:
             raise StoreFenced(why=self._failure)
         return self._open()
 
-    def _where(self, family: str) -> str:
-        return f"{family} in {self._directory.database}"
+    def _judging(self, family: str) -> Judge:
+        return reading_error(f"{family} in {self._directory.database}", self._note)
+
+    def _note(self, why: str) -> None:
+        self.unreadable = self.unreadable or why
 
     def _write(self, build: Callable[[], WriteBatch], options: WriteOptions) -> None:
         """Write a batch; while the engine stalls, wait and build it anew."""
@@ -267,6 +271,8 @@ class RocksStore:
     def _fence(self, why: str) -> EventLogError:
         """Refuse to write from now on; return the error of the call that failed, whose outcome nobody knows."""
         self._failure = self._failure or why
+        if is_damage(why):  # a merge met it
+            self._note(why)
         return StoreFenced(why=why, outcome="unknown")
 
     def _deletion(self, log: Sequence[Range], meta: Sequence[Range], rows: Sequence[Pair]) -> WriteBatch:
@@ -344,7 +350,7 @@ def _open(directory: Directory, label: Label, options: StoreOptions) -> RocksSto
 
 def _check_own(database: Database, label: Label, where: str) -> None:
     """Refuse a database that is empty, or another's, in a directory whose label is right."""
-    found = get_values(database.meta, [keys.IDENTITY_KEY], where=where)[0]
+    found = get_values(database.meta, [keys.IDENTITY_KEY], judge=reading_error(where))[0]
     if found is None:
         raise LostDisk(where=where, why="it opened empty")
     theirs = decode_label(found, where=f"{where}, identity")

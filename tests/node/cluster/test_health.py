@@ -17,6 +17,23 @@ def test_draining_that_leaves_fewer_nodes_than_replicas_is_said(drained, said):
     assert any(line.startswith(expected) for line in found) is said
 
 
+@pytest.mark.parametrize(
+    ("met", "dead", "said"),
+    [
+        ((), (), []),
+        ((2,), (), ["n2 met a damaged file: look at its disk, then start it again"]),
+        ((2,), (1, 3), ["n2 met a damaged file, and no other node that is up"]),
+        ((2, 3), (1,), ["n2 met a damaged file, and no", "n3 met a damaged file, and no"]),
+        ((2, 3), (), ["n2 met a damaged file: look", "n3 met a damaged file: look"]),
+    ],
+)
+def test_a_damaged_file_that_a_node_met_is_said_and_whether_others_can_fill_it(met, dead, said):
+    members = [msgspec.structs.replace(node(number), unreadable=number in met) for number in (1, 2, 3)]
+    situation = Situation(view=view(members, [segment(0, owners=(1, 2, 3))]), dead=frozenset(dead))
+    found = [line for line in _about_members(situation, [segment(0, owners=(1, 2, 3))]) if "damaged" in line]
+    assert [line.startswith(f"node {text}") for line, text in zip(found, said, strict=True)] == [True] * len(said)
+
+
 def test_fewer_nodes_than_replicas_are_nobodys_mistake_while_none_is_drained():
     assert not list(_about_members(Situation(view=view([node(1)], [segment(0)])), [segment(0)]))
 

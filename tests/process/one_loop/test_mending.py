@@ -2,12 +2,14 @@
 
 import pytest
 
-from eventlog.errors import CorruptData
+from eventlog.errors import CorruptData, NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node.copying import mending
 from eventlog.node.copying.mending import Damage, Mending, find_damage
 from eventlog.segment.keys import cache_range, parse_log_key
+from eventlog.wire.eventlog_pb2 import Consistency, Get, Message
 from tests.node.asking import read_all
+from tests.process.one_loop.clients import cache_id, on_spread_cluster
 from tests.process.one_loop.cluster import SEGMENTS, with_cluster
 
 KEYS = [b"key-%d" % number for number in range(60)]
@@ -16,6 +18,10 @@ KEYS = [b"key-%d" % number for number in range(60)]
 async def filled(cluster):
     """Write everything, and have it read from the stores alone."""
     await cluster.create_cache()
+    await put_all(cluster)
+
+
+async def put_all(cluster):
     for number, key in enumerate(KEYS):
         await cluster.put(key, b"value-%d" % number)
     await cluster.until(cluster.are_equal)
@@ -156,6 +162,67 @@ def test_what_cannot_be_mended_yet_is_tried_again_until_who_lacks_it_has_it(tmp_
         cluster.nodes[2].join_again()
         await cluster.until(cluster.are_equal)
         assert len(refused) == 3
+
+    with_cluster(tmp_path, act)
+
+
+def unreadable(node):
+    """Have what a node's files hold be as in a damaged file, which memory never is."""
+
+    def fail(*_, **__):
+        node.store.unreadable = "the checksum of a block is wrong"
+        raise CorruptData(where="a file", why=node.store.unreadable)
+
+    node.store.get_in_memory = lambda _: None
+    node.store.get_many = node.store.read_log = node.store.read_logs = fail
+
+
+def led_by(node):
+    """Return the keys of what a node leads."""
+    return [key for key in KEYS if node.replicas.serving[segment_of(hash_key(key), SEGMENTS)]]
+
+
+def test_an_entry_that_cannot_be_read_is_had_from_the_next_primary(tmp_path):
+    async def act(cluster, connections):
+        await put_all(cluster)
+        node, at = cluster.up[1], connections[1]
+        await node.storage.run(lambda: None)
+        requests = [Message(get=Get(cache_id=cache_id(cluster), key=key)) for key in led_by(node)]
+        assert requests
+        unreadable(node)
+        with pytest.raises(NotPrimary):
+            await at.request(requests[0])
+        await cluster.until(lambda: not node.replicas.serving.any() and cluster.is_whole())
+        for request in requests:
+            for request.get.consistency in (Consistency.PRIMARY, Consistency.ANY):
+                assert (await at.request(request)).message.get_answer.value.startswith(b"value-")
+
+    on_spread_cluster(tmp_path, act)
+
+
+def test_a_reader_at_a_node_that_cannot_read_its_log_gets_what_others_have(tmp_path):
+    async def act(cluster, _):
+        await put_all(cluster)
+        node = cluster.up[1]
+        unreadable(node)
+        assert await keys_read(node) == set(KEYS)
+        assert not node.replicas.serving.any()
+        assert await node.mending.mend(node.caches.named("c"))
+
+    on_spread_cluster(tmp_path, act)
+
+
+def test_what_cannot_be_read_while_nobody_else_can_be_asked_stays_refused(tmp_path):
+    async def act(cluster):
+        await filled(cluster)
+        node = cluster.up[1]
+        cluster.nodes[1].cut_off()
+        await cluster.until(lambda: not node.peers.incarnations)
+        unreadable(node)
+        with pytest.raises(CorruptData):
+            await keys_read(node)
+        damaged = CorruptData(where="a file", why="a test says so")
+        assert node.mending.judged(damaged) is damaged
 
     with_cluster(tmp_path, act)
 

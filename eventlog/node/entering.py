@@ -101,6 +101,8 @@ async def enter(given: Entrance, *, cluster: str) -> Entered:
     remembered = given.home.remembered
     joined = await _join(given, remembered.incarnation if remembered is not None else _token(given), cluster=cluster)
     try:
+        if joined.records.unreadable:
+            await _give_up_unreadable(given, joined)
         return await _open(given, joined, must_exist=remembered is not None and remembered.node > 0)
     except (CorruptData, LostDisk) as error:
         damage, is_open = error, False
@@ -141,6 +143,25 @@ async def _open(given: Entrance, joined: _Joined, *, must_exist: bool) -> Entere
 
 
 # ---------------------------------------------------------------- coming back with less
+
+
+async def _give_up_unreadable(given: Entrance, joined: _Joined) -> None:
+    """Refuse a store in which an earlier process met a damaged file, where others that are up have all of it; else it is used as it is.
+
+    All of it: merges of that file fail, and with them everything that is written afterwards, whatever is deleted before.
+
+    Raises:
+        CorruptData: the store is to be set aside.
+    """
+    number, aside = joined.member.number, given.config.data / SET_ASIDE
+    members = (await joined.records.view()).members.values()
+    up = [one.number for one in members if one.number != number and await is_up(one, cluster=joined.records.identity.cluster)]
+    view = await joined.records.view()  # as it is after they answered: of two that start, at most one gives up what it has
+    alone = held_alone(view, number, others=[other for other in up if other in view.members and not view.members[other].unreadable])
+    if alone or aside.exists():
+        log.error("unreadable_kept alone=%d set_aside_before=%s", len(alone), aside.exists())
+        return
+    raise CorruptData(where=str(given.config.data / STORE), why="a damaged file was met in it")
 
 
 async def _come_back(given: Entrance, joined: _Joined, damage: CorruptData | LostDisk, *, is_open: bool) -> Entered:

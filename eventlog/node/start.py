@@ -25,7 +25,7 @@ from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.control.metastores.sqlite import SqliteStore
-from eventlog.errors import EventLogError, MemberReplaced, MetadataUnavailable, Stopping
+from eventlog.errors import CorruptData, EventLogError, MemberReplaced, MetadataUnavailable, Stopping
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
 from eventlog.node.cluster.controller import start_controller
@@ -81,13 +81,19 @@ class Started:
         node.iterations.stop()
         await node.storage.stop()
         node.entries.close()
-        await asyncio.to_thread(node.store.close)
+        try:
+            await asyncio.to_thread(node.store.close)
+        except CorruptData:
+            await _note_unreadable(self.records, node.store)
+            raise
         if clean:
             try:
                 await self.records.release(acknowledged=int(node.core.watermark.max()), unreadable=bool(node.store.unreadable))
             except (MetadataUnavailable, MemberReplaced) as error:
                 log.warning("lease_not_given_back error=%s", error)  # the next start begins above it
             self.home.remember(self.records.remember())
+        else:
+            await _note_unreadable(self.records, node.store)
         await self.metastore.close()
         if self.managed is not None:
             await self.managed.stop()
@@ -112,8 +118,28 @@ async def open_node(
         EventLogError: says what is wrong and what to do.
     """
     shell = _Shell(config=config, listens=listens or config.listen, on_fatal=on_fatal, stop=stop)
+    clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
+    try:
+        return await _try_to_open(shell, clock=clock, entropy=entropy)
+    except _Unreadable as unreadable:
+        log.warning("opening_again error=%s", unreadable.error)  # now that it is noted, others may fill this node
+    try:
+        return await _try_to_open(shell, clock=clock, entropy=entropy)
+    except _Unreadable as unreadable:
+        raise unreadable.error from None
+
+
+class _Unreadable(Exception):  # never leaves this module
+    """The store opens, and cannot be read."""
+
+    def __init__(self, error: CorruptData) -> None:
+        super().__init__()
+        self.error = error
+
+
+async def _try_to_open(shell: "_Shell", *, clock: Clock, entropy: Entropy) -> Started:
     async with AsyncExitStack() as undo:
-        started = await _open(shell, undo, clock=clock or SystemClock(), entropy=entropy or SystemEntropy())
+        started = await _open(shell, undo, clock=clock, entropy=entropy)
         undo.pop_all()
         return started
 
@@ -169,7 +195,13 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     terms = await records.appoint(accepts_loss=config.accept_data_loss)
     await records.renew_lease(on_lost=lambda _: None)  # right before the first ids are needed: recovery may take longer than a lease
     origin = _Origin(config=config, cluster=records.identity.cluster, location=cluster.location, member=member, store=store)
-    opened = await asyncio.to_thread(_bring_up, origin, entered.caches, entered.found)
+    try:
+        opened = await asyncio.to_thread(_bring_up, origin, entered.caches, entered.found)
+    except CorruptData as error:
+        if not store.unreadable:
+            raise
+        await _note_unreadable(records, store)
+        raise _Unreadable(error) from None
     home.remember(records.remember())
     node = Node(opened, cache_records=CacheRecords(entered.metastore), on_fatal=shell.on_fatal)
     node.metadata = Metadata(entered.metastore, view=await records.view(), sources=_sources(node, records, unsure), peers=node.peers)
@@ -248,6 +280,16 @@ async def _renew_lease(records: ClusterRecords, node: Node, on_fatal: Callable[[
             node.lease_renewed_s = asyncio.get_running_loop().time()
     except MemberReplaced as error:
         on_fatal(error)
+
+
+async def _note_unreadable(records: ClusterRecords, store: Store) -> None:
+    """Have the next start know of a damaged file that ended this process, or its start."""
+    if store.unreadable:
+        log.error("store_unreadable why=%s", store.unreadable)
+        try:
+            await records.renew_lease(on_lost=lambda _: None, unreadable=True)
+        except EventLogError as error:
+            log.warning("unreadable_not_noted error=%s", error)  # the next process meets it as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,7 +156,7 @@ def _about_unreadable(situation: Situation, member: NodeRecord) -> str:
     others = [other.number for other in situation.view.members.values() if not other.unreadable and other.number not in situation.dead]
     if held_alone(situation.view, member.number, others=others):
         return f"node {member.name} met a damaged file, and no other node that is up has all that it holds: start those, or add one"
-    return f"node {member.name} met a damaged file: look at its disk, then start it again on an empty directory; the others fill it"
+    return f"node {member.name} met a damaged file: look at its disk, then start it again; the others fill it"
 
 
 def _about_copies(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Stored values that turn out damaged are asked of another node with a copy, checked, and written again under the same keys.
 
 What lies in a file that the engine cannot read stays unread here: nothing stored beside it would make that file readable. Others lead and
-serve it from then on, where they have all of it.
+serve it from then on, where they have all of it, and the next start fills the node again (`entering.py`).
 
 Whoever meets damage in a cache calls `mend`. The copies here are read through once; every run of ids between two sound values in
 which something is wrong or missing is fetched. What no other node has stays as it is, and refused; whether one has it by now is asked

@@ -219,6 +219,8 @@ class RocksStore:
             self._directory.mark_clean()
         self._directory.unlock()
         if why is not None and self._failure is None:
+            if is_damage(why):
+                self._note(why)
             raise closing_error(str(self._directory.database))(why)
 
     # ------------------------------------------------------------ inside

@@ -368,6 +368,13 @@ def test_a_row_that_python_cannot_hold_is_refused_alone() -> None:
     assert [line for line, _ in refused(batches)] == [2, 3]
 
 
+def test_columns_of_one_name_are_refused_as_in_csv() -> None:
+    file = io.BytesIO()
+    pq.write_table(pa.table([pa.array(["a"]), pa.array(["b"])], names=["k", "k"]), file)
+    assert refused(read("parquet", file.getvalue(), KEYED)) == [(1, "two columns have the same name")]
+    assert refused(read("csv", b"k,k\na,b\n", KEYED)) == [(1, "the first line names a field twice")]
+
+
 def test_avro_records_that_are_no_objects_are_refused() -> None:
     sink = io.BytesIO()
     fastavro.writer(sink, {"type": "array", "items": "int"}, [[1], [2]])

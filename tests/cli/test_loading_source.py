@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog_cli.loading.source import Damaged, open_source
+from eventlog.limits import MIB
+from eventlog_cli.loading.source import ZSTD_READ_BYTES, Damaged, open_source
 from tests.examples import examples
 
 PLAIN = b"".join(b'{"k":"key-%d","n":%d}\n' % (number, number * 7919) for number in range(5_000))
@@ -76,6 +77,29 @@ def test_a_cut_file_gives_its_beginning_and_then_damage(
     with pytest.raises(Damaged, match="cut short or damaged"):
         read_into_parts()
     assert PLAIN.startswith(b"".join(parts))
+
+
+@pytest.mark.parametrize("packing", REAL_PACKINGS)
+def test_damage_in_the_very_first_bytes_is_told_by_reading(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(PACKED[packing][:8])
+    with open_source(str(path)) as source:
+        assert source.head == b""
+        for _ in range(2):
+            with pytest.raises(Damaged, match="cut short or damaged"):
+                source.stream.read()
+
+
+@pytest.mark.parametrize("packing", REAL_PACKINGS)
+def test_a_file_without_its_last_byte_gives_nearly_all_of_it_before_the_damage(tmp_path: Path, packing: str) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(PACKED[packing][:-1])
+    plain = b""
+    with open_source(str(path)) as source, suppress(Damaged):
+        while data := source.stream.read(MIB):
+            plain += data
+    assert PLAIN.startswith(plain)
+    assert len(PLAIN) - len(plain) < ZSTD_READ_BYTES < len(PLAIN)
 
 
 @pytest.mark.parametrize("packing", REAL_PACKINGS)

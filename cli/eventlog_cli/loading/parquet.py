@@ -27,6 +27,10 @@ class Parquet:
         line = 1
         try:
             with _seekable(self._stream) as file, pq.ParquetFile(file) as parquet:
+                names = parquet.schema_arrow.names
+                if len(set(names)) < len(names):
+                    yield _last(line, "two columns have the same name")
+                    return
                 for table in parquet.iter_batches(self._rows):
                     yield from self._convert(_readable(table), line)
                     line += table.num_rows

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
-from eventlog.limits import MIB
+from eventlog.limits import KIB, MIB
 
 FORMAT_BYTES = 4  # enough to know parquet and avro; asking a pipe for more could wait for a line that comes later
 XZ_MEMORY_BYTES_MAX = 256 * MIB  # what the header of an .xz file may make its decoder allocate; xz -9 needs 65 MiB
+ZSTD_READ_BYTES = 64 * KIB  # half of a block: damage costs no more of what comes before it
 _MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
@@ -82,6 +83,7 @@ class Unpacked:
     def __init__(self, stream: Input, *, path: str | None) -> None:
         self._stream = stream
         self._ahead = b""
+        self._damage: Damaged | None = None
         self.path = path
 
     def read(self, size: int = -1, /) -> bytes:
@@ -94,6 +96,8 @@ class Unpacked:
             cut = len(self._ahead) if size < 0 else size
             data, self._ahead = self._ahead[:cut], self._ahead[cut:]
             return data
+        if self._damage:
+            raise self._damage
         try:
             return self._stream.read(size)
         except _DAMAGED as error:
@@ -102,10 +106,13 @@ class Unpacked:
             raise Damaged(f"the file is cut short or damaged: {str(error).strip().rstrip('.').lower() or type(error).__name__}") from error
 
     def peek(self, size: int) -> bytes:
-        """Return what comes next, at least `size` bytes unless the source is shorter, and keep it for `read`."""
+        """Return what comes next, at least `size` bytes unless the source is shorter; `read` gives them again, and then tells of damage."""
         ahead = b""
-        while len(ahead) < size and (data := self.read(MIB)):
-            ahead += data
+        try:
+            while len(ahead) < size and (data := self.read(MIB)):
+                ahead += data
+        except Damaged as damage:
+            self._damage = damage
         self._ahead = ahead
         return ahead
 
@@ -148,7 +155,7 @@ class _Xz:
 
 
 class _Zstd:
-    """Frames of zstd, through pyarrow, which checks that the last one is whole."""
+    """Frames of zstd, through pyarrow, which checks that the last one is whole, and drops all of a read that comes upon damage."""
 
     def __init__(self, packed: io.BufferedReader) -> None:
         import pyarrow as pa  # noqa: PLC0415 - 200 ms that other files need not pay
@@ -156,7 +163,7 @@ class _Zstd:
         self._stream = pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
 
     def read(self, size: int = -1, /) -> bytes:
-        return bytes(self._stream.read(size))
+        return bytes(self._stream.read(ZSTD_READ_BYTES if size < 0 else min(size, ZSTD_READ_BYTES)))
 
 
 class _Gzip:
@@ -186,7 +193,6 @@ def open_source(path: str) -> Iterator[Source]:
 
     Raises:
         OSError: there is no such file, or it cannot be read.
-        Damaged: its very first bytes cannot be unpacked.
     """
     with ExitStack() as opened:
         file = sys.stdin.buffer if path == "-" else opened.enter_context(Path(path).open("rb"))

@@ -19,7 +19,7 @@ from eventlog.errors import CorruptData, UnsupportedFormat
 from eventlog.events import encode_headers
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bad_blocks.json").read_text())
-BOUNDS = Bounds(key_bytes=16, value_bytes=32, header_bytes=8)
+BOUNDS = Bounds(key_bytes=16, value_bytes=32, header_bytes=16)
 HEADERS_ABOVE = ("the headers of an event", len(encode_headers({"h": b"1"})), 7)
 
 
@@ -51,6 +51,19 @@ def test_the_frame_that_the_wrong_ones_are_made_from_is_right():
     found = check(body, blocks)
     assert list(slices(bytes(found.data), found.key_at, found.key_end)) == [b"key0", b"key1", b"key2"]
     assert list(slices(bytes(found.data), found.value_at, found.value_end)) == [b"value"] * 3
+
+
+def test_so_is_the_one_with_expiries_and_headers():
+    columns = Columns(
+        kinds=np.zeros(3, np.uint8),
+        keys=[b"key0", b"key1", b"key2"],
+        values=[b"value"] * 3,
+        expiry=np.full(3, 7, np.int64),
+        headers=[encode_headers({"h": b"1"}), b"", encode_headers({"h": b"12"})],
+    )
+    body = b"".join(build_write(columns, segments=1).buffers)
+    assert body.hex() == GOLDEN["right_with_columns"]
+    assert check(body).bitmaps.tolist() == [EXPIRY | HEADERS]
 
 
 @pytest.mark.parametrize("case", GOLDEN["wrong"], ids=lambda case: case["name"])
@@ -91,11 +104,18 @@ def test_only_the_bad_block_is_named():
 
 
 @pytest.mark.parametrize(
-    ("bounds", "facts"), [((3, 32, 8), ("a key", 4, 3)), ((16, 4, 8), ("a value", 5, 4)), ((16, 32, 7), HEADERS_ABOVE)]
+    ("bounds", "facts", "columns"),
+    [
+        ((3, 32, 8), ("a key", 4, 3), 0),
+        ((3, 32, 8), ("a key", 4, 3), HEADERS),
+        ((16, 4, 8), ("a value", 5, 4), 0),
+        ((16, 4, 8), ("a value", 5, 4), HEADERS),
+        ((16, 32, 7), HEADERS_ABOVE, HEADERS),
+    ],
 )
 @pytest.mark.parametrize("count", [1, 20])
-def test_what_is_too_large_is_named_in_every_block_that_has_it_with_its_size_and_its_limit(bounds, facts, count):
-    body, blocks = frame_bytes(count, segments=4, columns=HEADERS)
+def test_what_is_too_large_is_named_in_every_block_that_has_it_with_its_size_and_its_limit(bounds, facts, columns, count):
+    body, blocks = frame_bytes(count, segments=4, columns=columns)
     key_bytes, value_bytes, header_bytes = bounds
     with pytest.raises(BadBlocks) as refused:
         check(body, blocks, Bounds(key_bytes=key_bytes, value_bytes=value_bytes, header_bytes=header_bytes))

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from eventlog.errors import OutcomeUnknown, TimedOut
+from eventlog.errors import OutcomeUnknown, TimedOut, VersionMismatch
 
 UNKNOWN = OutcomeUnknown(outcome="unknown", why="the connection was lost")
 
@@ -29,3 +29,8 @@ def test_an_error_survives_pickling_with_everything_it_says(error):
 def test_facts_that_an_error_does_not_have_are_refused():
     with pytest.raises(TypeError, match="TimedOut takes what, timeout_ms"):
         TimedOut(what="Hello")
+
+
+def test_a_missing_entry_to_replace_is_told_without_versions_that_nobody_named():
+    assert str(VersionMismatch(key="k", expected=-1, found=0)) == "key 'k' has no entry to replace; put one"
+    assert str(VersionMismatch(key="k", expected=7, found=8)) == "key 'k' has version 8 (0: none), not 7; read it again and decide"

@@ -61,11 +61,16 @@ class KeyExists(Refused):
 
 
 class VersionMismatch(Refused):
+    """`expected` is -1 where any entry would have done, and there is none."""
+
     code = "VERSION_MISMATCH"
     sentence = "key {key!r} has version {found} (0: none), not {expected}; read it again and decide"
     key: str
     expected: int
     found: int
+
+    def __str__(self) -> str:
+        return super().__str__() if self.expected >= 0 else f"key {self.key!r} has no entry to replace; put one"
 
 
 class NoState(Refused):

@@ -87,6 +87,8 @@ def test_the_rest_is_what_lies_above_the_id_in_its_order() -> None:
     assert not check_rest(11, LOG, LOG[1:]).is_kept
     assert not check_rest(11, LOG, LOG[3:]).is_kept
     assert not check_rest(11, LOG, [LOG[3], LOG[2], LOG[4]]).is_kept
+    assert check_rest(LOG[-1].id, LOG, []).is_kept, "nothing follows the only event of a short file"
+    assert not check_rest(0, [], []).is_kept
 
 
 def test_nodes_that_give_different_events_are_found() -> None:

@@ -1,13 +1,16 @@
 """What the demo loads, and the commands it ends with."""
 
+import gzip
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from eventlog.errors import InvalidArgument
 from eventlog_cli.demo.cluster import Cluster
+from eventlog_cli.demo.command import command
 from eventlog_cli.demo.commands import Known, commands_to_try, program_words
 from eventlog_cli.demo.input import KEY_NAMES, rows_of_file, time_zones
 from eventlog_cli.demo.process import LISTEN_DEFAULT, NodeProcess
@@ -42,7 +45,32 @@ def test_a_large_file_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("eventlog_cli.demo.input.ROWS_MAX", 1_500)
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(f'{{"key":"{number}"}}\n' for number in range(4_000)))
-    assert rows_of_file(str(path), key=None).rows == 1_500
+    given = rows_of_file(str(path), key=None)
+    assert given.rows == 1_500
+    assert given.title == f"the first 1,500 rows of {path}, keyed by 'key'"
+
+
+def test_rows_that_are_left_out_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"key":"a"}\n[1]\n{"key":null}\n')
+    title = rows_of_file(str(path), key=None).title
+    assert title == f"{path}, keyed by 'key', but 2 refused rows (line 2: the line is a list, not an object)"
+
+
+@pytest.mark.parametrize("key", [None, "key"])
+def test_a_damaged_file_is_named_as_such(tmp_path: Path, key: str | None) -> None:
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"key":"a"}\n')[:12])
+    with pytest.raises(InvalidArgument, match=r"\(line 1: the file is cut short or damaged"):
+        rows_of_file(str(path), key=key)
+
+
+def test_a_key_without_a_file_and_a_directory_with_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    for words, why in ((["--key", "k"], "--key is about the rows of --input"), (["--data", str(tmp_path)], "is not empty")):
+        refused = CliRunner().invoke(command, words)
+        assert refused.exit_code == 2
+        assert why in refused.stderr
 
 
 KNOWN = Known(cache="rows", key="it's a key", middle_id=5, last_id=9)

@@ -156,8 +156,8 @@ def test_a_demo_that_is_interrupted_leaves_no_node_behind(tmp_path: Path, number
     assert not processes_on(tmp_path / "demo")
 
 
-def test_a_directory_with_data_is_not_used_again(tmp_path: Path) -> None:
-    (tmp_path / "n1").mkdir()
+def test_a_directory_with_files_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
     done = subprocess.run([*PROGRAM, "demo", "--data", str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("error: USAGE: ")

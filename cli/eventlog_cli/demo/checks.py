@@ -132,7 +132,7 @@ def check_rest(after: int, log: Sequence[Seen], rest: Sequence[Seen]) -> Check:
     """Compare what reading after an id gave with the part of the log above it."""
     expected = [seen for seen in log if seen.id > after]
     problems = () if expected == list(rest) else (f"{len(rest)} events were read, {len(expected)} lie above {after}, or they differ",)
-    return Check(promise="reading from an id in the middle gives exactly the rest", checked=len(expected), problems=problems)
+    return Check(promise="reading from an id in the middle gives exactly the rest", checked=len(log), problems=problems)
 
 
 def check_same(cache: str, logs: Mapping[str, Sequence[Seen]]) -> Check:

@@ -34,11 +34,13 @@ def command(path: str | None, key: str | None, *, nodes: int, keep: bool, direct
     # not at the top: brings the client, which `--help` need not wait for
     from eventlog_cli.demo.story import Story  # noqa: PLC0415
 
+    if key is not None and path is None:
+        raise click.UsageError("--key is about the rows of --input")
     given = time_zones() if path is None else rows_of_file(path, key=key)
     home = Path(directory or tempfile.mkdtemp(prefix="eventlog-demo-"))
     home.mkdir(parents=True, exist_ok=True)
-    if (home / "n1").exists():
-        raise click.UsageError(f"{home / 'n1'} is there already; the demo begins with an empty directory")
+    if any(home.iterdir()):
+        raise click.UsageError(f"{home} is not empty; the demo begins with an empty directory, which can be removed with all that is in it")
     cluster = Cluster(home, count=nodes, listen=listen)
     story = Story(cluster, given)
     stays = False

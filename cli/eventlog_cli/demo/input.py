@@ -54,15 +54,19 @@ def rows_of_file(path: str, *, key: str | None) -> Input:
     """
     field = key or _guess_key(path)
     batches: list[Batch] = []
-    rows = 0
+    rows, refused, why = 0, 0, ""
     for batch in _batches(path, field):
         batches.append(batch.first(ROWS_MAX - rows))
         rows += len(batches[-1].keys)
+        refused += len(batch.rejections)
+        why = why or _first_refusal(batch)
         if rows >= ROWS_MAX:
             break
     if not rows:
-        raise InvalidArgument(why=f"no row of {path} has a key in field {field!r}; name another with --key")
-    return Input(cache="rows", title=f"{path}, keyed by {field!r}", parts=[batch for batch in batches if batch.keys])
+        raise InvalidArgument(why=f"no row of {path} has a key in field {field!r}{why}; name another with --key")
+    which = f"the first {rows:,} rows of {path}" if rows >= ROWS_MAX else path
+    but = f", but {refused:,} refused rows{why}" if refused else ""
+    return Input(cache="rows", title=f"{which}, keyed by {field!r}{but}", parts=[batch for batch in batches if batch.keys])
 
 
 def _batches(path: str, key: str) -> Iterator[Batch]:
@@ -72,8 +76,13 @@ def _batches(path: str, key: str) -> Iterator[Batch]:
 
 def _guess_key(path: str) -> str:
     """Return the usual name of a key that most rows of the first batch have."""
-    found = {name: len(next(_batches(path, name), Batch()).keys) for name in KEY_NAMES}
-    best = max(KEY_NAMES, key=lambda name: found[name])
-    if not found[best]:
-        raise InvalidArgument(why=f"{path} has none of the fields {', '.join(KEY_NAMES)}; name the field of the key with --key")
+    found = {name: next(_batches(path, name), Batch()) for name in KEY_NAMES}
+    best = max(KEY_NAMES, key=lambda name: len(found[name].keys))
+    if not found[best].keys:
+        why = _first_refusal(found[best])
+        raise InvalidArgument(why=f"{path} has none of the fields {', '.join(KEY_NAMES)}{why}; name the field of the key with --key")
     return best
+
+
+def _first_refusal(batch: Batch) -> str:
+    return f" (line {batch.rejections[0].line}: {batch.rejections[0].why})" if batch.rejections else ""

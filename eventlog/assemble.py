@@ -183,7 +183,8 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
             return
         sockets.pop_all()  # they are the servers' from here on
     node = started.node
-    frame_bytes_max = max(FRAME_BYTES_MAX, config.value_bytes_max + MIB)
+    # an event may carry its value, the one before it, and fields set apart: whoever wrote it can read it
+    frame_bytes_max = max(FRAME_BYTES_MAX, 3 * config.value_bytes_max + MIB)
     options = ServerOptions(
         connections_max=_connections_max(config, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         bytes_in_flight_max=max(CONNECTION_BYTES_IN_FLIGHT_MAX, frame_bytes_max),  # one frame never blocks its own connection

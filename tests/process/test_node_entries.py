@@ -3,7 +3,7 @@
 import asyncio
 
 import eventlog
-from eventlog.limits import GROUP_BYTES_MAX
+from eventlog.limits import GROUP_BYTES_MAX, MIB
 from tests.process.nodes import NodeProcess
 
 VALUE_BYTES = 900_000
@@ -39,4 +39,20 @@ def test_large_entries_are_cleared_in_groups_that_readers_can_take(tmp_path):
             assert [len(event.before) for event in removed] == [VALUE_BYTES] * COUNT
 
     with NodeProcess(tmp_path, "--segments", "1") as node:
+        asyncio.run(run(node.address))
+
+
+def test_what_an_option_lets_in_can_be_read_with_what_was_there_before_and_promoted_fields(tmp_path):
+    async def run(address: str) -> None:
+        async with eventlog.connect(address) as client:
+            cache = await client.create_cache("c", promote=["value.text"])
+            size = 12 * MIB
+            for letter in "ab":
+                await cache.put("k", {"text": letter * size})
+            _, changed = [event async for event in cache.events()]
+            assert (changed.value["text"], changed.before["text"]) == ("b" * size, "a" * size)
+            _, matched = [event async for event in cache.events(where="value.text <> 'none'")]
+            assert matched.id == changed.id
+
+    with NodeProcess(tmp_path, "--segments", "1", "--value-max", "13MiB") as node:
         asyncio.run(run(node.address))

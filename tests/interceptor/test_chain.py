@@ -263,6 +263,17 @@ def test_a_key_of_another_segment_is_found_in_every_row_of_a_cache_with_state():
         admit(submitted([wrong]), rules=rules())
 
 
+@pytest.mark.parametrize("state", [True, False])
+def test_a_block_without_events_is_refused_and_named(state: bool):
+    frame = build_write(Columns(kinds=np.zeros(1, np.uint8), keys=[b"a"], values=[b""]), segments=SEGMENTS)
+    empty = bytes(16 + 16)  # the head, and the first offset of both columns
+    table = np.concatenate([frame.table, frame.table])
+    table["count"][1], table["length"][1] = 0, len(empty)
+    with pytest.raises(BadBlocks) as refused:
+        admit(submitted([WriteFrame(table=table, blocks=bytes(frame.blocks) + empty, order=frame.order)]), rules=rules(state=state))
+    assert refused.value.found == [(1, "it is empty")]
+
+
 def test_segments_out_of_range_are_refused():
     frame = build_write(Columns(kinds=np.zeros(1, np.uint8), keys=[b"a"], values=[b""]), segments=SEGMENTS)
     frame.table["segment"] = SEGMENTS

@@ -49,7 +49,9 @@ def own_log(node: "Node", cache: CacheState) -> CacheLog:
     ]
     trimmed_id = int(cache.trimmed_ids[led].max(initial=0))
     below = node.steps.at_or_below(cache.cache_id, trimmed_id).nbytes
-    last_id = max(int(node.core.watermark[led].max(initial=0)), steps[-1].id if steps else 0)
+    # watermarks rise with the writes of other caches, too: no event of this one lies above the last in the tail
+    committed_id = min(int(node.core.watermark[led].max(initial=0)), node.tail.last_id(cache.cache_id))
+    last_id = max(committed_id, steps[-1].id if steps else 0)
     return CacheLog(
         trimmed=Mark(trimmed_id, trimmed_events, int(below * share)), steps=marks, now=Mark(last_id, total, int(counted_bytes * share))
     )

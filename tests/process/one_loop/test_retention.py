@@ -130,3 +130,17 @@ def test_a_listener_beyond_its_cap_is_warned_and_then_hears_what_it_lost(tmp_pat
         assert any(percent >= 80 for percent in warned)
 
     on_spread_cluster(tmp_path, act, retain_events=KEPT)
+
+
+def test_who_has_read_everything_has_used_up_nothing_while_others_write(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        await fill(cluster, KEPT + 50)
+        listener = await register(connections[0], cluster, durable=True)
+        for _ in range(SEGMENTS):  # written into caches of the cluster: watermarks rise above the last event of this one
+            await register(connections[0], cluster, durable=True)
+        assert any(max(node.core.watermark) > listener.last_id for node in cluster.up)
+        await retain(connections[0])
+        reply = await connections[0].request(Message(list_listeners=pb.ListListeners(id=listener.id)), timeout_ms=30_000)
+        assert [(one.lag_events, one.held_percent) for one in reply.message.list_listeners_answer.listeners] == [(0, 0)]
+
+    on_spread_cluster(tmp_path, act, retain_events=KEPT)

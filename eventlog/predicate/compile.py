@@ -97,7 +97,10 @@ class Compiled:
             return found
         rows = np.flatnonzero(found)
         with _naming(self.spec.name):
-            found[rows] = np.asarray(self.named.mask(events.take(rows)), bool)
+            matching = np.asarray(self.named.mask(events.take(rows)), bool)
+            if matching.shape != rows.shape:  # numpy would take one bool for all of them
+                raise ValueError(f"its mask has the shape {matching.shape}, not one bool for each of {len(rows)} events")
+        found[rows] = matching
         return found
 
     def project(self, events: EventColumns, *, image: Image = "value") -> tuple[bytes, bytes] | None:

@@ -173,6 +173,14 @@ def test_a_named_filter_that_fails_says_its_name():
         found.project(ROWS)
 
 
+@pytest.mark.parametrize("answer", [True, [True], [[True]]])
+def test_a_mask_has_one_bool_for_each_event(answer):
+    factory = EveryNth(1)
+    factory.mask = lambda _columns: answer
+    with pytest.raises(EventLogError, match=r"^filter every-nth: ValueError: its mask has the shape \(.*not one bool for each of 2000"):
+        matched("every-nth", b"", known=Factories([factory]))
+
+
 def test_a_named_filter_that_leaves_values_out_is_not_believed(monkeypatch):
     monkeypatch.setattr(Failing, "project", lambda _self, _columns: [b"x"])
     found = compile_filter(FilterSpec(name="failing", arguments=b'{"pattern": "a"}'), JSON, Factories([Failing()]))

@@ -104,6 +104,8 @@ def test_scopes_are_all_led_named_or_what_a_function_says():
     assert scope("of-node", function=of_node, parameters={"node": 3}) == (3,)
     with pytest.raises(InvalidArgument):
         scope("nowhere")
+    with pytest.raises(InvalidArgument, match=r"^parameters of scope 'of-node': KeyError 'node'$"):
+        scope("of-node", function=of_node)
     for bad in ([4], [-1], ["x"], [True]):
         with pytest.raises(BadMessage):
             scope("bad", function=lambda _topology, _parameters, bad=bad: bad)

@@ -23,7 +23,7 @@ def segments_in(
     `number` is the node that answers; `custom` the function of a name that is not built in, and what to call it with.
 
     Raises:
-        InvalidArgument: nobody installed a scope of this name.
+        InvalidArgument: nobody installed a scope of this name, or its function refuses the parameters.
         BadMessage: a function returned what are not segments.
     """
     function, parameters = custom
@@ -33,7 +33,10 @@ def segments_in(
         return tuple(segment for segment in asked if topology.primaries[segment] == number)
     if function is None:
         raise InvalidArgument(why=f"no scope {name!r} is installed here: use {', '.join(BUILT_IN)} or an entry point of {GROUP}")
-    found: Collection[Any] = set(function(topology, parameters))
+    try:
+        found: Collection[Any] = set(function(topology, parameters))
+    except (TypeError, ValueError, KeyError) as error:
+        raise InvalidArgument(why=f"parameters of scope {name!r}: {type(error).__name__} {error}") from error
     bad = [segment for segment in found if type(segment) is not int or not 0 <= segment < topology.segments]
     if bad:
         raise BadMessage(why=f"scope {name!r} returned {bad[0]!r}, which is no segment of {topology.segments}")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from eventlog.client.connections.requests import Requests
-from eventlog.client.reading.bounds import checked_id, time_ms
+from eventlog.client.reading.bounds import start_of
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -119,14 +119,12 @@ class GroupAdmin:
         if (to_id is None) is (to_time is None):
             raise InvalidArgument(why="give one of to_id and to_time")
         request = pb.ResetGroup(group=group, cache_id=cache_id, dry_run=dry_run, segments=sorted(segments))
-        if to_time is not None:
-            request.time_ms = time_ms(to_time)
-        elif to_id == "earliest":
+        if to_id == "earliest":
             request.earliest = True
         elif to_id == "latest":
             request.latest = True
         else:
-            request.id = checked_id(int(to_id or 0))
+            request.id = _id_before(to_id, to_time)
         reply = await self._requests().ask(Message(reset_group=request))
         return [GroupMove(**row) for row in _rows(reply.body)]
 
@@ -138,6 +136,13 @@ class GroupAdmin:
         """Return every group over each of its caches."""
         reply = await self._requests().ask(Message(list_groups=pb.ListGroups()))
         return [GroupInfo(**row) for row in _rows(reply.body)]
+
+
+def _id_before(to_id: int | str | None, to_time: int | datetime | None) -> int:
+    start, place = start_of(from_id=to_id, from_time=to_time, position=None)
+    if place is not None or not isinstance(start, int):
+        raise InvalidArgument(why="a group goes on behind an id, at a time, earliest or latest: not at a position of a reader")
+    return start
 
 
 def _rows(body: memoryview) -> list[dict[str, Any]]:

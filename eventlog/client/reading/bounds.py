@@ -180,7 +180,9 @@ def time_ms(moment: "int | datetime") -> int:
         if moment.tzinfo is None:
             raise InvalidArgument(why=f"{moment} has no time zone: use an aware datetime, or milliseconds since 1970")
         return int(moment.timestamp() * 1000)
-    return moment
+    if not hasattr(moment, "__index__"):
+        raise InvalidArgument(why=f"{moment!r} is no moment: use an aware datetime, or milliseconds since 1970")
+    return index(moment)
 
 
 def read_token(text: str) -> Position:

@@ -48,7 +48,7 @@ def test_a_moment_is_before_its_first_id() -> None:
     now = datetime(2026, 11, 20, 10, 0, 0, 123_000, tzinfo=UTC)
     expected = id_before(EPOCH_MS + int((now - datetime(2020, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
     assert begin(from_time=now) == begin(from_time=now.astimezone(timezone(timedelta(hours=5)))) == (expected, None)
-    assert begin(from_time=EPOCH_MS) == (0, None)
+    assert begin(from_time=EPOCH_MS) == begin(from_time=np.int64(EPOCH_MS)) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,8 @@ def test_a_moment_is_before_its_first_id() -> None:
         {"position": ""},
         {"from_id": -1},
         {"from_id": ID_MAX + 1},
+        {"from_time": "24h"},
+        {"from_time": 1.5},
         {"from_time": datetime(2026, 1, 1)},  # noqa: DTZ001 -- without a zone on purpose
     ],
 )

@@ -6,6 +6,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import BadMessage, InvalidArgument, StaleMember
+from eventlog.ids import id_before
 from eventlog.node.cluster.leaving import hand_over
 from eventlog.node.consumers import coordinator_via
 from eventlog.transport.connect import connect
@@ -236,6 +237,11 @@ def test_operators_see_lag_and_move_a_group_only_while_nobody_is_in_it(tmp_path)
                     await two.groups.reset("billing", to_id="earliest")
                 with pytest.raises(eventlog.errors.GroupNotEmpty):
                     await two.groups.delete("billing")
+            for wrong in ({"to_id": "yesterday"}, {"to_id": ""}, {"to_id": found[9].position}, {"to_time": "24h"}):
+                with pytest.raises(eventlog.errors.InvalidArgument):
+                    await two.groups.reset("billing", **wrong)
+            moves = await two.groups.reset("billing", to_time=found[0].time_ms - 60_000, dry_run=True)
+            assert {move.to_id for move in moves} == {id_before(found[0].time_ms - 60_000)}
             moves = await two.groups.reset("billing", to_id="latest", dry_run=True)
             assert len(moves) == SEGMENTS
             assert all(move.from_id < move.to_id for move in moves)

@@ -47,6 +47,7 @@ def test_polls_answer_with_events_and_where_to_go_on(node: NodeProcess) -> None:
         rung = await bell
         assert rung.events == []
         assert rung.last_id >= stored.id
+        assert [event.id for event in (await cache.poll(position=rung.position)).events] == [stored.id]
         empty = await cache.poll(stored.id, wait_ms=20)
         assert (empty.events, empty.last_id >= stored.id) == ([], True)
         assert len((await cache.poll(max_events=1 << 31, max_bytes=1 << 40)).events) == 11

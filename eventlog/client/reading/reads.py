@@ -209,8 +209,9 @@ class CacheReads(CacheHandle):
     ) -> Answer:
         """Return what happened after an id or a position: at most `max_events`, as soon as there is something, within `wait_ms`.
 
-        With `max_events=0` the answer has the new position and no events. Pass its `position` (or `last_id`) to the next poll: it is
-        further on also where nothing matched the filter. The other options are those of `events`.
+        Pass the answer's `position` (or `last_id`) to the next poll: it is further on also where nothing matched the filter. With
+        `max_events=0` there are no events: as soon as one is there, the answer says so by a `last_id` beyond it, and its `position`,
+        from which to read, is still before it. The other options are those of `events`.
         """
         for name, number, limit in (("wait_ms", wait_ms, POLL_WAIT_MS_MAX), ("max_events", max_events, (1 << 32) - 1)):
             if not 0 <= number <= limit:

@@ -1,5 +1,6 @@
 """What a reader wants of the events, as callers say it and as it is asked for. Pure."""
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from eventlog.wire.eventlog_pb2 import Filter, FilterDescription
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Select = str | Sequence[str]
+_NAMED = re.compile(r"(?P<name>[^@]+)(?:@(?P<version>[0-9]{1,9}))?")
 
 
 def filter_of(
@@ -30,7 +32,7 @@ def filter_of(
     version as in `name@2`. `select` names fields of the value, as a list or with commas between them.
 
     Raises:
-        InvalidArgument: parameters without what they are for or that JSON cannot hold, or a version that is no number.
+        InvalidArgument: parameters without what they are for or that JSON cannot hold, or a name or version that cannot be.
     """
     if parameters and where is None:
         raise InvalidArgument(why="parameters are the values of placeholders in where, and there is no where")
@@ -39,17 +41,17 @@ def filter_of(
     fields = _fields(select)
     if where is None and filter is None and not fields and not continuous:
         return None
-    name, _, version = (filter or "").partition("@")
-    if version and not version.isdigit():
-        raise InvalidArgument(why=f"filter {filter!r}: a version is a number, as in name@2")
+    named = _NAMED.fullmatch(filter or "")
+    if filter is not None and named is None:
+        raise InvalidArgument(why=f"filter {filter!r}: give a name, and after @ the number of a version, as in name@2")
     if where is not None and not where.strip():
         raise InvalidArgument(why="where is empty: leave it out, or give a condition")
     return Filter(
         where=where or "",
         parameters=json_of(parameters),
         select=fields,
-        name=name,
-        version=int(version or 0),
+        name="" if named is None else named["name"],
+        version=0 if named is None else int(named["version"] or 0),
         arguments=json_of(params),
         continuous=continuous,
     )

@@ -33,7 +33,12 @@ def test_a_factory_may_be_named_with_its_version():
     [
         {"parameters": [1]},
         {"params": {"a": 1}},
+        {"filter": ""},
+        {"filter": "@2"},
+        {"filter": "large@"},
         {"filter": "large@new"},
+        {"filter": "large@²"},
+        {"filter": "large@99999999999"},
         {"where": " "},
         {"select": "a,,b"},
         {"where": "key = ?", "parameters": [object()]},

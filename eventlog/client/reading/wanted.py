@@ -79,6 +79,8 @@ class Wanted:
             raise InvalidArgument(why=f"poll_interval_ms is {self.poll_interval_ms}: give a number above 0")
         if max_bytes < 0:
             raise InvalidArgument(why=f"max_bytes is {max_bytes}: give a number above 0, or 0 for the node's choice")
+        if self.listener == "":  # further down that is none, and everything would be read
+            raise InvalidArgument(why="listener is empty: leave it out, or name one")
         start, place = start_of(from_id=from_id, from_time=self.from_time, position=self.position)
         is_placed = any(given is not None for given in (from_id, self.from_time, self.position))
         reading = Reading(

@@ -102,6 +102,7 @@ def test_scopes_are_all_led_named_or_what_a_function_says():
         return [segment for segment, primary in enumerate(topology.primaries) if primary == parameters["node"]]
 
     assert scope("of-node", function=of_node, parameters={"node": 3}) == (3,)
+    assert scope("of-node", asked=(1, 2), function=of_node, parameters={"node": 1}) == (2,)
     with pytest.raises(InvalidArgument):
         scope("nowhere")
     with pytest.raises(InvalidArgument, match=r"^parameters of scope 'of-node': KeyError 'node'$"):

@@ -198,6 +198,23 @@ def test_a_commit_of_a_member_without_a_session_is_fenced(tmp_path):
     run(act())
 
 
+def test_what_was_not_handed_out_is_not_committed(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("orders")
+            await cache.put_many((f"k{number}", number) for number in range(EVENTS))
+            everything = [event async for event in cache.events()]
+            async with cache.consumer("billing", auto_commit=False) as consumer:
+                (first,) = await take(consumer, 1)
+                ahead = [event for event in everything if event.segment == first.segment][-1]
+                with pytest.raises(StaleMember):
+                    await consumer.commit(ahead)
+            async with cache.consumer("billing") as consumer:
+                assert len(await take(consumer, EVENTS)) == EVENTS
+
+    run(act())
+
+
 def test_a_static_member_gets_its_segments_back(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as one, client_of(cluster) as two:

@@ -81,6 +81,18 @@ def test_without_a_cap_nothing_is_held():
     assert hold_ceiling(log, [Hold("a", 0, 0, 0)], physical_ms=NOW_MS) == ID_MAX
 
 
+def test_of_two_caps_the_one_used_up_first_ends_the_hold():
+    values = [Head(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
+    log = log_of(values)
+
+    def ceiling(nbytes, time_ms):
+        return hold_ceiling(log, [Hold("a", values[9].last_id, nbytes, time_ms)], physical_ms=NOW_MS)
+
+    assert ceiling(1 << 30, 1 << 30) == values[9].last_id
+    assert ceiling(500, 0) == ceiling(500, 1 << 30) == values[49].last_id
+    assert ceiling(0, 50_000) == ceiling(1 << 30, 50_000) == ceiling(800, 50_000) == id_before(NOW_MS - 50_000)
+
+
 def test_the_window_is_the_larger_of_the_hold_and_what_the_cache_keeps():
     values = [Head(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
     log = log_of(values)

@@ -1,9 +1,12 @@
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.batch.state import StateCursor
 from eventlog.errors import BadMessage, InvalidArgument
+from eventlog.limits import KEY_BYTES_MAX
 from eventlog.query.iterate.bitset import decode_segments, encode_segments
 from eventlog.query.iterate.progress import IterationProgress, checked_cursor
 from eventlog.query.iterate.scopes import segments_in
@@ -37,12 +40,19 @@ def test_sets_come_back_and_whatever_is_sent_is_segments_or_refused(of, data):
     assert all(0 <= segment < of for segment in found)
 
 
-@given(st.builds(StateCursor, segment=st.integers(0, 1 << 32), pin=st.integers(0, 1 << 64), key=st.binary(), finished=st.booleans()))
+@given(
+    st.builds(
+        StateCursor,
+        segment=st.integers(0, 9) | st.integers(0, 1 << 32),
+        pin=st.sampled_from([0, 5, (1 << 63) - 1, 1 << 63, 1 << 64]),
+        key=st.sampled_from([b"", b"k", bytes(KEY_BYTES_MAX), bytes(KEY_BYTES_MAX + 1)]),
+        finished=st.booleans(),
+    )
+)
 def test_cursors_from_outside_are_places_or_refused(cursor):
-    try:
-        assert checked_cursor(cursor, of=8).segment < 8
-    except BadMessage:
-        assert cursor.segment >= 8 or cursor.pin >= 1 << 63 or len(cursor.key) > 4096 or cursor.key
+    is_place = cursor.segment < 8 and cursor.pin < 1 << 63 and len(cursor.key) <= KEY_BYTES_MAX and not (cursor.finished and cursor.key)
+    with nullcontext() if is_place else pytest.raises(BadMessage):
+        assert checked_cursor(cursor, of=8) is cursor
 
 
 def test_what_goes_back_or_was_not_asked_for_is_refused():

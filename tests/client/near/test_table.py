@@ -207,6 +207,17 @@ def test_bytes_are_bounded_too_and_one_value_may_be_too_large():
     assert table.statistics().bytes <= 2 * SLOT_BYTES + 100
 
 
+def test_what_comes_for_a_key_that_made_room_takes_none():
+    table = table_of(entries_max=1)
+    begun = table.begin("a", hash("a"), nbytes=1)
+    fill(table, "b", "other")
+    before = table.statistics()
+    table.end(begun, read("late", 100))
+    after = table.statistics()
+    assert (after.entries, after.bytes, after.refused) == (before.entries, before.bytes, before.refused + 1)
+    assert (table.find("a", 1.0), table.find("b", 1.0)) == (MISS, "other")
+
+
 def test_what_waits_for_the_tail_takes_room_as_what_is_served_does():
     table = table_of(bytes_max=2 * SLOT_BYTES + 1_000)
     fill(table, "a", "entry")

@@ -89,7 +89,7 @@ class Started:
         if clean:
             try:
                 await self.records.release(acknowledged=int(node.core.watermark.max()), unreadable=bool(node.store.unreadable))
-            except (MetadataUnavailable, MemberReplaced) as error:
+            except EventLogError as error:
                 log.warning("lease_not_given_back error=%s", error)  # the next start begins above it
             self.home.remember(self.records.remember())
         else:

@@ -97,6 +97,13 @@ def test_lost_metadata_are_made_again_from_a_data_directory(tmp_path):
         assert max(after) > max(before)
 
 
+def test_a_node_whose_metadata_are_gone_stops_in_order(tmp_path):
+    with NodeProcess(tmp_path / "n1") as node:
+        shutil.rmtree(tmp_path / "n1" / "data.meta")
+        assert node.stop() == 0
+        assert "stopped clean=True" in node.log_text()
+
+
 def test_a_directory_without_a_copy_is_named(tmp_path):
     command = [str(EVENTLOG), "admin", "metastore", "rebuild", "--data", str(tmp_path / "none"), "--to", f"sqlite:{tmp_path / 'm.db'}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

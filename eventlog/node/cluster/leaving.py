@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eventlog.errors import MemberReplaced, Unavailable
+from eventlog.errors import EventLogError
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -39,7 +39,7 @@ async def hand_over(node: "Node") -> None:
             kept = await node.controller.hand_over()
             if kept:
                 await node.renew_lease()
-        except (Unavailable, MemberReplaced) as error:
+        except EventLogError as error:
             log.warning("hand_over_failed error=%s", error)
             return
         await node.metadata.reached(node.peers.revision)

@@ -244,6 +244,7 @@ class ClusterRecords:
 
         Raises:
             MemberReplaced: the record is another directory's now; stop.
+            MetadataLost: the store is not what it was.
             MetadataUnavailable: the present ceiling stays; so long as it lasts, go on and try again.
         """
         clock = self.member.clock
@@ -295,6 +296,8 @@ class ClusterRecords:
         return self._own
 
     def _check_own(self, found: Versioned[NodeRecord] | None) -> Versioned[NodeRecord]:
+        if found is None:  # of a member that was removed something stays
+            raise MetadataLost(where=self._where, why=f"the record of {self.member.name} is gone")
         return check_own(found, number=self.member.number, name=self.member.name, incarnation=self._incarnation)
 
     # ------------------------------------------------------------ any time

@@ -27,13 +27,13 @@ def plan_ceiling(
     return record, CommitPlan(expect={key: own.revision}, puts={key: encode(record)})
 
 
-def check_own(found: Versioned[NodeRecord] | None, *, number: int, name: str, incarnation: str) -> Versioned[NodeRecord]:
+def check_own(found: Versioned[NodeRecord], *, number: int, name: str, incarnation: str) -> Versioned[NodeRecord]:
     """Return the record read again after a conflict, if it is still this data directory's.
 
     Raises:
         MemberReplaced: it is not; this process must stop.
     """
-    if found is None or found.record.removed_id or found.record.incarnation != incarnation:
+    if found.record.removed_id or found.record.incarnation != incarnation:
         raise MemberReplaced(number=number, name=name)
     return found
 

@@ -115,7 +115,7 @@ async def enter(given: Entrance, *, cluster: str) -> Entered:
 
 async def _join(given: Entrance, incarnation: str, *, cluster: str) -> _Joined:
     config = given.config
-    metastore = ResolvingStore(given.store, writer=incarnation, entropy=given.entropy)
+    metastore = ResolvingStore(given.store, writer=incarnation, entropy=given.entropy, where=str(given.where))
     records = ClusterRecords(metastore, incarnation=incarnation, entropy=given.entropy, where=str(given.where))
     identity = await records.open_or_create(
         segments=config.segments, now_ms=given.clock.wall_ms(), remembered=given.home.remembered, replicas=config.replicas

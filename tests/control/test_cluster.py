@@ -201,6 +201,16 @@ def test_a_directory_that_another_took_the_place_of_is_not_added_under_another_n
     tell(story)
 
 
+def test_a_node_whose_record_is_gone_was_not_removed():
+    async def story(world):
+        records = await world.started("a")
+        await world.store.commit({}, puts={}, deletes=[item.key for item in (await world.store.list("")).items])
+        with pytest.raises(MetadataLost, match="the record of n-a is gone"):
+            await records.renew_lease(on_lost=never)
+
+    tell(story)
+
+
 def test_a_second_node_joins_without_taking_anything():
     async def story(world):
         await world.started("a")

@@ -32,7 +32,7 @@ def test_the_own_record_is_known_by_its_incarnation():
 
 
 @pytest.mark.parametrize(
-    "found", [None, Versioned(node(3, incarnation="other"), 1), Versioned(node(3, removed_id=9), 1)], ids=["gone", "other", "removed"]
+    "found", [Versioned(node(3, incarnation="other"), 1), Versioned(node(3, removed_id=9), 1)], ids=["other", "removed"]
 )
 def test_a_record_that_went_to_another_directory_or_was_removed_is_fatal(found):
     with pytest.raises(MemberReplaced) as caught:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from eventlog.clock import Entropy
 from eventlog.control.metastore import OPERATIONS_MAX, Changes, Item, Lease, Listing, MetaStore
-from eventlog.errors import InvalidArgument, MetadataConflict, MetadataUnavailable
+from eventlog.errors import InvalidArgument, MetadataConflict, MetadataLost, MetadataUnavailable
 
 NONCE_BYTES = 16
 WRITER_PREFIX = "writer/"  # of nonces: they say nothing about the cluster
@@ -29,15 +29,20 @@ class ResolvingStore:
     """A `MetaStore` over a `MetaStore`; one commit at a time.
 
     `writer` is this process's alone while it runs; using the same again after a restart keeps the number of such keys small.
-    `on_commit`, if set, is called with the revision of each commit and the keys that it put or deleted.
+    `on_commit`, if set, is called with the revision of each commit and the keys that it put or deleted. `where` names the store in
+    errors.
     """
 
-    def __init__(self, store: MetaStore, *, writer: str, entropy: Entropy, retry: RetryOptions | None = None) -> None:
+    def __init__(
+        self, store: MetaStore, *, writer: str, entropy: Entropy, retry: RetryOptions | None = None, where: str = "the store"
+    ) -> None:
         self._store = store
+        self._where = where
         self._key = WRITER_PREFIX + writer
         self._entropy = entropy
         self._retry = retry or RetryOptions()
         self._revision: int | None = None  # of the own key, None when it must be read
+        self._seen = 0  # the highest revision of the store that was seen
         self._turn = asyncio.Lock()
         self.on_commit: Callable[[int, Collection[str]], None] | None = None
 
@@ -45,7 +50,18 @@ class ResolvingStore:
         return await self._store.get(key)
 
     async def list(self, prefix: str) -> Listing:
-        return await self._store.list(prefix)
+        """List as the port says.
+
+        Raises:
+            MetadataLost: the store is not the one that it was: its revision fell.
+        """
+        seen = self._seen
+        listing = await self._store.list(prefix)
+        if listing.revision < seen:
+            why = f"it is at revision {listing.revision} and was at {seen} before: it was emptied, or an older copy was put in its place"
+            raise MetadataLost(where=self._where, why=why)
+        self._seen = max(self._seen, listing.revision)
+        return listing
 
     async def commit(self, expect: Mapping[str, int], *, puts: Mapping[str, bytes], deletes: Sequence[str] = (), lease: int = 0) -> int:
         """Commit as the port says, with one operation fewer.
@@ -64,6 +80,7 @@ class ResolvingStore:
             expected, put = {self._key: self._revision, **expect}, {**puts, self._key: nonce}
             self._revision = None  # until it is known again; a cancelled commit leaves it so
             revision = self._revision = await self._attempt(expected, put, deletes, lease)
+            self._seen = max(self._seen, revision)
         if self.on_commit is not None:
             self.on_commit(revision, [*puts, *deletes])
         return revision

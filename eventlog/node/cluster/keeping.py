@@ -7,6 +7,7 @@ from functools import partial
 
 from eventlog.control.metastore import MetaStore
 from eventlog.control.rebuilding import encode_kept
+from eventlog.control.records import IDENTITY_KEY
 from eventlog.errors import Unavailable
 from eventlog.node.cluster.metadata import Metadata
 from eventlog.node.home import Home
@@ -30,6 +31,8 @@ async def keep_records(store: MetaStore, metadata: Metadata, home: Home, failure
 
 async def _keep(store: MetaStore, home: Home) -> None:
     listing = await store.list("")
+    if all(item.key != IDENTITY_KEY for item in listing.items):
+        raise Unavailable(why="the copy of the metadata stays as it is: their store was emptied")
     copy = await asyncio.to_thread(encode_kept, listing)  # 100 ms for 4,096 segments
     try:
         await asyncio.to_thread(home.keep_records, copy)

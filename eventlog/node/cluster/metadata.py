@@ -16,7 +16,7 @@ from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.resolving import WRITER_PREFIX
 from eventlog.control.records import CACHES_SCOPE, NODE_PREFIX, NodeRecord
 from eventlog.control.view import ClusterView
-from eventlog.errors import ConnectionLost, MetadataUnavailable, Overloaded
+from eventlog.errors import ConnectionLost, MetadataLost, MetadataUnavailable, Overloaded
 from eventlog.node.cluster.peers import Peers
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
@@ -77,20 +77,21 @@ class Metadata:
                 await self._follow()
             except LookupError:
                 log.info("metadata_watch_behind revision=%d", self._revision)
-            except MetadataUnavailable as error:
+            except (MetadataUnavailable, MetadataLost) as error:  # what was known goes on to hold
                 log.warning("metadata_unavailable error=%s", error)
                 await asyncio.sleep(_AGAIN_MS / 1000)
 
     async def _follow(self) -> None:
-        view = await self._sources.read()
+        view = _not_emptied(await self._sources.read())
         await self._sources.follow_caches()
         self._apply(view, view.revision)
         async with aclosing(self._store.watch("", view.revision + 1)) as revisions:
             async for changes in revisions:
+                view = _not_emptied(view.applied(changes))
                 if any(change.key.startswith(CACHES_SCOPE) for change in changes.changes):
                     await self._sources.follow_caches()
                 is_of_node = all(change.key.startswith(_OF_ONE_NODE) for change in changes.changes)
-                self._apply(view := view.applied(changes), changes.revision, is_of_node=is_of_node)
+                self._apply(view, changes.revision, is_of_node=is_of_node)
 
     def _apply(self, view: ClusterView, revision: int, *, is_of_node: bool = False) -> None:
         before, self.view = self.view, view
@@ -141,6 +142,13 @@ class Metadata:
         if revision > self._revision:
             log.debug("metadata_behind number=%d revision=%d", number, revision)
             self._sources.look()
+
+
+def _not_emptied(view: ClusterView) -> ClusterView:
+    """Return a view that a cluster can have: its own reader is a member, of whom something stays even when it is removed."""
+    if not view.nodes:
+        raise MetadataLost(where="its store", why="it holds no member any more")
+    return view
 
 
 def difference(before: ClusterView, after: ClusterView) -> ViewChange:

@@ -7,7 +7,7 @@ import pytest
 from eventlog.control.metastore import OPERATIONS_MAX
 from eventlog.control.metastores.memory import MemoryStore
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
-from eventlog.errors import InvalidArgument, MetadataUnavailable
+from eventlog.errors import InvalidArgument, MetadataLost, MetadataUnavailable
 from eventlog.testing.clocks import SeededEntropy
 from eventlog.testing.metastore_contract import UnsureStore
 
@@ -106,6 +106,22 @@ def test_commits_of_many_tasks_go_one_at_a_time():
         store = resolving(MemoryStore())
         revisions = await asyncio.gather(*(store.commit({}, puts={f"k{number}": b""}) for number in range(20)))
         assert sorted(revisions) == list(range(1, 21))
+
+    asyncio.run(story())
+
+
+def test_a_store_that_was_emptied_or_put_back_is_not_taken_for_what_it_was():
+    async def story():
+        store = UnsureStore(MemoryStore(), [])
+        resolved = resolving(store)
+        before = await resolved.commit({}, puts={"k": b"1"})
+        assert (await resolved.list("")).revision == before
+        store._store = MemoryStore()
+        with pytest.raises(MetadataLost, match="at revision 0 and was at 1 before"):
+            await resolved.list("")
+        for _ in range(before):
+            await store._store.commit({}, puts={"k": b"2"})
+        assert (await resolved.list("")).revision == before
 
     asyncio.run(story())
 

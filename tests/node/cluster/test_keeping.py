@@ -6,11 +6,10 @@ from collections import Counter
 
 from eventlog.control.metastores.memory import MemoryStore
 from eventlog.control.rebuilding import decode_kept
-from eventlog.control.records import encode, node_key
+from eventlog.control.records import IDENTITY_KEY, Identity, encode
 from eventlog.node.cluster import keeping
 from eventlog.node.cluster.keeping import keep_records
 from eventlog.node.home import RECORDS, Home
-from tests.control.worlds import node
 from tests.loops import until
 
 
@@ -30,7 +29,7 @@ async def kept_revision(path):
 def kept(path, *, tell):
     async def run():
         store, changes, home = MemoryStore(), Changes(), Home.open(path)
-        revision = await store.commit({}, puts={node_key(1): encode(node(1))})
+        revision = await store.commit({}, puts={IDENTITY_KEY: encode(Identity(cluster="c", segments=4, created_ms=1))})
         if tell:
             changes.changed.set()
         running = asyncio.create_task(keep_records(store, changes, home, Counter()))
@@ -52,3 +51,26 @@ def test_a_change_is_kept(tmp_path):
 def test_leases_are_kept_although_nobody_tells_of_them(tmp_path, monkeypatch):
     monkeypatch.setattr(keeping, "LEASES_MS", 1)
     kept(tmp_path, tell=False)
+
+
+def test_the_copy_stays_when_the_store_is_emptied(tmp_path, monkeypatch):
+    monkeypatch.setattr(keeping, "PAUSE_MS", 1)
+
+    async def run():
+        store, changes, home, failures = MemoryStore(), Changes(), Home.open(tmp_path), Counter()
+        revision = await store.commit({}, puts={IDENTITY_KEY: encode(Identity(cluster="c", segments=4, created_ms=1))})
+        changes.changed.set()
+        running = asyncio.create_task(keep_records(store, changes, home, failures))
+        try:
+            await kept_revision(tmp_path)
+            await store.commit({}, puts={}, deletes=[IDENTITY_KEY])
+            changes.changed.set()
+            await until(lambda: failures["records"] or decode_kept((tmp_path / RECORDS).read_bytes(), where="copy").revision > revision)
+            assert await kept_revision(tmp_path) == revision
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            home.close()
+
+    asyncio.run(run())

@@ -53,6 +53,7 @@ async def committed(world, puts):
 def with_world(act, store=None):
     async def run():
         world = World(store or MemoryStore())
+        await world.store.commit({}, puts={node_key(7): encode(node(7))})
         sources = Sources(read=world.read, follow_caches=world.follow_caches, look=world.look)
         world.metadata = Metadata(world.store, view=await world.read(), sources=sources, peers=world.peers)
         world.metadata.hooks.append(world.changed)
@@ -133,6 +134,21 @@ def test_a_view_is_listed_again_when_revisions_were_forgotten():
         assert world.metadata.view.segments[1].record.epoch == 11
 
     with_world(act, MemoryStore(revisions_kept=2))
+
+
+def test_a_store_that_was_emptied_leaves_what_was_known(monkeypatch):
+    monkeypatch.setattr(module, "_AGAIN_MS", 1)
+
+    async def act(world):
+        await world.metadata.reached(await world.store.commit({}, puts={segment_key(1): encode(segment(1))}))
+        world.seen.clear()
+        await world.store.commit({}, puts={}, deletes=[node_key(7), segment_key(1), "cache/c"])
+        await loops.until(lambda: "read" in world.seen or not world.metadata.view.nodes)
+        assert set(world.metadata.view.segments) == {1}
+        assert set(world.metadata.view.nodes) == {7}
+        assert "caches" not in world.seen, "none was dropped"
+
+    with_world(act)
 
 
 def test_a_store_that_is_away_is_asked_again(monkeypatch):

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
+from eventlog.control.metastores import etcd_calls
 from eventlog.control.metastores.etcd import EtcdOptions, open_etcd
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
 from eventlog.errors import MetadataUnavailable
@@ -89,6 +90,28 @@ def test_without_a_majority_a_commit_has_an_unknown_outcome_that_is_found_out_la
         await store.close()
 
     asyncio.run(story())
+
+
+def test_an_endpoint_of_another_cluster_is_told_apart_and_never_taken_for_an_empty_store(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(etcd_calls, "READ_MS_MAX", 1_000)
+
+    async def story(own: EtcdCluster, other: EtcdCluster) -> None:
+        assert (await leader_of(own), await leader_of(other)) == (0, 0)
+        store = await open_etcd(EtcdOptions(endpoints=(*own.endpoints, *other.endpoints), prefix=fresh_prefix()), wait_ms_max=60_000)
+        await store.commit({}, puts={"k": b"1"})
+        own.members[0].kill()
+        for _ in range(2):
+            with pytest.raises(MetadataUnavailable):
+                await store.list("")
+        assert f"etcd_foreign endpoint={other.endpoints[0]}" in caplog.text
+        own.members[0].start()
+        own.members[0].wait()
+        monkeypatch.setattr(etcd_calls, "READ_MS_MAX", 60_000)
+        assert [item.key for item in (await store.list("")).items] == ["k"]
+        await store.close()
+
+    with EtcdCluster(tmp_path / "own") as own, EtcdCluster(tmp_path / "other") as other:
+        asyncio.run(story(own, other))
 
 
 def test_nobody_listening_is_said_in_one_line():

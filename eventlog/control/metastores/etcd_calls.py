@@ -5,6 +5,7 @@ half. What a try that timed out did is unknown: reads are simply made again here
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -14,6 +15,8 @@ import grpc.aio
 
 from eventlog.control.metastores import etcd_pb2
 from eventlog.errors import InvalidArgument, MetadataLost, MetadataUnavailable
+
+log = logging.getLogger("eventlog.metadata")
 
 
 class Request(Protocol):
@@ -88,6 +91,7 @@ class Endpoints:
         self.addresses = tuple(addresses)
         self._channels = {address: _channel(address, tls) for address in self.addresses}
         self._current = 0
+        self._cluster = 0  # etcd's number of the cluster that answered first; 0 before
         self._is_closed = False
         self.moved = asyncio.Event()  # set, and another in its place, when calls go on to another endpoint
 
@@ -112,7 +116,21 @@ class Endpoints:
         except grpc.aio.AioRpcError as error:
             self.failed(at)
             raise translated(error, address) from None
+        self.check_cluster(at, answer)
         return answer
+
+    def check_cluster(self, at: int, answer: Any) -> None:
+        """Take an answer of the cluster that answered first, and go on to the next endpoint at one of another.
+
+        Raises:
+            MetadataUnavailable: it is of another; what it did there is nothing that happened here.
+        """
+        found = answer.header.cluster_id
+        self._cluster = self._cluster or found
+        if found not in (0, self._cluster):
+            self.failed(at)
+            log.warning("etcd_foreign endpoint=%s cluster=%x expected=%x", self.addresses[at], found, self._cluster)
+            raise MetadataUnavailable(outcome="unknown", why=f"etcd at {self.addresses[at]} is of another etcd cluster than the others")
 
     async def ask(self, method: Method[Answer], request: Request) -> Answer:
         """Make tries until one is answered; for requests that may be carried out twice.

@@ -15,6 +15,7 @@ import grpc.aio
 from eventlog.control.metastore import Change
 from eventlog.control.metastores import etcd_pb2 as pb
 from eventlog.control.metastores.etcd_calls import PAUSE_MS, WATCH, Endpoints, Request, after_prefix
+from eventlog.errors import MetadataUnavailable
 
 Seen = tuple[int, list[Callable[[int], Change]]]
 
@@ -68,9 +69,12 @@ async def _one_stream(endpoints: Endpoints, prefix: bytes, start: int, closing: 
             if answer is grpc.aio.EOF:
                 endpoints.failed(at)
                 return
+            endpoints.check_cluster(at, answer)
             yield answer
     except (grpc.aio.AioRpcError, grpc.aio.UsageError):
         endpoints.failed(at)
+    except MetadataUnavailable:
+        return  # an endpoint of another cluster
     finally:
         for end in ends:
             end.cancel()

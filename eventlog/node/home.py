@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from eventlog.control.metastores.location import Location, SqliteLocation, parse_location
+from eventlog.control.metastores.location import Location, parse_location
 from eventlog.control.records import Remembered, decode, encode
 from eventlog.errors import BadConfig, DirectoryInUse
 from eventlog.node.ballast import drop_ballast
@@ -84,9 +84,7 @@ class Home:
         if location == default:
             (self._path / _METASTORE).unlink(missing_ok=True)
             return
-        if isinstance(location, SqliteLocation):
-            location = SqliteLocation(location.path.absolute())
-        if location != self.metastore:
+        if str(location) != str(self.metastore):
             self._keep(_METASTORE, f"{location}\n".encode())
 
     def keep_records(self, copy: bytes) -> None:

@@ -18,12 +18,12 @@ _SQLITE = "sqlite:"
 
 @dataclass(frozen=True, slots=True)
 class SqliteLocation:
-    """A file; who shares it is on its host."""
+    """A file; who shares it is on its host, and may have another working directory: its text is absolute."""
 
     path: Path
 
     def __str__(self) -> str:
-        return f"{_SQLITE}{self.path}"
+        return f"{_SQLITE}{self.path.absolute()}"
 
 
 @dataclass(frozen=True, slots=True)

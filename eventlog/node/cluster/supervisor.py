@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from eventlog.control.metastores.location import SqliteLocation
 from eventlog.errors import BadConfig, MemberReplaced
 from eventlog.node.config import PORT_MAX, NodeConfig, environment_of_child, split_address
 
@@ -43,8 +42,7 @@ def config_of(config: NodeConfig, index: int) -> NodeConfig:
     if config.is_managed and index and not join:
         join = (_counted(config.listen, 0, option="listen"),)  # the first one begins with a member, the others join it
     if not meta and not config.join:
-        location = config.default_location
-        meta = str(SqliteLocation(location.path.absolute()) if isinstance(location, SqliteLocation) else location)
+        meta = str(config.default_location)
     return replace(
         config,
         processes=1,

@@ -12,7 +12,6 @@ from eventlog.errors import BadConfig
     ("text", "location"),
     [
         ("sqlite:/a/meta.db", SqliteLocation(Path("/a/meta.db"))),
-        ("sqlite:meta.db", SqliteLocation(Path("meta.db"))),
         ("etcd://h:2379", EtcdLocation(("h:2379",))),
         ("etcd://h:1,[::1]:2/name", EtcdLocation(("h:1", "[::1]:2"), "name")),
     ],
@@ -20,6 +19,13 @@ from eventlog.errors import BadConfig
 def test_a_location_is_read_and_written_as_the_same_text(text, location):
     assert parse_location(text) == location
     assert str(location) == text
+
+
+def test_the_text_of_a_file_names_it_from_any_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    location = parse_location("sqlite:meta.db")
+    assert location == SqliteLocation(Path("meta.db"))
+    assert str(location) == f"sqlite:{tmp_path / 'meta.db'}"
 
 
 @pytest.mark.parametrize(

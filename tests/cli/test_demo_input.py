@@ -109,6 +109,12 @@ def test_the_scripts_start_every_node_with_its_own_name_and_stop_those_that_run(
     assert f"{tmp_path}/*.pid" in stop.read_text()
 
 
+def test_the_scripts_find_the_program_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    start, _ = Cluster(tmp_path, count=1, listen="127.0.0.1:5").write_scripts((".venv/bin/eventlog",))
+    assert shlex.split(start.read_text())[0] == str(tmp_path / ".venv/bin/eventlog")
+
+
 def test_the_program_is_called_as_it_can_be_called_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "bin" / "eventlog"
     program.parent.mkdir()

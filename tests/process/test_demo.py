@@ -115,18 +115,21 @@ def test_the_demo_keeps_every_promise_in_time_and_its_commands_work_when_pasted(
 
 @pytest.mark.smoke
 def test_with_keep_the_node_goes_on_and_the_commands_work_against_it(tmp_path: Path) -> None:
-    demo = run_demo(tmp_path / "demo", "--nodes", "1", "--keep")
+    home = tmp_path / "a demo"
+    demo = run_demo(home, "--nodes", "1", "--keep")
     assert demo.out.count(" kept\n") == PROMISES[1]
     try:
         assert len(demo.commands) == 6
         shown = paste_all(demo.commands)
         assert "health         ok" in shown[0]
         assert "sequence" in shown[1]
-        assert len(processes_on(tmp_path / "demo")) == 1
-        subprocess.run(["sh", tmp_path / "demo" / "stop"], check=True)
-        assert not processes_on(tmp_path / "demo"), "its files can be removed from now on"
+        assert len(processes_on(home)) == 1
+        paste_all(re.findall(r"^Stop them:  (.*)$", demo.out, re.MULTILINE))
+        assert not processes_on(home), "its files can be removed from now on"
+        paste_all(re.findall(r"remove them with: (.*)\)$", demo.out, re.MULTILINE))
+        assert not home.exists()
     finally:
-        stop_nodes_of(tmp_path / "demo")
+        stop_nodes_of(home)
 
 
 def test_the_demo_of_a_file_is_told_as_json_on_request(tmp_path: Path) -> None:

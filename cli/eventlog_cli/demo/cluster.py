@@ -1,6 +1,7 @@
 """The demo's nodes: started one after the other, joined, watched through a client, ended together."""
 
 import shlex
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -114,7 +115,11 @@ class Cluster:
             node.stop()
 
     def write_scripts(self, program: tuple[str, ...]) -> tuple[Path, Path]:
-        """Write shell scripts that start all nodes again, and stop them and wait for that; return where they are."""
+        """Write shell scripts that start all nodes again, and stop them and wait for that; return where they are.
+
+        `program` is how this program can be called from here; the scripts can be called from everywhere.
+        """
+        program = (str(Path(shutil.which(program[0]) or program[0]).absolute()), *program[1:])
         start, stop = self.directory / "start", self.directory / "stop"
         lines = []
         for node in self.nodes:

@@ -1,5 +1,6 @@
 """`eventlog demo`: the command, its last page, and what stays behind."""
 
+import shlex
 import signal
 import sys
 import tempfile
@@ -37,7 +38,7 @@ def command(path: str | None, key: str | None, *, nodes: int, keep: bool, direct
     if key is not None and path is None:
         raise click.UsageError("--key is about the rows of --input")
     given = time_zones() if path is None else rows_of_file(path, key=key)
-    home = Path(directory or tempfile.mkdtemp(prefix="eventlog-demo-"))
+    home = Path(directory or tempfile.mkdtemp(prefix="eventlog-demo-")).absolute()  # the scripts in it work from everywhere
     home.mkdir(parents=True, exist_ok=True)
     if any(home.iterdir()):
         raise click.UsageError(f"{home} is not empty; the demo begins with an empty directory, which can be removed with all that is in it")
@@ -98,5 +99,5 @@ def _print_what_next(commands: list[str], cluster: Cluster, *, stop: Path, is_ru
     print_text("")
     if is_running:
         print_text(f"The nodes go on: {', '.join(f'{node.name} on {node.address}' for node in cluster.running)}")
-    print_text(f"Stop them:  sh {stop}")
-    print_text(f"Their files:  {cluster.directory}  (remove them with: rm -r {cluster.directory})")
+    print_text(f"Stop them:  {shlex.join(['sh', str(stop)])}")
+    print_text(f"Their files:  {cluster.directory}  (remove them with: {shlex.join(['rm', '-r', str(cluster.directory)])})")

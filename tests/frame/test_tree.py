@@ -34,7 +34,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def text_files() -> Iterator[Path]:
-    tops = [path for path in TOP.iterdir() if path.is_file()]
+    tops = [path for path in TOP.iterdir() if path.is_file() and path.name != ".git"]  # in a worktree it is a file
     for path in sorted([*tops, *(path for folder in TEXT for path in (TOP / folder).rglob("*"))]):
         if path.is_file() and "__pycache__" not in path.parts and b"\0" not in path.read_bytes()[:8192]:
             yield path

@@ -114,7 +114,8 @@ def test_the_demo_keeps_every_promise_in_time_and_its_commands_work_when_pasted(
 
 
 @pytest.mark.smoke
-def test_with_keep_the_node_goes_on_and_the_commands_work_against_it(tmp_path: Path) -> None:
+def test_with_keep_the_node_goes_on_and_the_commands_work_against_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENTLOG_NODE_META", f"sqlite:{tmp_path / 'of-a-real-cluster.db'}")
     home = tmp_path / "a demo"
     demo = run_demo(home, "--nodes", "1", "--keep")
     assert demo.out.count(" kept\n") == PROMISES[1]
@@ -124,6 +125,7 @@ def test_with_keep_the_node_goes_on_and_the_commands_work_against_it(tmp_path: P
         assert "health         ok" in shown[0]
         assert "sequence" in shown[1]
         assert len(processes_on(home)) == 1
+        assert not (tmp_path / "of-a-real-cluster.db").exists()
         paste_all(re.findall(r"^Stop them:  (.*)$", demo.out, re.MULTILINE))
         assert not processes_on(home), "its files can be removed from now on"
         paste_all(re.findall(r"remove them with: (.*)\)$", demo.out, re.MULTILINE))

@@ -58,10 +58,17 @@ class NodeProcess:
         ready = self.directory / f"{self.name}.ready.json"
         ready.unlink(missing_ok=True)
         words = [*self.words(), "--ready-file", str(ready), *self._options]
+        # what the environment says of other nodes, where their metadata are above all, is not for the demo's
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_NODE_")}
         with self.log.open("ab") as log:
             # a session of its own: Ctrl-C in this terminal is for the demo, which then stops the node in order
             self._child = subprocess.Popen(  # noqa: S603 - our own program with our own words
-                [sys.executable, "-m", "eventlog_cli", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [sys.executable, "-m", "eventlog_cli", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
             )
         while (addresses := _read_ready(ready)) is None:
             self.check_alive()

@@ -25,7 +25,7 @@ from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.control.metastores.sqlite import SqliteStore
-from eventlog.errors import CorruptData, EventLogError, MemberReplaced, MetadataUnavailable, Stopping
+from eventlog.errors import CorruptData, EventLogError, MemberReplaced, Stopping
 from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
 from eventlog.node.cluster.controller import start_controller

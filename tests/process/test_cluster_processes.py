@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,17 @@ def test_with_the_last_node_that_was_replaced_the_supervisor_ends(tmp_path):
     data, replaced = tmp_path / "data", "raise SystemExit(4)"
     supervisor = Supervisor(NodeConfig(data=data, processes=2), command=[sys.executable, "-c", replaced])
     assert asyncio.run(asyncio.wait_for(supervisor.run(), WITHIN_S)) == 4
+
+
+def test_the_nodes_go_on_when_nobody_reads_the_log(tmp_path, monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    log, says = os.fdopen(writer, "w"), "print('ready', flush=True); raise SystemExit(4)"
+    monkeypatch.setattr(sys, "stderr", log)
+    supervisor = Supervisor(NodeConfig(data=tmp_path / "data", processes=2), command=[sys.executable, "-c", says])
+    assert asyncio.run(asyncio.wait_for(supervisor.run(), WITHIN_S)) == 4
+    with suppress(BrokenPipeError):
+        log.close()
 
 
 def test_the_nodes_do_not_outlive_a_killed_supervisor(tmp_path):

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from eventlog.errors import BadConfig, MemberReplaced
@@ -174,8 +175,9 @@ async def _pass_on(lines: asyncio.StreamReader, index: int) -> None:
             line = b"a line of more than 1 MiB was left out\n"
         if not line:
             return
-        sys.stderr.write(f"node={index} {line.decode(errors='replace')}")
-        sys.stderr.flush()
+        with suppress(OSError):  # nobody reads it any more, or the disk is full: no reason to end the nodes
+            sys.stderr.write(f"node={index} {line.decode(errors='replace')}")
+            sys.stderr.flush()
 
 
 async def _wait(event: asyncio.Event, timeout_ms: int) -> None:

@@ -96,7 +96,7 @@ class Started:
             await _note_unreadable(self.records, node.store)
         await self.metastore.close()
         if self.managed is not None:
-            await self.managed.stop()
+            await self.managed.stop(is_removed=self.managed.seat.name in node.view.removed_names)
         self.home.close()
 
 

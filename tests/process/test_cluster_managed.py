@@ -126,6 +126,17 @@ def test_another_node_takes_the_seat_of_a_removed_one_and_the_next_loss_stops_no
     cluster.command("put", "later", "k", "1")
 
 
+def test_nodes_that_are_removed_one_after_the_other_take_their_members_with_them(cluster):
+    cluster.command("cache", "create", "c")
+    for name in ("n3", "n2"):
+        cluster.command("admin", "drain", name)
+        cluster.command("admin", "remove", name)
+        cluster[int(name[1:]) - 1].wait()
+    assert [member.name for member in members(cluster)] == ["n1"]
+    cluster.command("cache", "create", "later")
+    cluster.command("put", "later", "k", "1")
+
+
 def test_a_member_of_etcd_that_does_not_answer_is_said_while_its_node_lives(cluster):
     etcd = etcd_of(cluster[1])
     os.kill(etcd, signal.SIGSTOP)

@@ -74,10 +74,25 @@ class Managed:
         finally:
             await members.close()
 
-    async def stop(self) -> None:
-        """End the member."""
-        if self.child is not None:
-            await self.child.stop()
+    async def stop(self, *, is_removed: bool = False) -> None:
+        """End the member. That of a removed node goes for good while it has a vote: of two, the other could not let it go alone."""
+        if self.child is None:
+            return
+        if is_removed:
+            await self._leave()
+        await self.child.stop()
+
+    async def _leave(self) -> None:
+        location = await self.location()
+        assert isinstance(location, EtcdLocation), "it is managed"
+        members = _members_of(location)
+        try:
+            await members.remove(self.seat.peer)
+            log.info("etcd_removed name=%s peer=%s", self.seat.name, self.seat.peer)
+        except MetadataUnavailable as error:
+            log.warning("etcd_not_removed name=%s peer=%s error=%s", self.seat.name, self.seat.peer, error)  # others do it later
+        finally:
+            await members.close()
 
 
 def seat_of(config: NodeConfig, *, name: str, address: str) -> EtcdSeat:

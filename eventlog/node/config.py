@@ -103,7 +103,8 @@ class NodeConfig:
     @property
     def default_location(self) -> Location:
         """Return where the metadata is unless told."""
-        return SqliteLocation(self.data.parent / f"{self.data.name}.meta" / "meta.db")
+        data = self.data.absolute()  # of `.` the name
+        return SqliteLocation(data.parent / f"{data.name}.meta" / "meta.db")
 
 
 def load_config(options: Mapping[str, Any], *, file: Path | None = None, environment: Mapping[str, str] | None = None) -> NodeConfig:

@@ -106,7 +106,9 @@ def test_beyond_loopback_needs_to_be_asked_for(address):
 def test_metadata_never_lies_inside_the_data():
     with pytest.raises(BadConfig):
         load_config({"data": "d", "meta": "sqlite:d/meta.db"}, environment={})
-    assert load_config({"data": "d"}, environment={}).location == SqliteLocation(Path("d.meta/meta.db"))
+    here = Path.cwd()
+    assert load_config({"data": "d"}, environment={}).location == SqliteLocation(here / "d.meta" / "meta.db")
+    assert load_config({"data": "."}, environment={}).location == SqliteLocation(here.parent / f"{here.name}.meta" / "meta.db")
 
 
 def test_an_address_in_brackets_is_one_of_six():

@@ -30,7 +30,7 @@ from eventlog.ids import ID_MAX
 from eventlog.limits import MIB
 from eventlog.node.cluster.controller import start_controller
 from eventlog.node.cluster.joining import Found, find_cluster
-from eventlog.node.cluster.keeping import keep_records
+from eventlog.node.cluster.keeping import keep_now, keep_records
 from eventlog.node.cluster.managed import TEND_MS, Managed, open_managed, seat_of
 from eventlog.node.cluster.metadata import Metadata, Sources, ViewChange
 from eventlog.node.config import NodeConfig, split_address
@@ -39,7 +39,7 @@ from eventlog.node.home import Home
 from eventlog.node.node import Node, Opened
 from eventlog.node.operations import follow_caches
 from eventlog.node.periodic import Periodic
-from eventlog.node.repeated import every
+from eventlog.node.repeated import attempt, every
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.replay import rewind_offsets, trim_markers
 from eventlog.replication import EpochStart, Replica, Replication
@@ -91,6 +91,8 @@ class Started:
                 await self.records.release(acknowledged=int(node.core.watermark.max()), unreadable=bool(node.store.unreadable))
             except EventLogError as error:
                 log.warning("lease_not_given_back error=%s", error)  # the next start begins above it
+            else:
+                await attempt(partial(keep_now, self.metastore, self.home), name="records", failures=node.failures)
             self.home.remember(self.records.remember())
         else:
             await _note_unreadable(self.records, node.store)

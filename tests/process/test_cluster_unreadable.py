@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 
 import pytest
 
@@ -182,6 +183,12 @@ def write_one_file_more(cluster, node, first):
     return node.stop() if node.is_running else node.wait()
 
 
+def until_status_says(node, words):
+    deadline = time.monotonic() + 60
+    while words not in (said := node.command("admin", "status").stdout):
+        assert time.monotonic() < deadline, said
+
+
 def test_a_node_that_holds_its_segments_alone_keeps_its_damaged_files_and_serves_the_rest(tmp_path):
     with NodeProcess(tmp_path, "--segments", str(SEGMENTS), "--node-name", "n2") as node:
         node.command("cache", "create", "c")
@@ -192,7 +199,7 @@ def test_a_node_that_holds_its_segments_alone_keeps_its_damaged_files_and_serves
             node.options = (*node.options, *options)
             node.start()
             assert b"CORRUPT_DATA" in node.command("consume", "c", "--json", ok=False).stderr
-            assert b"n2 met a damaged file, and no other node" in node.command("admin", "status").stdout
+            until_status_says(node, b"n2 met a damaged file, and no other node")  # once its lease is renewed
             assert json.loads(node.command("size", "c", "--json").stdout)["size"] == EVENTS
             assert node.stop() == 0
         assert "unreadable_kept" in node.log_text()

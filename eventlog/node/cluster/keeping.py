@@ -24,12 +24,13 @@ async def keep_records(store: MetaStore, metadata: Metadata, home: Home, failure
             async with asyncio.timeout(LEASES_MS / 1000):
                 await metadata.changed.wait()
         metadata.changed.clear()
-        if not await attempt(partial(_keep, store, home), name="records", failures=failures):
+        if not await attempt(partial(keep_now, store, home), name="records", failures=failures):
             metadata.changed.set()
         await asyncio.sleep(PAUSE_MS / 1000)
 
 
-async def _keep(store: MetaStore, home: Home) -> None:
+async def keep_now(store: MetaStore, home: Home) -> None:
+    """Write a copy. Raises Unavailable where there is nothing to be copied, or the disk takes nothing."""
     listing = await store.list("")
     if all(item.key != IDENTITY_KEY for item in listing.items):
         raise Unavailable(why="the copy of the metadata stays as it is: their store was emptied")

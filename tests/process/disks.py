@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 MIB = 1 << 20
 _SHUTDOWN = 0x8004587D  # FS_IOC_SHUTDOWN
 _LOSE_UNSYNCED = 2  # FS_GOING_DOWN: without flushing the log
+_TRIES, _PAUSE_S = 400, 0.05
 
 
 @contextmanager
@@ -26,7 +28,16 @@ def mounted(folder: Path, *arguments: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        unmount(folder)
+
+
+def unmount(folder: Path) -> None:
+    """Unmount `folder` for good where that can be had: who was killed may hold its files a moment longer."""
+    for _ in range(_TRIES):
+        if not subprocess.run(["umount", str(folder)], capture_output=True, check=False).returncode:
+            return
+        time.sleep(_PAUSE_S)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @contextmanager
@@ -52,7 +63,13 @@ def make_image(image: Path) -> None:
 
 @contextmanager
 def image_disk(image: Path, folder: Path) -> Iterator[Path]:
-    """The disk in `image`."""
+    """The disk in `image`; never beside an earlier mount of it that somebody still holds: that one would write over this one's blocks."""
+    for _ in range(_TRIES):
+        if not subprocess.run(["losetup", "--associated", str(image)], capture_output=True, check=True).stdout:
+            break
+        time.sleep(_PAUSE_S)
+    else:
+        pytest.fail(f"{image} is still mounted")
     with mounted(folder, "-o", "loop", str(image)) as disk:
         yield disk
 

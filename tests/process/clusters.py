@@ -13,7 +13,7 @@ from typing import Self
 from eventlog.transport.connect import connect
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from tests.process.nodes import NodeProcess
+from tests.process.nodes import NodeProcess, wait_stopped
 
 SETTLED_S = 60
 PAUSE_TRIES = 100
@@ -203,11 +203,6 @@ def _has_run(node: NodeProcess) -> bool:
 
 def is_committing(pid: int) -> bool:
     """Return whether a process that was just sent SIGSTOP holds the lock of a SQLite file that it commits to."""
-    for _ in range(1_000):
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
-            break
-        time.sleep(0.001)  # a process stops some time after the signal was sent
-    else:
-        raise AssertionError(f"process {pid} does not stop")
+    wait_stopped(pid)
     locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return any("WRITE" in lock and str(pid) in lock and " ".join(lock[-2:]) == _WAL_WRITE_LOCK for lock in locks)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import time
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.process.nodes import wait_stopped
 
 MIB = 1 << 20
 _SHUTDOWN = 0x8004587D  # FS_IOC_SHUTDOWN
@@ -74,8 +77,16 @@ def image_disk(image: Path, folder: Path) -> Iterator[Path]:
         yield disk
 
 
-def cut_power(disk: Path) -> None:
-    """Let the file system go down as if the power failed: what was not synced is lost."""
+def cut_power(disk: Path, *pids: int) -> None:
+    """Let the file system go down as if the power failed: what was not synced is lost.
+
+    The processes that write to it have to be named. They are stopped before: a power cut leaves nobody to hear of a sync, while
+    ext4, going down, tells a sync that is under way that all is well, and loses it.
+    """
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        wait_stopped(pid)
     handle = os.open(disk, os.O_RDONLY)
     try:
         fcntl.ioctl(handle, _SHUTDOWN, struct.pack("I", _LOSE_UNSYNCED))

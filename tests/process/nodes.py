@@ -148,3 +148,12 @@ class NodeProcess:
         done = subprocess.run([str(EVENTLOG), *words], input=stdin, capture_output=True, env=environment, timeout=120, check=False)
         assert not ok or done.returncode == 0, f"{words} ended with {done.returncode}: {done.stderr.decode()}"
         return done
+
+
+def wait_stopped(pid: int) -> None:
+    """Wait until every thread of a process that was sent SIGSTOP stands still: what it asked of a disk is done, and nobody hears of it."""
+    deadline = time.monotonic() + READY_S
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        while (thread / "stat").read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < deadline, f"process {pid} does not stop"
+            time.sleep(0.001)  # a thread stops some time after the signal was sent; nothing tells when

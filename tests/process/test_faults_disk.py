@@ -38,8 +38,9 @@ class DiskCluster(ClusterProcesses):
 
     def cut_power(self, *indexes: int) -> None:
         """Let the power of nodes fail: what was not synced is gone; then there is power again, and nobody runs."""
+        pids = [self[index].pid for index in indexes]
         for index in indexes:
-            cut_power(self[index].directory / "disk")
+            cut_power(self[index].directory / "disk", *pids)
         self.kill(*indexes)
         for index in indexes:
             self.disks[self[index].directory.name].close()

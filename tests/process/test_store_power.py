@@ -16,7 +16,7 @@ def write_until_the_power_fails(disk, acknowledgements):
     ) as child:
         assert child.stdout is not None
         lines = [child.stdout.readline() for _ in range(acknowledgements)]
-        cut_power(disk)
+        cut_power(disk, child.pid)
         child.kill()
         lines += child.stdout.readlines()
     return last_acknowledged([line.strip() for line in lines if line.endswith("\n")])

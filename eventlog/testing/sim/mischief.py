@@ -182,13 +182,18 @@ class Mischief:
             self._restart(host, after_us=_GIVEN_UP_US + self._away_us())
 
     def _flip_bit(self) -> None:
-        """Damage a stored value that another in-sync disk has for good, and that is nowhere else damaged; half of the time a late one."""
+        """Damage a stored value that another in-sync disk has for good, and that is nowhere else damaged; half of the time a late one.
+
+        That other disk is not about to be let go by a move: copies are compared before the switch, not in it.
+        """
         chance, segment = self._world.random, self._world.random.randrange(self._world.swarm.segments)
         record = primary_of(self._world, segment)
-        disks = [self._hosts[self.host_of(replica.node)].disk for replica in record.in_sync] if record else []
-        if len(disks) < _COPIES_MIN:
+        nodes = {self.host_of(replica.node): replica.node for replica in record.in_sync} if record else {}
+        if record is None or len(nodes) < _COPIES_MIN:
             return
-        one, other = chance.sample(disks, 2)
+        (one, _), (other, number) = chance.sample([(self._hosts[host].disk, number) for host, number in nodes.items()], 2)
+        if record.target and number not in record.target:
+            return
         kept = min(disk.applied.get(segment, 0) for disk in (one, other))
         values = [value for value in one.log(segment) if value.tokens and value.last <= kept]
         if values:

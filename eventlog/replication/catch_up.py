@@ -28,6 +28,7 @@ class CatchUp:
     def begin(self, link: Link, segment: int, after: int, *, now_ms: int) -> Commands:
         """Send what follows `after`, where the backup's log is known to end as this one goes on."""
         commands = self.end(link, segment)
+        link.turns[segment] = self._number + 1
         if after == self._columns.ends.item(segment):
             self._go_live(link, segment)
             return commands
@@ -35,7 +36,6 @@ class CatchUp:
             return commands + self._begin_snapshot(link, segment, after, now_ms=now_ms)
         stream = link.stream(segment, now_ms=now_ms)
         stream.after = after
-        stream.turn = self._number + 1
         link.modes[segment] = CATCH_UP
         link.queue[segment] = None
         return commands
@@ -126,7 +126,7 @@ class CatchUp:
         link.modes[segment] = SNAPSHOT
         stream.after = after
         transfer = stream.transfer = Transfer(self.number())
-        stream.turn = transfer.number
+        link.turns[segment] = transfer.number
         epoch = self._columns.epochs.item(segment)
         return [*commands, OpenSnapshot(to=link.replica, segment=segment, epoch=epoch, transfer=transfer.number)]
 

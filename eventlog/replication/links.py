@@ -36,11 +36,10 @@ class Transfer:
 class Stream:
     """A segment that does not simply follow live. What is sent, or being read with `reserved` bytes granted, ends with `after`.
 
-    `asked_ms`: the last sign of life. Refusals of messages before `turn` are old news.
+    `asked_ms`: the last sign of life.
     """
 
     asked_ms: int
-    turn: int = 0
     after: int = 0
     reserved: int = 0
     flights: deque[Flight] = field(default_factory=deque)
@@ -51,13 +50,15 @@ class Link:
     """A peer with a connection. `streams` has an entry for every segment that is neither NONE nor plainly LIVE.
 
     `used_bytes` are those of all flights and reservations. `queue`: segments that want to read on, in order. `flown_ms`: when
-    something sent in catching up was last acknowledged.
+    something sent in catching up was last acknowledged. `turns`: refusals of messages before the one of this number are old news, since
+    the segment's stream has changed direction.
     """
 
     def __init__(self, replica: Replica, slot: int, segments: int) -> None:
         self.replica = replica
         self.slot = slot
         self.modes: npt.NDArray[np.uint8] = np.zeros(segments, np.uint8)
+        self.turns: npt.NDArray[np.int64] = np.zeros(segments, np.int64)
         self.streams: dict[int, Stream] = {}
         self.queue: dict[int, None] = {}
         self.used_bytes = 0

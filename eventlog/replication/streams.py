@@ -168,8 +168,7 @@ class Streams:
 
     def mismatched(self, link: Link, segment: int, *, end: int, end_epoch: int, correlation: int, now_ms: int) -> Commands:
         """Go on with a backup whose log ends with `end`, of `end_epoch`, and which appended nothing of what it was sent."""
-        stream = link.streams.get(segment)
-        if stream is not None and self._is_old_news(correlation, stream.turn):
+        if self._is_old_news(correlation, link.turns.item(segment)):
             return []
         epoch, point = last_of(self._columns.histories[segment], end_epoch, end=self._columns.ends.item(segment))
         if epoch == end_epoch and end <= point:
@@ -177,17 +176,17 @@ class Streams:
         return self._send_cut(link, segment, end=end, upto=min(end - 1, point), now_ms=now_ms)
 
     def _is_old_news(self, correlation: int, turn: int) -> bool:
-        """Return whether an answer is to a message from before the stream's last change of direction."""
+        """Return whether an answer is to a message from before the segment's last change of direction."""
         return correlation < turn
 
     def _send_cut(self, link: Link, segment: int, *, end: int, upto: int, now_ms: int) -> Commands:
         commands = self.catch_up.end(link, segment)
-        stream = link.stream(segment, now_ms=now_ms)
+        link.stream(segment, now_ms=now_ms)
         link.modes[segment] = PROBE
         columns = self._columns
         row = (segment, CUT, columns.epochs.item(segment), end, upto, columns.watermark.item(segment), 0, 0)
         send = self._send(link, rows.pack([row]))
-        stream.turn = send.correlation
+        link.turns[segment] = send.correlation
         return [*commands, send]
 
     def unknown(self, link: Link, segment: int, *, now_ms: int) -> Commands:

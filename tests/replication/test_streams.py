@@ -145,6 +145,18 @@ def test_a_refusal_from_before_the_stream_turned_is_old_news():
     assert len(world[1].reads) == 1
 
 
+def test_a_refusal_from_before_a_backup_followed_live_does_not_take_it_from_there():
+    world = behind(3)
+    world[2].start()
+    world.settle()
+    link = world[1].core.streams.links[world[2].own]
+    assert link.modes.item(0) == LIVE
+    row = np.array([(0, MISMATCH, 1, 0, 0, 0)], ACK)
+    late = Message(sender=world[2].own, recipient=world[1].own, correlation=1, rows=row.tobytes())
+    assert world[1].core.acknowledged(late, now_ms=world.now_ms) == []
+    assert link.modes.item(0) == LIVE
+
+
 def test_who_does_not_hold_the_segment_yet_is_asked_again_later():
     world = led(2)
     row = np.array([(0, UNKNOWN, 1, 0, 0, 0)], ACK)

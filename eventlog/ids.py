@@ -7,7 +7,7 @@ stored as its base and its length.
 `FlakeClock` decides alone, without a metadata store: whoever owns it raises the ceiling below which it may issue.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from eventlog.clock import Clock
 from eventlog.errors import ClockAhead, ClockSkew, InvalidArgument, MetadataUnavailable
@@ -169,17 +169,19 @@ class FlakeClock:
         """Take the lower median of the members' clocks, since 1970, as of now; it is carried on by the monotonic clock."""
         self._median_ms = (median_ms - EPOCH_MS, self._clock.monotonic_ms())
 
-    def close_up(self, upto: int | None = None) -> int:
+    def close_up(self, upto: int | None = None, *, vouched: Callable[[], int] = lambda: 0) -> int:
         """Promise that nothing at or below the returned id will be issued any more.
 
-        The promise covers all that was issued or seen and all time before this millisecond; with `upto`, that id too. What the
-        ceiling does not allow is left out, and wanted from the next lease. Promises never fall unless the ceiling does.
-
-        Raises:
-            ClockSkew: `upto` is refused as by `observe`; nothing was promised.
+        The promise covers all that was issued or seen and all time before this millisecond; with `upto`, that id too, unless it lies
+        too far ahead and at or above `vouched()`, the highest lease of a member. What the ceiling does not allow is left out, and
+        wanted from the next lease. Promises never fall unless the ceiling does.
         """
         if upto is not None:
-            self.observe(upto)
+            try:
+                self.observe(upto)
+            except ClockSkew:
+                if upto < vouched():  # a member issued it, so it is this clock that is far behind
+                    self.raise_above(upto)
         wanted = max(self.last, (self._physical() << TIME_SHIFT) - 1)
         allowed = max(min(wanted, self.ceiling - 1), 0)
         self.last = max(self.last, allowed)

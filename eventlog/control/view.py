@@ -60,6 +60,11 @@ class ClusterView:
         """Return the members, by number: whoever was not removed."""
         return {number: found.record for number, found in sorted(self.nodes.items()) if found.record.is_member}
 
+    @property
+    def highest_ceiling(self) -> int:
+        """Return the highest ceiling of a lease, below which all ids were issued."""
+        return max((found.record.ceiling for found in self.nodes.values()), default=0)
+
     @cached_property
     def replicas(self) -> int:
         """Return the effective replicas: as many as were set, or as there are members to hold them, dead ones included."""

@@ -118,7 +118,7 @@ class Node:
         self.managed: Managed | None = None
         self.controller: ControllerLoop
         self.closing = Closing(
-            clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard, vouched=self._highest_ceiling
+            clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard, vouched=lambda: self.view.highest_ceiling
         )
         self.leaders = Leaders(self.segments)
         self.freshness = Freshness(self)
@@ -205,9 +205,6 @@ class Node:
     def view(self) -> ClusterView:
         """Return members and segments as this node knows them."""
         return self.metadata.view
-
-    def _highest_ceiling(self) -> int:
-        return max((found.record.ceiling for found in self.view.nodes.values()), default=0)
 
     def why_not_ready(self) -> str:
         """Return why the node takes no requests, or an empty text."""

@@ -212,7 +212,7 @@ def _no_floor(_segment: Any, _old_primary: Any) -> int:
     return 0
 
 
-def _promise_above_the_lease(self: Any, upto: int | None = None) -> int:
+def _promise_above_the_lease(self: Any, upto: int | None = None, *, vouched: Any = None) -> int:  # noqa: ARG001 - the names of the original
     if upto is not None:
         try:
             self.observe(upto)

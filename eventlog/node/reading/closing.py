@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from eventlog.consume.promise_rows import decode_promises, encode_promises
 from eventlog.consume.watermark import LowWatermark, Promise, Promises
-from eventlog.errors import ClockSkew, ConnectionLost, EventLogError, Overloaded
+from eventlog.errors import ConnectionLost, EventLogError, Overloaded
 from eventlog.ids import FlakeClock
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.transport.exchange import Exchange
@@ -132,13 +132,7 @@ class Closing:
 
     def close_up(self, upto: int | None = None) -> list[Promise]:
         """Promise as much as the clock allows, `upto` at least if it may be, and hear it here."""
-        try:
-            now = self._clock.close_up(upto)
-        except ClockSkew:
-            if upto is not None and upto < self._vouched():  # a member issued it, so it is this clock that is far behind
-                self._clock.raise_above(upto)
-            now = self._clock.close_up()
-        made = self._promises.make(now)
+        made = self._promises.make(self._clock.close_up(upto, vouched=self._vouched))
         for promise in made:
             self._low.hold(promise.segments, promise.last_ids)
             self._low.hear(promise)

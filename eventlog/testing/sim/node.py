@@ -9,7 +9,7 @@ from eventlog.consume.watermark import LowWatermark, Promise, Promises
 from eventlog.control.cluster import Member
 from eventlog.control.records import SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
-from eventlog.errors import BadMessage, ClockSkew, MetadataUnavailable
+from eventlog.errors import BadMessage, MetadataUnavailable
 from eventlog.ids import ID_STEP
 from eventlog.node.copying.replicate import term_of
 from eventlog.replication import Options, Replica
@@ -276,10 +276,7 @@ class Node:
 
     def _close_up(self, upto: int | None = None) -> None:
         state = self._opened
-        try:
-            promised = state.clock.close_up(upto)
-        except ClockSkew:
-            promised = state.clock.close_up()
+        promised = state.clock.close_up(upto, vouched=lambda: self.records.view.highest_ceiling)
         state.promise(promised, lambda promise: self._peers.tell_all(Promised(promise=promise)))
 
     # ------------------------------------------------------------ messages

@@ -306,7 +306,8 @@ def _keeps_term(view: ClusterView, record: SegmentRecord) -> bool:
 def plan_rebalance(situation: Situation) -> dict[int, tuple[int, ...]]:
     """Return the owners of segments that would have others, or another primary, if load were even, the primary first.
 
-    Segments without a primary do not move: nobody could be copied from.
+    Segments without a primary do not move: nobody could be copied from. Nor do those of which a dead member would keep a copy: that
+    cannot be whole before it is back.
     """
     view = situation.view
     now = {number: found.record.target or found.record.owners for number, found in sorted(view.segments.items())}
@@ -316,6 +317,7 @@ def plan_rebalance(situation: Situation) -> dict[int, tuple[int, ...]]:
         number: owners
         for number, owners in placed.items()
         if len(owners) == view.replicas
+        and situation.dead.isdisjoint(owners)
         and (set(owners) != set(now[number]) or owners[0] != now[number][0])
         and situation.is_led(view.segments[number].record)
     }

@@ -24,8 +24,8 @@ def place(
 ) -> dict[int, tuple[int, ...]]:
     """Return the owners of every segment in `owners`, `replicas` each (fewer only if there are fewer members), primaries first.
 
-    `members` are those that may hold data; others lose what they have. Those in `barred` get nothing that they do not have, so that
-    segments may stay incomplete. Without `level` segments are completed and nothing else moves.
+    `members` are those that may hold data; others lose what they have. Those in `barred` get nothing that they do not have, and lead
+    nothing that others can lead, so that segments may stay incomplete. Without `level` segments are completed and nothing else moves.
     """
     replicas = min(replicas, len(members))
     if not replicas:
@@ -38,7 +38,7 @@ def place(
     if level:
         layout.level()
     placed = {segment: _in_order(owners[segment], nodes) for segment, nodes in layout.nodes_of.items()}
-    return level_primaries(members, placed) if level else placed
+    return level_primaries([node for node in members if node.number not in layout.barred], placed) if level else placed
 
 
 def may_be_evened_out(members: Sequence[NodeRecord], owners: Owners, *, replicas: int) -> bool:
@@ -135,24 +135,23 @@ class _Layout:
         _level(self.held, self.weights, self.give, self._move)
 
     def _give_new(self, giver: int, taker: int) -> int | None:
-        if taker in self.barred:
-            return None
         for segment in self.held[giver]:
-            nodes = self.nodes_of[segment]
-            if giver not in self.owners[segment] and taker not in nodes and self.domains.may_hold(taker, nodes - {giver}):
+            if giver not in self.owners[segment] and self._can_go(segment, giver, taker):
                 return segment
         return None
 
+    def _can_go(self, segment: int, giver: int, taker: int) -> bool:
+        """Return whether one may hold a segment instead of the other, and whoever holds it then can be filled now."""
+        others = self.nodes_of[segment] - {giver}
+        return self.barred.isdisjoint((taker, *others)) and taker not in others and self.domains.may_hold(taker, others)
+
     def give(self, giver: int, taker: int) -> int | None:
         """Return a segment that can go from one to the other, best one that need not move for it, None if none can."""
-        if taker in self.barred:
-            return None
         found, rank = None, 3
         for looked, segment in enumerate(self.held[giver]):
             if found is not None and looked > _LOOK_MAX:
                 break
-            nodes = self.nodes_of[segment]
-            if taker in nodes or not self.domains.may_hold(taker, nodes - {giver}):
+            if not self._can_go(segment, giver, taker):
                 continue
             before = self.owners[segment]
             if giver not in before or taker in before:

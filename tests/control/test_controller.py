@@ -260,6 +260,20 @@ def test_a_rebalancing_fills_a_new_member_and_never_has_fewer_whole_copies():
     assert plan_rebalance(play.situation) == {}
 
 
+@pytest.mark.parametrize("members", [3, 4, 5])
+def test_a_rebalancing_gives_a_dead_member_nothing_waits_for_none_and_evens_out_the_rest(members):
+    play = cluster(members, segments=16)
+    play.dead.add(2)
+    play.join(members + 1)
+    play.settle()
+    assert not [target for target in plan_rebalance(play.situation).values() if 2 in target]
+    begin(play)
+    play.settle()
+    assert play.view.rebalance.record.state == "done"
+    assert play.held()[members + 1] > 0
+    assert plan_rebalance(play.situation) == {}
+
+
 def test_only_so_many_segments_are_copied_at_once():
     play = cluster(3, segments=40, options=ControllerOptions(moves_in_flight_max=2, verifies=False))
     play.join(4)

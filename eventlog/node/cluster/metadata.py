@@ -62,6 +62,7 @@ class Metadata:
         self._revision = 0  # applied, whatever it was about
         self._moved = asyncio.Event()
         self.changed = asyncio.Event()  # set by whatever is more than the renewal of a lease; cleared by who keeps a copy of the records
+        self._outage = ""  # why the store could not be followed, as it was logged last
         self._answers: set[asyncio.Future[Reply]] = set()
         peers.hooks.beaten.append(self._heard)
 
@@ -78,12 +79,15 @@ class Metadata:
             except LookupError:
                 log.info("metadata_watch_behind revision=%d", self._revision)
             except (MetadataUnavailable, MetadataLost) as error:  # what was known goes on to hold
-                log.warning("metadata_unavailable error=%s", error)
+                if str(error) != self._outage:
+                    log.warning("metadata_unavailable error=%s", error)
+                self._outage = str(error)
                 await asyncio.sleep(_AGAIN_MS / 1000)
 
     async def _follow(self) -> None:
         view = _not_emptied(await self._sources.read())
         await self._sources.follow_caches()
+        self._outage = ""
         self._apply(view, view.revision)
         async with aclosing(self._store.watch("", view.revision + 1)) as revisions:
             async for changes in revisions:

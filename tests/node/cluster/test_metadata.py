@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from itertools import pairwise
 
 import msgspec
 
@@ -162,6 +163,23 @@ def test_a_store_that_is_away_is_asked_again(monkeypatch):
         assert world.fails == 0
 
     with_world(act, store)
+
+
+def test_an_outage_is_logged_once_and_the_next_one_again(monkeypatch, caplog):
+    monkeypatch.setattr(module, "_AGAIN_MS", 1)
+
+    async def act(world):
+        for epoch, times in enumerate((5, 2), 1):
+            world.fails = times
+            await world.store.commit({}, puts={}, deletes=[node_key(7)])  # ends the watch
+            await loops.until(lambda: world.fails == 0)
+            await world.store.commit({}, puts={node_key(7): encode(node(7))})
+            assert await world.metadata.reached(await world.store.commit({}, puts={segment_key(1): encode(segment(1, epoch=epoch))}))
+
+    with_world(act)
+    told = [record.message for record in caplog.records if record.message.startswith("metadata_unavailable")]
+    assert sum("away" in message for message in told) == 2
+    assert all(message != before for before, message in pairwise(told))
 
 
 def test_a_revision_that_does_not_come_is_not_waited_for_longer_than_asked():

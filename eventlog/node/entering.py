@@ -21,6 +21,7 @@ from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.errors import BadConfig, CorruptData, LostDisk, OperationRefused, UnsupportedFormat, WrongCluster
+from eventlog.limits import SEGMENTS_DEFAULT
 from eventlog.node.cluster.joining import is_up
 from eventlog.node.config import NodeConfig
 from eventlog.node.home import Home
@@ -122,7 +123,7 @@ async def _join(given: Entrance, incarnation: str, *, cluster: str) -> _Joined:
     )
     if cluster not in ("", identity.cluster):
         raise WrongCluster(where=f"the node at {' or '.join(config.join)}", theirs=cluster, ours=identity.cluster)
-    if identity.segments != config.segments and not config.join:
+    if config.segments not in (identity.segments, SEGMENTS_DEFAULT):
         log.warning("segments_fixed asked=%d cluster=%d", config.segments, identity.segments)
     namesake = await records.namesake(given.me.name)
     if namesake is not None and await is_up(namesake, cluster=identity.cluster):

@@ -22,12 +22,12 @@ T = TypeVar("T")
 SEGMENTS = 8
 
 
-def with_node(directory: Path, act: Callable[[Node], Awaitable[T]], *, storage: str = "memory") -> T:
+def with_node(directory: Path, act: Callable[[Node], Awaitable[T]], *, storage: str = "memory", segments: int = SEGMENTS) -> T:
     """Start a node, run `act` on it, stop it; a fatal error of the node fails the test."""
 
     async def run() -> T:
         fatal: list[EventLogError] = []
-        config = NodeConfig(data=directory / "data", segments=SEGMENTS, storage=storage, disk_reserve_bytes=0)
+        config = NodeConfig(data=directory / "data", segments=segments, storage=storage, disk_reserve_bytes=0)
         started = await open_node(config, on_fatal=fatal.append)
         try:
             result = await asyncio.wait_for(act(started.node), 60)

@@ -1,9 +1,12 @@
-"""A node's own tasks, to the end of the node."""
+"""A node's own tasks, to the end of the node; what its start says."""
 
 import asyncio
 
+import pytest
+
 from eventlog.errors import ClientClosed
-from tests.node.nodes import with_node
+from eventlog.limits import SEGMENTS_DEFAULT
+from tests.node.nodes import SEGMENTS, with_node
 
 
 async def use_the_store() -> None:
@@ -20,3 +23,14 @@ def test_a_task_that_comes_when_all_have_ended_ends_too(tmp_path):
         assert late.cancelled()
 
     with_node(tmp_path, act)
+
+
+@pytest.mark.parametrize(("asked", "said"), [(SEGMENTS, False), (SEGMENTS_DEFAULT, False), (2 * SEGMENTS, True)])
+def test_a_number_of_segments_that_cannot_be_had_is_said_where_somebody_asked_for_it(tmp_path, caplog, asked, said):
+    async def count(node):
+        return node.segments
+
+    assert with_node(tmp_path, count, storage="rocksdb") == SEGMENTS
+    caplog.clear()
+    assert with_node(tmp_path, count, storage="rocksdb", segments=asked) == SEGMENTS
+    assert any(record.message.startswith("segments_fixed") for record in caplog.records) is said

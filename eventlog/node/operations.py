@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch.layout import read_head
 from eventlog.batch.views import decode_value
 from eventlog.control.records import CacheRecord
 from eventlog.errors import EventLogError, Stopping
@@ -149,22 +150,35 @@ def _check_segment(store: Store, cache: CacheState, segment: int, *, end: int, a
         answer.problems.append(f"{where}: its log ends at offset {next_offset} instead of {end}")
 
 
-async def segment_figures(node: "Node", caches: Sequence[CacheState]) -> list[tuple[int, int]]:
-    """Return (first id kept, stored bytes) of every segment over the given caches; 0 where nothing is kept.
+class SegmentFigures(NamedTuple):
+    """What is kept of some caches in one segment: the first and the last id, 0 where nothing is, and stored bytes, an estimate."""
 
-    Bytes are an estimate: a cache's bytes shared out by the events that its segments keep.
+    first_id: int
+    last_id: int
+    nbytes: int
+
+
+async def segment_figures(node: "Node", caches: Sequence[CacheState]) -> list[SegmentFigures]:
+    """Return the figures of every segment over the given caches.
+
+    A cache's bytes are shared out by the events that its segments keep.
     """
-    firsts = await aside(partial(_first_ids, node.store, [cache.cache_id for cache in caches]))
+    ends = await aside(partial(_log_ends, node.store, [cache.cache_id for cache in caches]))
     nbytes = np.zeros(node.segments)
     for cache in caches:
         events, all_bytes = node.steps.now(cache.cache_id)
         nbytes += (cache.next_offsets - cache.trimmed_offsets - 1) * (all_bytes / events if events else 0)
-    return list(zip(firsts, nbytes.astype(np.int64).tolist(), strict=True))
+    return [SegmentFigures(*ids, size) for ids, size in zip(ends, nbytes.astype(np.int64).tolist(), strict=True)]
 
 
-def _first_ids(store: Store, cache_ids: list[int]) -> list[int]:
-    found = []
-    for segment in range(store.segments):
-        pairs = [pair for cache_id in cache_ids for pair in store.read_log(*cache_range(segment, cache_id), bytes_max=1)]
-        found.append(min((parse_log_key(key)[2] for key, _ in pairs), default=0))
-    return found
+def _log_ends(store: Store, cache_ids: list[int]) -> list[tuple[int, int]]:
+    return [_log_ends_of(store, segment, cache_ids) for segment in range(store.segments)]
+
+
+def _log_ends_of(store: Store, segment: int, cache_ids: list[int]) -> tuple[int, int]:
+    firsts, lasts = [], []
+    for lower, upper in (cache_range(segment, cache_id) for cache_id in cache_ids):
+        firsts += [parse_log_key(key)[2] for key, _ in store.read_log(lower, upper, bytes_max=1)]
+        if last := store.last_log(lower, upper):
+            lasts.append(read_head(last[1], where=f"log, key {last[0].hex()}").last_id)
+    return min(firsts, default=0), max(lasts, default=0)

@@ -9,6 +9,7 @@ import pytest
 from eventlog.errors import CacheExists, CacheNotFound, EventLogError, Stopping
 from eventlog.node import operations
 from eventlog.node.aside import aside
+from eventlog.node.cluster.rebalance import own_segments
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.segment.keys import cache_range
 from tests.node.nodes import cache_of, submit, with_node
@@ -141,3 +142,16 @@ def test_the_result_or_the_error_of_the_work_comes_back():
     assert asyncio.run(aside(lambda: 7)) == 7
     with pytest.raises(EventLogError):
         asyncio.run(aside(fail))
+
+
+def test_segments_of_a_cache_end_where_its_events_do_and_not_where_others_go_on(tmp_path):
+    async def act(node):
+        for name in "ab":
+            await filled(node, name)
+        alone = {found.segment: found.last_id for found in await own_segments(node, "b")}
+        await filled(node, "c")
+        return alone, [(found.segment, found.first_id, found.last_id) for found in await own_segments(node, "b")]
+
+    alone, found = with_node(tmp_path, act)
+    assert all(first_id <= last_id == alone[segment] for segment, first_id, last_id in found)
+    assert any(last_id for _, _, last_id in found)

@@ -59,7 +59,7 @@ async def own_segments(node: "Node", cache: str = "") -> list[pb.SegmentDescript
     view = situation.view
     names = {number: found.record.name for number, found in view.nodes.items()}
     described = []
-    for segment, (first_id, nbytes) in enumerate(figures):
+    for segment, kept in enumerate(figures):
         found = view.segments.get(segment)
         described.append(
             pb.SegmentDescription(
@@ -68,11 +68,11 @@ async def own_segments(node: "Node", cache: str = "") -> list[pb.SegmentDescript
                 owners=[names[owner] for owner in found.record.owners] if found else [],
                 in_sync=[names[replica.node] for replica in found.record.in_sync] if found else [],
                 epoch=found.record.epoch if found else 0,
-                first_id=first_id,
-                last_id=int(node.core.ends[segment]),
+                first_id=kept.first_id,
+                last_id=kept.last_id if cache else int(node.core.ends[segment]),
                 high_watermark=int(node.core.watermark[segment]),
-                events=sum(int(cache.next_offsets[segment] - cache.trimmed_offsets[segment] - 1) for cache in caches),
-                bytes=nbytes,
+                events=sum(int(one.next_offsets[segment] - one.trimmed_offsets[segment] - 1) for one in caches),
+                bytes=kept.nbytes,
                 under_replicated=not found or is_under_replicated(situation, found.record),
             )
         )

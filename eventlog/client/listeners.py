@@ -147,6 +147,7 @@ class ListenerAdmin:
 
         Raises:
             ListenerNotFound: there is none.
+            OperationRefused: writes of its cache wait for it (`alter_cache`, `wait_listeners`).
         """
         await self._requests.ask(Message(remove_listener=pb.RemoveListener(id=listener)), repeatable=False)
 

@@ -7,7 +7,7 @@ import pytest
 
 import eventlog
 import eventlog.blocking
-from eventlog.errors import BadPredicate, EventsTrimmed, InvalidArgument, ListenerNotFound, ListenerTimeout
+from eventlog.errors import BadPredicate, EventsTrimmed, InvalidArgument, ListenerNotFound, ListenerTimeout, OperationRefused
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
 from tests.process.one_node import using
@@ -160,6 +160,11 @@ def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeP
             await altered.put("by the cache", 1)
         await client.alter_cache("waited", wait_proceeds=True)
         await client.cache("waited").put("by the cache", 2)
+        with pytest.raises(OperationRefused, match="writes of cache waited wait for it"):
+            await client.listeners.remove(two)
+        await client.listeners.remove(one)
+        await client.alter_cache("waited", wait_listeners=[])
+        await client.listeners.remove(two)
 
     using(node, test)
 

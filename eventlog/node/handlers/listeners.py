@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.consume.listeners.records import FilterFrom, ListenerRecord, altered, checked_listener, listener_name
-from eventlog.errors import EventLogError, InvalidArgument, ListenerNotFound, NoEvents, NotPrimary, Unavailable
+from eventlog.errors import EventLogError, InvalidArgument, ListenerNotFound, NoEvents, NotPrimary, OperationRefused, Unavailable
 from eventlog.ids import ID_MAX
 from eventlog.limits import CLOSE_UP_MS_MAX, LISTENER_EXPIRE_MS_DEFAULT, LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX
 from eventlog.node.cluster.forward import ask, others
@@ -108,9 +108,18 @@ async def remove_listener(node: "Node", exchange: Exchange) -> None:
     listener = exchange.message.remove_listener.id
     if await _sent_home(node, exchange, listener):
         return
+    _check_not_awaited(node, (await node.listeners.home.find(listener)).record)
     await node.listeners.home.remove(listener)
     await _spread(node, listener)
     exchange.answer(_done())
+
+
+def _check_not_awaited(node: "Node", record: ListenerRecord) -> None:
+    """Refuse to remove a listener that each write of its cache would miss."""
+    cache = node.caches.get(record.cache_id)
+    if cache is not None and record.id in cache.options.wait_listeners.split(","):
+        why = f"writes of cache {cache.name} wait for it: first leave it out of eventlog cache alter {cache.name} --wait-listeners"
+        raise OperationRefused(what=f"removing listener {record.id}", why=why)
 
 
 async def use_listeners(node: "Node", exchange: Exchange) -> None:

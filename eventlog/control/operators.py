@@ -126,21 +126,25 @@ def remove(situation: Situation, node: NodeRecord, *, removed_id: int, nonce: st
     view = situation.view
     if node.number not in view.members:
         return None
-    owned = [found.record for _, found in sorted(view.segments.items()) if node.number in found.record.owners]
-    what = f"removing {node.name}"
-    if owned and node.number not in situation.dead:
-        raise OperationRefused(what=what, why=f"it is up and holds {len(owned)} segments: first eventlog admin drain {node.name}")
-    alone = [segment for segment in owned if {replica.node for replica in segment.in_sync} == {node.number}]
-    if alone:
-        why = f"it alone holds what was committed in {_listed(alone)}: bring it back, or give that up with eventlog admin force-primary"
-        raise OperationRefused(what=what, why=why)
-    if stuck := [segment for segment in owned if _needs(situation, segment, node)]:
-        raise OperationRefused(what=what, why=f"whoever else holds what was committed in {_listed(stuck)} is down: bring it back first")
+    if why := why_not_removed(situation, node):
+        raise OperationRefused(what=f"removing {node.name}", why=why)
     moved = _led_by_others(situation, node, nonce)
     if plan := commit_of(view, moved):
         return plan
     found, key = view.nodes[node.number], node_key(node.number)
     return CommitPlan(expect={key: found.revision}, puts={key: encode(tombstone(found.record, removed_id=removed_id))})
+
+
+def why_not_removed(situation: Situation, node: NodeRecord) -> str:
+    """Return why a member cannot be removed, empty when it can."""
+    owned = [found.record for _, found in sorted(situation.view.segments.items()) if node.number in found.record.owners]
+    if owned and node.number not in situation.dead:
+        return f"it is up and holds {len(owned)} segments: first eventlog admin drain {node.name}"
+    if alone := [segment for segment in owned if {replica.node for replica in segment.in_sync} == {node.number}]:
+        return f"it alone holds what was committed in {_listed(alone)}: bring it back, or give that up with eventlog admin force-primary"
+    if stuck := [segment for segment in owned if _needs(situation, segment, node)]:
+        return f"whoever else holds what was committed in {_listed(stuck)} is down: bring it back first"
+    return ""
 
 
 def _needs(situation: Situation, segment: SegmentRecord, node: NodeRecord) -> bool:

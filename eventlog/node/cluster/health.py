@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.control.appointment import held_alone
 from eventlog.control.controller import Controller, Situation
+from eventlog.control.operators import why_not_removed
 from eventlog.control.placement import may_be_evened_out
 from eventlog.control.records import ClusterSettings, NodeRecord, SegmentRecord
 from eventlog.ids import TIME_SHIFT, time_of
@@ -142,9 +143,9 @@ def _about_members(situation: Situation, records: list[SegmentRecord]) -> Iterat
     left = sum(member.holds_data for member in members)
     if left < wanted and any(member.draining for member in members):
         yield f"draining leaves {left} of the {wanted} nodes that {wanted} replicas need: add nodes, or eventlog admin drain --cancel NODE"
-    for number in sorted(situation.dead):
-        name = _name(situation, number)
-        yield f"node {name} is down: start it again; if it is gone for good: eventlog admin remove {name}"
+    for number in sorted(situation.dead & view.members.keys()):
+        name, is_removable = _name(situation, number), not why_not_removed(situation, view.members[number])
+        yield f"node {name} is down: start it again" + (f"; if it is gone for good: eventlog admin remove {name}" if is_removable else "")
     for member in situation.view.members.values():
         if member.unreadable and member.number not in situation.dead:
             yield _about_unreadable(situation, member)

@@ -5,7 +5,7 @@ import pytest
 
 from eventlog.control.controller import Situation
 from eventlog.node.cluster.health import _about_copies, _about_members
-from tests.control.worlds import node, segment, view
+from tests.control.worlds import node, replicas, segment, view
 
 
 @pytest.mark.parametrize(("drained", "said"), [((), False), ((3,), True), ((2, 3), True)])
@@ -15,6 +15,18 @@ def test_draining_that_leaves_fewer_nodes_than_replicas_is_said(drained, said):
     found = list(_about_members(situation, [segment(0, owners=(1, 2, 3))]))
     expected = f"draining leaves {3 - len(drained)} of the 3 nodes that 3 replicas need: "
     assert any(line.startswith(expected) for line in found) is said
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "dead", "removable"), [((1, 2), (2,), [2]), ((2,), (2,), []), ((2, 3), (2, 3), []), ((1, 2), (2, 3), [2, 3])]
+)
+def test_removing_a_dead_node_is_advised_where_it_is_not_refused(in_sync, dead, removable):
+    members = [node(number) for number in (1, 2, 3)]
+    records = [segment(0, owners=(1, 2, 3), in_sync=replicas(*in_sync))]
+    found = list(_about_members(Situation(view=view(members, records), dead=frozenset(dead)), records))
+    assert [line.partition(": ")[0] for line in found] == [f"node n{number} is down" for number in dead]
+    advised = [number for number in (1, 2, 3) if any(line.endswith(f"eventlog admin remove n{number}") for line in found)]
+    assert advised == removable
 
 
 @pytest.mark.parametrize(

@@ -66,15 +66,17 @@ def set_replicas(view: ClusterView, replicas: int) -> CommitPlan | None:
 # ---------------------------------------------------------------- emptying and replacing
 
 
-def drain(view: ClusterView, node: NodeRecord) -> CommitPlan | None:
+def drain(situation: Situation, node: NodeRecord) -> CommitPlan | None:
     """Begin to empty a member.
 
     Raises:
-        OperationRefused: nobody else can take what it holds.
+        OperationRefused: nobody else that is up can take what it holds.
     """
-    if not any(other.holds_data for other in view.members.values() if other.number != node.number):
-        raise OperationRefused(what=f"draining {node.name}", why="no other member holds data; add one first")
-    return _mark_draining(view, node, draining=True)
+    others = [other for other in situation.view.members.values() if other.holds_data and other.number != node.number]
+    if all(other.number in situation.dead for other in others):
+        why = "no other member that holds data is up: bring one back first" if others else "no other member holds data; add one first"
+        raise OperationRefused(what=f"draining {node.name}", why=why)
+    return _mark_draining(situation.view, node, draining=True)
 
 
 def undrain(view: ClusterView, node: NodeRecord, *, nonce: str) -> CommitPlan | None:
@@ -86,16 +88,19 @@ def undrain(view: ClusterView, node: NodeRecord, *, nonce: str) -> CommitPlan | 
     return commit_of(view, [msgspec.structs.replace(segment, target=(), nonce=nonce) for segment in leaving])
 
 
-def replace(view: ClusterView, old: NodeRecord, new: NodeRecord, *, nonce: str) -> CommitPlan | None:
+def replace(situation: Situation, old: NodeRecord, new: NodeRecord, *, nonce: str) -> CommitPlan | None:
     """Begin to move everything of one member, dead or alive, to another.
 
     Raises:
-        OperationRefused: the other cannot hold data.
+        OperationRefused: the other cannot hold data, or is down.
     """
+    view = situation.view
     if new.number == old.number:
         raise OperationRefused(what=f"replacing {old.name}", why="it cannot take its own place: name another node")
     if not new.holds_data:
         raise OperationRefused(what=f"replacing {old.name}", why=f"{new.name} is {'a gateway' if new.gateway else 'being drained'}")
+    if new.number in situation.dead:
+        raise OperationRefused(what=f"replacing {old.name}", why=f"{new.name} is down: start it, or name another node")
     changed = []
     for found in view.segments.values():
         segment = found.record

@@ -73,7 +73,7 @@ def test_replicas_are_set_within_bounds_and_once():
 
 def test_a_drained_member_leads_nothing_first_and_holds_nothing_in_the_end():
     play = cluster(4)
-    play.commit(drain(play.view, member(play, 2)))
+    play.commit(drain(play.situation, member(play, 2)))
     play.decide()
     assert play.primaries()[2] == 0
     assert play.held()[2] > 0
@@ -81,12 +81,12 @@ def test_a_drained_member_leads_nothing_first_and_holds_nothing_in_the_end():
     assert play.held()[2] == 0
     assert play.is_whole()
     assert {len(record.owners) for record in play.records.values()} == {3}
-    assert drain(play.view, member(play, 2)) is None
+    assert drain(play.situation, member(play, 2)) is None
 
 
 def test_with_no_more_members_than_replicas_draining_leaves_fewer_copies():
     play = cluster(3)
-    play.commit(drain(play.view, member(play, 3)))
+    play.commit(drain(play.situation, member(play, 3)))
     play.settle()
     assert play.held()[3] == 0
     assert {(len(record.owners), record.min_in_sync) for record in play.records.values()} == {(2, 2)}
@@ -96,12 +96,24 @@ def test_the_last_member_that_holds_data_is_not_drained():
     play = cluster(1)
     play.join(2, gateway=True)
     with pytest.raises(OperationRefused, match="no other member"):
-        drain(play.view, member(play, 1))
+        drain(play.situation, member(play, 1))
+
+
+def test_what_nobody_who_is_up_can_take_is_neither_drained_nor_given_to_a_dead_member():
+    play = cluster(3)
+    play.join(4)
+    play.dead |= {2, 4}
+    with pytest.raises(OperationRefused, match="n4 is down"):
+        replace(play.situation, member(play, 1), member(play, 4), nonce="x")
+    assert drain(play.situation, member(play, 1)) is not None
+    play.dead.add(3)
+    with pytest.raises(OperationRefused, match="no other member that holds data is up"):
+        drain(play.situation, member(play, 1))
 
 
 def test_draining_is_called_off_and_the_member_gets_its_share_back():
     play = cluster(3)
-    play.commit(drain(play.view, member(play, 3)))
+    play.commit(drain(play.situation, member(play, 3)))
     play.decide()
     all_of(play, lambda nonce: undrain(play.view, member(play, 3), nonce=nonce))
     assert not any(record.target and 3 not in record.target for record in play.records.values())
@@ -116,12 +128,12 @@ def test_a_dead_member_is_replaced_by_another_that_gets_exactly_its_segments():
     play.dead.add(2)
     play.settle()
     had = {number for number, record in play.records.items() if 2 in record.owners}
-    all_of(play, lambda nonce: replace(play.view, member(play, 2), member(play, 5), nonce=nonce))
+    all_of(play, lambda nonce: replace(play.situation, member(play, 2), member(play, 5), nonce=nonce))
     play.settle()
     assert {number for number, record in play.records.items() if 5 in record.owners} == had
     assert play.held()[2] == 0
     with pytest.raises(OperationRefused):
-        replace(play.view, member(play, 5), member(play, 5), nonce="x")
+        replace(play.situation, member(play, 5), member(play, 5), nonce="x")
 
 
 # ---------------------------------------------------------------- removing
@@ -141,7 +153,7 @@ def test_a_member_that_was_to_get_a_segment_anyway_does_not_hold_it_twice_after_
     (new,) = {1, 2, 3, 4} - set(segment.owners)
     staying, old, leaving = segment.owners
     play.put(msgspec.structs.replace(segment, target=(staying, old, new)))
-    all_of(play, lambda nonce: replace(play.view, member(play, old), member(play, new), nonce=nonce))
+    all_of(play, lambda nonce: replace(play.situation, member(play, old), member(play, new), nonce=nonce))
     play.settle()
     assert set(play.records[0].owners) == {staying, new, leaving}
 
@@ -180,7 +192,7 @@ def test_a_member_that_is_up_and_holds_segments_is_not_removed():
     play = cluster(3)
     with pytest.raises(OperationRefused, match="eventlog admin drain n2"):
         removing(play, 2)
-    play.commit(drain(play.view, member(play, 2)))
+    play.commit(drain(play.situation, member(play, 2)))
     play.settle()
     removing(play, 2)
     assert 2 not in play.view.members
@@ -270,7 +282,7 @@ def test_nothing_to_cancel_is_refused():
 
 def test_a_cancelled_rebalancing_does_not_keep_a_drained_member():
     play = cluster(4)
-    play.commit(drain(play.view, member(play, 2)))
+    play.commit(drain(play.situation, member(play, 2)))
     play.join(5)
     play.commit(start_rebalance(play.situation, START, nonce="n"))
     play.decide()

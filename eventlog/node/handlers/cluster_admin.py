@@ -86,13 +86,13 @@ async def _change(node: "Node", asked: pb.ChangeCluster) -> Change:
         member = operators.member_named(view, asked.drain.node)
         if asked.drain.cancel:
             return lambda now, nonce: operators.undrain(now.view, member, nonce=nonce)
-        return lambda now, _: operators.drain(now.view, member)
+        return lambda now, _: operators.drain(now, member)
     if kind == "remove":
         member = operators.member_named(view, asked.remove)
         return lambda now, nonce: operators.remove(now, member, removed_id=max(node.clock.last, 1), nonce=nonce)
     if kind == "replace":
         old, new = operators.member_named(view, asked.replace.old), operators.member_named(view, asked.replace.new)
-        return lambda now, nonce: operators.replace(now.view, old, new, nonce=nonce)
+        return lambda now, nonce: operators.replace(now, old, new, nonce=nonce)
     return await _balance(node, asked)
 
 

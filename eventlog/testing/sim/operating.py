@@ -97,7 +97,7 @@ class Operators:
         With fewer members fewer copies are wanted, and one that is lost, but not missed yet, may be the last to be kept.
         """
         node = self._choose()
-        if node is None or self._situation().dead or not self._try(lambda now: operators.drain(now.view, node), tries=1):
+        if node is None or self._situation().dead or not self._try(lambda now: operators.drain(now, node), tries=1):
             return
         self._world.reached["drained"] += 1
         if self._world.random.random() < 0.5:

@@ -12,10 +12,11 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from eventlog.clock import Clock, SystemClock, SystemEntropy
-from eventlog.control.metastores.location import open_metastore, parse_location
+from eventlog.control.metastores.location import Location, open_metastore, parse_location
 from eventlog.control.metastores.resolving import ResolvingStore
 from eventlog.control.moving import Move, move_records, put_rebuilt
 from eventlog.control.rebuilding import Rebuilt, decode_kept, rebuild
@@ -107,14 +108,15 @@ def move_metadata(source: str, target: str, *, on_progress: Callable[[int, int],
     async def move() -> Move:
         names = parse_location(source), parse_location(target)
         async with AsyncExitStack() as stack:
-            stores = []
-            for location, create in zip(names, (False, True), strict=True):
+
+            async def opened(location: Location, *, create: bool) -> ResolvingStore:
                 store = await open_metastore(location, create=create)
                 stack.push_async_callback(store.close)
-                stores.append(ResolvingStore(store, writer=f"move-{os.getpid()}", entropy=SystemEntropy()))
+                return ResolvingStore(store, writer=f"move-{os.getpid()}", entropy=SystemEntropy())
+
             return await move_records(
-                stores[0],
-                stores[1],
+                await opened(names[0], create=False),
+                partial(opened, names[1], create=True),
                 names=(str(names[0]), str(names[1])),
                 wait=lambda ms: asyncio.sleep(ms / 1000),
                 on_progress=on_progress,

@@ -30,15 +30,16 @@ class Move:
 
 async def move_records(
     source: MetaStore,
-    target: MetaStore,
+    open_target: Callable[[], Awaitable[MetaStore]],
     *,
     names: tuple[str, str],
     wait: Callable[[int], Awaitable[None]],
     on_progress: Callable[[int, int], None],
 ) -> Move:
-    """Copy all records from `source` to `target`, which are called `names`, and leave `source` behind, marked.
+    """Copy all records from `source` to a target, which are called `names`, and leave `source` behind, marked.
 
-    `wait` sleeps for some milliseconds; `on_progress` gets the number of records done and in all.
+    The target is opened, and made if need be, when the source may be left. `wait` sleeps for some milliseconds; `on_progress` gets the
+    number of records done and in all.
 
     Raises:
         MetadataLost: the source holds no cluster.
@@ -53,6 +54,7 @@ async def move_records(
         raise InvalidArgument(why=f"nodes of cluster {identity.cluster} are running on {names[0]}; stop them all first")
     items = [item for item in listing.items if item.key not in (IDENTITY_KEY, MOVED_KEY) and not item.key.startswith(WRITER_PREFIX)]
     records = {item.key: item.value for item in items}
+    target = await open_target()
     await _check_target(target, records, names[1])
     await _put(target, records, on_progress=on_progress)
     left = next((item.revision for item in listing.items if item.key == MOVED_KEY), 0)

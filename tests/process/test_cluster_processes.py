@@ -1,6 +1,7 @@
 """`serve --processes`: several nodes under one process that keeps them running and ends them all."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from eventlog.node.cluster.supervisor import Supervisor
+from eventlog.node.cluster.supervisor import Supervisor, SupervisorOptions
 from eventlog.node.config import NodeConfig
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -111,6 +112,39 @@ def test_a_removed_node_is_not_started_again_and_the_others_go_on(tmp_path):
 def test_with_the_last_node_that_was_replaced_the_supervisor_ends(tmp_path):
     data, replaced = tmp_path / "data", "raise SystemExit(4)"
     supervisor = Supervisor(NodeConfig(data=data, processes=2), command=[sys.executable, "-c", replaced])
+    assert asyncio.run(asyncio.wait_for(supervisor.run(), WITHIN_S)) == 4
+
+
+_SAYS_AND_ENDS = """
+import os, pathlib
+told = pathlib.Path(os.environ["EVENTLOG_NODE_DATA"])
+told.parent.mkdir(exist_ok=True)
+with told.open("a") as file:
+    print(os.environ["EVENTLOG_NODE_ACCEPT_DATA_LOSS"], file=file)
+raise SystemExit((1, 2, 4)[told.read_text().count("\\n") - 1])
+"""
+
+
+def test_a_node_that_has_run_is_tried_again_whatever_it_meets_and_gives_up_data_only_once(tmp_path):
+    config = NodeConfig(data=tmp_path / "data", processes=2, accept_data_loss=True)
+    supervisor = Supervisor(config, command=[sys.executable, "-c", _SAYS_AND_ENDS], options=SupervisorOptions(pause_ms_max=10))
+    assert asyncio.run(asyncio.wait_for(supervisor.run(), WITHIN_S)) == 4
+    assert [(tmp_path / "data" / str(index)).read_text().split() for index in range(2)] == [["True", "False", "False"]] * 2
+
+
+def test_a_node_for_which_the_system_has_no_process_is_tried_again(tmp_path, monkeypatch):
+    refused = [1, 1]
+    start = asyncio.create_subprocess_exec
+
+    async def may_start(*command: str, **options: Any) -> asyncio.subprocess.Process:
+        if refused:
+            refused.pop()
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return await start(*command, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", may_start)
+    command = [sys.executable, "-c", "raise SystemExit(4)"]
+    supervisor = Supervisor(NodeConfig(data=tmp_path / "data", processes=2), command=command, options=SupervisorOptions(pause_ms_max=10))
     assert asyncio.run(asyncio.wait_for(supervisor.run(), WITHIN_S)) == 4
 
 

@@ -20,6 +20,7 @@ from eventlog.node.config import PORT_MAX, NodeConfig, environment_of_child, spl
 log = logging.getLogger("eventlog.supervisor")
 _LINE_BYTES_MAX = 1 << 20
 _MISUSE = 2  # the exit code of a start that cannot succeed, however often it is tried
+_NOT_STARTED = 127  # as a shell says that there was nothing to run
 _REPLACED = MemberReplaced.exit_code  # that of a node that is no member any more
 
 
@@ -103,13 +104,14 @@ class Supervisor:
         """Have one node running until everything stops."""
         options, loop = self._options, asyncio.get_running_loop()
         pause_ms = options.pause_ms_min
+        is_first = True
         while not self._stop.is_set():
             started = loop.time()
             code = await self._run_one(index, config)
             if self._stop.is_set():
                 self._code = self._code or (0 if code == 0 else 1)
                 return
-            if code == _MISUSE:
+            if code == _MISUSE and is_first:  # later it is not the options: another process has taken its port, say, and may give it back
                 log.error("node_cannot_start node=%d code=%d", index, code)
                 self._code = code
                 self._stop.set()
@@ -122,6 +124,7 @@ class Supervisor:
             log.warning("node_ended node=%d code=%d again_ms=%d", index, code, 0 if is_calm else pause_ms)
             if not is_calm:
                 await _wait(self._stop, pause_ms)
+            is_first, config = False, replace(config, accept_data_loss=False)  # that was said of what lay there at the first start
 
     def _give_up(self, index: int) -> None:
         """Have one node not started again, and end with the last of them."""
@@ -132,14 +135,18 @@ class Supervisor:
             self._stop.set()
 
     async def _run_one(self, index: int, config: NodeConfig) -> int:
-        process = await asyncio.create_subprocess_exec(
-            *self._command,
-            env=environment_of_child(config),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            limit=_LINE_BYTES_MAX,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                env=environment_of_child(config),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                limit=_LINE_BYTES_MAX,
+            )
+        except OSError as error:  # no memory, or too many processes: no reason to end the others
+            log.error("node_not_started node=%d error=%s", index, error)  # noqa: TRY400  # the sentence says it
+            return _NOT_STARTED
         self._running[index] = process
         log.info("node_started node=%d pid=%d", index, process.pid)
         if self._stop.is_set():

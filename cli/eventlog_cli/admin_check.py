@@ -1,4 +1,4 @@
-"""`eventlog admin check`: reading all that is stored, of a running node or in the directory of a stopped one."""
+"""`eventlog admin check`: reading all that is stored, of one running node or in the directory of a stopped one."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ CHECK_MS_MAX = 3_600_000  # reads everything there is
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data directory of a stopped node, read as it lies there.")
 @common_options
 def command(cache_name: str, data: Path | None) -> None:
-    """Read all stored data and verify its checksums and order; exit with 1 on damage."""
+    """Read all that the node asked has stored, and verify checksums and order; exit with 1 on damage. Of a cluster, ask each node."""
     if data is None:
         _check_node(cache_name)
     elif cache_name:

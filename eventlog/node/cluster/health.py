@@ -129,6 +129,8 @@ def advice(node: "Node", situation: Situation) -> Iterator[str]:
 
 
 def _about_what_stands_still(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:
+    if not records:
+        yield "no node holds data: start one that joins without --gateway"
     if lost := [segment for segment in records if _is_lost(situation, segment)]:
         names = _away(situation, lost, " or ")
         yield f"{_counted(lost)} no primary: start {names}; if gone for good: eventlog admin force-primary --all-lost --dry-run"

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from eventlog.control.controller import Situation
-from eventlog.node.cluster.health import _about_copies, _about_members
+from eventlog.node.cluster.health import _about_copies, _about_members, _about_what_stands_still
 from tests.control.worlds import node, replicas, segment, view
 
 
@@ -44,6 +44,13 @@ def test_a_damaged_file_that_a_node_met_is_said_and_whether_others_can_fill_it(m
     situation = Situation(view=view(members, [segment(0, owners=(1, 2, 3))]), dead=frozenset(dead))
     found = [line for line in _about_members(situation, [segment(0, owners=(1, 2, 3))]) if "damaged" in line]
     assert [line.startswith(f"node {text}") for line, text in zip(found, said, strict=True)] == [True] * len(said)
+
+
+def test_a_cluster_of_gateways_alone_is_told_what_it_lacks():
+    gateway = msgspec.structs.replace(node(1), gateway=True)
+    assert list(_about_what_stands_still(Situation(view=view([gateway])), [])) == [
+        "no node holds data: start one that joins without --gateway"
+    ]
 
 
 def test_fewer_nodes_than_replicas_are_nobodys_mistake_while_none_is_drained():

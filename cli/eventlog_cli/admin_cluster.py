@@ -64,11 +64,10 @@ def drain(node: str, *, cancel: bool, wait: bool) -> None:
     with open_client() as client:
         before = client.admin.nodes()
         client.admin.drain(node, cancel=cancel)
-        if not cancel and (warning := _fewer_copies(node, before, segments=client.segments_count)):
-            note(warning)
         if cancel:
             _say({"node": node, "draining": False}, f"{node} is not being drained any more")
             return
+        _warn_of_fewer_copies(node, before, segments=client.segments_count)
         if wait:
             _until_empty(client, node)
         left = _segments_of(client, node)
@@ -78,16 +77,16 @@ def drain(node: str, *, cancel: bool, wait: bool) -> None:
     _say({"node": node, "draining": True, "segments": left}, done)
 
 
-def _fewer_copies(drained: str, nodes: "Sequence[NodeInfo]", *, segments: int) -> str:
-    """Return what is to be said where the nodes that are left hold fewer copies of each segment than there are now, else nothing."""
+def _warn_of_fewer_copies(drained: str, nodes: "Sequence[NodeInfo]", *, segments: int) -> None:
+    """Say so where the nodes that are left hold fewer copies of each segment than there are now."""
     own = _named(nodes, drained)
     left = sum(not node.gateway and node.state != "draining" and node is not own for node in nodes)
     copies = sum(node.segments for node in nodes) // segments
     if not 0 < left < copies:
-        return ""
+        return
     held, had = ("1 node is", "1 copy") if left == 1 else (f"{left} nodes are", f"{left} copies")
     undo = f"eventlog admin drain --cancel {drained}"
-    return f"warning: {held} left to hold data, so each segment will have {had}, not {copies}: add nodes, or {undo}"
+    note(f"warning: {held} left to hold data, so each segment will have {had}, not {copies}: add nodes, or {undo}")
 
 
 @click.command("remove")
@@ -108,7 +107,9 @@ def remove(node: str) -> None:
 def replace(old: str, new: str, *, wait: bool) -> None:
     """Move everything of OLD, dead or alive, to NEW, and nothing else."""
     with open_client() as client:
+        before = client.admin.nodes()
         client.admin.replace(old, new)
+        _warn_of_fewer_copies(old, before, segments=client.segments_count)
         if wait:
             _until_empty(client, old)
         left = _segments_of(client, old)

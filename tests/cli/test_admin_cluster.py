@@ -103,10 +103,11 @@ def test_a_node_that_is_named_like_the_number_of_another_is_the_one_that_is_mean
     assert "n2 holds nothing" not in run(Admin({"nodes": [nodes]}), "drain", "n2", "--no-wait")
 
 
+@pytest.mark.parametrize("words", [("drain", "n1"), ("replace", "n1", "n3")])
 @pytest.mark.parametrize(("drained", "left", "copies"), [((), "2 nodes are", "2 copies, not 3"), (("n2",), "1 node is", "1 copy, not 3")])
-def test_draining_more_than_the_copies_can_spare_warns(drained, left, copies):
+def test_draining_more_than_the_copies_can_spare_warns(drained, left, copies, words):
     nodes = [node(name, state="draining" if name in drained else "live", segments=4) for name in ("n1", "n2", "n3")]
-    said = run(Admin({"nodes": nodes}), "drain", "n1", "--no-wait")
+    said = run(Admin({"nodes": nodes}), *words, "--no-wait")
     assert f"warning: {left} left to hold data, so each segment will have {copies}: " in said
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 Counter = tuple[str, str, str, float, str]  # name, help, kind, value, labels
-Bounded = tuple[str, int, int, int]  # name, used, limit (0: none), peak
+Bounded = tuple[str, int, int, int | None]  # name, used, limit (0: none), peak (None: nobody keeps it)
 
 _BOUNDED_HELP = {
     "eventlog_used": "What is used of a bounded thing.",
@@ -18,9 +18,10 @@ def render(counters: Iterable[Counter], bounded: Iterable[Bounded]) -> str:
     for name, help_text, kind, value, labels in counters:
         _sample(families, (name, help_text, kind), labels=labels, value=value)
     things = list(bounded)
-    for index, (name, help_text) in enumerate(_BOUNDED_HELP.items(), start=1):
-        for thing in things:
-            _sample(families, (name, help_text, "gauge"), labels=f'thing="{thing[0]}"', value=float(thing[index]))
+    for index, (name, help_text) in enumerate(_BOUNDED_HELP.items()):
+        for thing, *figures in things:
+            if (figure := figures[index]) is not None:
+                _sample(families, (name, help_text, "gauge"), labels=f'thing="{thing}"', value=float(figure))
     return "\n".join(line for lines in families.values() for line in lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The figures of a node for Prometheus: counters, and every bounded thing as used, limit and peak."""
+"""The figures of a node for Prometheus: counters, and every bounded thing as used, limit and, where somebody keeps it, peak."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from eventlog import limits
 from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.node.node import Node
 
-Row = tuple[str, int, int, int]  # name, used, limit, peak
+Row = tuple[str, int, int, int | None]  # name, used, limit, peak, None where nobody keeps it
 Counter = tuple[str, str, str, float, str]  # name, help, kind, value, labels
 
 _HELD_MAX = 64
@@ -26,7 +26,7 @@ def bounded(node: Node, servers: Sequence[HasFigures]) -> Iterator[Row]:
     yield "write_queue_bytes", node.writer.queue.nbytes, limits.PROCESS_BYTES_IN_FLIGHT_MAX, node.writer.queue.peak
     yield "overlay_bytes", node.overlay.nbytes, limits.OVERLAY_BYTES_MAX, node.overlay.peak
     tables = sum(cache.keys.nbytes for cache in node.caches if cache.keys is not None)
-    yield "key_index_bytes", tables, limits.KEY_INDEX_BYTES_MAX, tables
+    yield "key_index_bytes", tables, limits.KEY_INDEX_BYTES_MAX, None
     for name, row in node.reads.figures().items():
         yield (name, *row)
     for name, row in (node.state_reads.figures() | node.iterations.figures()).items():
@@ -37,7 +37,7 @@ def bounded(node: Node, servers: Sequence[HasFigures]) -> Iterator[Row]:
         for name, row in server.figures().items():
             yield (name, *row)
     for name, (used, limit) in node.store.figures().items():
-        yield f"store_{name}", used, limit, used
+        yield f"store_{name}", used, limit, None
 
 
 def counters(node: Node) -> Iterator[Counter]:

@@ -27,3 +27,9 @@ def test_a_bounded_thing_has_used_limit_and_peak():
         'eventlog_limit{thing="queue"} 10',
         'eventlog_peak{thing="queue"} 7',
     ]
+
+
+def test_a_peak_that_nobody_keeps_is_left_out():
+    lines = render([], [("table", 1, 0, None), ("queue", 1, 10, 7)]).splitlines()
+    assert [line for line in lines if line.startswith("eventlog_peak")] == ['eventlog_peak{thing="queue"} 7']
+    assert 'eventlog_used{thing="table"} 1' in lines

@@ -10,6 +10,7 @@ from eventlog.errors import CacheExists, CacheNotFound, EventLogError, Stopping
 from eventlog.node import operations
 from eventlog.node.aside import aside
 from eventlog.node.cluster.rebalance import own_segments
+from eventlog.node.figures import bounded
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.segment.keys import cache_range
 from tests.node.nodes import cache_of, submit, with_node
@@ -155,3 +156,15 @@ def test_segments_of_a_cache_end_where_its_events_do_and_not_where_others_go_on(
     alone, found = with_node(tmp_path, act)
     assert all(first_id <= last_id == alone[segment] for segment, first_id, last_id in found)
     assert any(last_id for _, _, last_id in found)
+
+
+def test_no_peak_falls(tmp_path):
+    async def act(node):
+        await filled(node, "a")
+        before = {name: peak for name, _, _, peak in bounded(node, []) if peak is not None}
+        await operations.drop_cache(node, "a")
+        return before, {name: peak for name, _, _, peak in bounded(node, []) if peak is not None}
+
+    before, after = with_node(tmp_path, act)
+    assert before.keys() == after.keys()
+    assert all(after[name] >= peak for name, peak in before.items())

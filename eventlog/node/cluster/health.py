@@ -1,7 +1,7 @@
 """How the cluster is, as one node sees it, and what its operator should do next."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from eventlog.control.appointment import held_alone
@@ -56,9 +56,13 @@ def member_state(node: "Node", situation: Situation, member: NodeRecord) -> str:
     """Return live, suspect (not reached, and not known to be dead), down or draining."""
     if member.number in situation.dead:
         return "down"
-    if member.number != node.number and member.number not in node.peers.incarnations:
+    if member.number not in _reached(node):
         return "suspect"
     return "draining" if member.draining else "live"
+
+
+def _reached(node: "Node") -> set[int]:
+    return {node.number, *node.peers.incarnations}
 
 
 def _is_served(node: "Node", situation: Situation, segment: SegmentRecord) -> bool:
@@ -122,6 +126,7 @@ def advice(node: "Node", situation: Situation) -> Iterator[str]:
     yield from _about_what_stands_still(situation, records)
     if silent := _silent(node):
         yield f"etcd of {', '.join(silent)} does not answer; the metadata need most of its members: see etcd.log in the data directory"
+    yield from _about_unreached(situation, _reached(node))
     yield from _about_members(situation, records)
     yield from _about_copies(situation, records)
     for segment, why in sorted(node.controller.differences.items())[:_NAMED_MAX]:
@@ -137,6 +142,12 @@ def _about_what_stands_still(situation: Situation, records: list[SegmentRecord])
     if short := [segment for segment in records if situation.is_led(segment) and _copies(situation, segment) < segment.min_in_sync]:
         names = _away(situation, short, " or ")
         yield f"{_counted(short)} too few in-sync replicas to be written: start {names}, or eventlog admin remove what is gone for good"
+
+
+def _about_unreached(situation: Situation, reached: Collection[int]) -> Iterator[str]:
+    for member in situation.view.members.values():
+        if member.number not in reached and member.number not in situation.dead:
+            yield f"node {member.name} is not reached from here, and may be up: see that it runs, and ask other nodes whether they reach it"
 
 
 def _about_members(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:

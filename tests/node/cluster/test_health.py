@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from eventlog.control.controller import Situation
-from eventlog.node.cluster.health import _about_copies, _about_members, _about_what_stands_still
+from eventlog.node.cluster.health import _about_copies, _about_members, _about_unreached, _about_what_stands_still
 from tests.control.worlds import node, replicas, segment, view
 
 
@@ -44,6 +44,12 @@ def test_a_damaged_file_that_a_node_met_is_said_and_whether_others_can_fill_it(m
     situation = Situation(view=view(members, [segment(0, owners=(1, 2, 3))]), dead=frozenset(dead))
     found = [line for line in _about_members(situation, [segment(0, owners=(1, 2, 3))]) if "damaged" in line]
     assert [line.startswith(f"node {text}") for line, text in zip(found, said, strict=True)] == [True] * len(said)
+
+
+def test_a_node_that_is_not_reached_and_not_known_to_be_dead_is_named():
+    situation = Situation(view=view([node(1), node(2), node(3)]), dead=frozenset({3}))
+    assert [line.partition(",")[0] for line in _about_unreached(situation, {1})] == ["node n2 is not reached from here"]
+    assert not list(_about_unreached(situation, {1, 2}))
 
 
 def test_a_cluster_of_gateways_alone_is_told_what_it_lacks():

@@ -142,8 +142,11 @@ class _Layout:
 
     def _can_go(self, segment: int, giver: int, taker: int) -> bool:
         """Return whether one may hold a segment instead of the other, and whoever holds it then can be filled now."""
-        others = self.nodes_of[segment] - {giver}
-        return self.barred.isdisjoint((taker, *others)) and taker not in others and self.domains.may_hold(taker, others)
+        nodes = self.nodes_of[segment]
+        if taker in nodes or taker in self.barred:
+            return False
+        others = nodes - {giver}
+        return self.barred.isdisjoint(others) and self.domains.may_hold(taker, others)
 
     def give(self, giver: int, taker: int) -> int | None:
         """Return a segment that can go from one to the other, best one that need not move for it, None if none can."""

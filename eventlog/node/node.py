@@ -353,11 +353,15 @@ def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
     """Return what the server calls once a request: a plain handler runs at once, a coroutine in a task that the node owns."""
     loop = asyncio.get_running_loop()
     plain = {kind: handler.function for kind, handler in table.items() if not handler.is_async}
-    with_body = {kind for kind, handler in table.items() if handler.has_body}
+    with_body = {kind: handler.right for kind, handler in table.items() if handler.has_body}
 
     def dispatch(exchange: Exchange) -> None:
-        if len(exchange.body) and exchange.kind not in with_body:
-            raise BadMessage(why=f"a body of {len(exchange.body)} bytes, and {exchange.kind} has none")
+        if len(exchange.body):
+            right = with_body.get(exchange.kind)
+            if right is None:
+                raise BadMessage(why=f"a body of {len(exchange.body)} bytes, and {exchange.kind} has none")
+            if right != "peer":  # for theirs those that fill the memory may be waiting
+                exchange.connection.budget.process.check(len(exchange.body))
         function = plain.get(exchange.kind)
         if function is not None:
             try:

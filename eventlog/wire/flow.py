@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
+from eventlog.errors import Overloaded
+
 CREDIT_BYTES_CAP: Final = 1 << 31
 REQUEST_WEIGHT_BYTES: Final = 1 << 10
 """What a request weighs beside its bytes: the objects that stand for it until it is answered."""
@@ -27,9 +29,18 @@ class ProcessBudget:
     def share(self) -> int:
         """What each connection may hold even while others fill the process: so a few that hog it never stop the rest.
 
-        All of them together stay below twice the limit.
+        All of them together stay below twice the limit, but for the last thing that each began.
         """
         return self.limit // max(1, self.holders)
+
+    def check(self, size: int) -> None:
+        """Refuse `size` bytes, which are there already, where shares alone do not explain what is held.
+
+        Raises:
+            Overloaded: many connections hold one large thing each.
+        """
+        if size > self.share and self.used > 2 * self.limit:
+            raise Overloaded(what="the number of bytes in flight", limit=self.limit)
 
     def has_room(self, size: int) -> bool:
         """Whether `size` bytes more stay within the limit; one that alone is above it gets its turn when nothing else is there."""

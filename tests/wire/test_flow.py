@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.errors import Overloaded
 from eventlog.wire.flow import CREDIT_BYTES_CAP, ByteBudget, Credit, ProcessBudget
 
 
@@ -55,6 +56,18 @@ def test_all_connections_together_stay_below_twice_the_limit():
                 hold(budget, budget.used + 1)
                 is_moving = True
     assert process.used <= 2 * process.limit
+
+
+def test_what_is_large_is_refused_where_more_is_held_than_shares_explain():
+    process = ProcessBudget(1000)
+    many = [opened(10_000, process) for _ in range(10)]
+    for budget in many[:4]:
+        hold(budget, 500)
+    process.check(10_000)
+    hold(many[4], 1)
+    with pytest.raises(Overloaded, match="limit of 1000"):
+        process.check(101)
+    process.check(100)  # a share
 
 
 def test_who_waits_is_woken_once_when_there_is_room_again():

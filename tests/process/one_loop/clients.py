@@ -14,6 +14,7 @@ from eventlog.errors import Unavailable
 from eventlog.node.node import Node
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
+from eventlog.transport.options import ServerOptions
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests import loops
@@ -33,8 +34,9 @@ async def until(holds: Callable[[], bool], *, within_s: float = 60) -> None:
 
 
 @asynccontextmanager
-async def cluster_of(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster_of(tmp_path: Path, *, server_options: ServerOptions | None = None) -> AsyncIterator[Cluster]:
     cluster = Cluster(tmp_path)
+    cluster.server_options = server_options or cluster.server_options
     await cluster.start()
     try:
         yield cluster

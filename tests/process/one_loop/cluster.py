@@ -63,7 +63,7 @@ class Running:
         hooks = self.node.metadata.hooks
         hooks[:] = [hook for hook in hooks if getattr(hook, "func", None) is not reach_members]
         hooks.append(lambda change: self.cluster.reach() if change.members else None)
-        self.server = Server(dispatcher(self.node, TABLE), ServerOptions())
+        self.server = Server(dispatcher(self.node, TABLE), self.cluster.server_options)
         await self.server.start_at(bound)
         self.is_up = True
         self.cluster.gone[self.node.number] = asyncio.get_running_loop().create_future()
@@ -101,6 +101,7 @@ class Cluster:
     def __init__(self, directory: Path, *, storage: str = "memory") -> None:
         self.directory = directory
         self.storage = storage
+        self.server_options = ServerOptions()
         self.location: Location = parse_location(f"sqlite:{directory / 'meta.sqlite'}")
         self.nodes = [Running(self, index) for index in range(3)]
         self.lonely: set[int] = set()

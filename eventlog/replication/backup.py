@@ -230,13 +230,16 @@ class BackupCore:
 
     def cut(self, asker: Replica, correlation: int, segment: int, upto: int, *, discard: bool = False) -> Cut:
         """Begin to cut; rows of the segment are passed over until that is on disk."""
-        self._columns.busy[segment] = True
         self._askers[segment] = asker, correlation
-        return Cut(segment=segment, epoch=self._columns.epochs.item(segment), upto=0 if discard else upto, discard=discard)
+        if discard:
+            return self.discard(segment)
+        self._columns.busy[segment] = True
+        return Cut(segment=segment, epoch=self._columns.epochs.item(segment), upto=upto)
 
     def discard(self, segment: int) -> Cut:
-        """Begin to drop a replica that is not whole, and with it the mark that says so; nobody is answered."""
+        """Begin to drop a replica, and with it the mark that says that it is not whole."""
         self._columns.busy[segment] = True
+        self.installs.drop(segment)  # its end may be on the way to the disk: nobody is told that it is whole
         return Cut(segment=segment, epoch=self._columns.epochs.item(segment), upto=0, discard=True)
 
     def cut_done(self, cut: Cut, *, end: int) -> Commands:
@@ -245,7 +248,6 @@ class BackupCore:
         assert end <= cut.upto, "a cut leaves nothing above its id"
         if cut.discard:
             columns.forget(segment)
-            self.installs.drop(segment)
         columns.end_with(segment, end)
         columns.busy[segment] = False
         asker = self._askers.pop(segment, None)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from eventlog.replication import commands as do
-from eventlog.replication.messages import BEGIN, CHUNK, END
-from tests.replication.test_backup import answers, cutting, end, send
+from eventlog.replication.messages import BEGIN, CHUNK, END, MISMATCH
+from tests.replication.test_backup import answers, cutting, end, plain, send
 from tests.replication.worlds import Node, World, led
 
 
@@ -70,6 +70,19 @@ def test_a_replica_that_was_installed_while_it_was_given_up_is_told_to_nobody():
     assert not node.core.columns.matched[0]
     node.core.discarded(np.array([0]))
     assert end(node) == 0
+
+
+def test_a_replica_whose_install_is_left_while_its_end_is_written_is_told_to_nobody():
+    node = led(3)[2]
+    epoch, at = node.core.epochs.item(0), end(node)
+    [begun] = send(node, (0, BEGIN, epoch, 7, at + 9, at, 0, 0))
+    node.core.installed(begun)
+    [ended] = send(node, (0, END, epoch, 7, at + 9, 0, 0, 0))
+    [cut] = send(node, plain(node, previous=at, last=at, epoch=epoch), correlation=100)
+    assert cut.discard
+    assert node.core.installed(ended) == []
+    assert not node.core.columns.matched[0]
+    assert answers(node.core.cut_done(cut, end=0)) == [(0, MISMATCH, 0)]
 
 
 def test_a_replica_is_deleted_when_the_begin_of_an_install_is_done():

@@ -167,7 +167,7 @@ async def segment_figures(node: "Node", caches: Sequence[CacheState]) -> list[Se
     nbytes = np.zeros(node.segments)
     for cache in caches:
         events, all_bytes = node.steps.now(cache.cache_id)
-        nbytes += (cache.next_offsets - cache.trimmed_offsets - 1) * (all_bytes / events if events else 0)
+        nbytes += cache.kept * (all_bytes / events if events else 0)
     return [SegmentFigures(*ids, size) for ids, size in zip(ends, nbytes.astype(np.int64).tolist(), strict=True)]
 
 

@@ -168,3 +168,17 @@ def test_no_peak_falls(tmp_path):
     before, after = with_node(tmp_path, act)
     assert before.keys() == after.keys()
     assert all(after[name] >= peak for name, peak in before.items())
+
+
+def test_a_segment_of_which_only_the_trimmed_mark_is_known_has_no_events(tmp_path):
+    async def act(node):
+        cache = await filled(node)
+        whole = await own_segments(node, "c")
+        cache.forget([0])
+        cache.trimmed_ids[0], cache.trimmed_offsets[0] = 1 << 40, 400  # as a member that holds it tells it
+        return whole, await own_segments(node, "c")
+
+    whole, told = with_node(tmp_path, act)
+    assert whole[0].events > 0
+    assert (told[0].events, told[0].bytes) == (0, 0)
+    assert [segment.events for segment in told[1:]] == [segment.events for segment in whole[1:]]

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from eventlog.control.controller import Situation, plan_rebalance
 from eventlog.control.operators import copied_bytes
 from eventlog.control.records import RebalanceRecord, SegmentRecord
@@ -55,6 +57,7 @@ async def own_segments(node: "Node", cache: str = "") -> list[pb.SegmentDescript
     """Return every segment with the figures of this node's copies, of one cache or of all; no primary where nobody leads."""
     caches = [node.caches.named(cache)] if cache else list(node.caches)
     figures = await operations.segment_figures(node, caches)
+    events = sum((cache.kept for cache in caches), np.zeros(node.segments, np.int64))
     situation = node.controller.situation()
     view = situation.view
     names = {number: found.record.name for number, found in view.nodes.items()}
@@ -71,7 +74,7 @@ async def own_segments(node: "Node", cache: str = "") -> list[pb.SegmentDescript
                 first_id=kept.first_id,
                 last_id=kept.last_id if cache else int(node.core.ends[segment]),
                 high_watermark=int(node.core.watermark[segment]),
-                events=sum(int(one.next_offsets[segment] - one.trimmed_offsets[segment] - 1) for one in caches),
+                events=int(events[segment]),
                 bytes=kept.nbytes,
                 under_replicated=not found or is_under_replicated(situation, found.record),
             )

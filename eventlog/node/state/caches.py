@@ -73,10 +73,16 @@ class CacheState:
         self.producers.forget(at)
 
     @property
+    def kept(self) -> Ints:
+        """Return how many events retention has left in each segment."""
+        # of a segment that is held elsewhere, or being copied here, only the trimmed mark is known
+        kept: Ints = np.maximum(self.next_offsets - self.trimmed_offsets - 1, 0)
+        return kept
+
+    @property
     def events_kept(self) -> int:
         """Return how many events retention has left."""
-        # of a segment that is held elsewhere only the trimmed mark is known
-        return int(np.maximum(self.next_offsets - self.trimmed_offsets - 1, 0).sum())
+        return int(self.kept.sum())
 
     @property
     def last_trimmed_id(self) -> int:

@@ -6,7 +6,8 @@ An install begins by dropping what was there and leaves a mark until its end: a 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -126,6 +127,14 @@ class Copies:
     def _install(self, command: Any, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         self._run(self._in_turn(command, act, self._replicas.incoming.begin()))
 
+    @asynccontextmanager
+    async def turns(self, segments: Iterable[int]) -> AsyncIterator[None]:
+        """Wait for the steps of segments that are under way; none begins in here."""
+        async with AsyncExitStack() as held:
+            for segment in sorted(segments):
+                await held.enter_async_context(self._turns[segment])
+            yield
+
     async def _in_turn(self, command: Any, act: Callable[[Any], Coroutine[Any, Any, None]], name: Any) -> None:
         """Do the steps of one segment one after the other; a step that cannot be done ends the process, as a write would."""
         async with self._turns[command.segment]:
@@ -142,7 +151,7 @@ class Copies:
 
     async def _drop(self, command: asked.BeginInstall) -> None:
         self._counters.pop(command.segment, None)
-        await self._replicas.takeover.discard([command.segment], is_copied=True)
+        await self._replicas.takeover.empty([command.segment])
 
     async def _store_part(self, pieces: list[tuple[int, bytes]], command: asked.InstallPart) -> None:
         node, segment = self._node, command.segment

@@ -198,11 +198,21 @@ class TakeOver:
         log.info("released segments=%d", len(segments))
         self._core.discarded(np.array(segments))
 
-    async def discard(self, segments: list[int], *, is_copied: bool = False) -> None:
-        """Delete everything stored of `segments`, and forget what is known of it.
+    async def discard(self, segments: list[int]) -> None:
+        """Delete everything stored of `segments`, and forget what is known of it, when no step of a copy of them is under way.
 
-        A mark says that they are not whole until the state, too, is gone for good; if they are to be copied next, until that has ended.
+        Such a step would go on from what it had read before, and make the segment look whole.
         """
+        node = self._node
+        async with self._replicas.copies.turns(segments):
+            await self.empty(segments)
+            await node.checkpoints.write()
+            await aside(node.store.flush_state)
+            gone = [partial_range(segment) for segment in segments]
+            await node.storage.run(partial(node.store.trim, [], [], meta_ranges=gone))
+
+    async def empty(self, segments: list[int]) -> None:
+        """Do what `discard` does, but for the mark that says that they are not whole: a copy is to follow, whose step this is."""
         node = self._node
         self._replicas.incoming.follow_late()
         for cache in node.caches:
@@ -218,11 +228,6 @@ class TakeOver:
         reached = int(self._core.ends[at].max(initial=0))
         delete = partial(delete_segments, node.store, segments, caches, reached=reached)
         await node.storage.forget(segments, delete=delete)
-        if not is_copied:
-            await node.checkpoints.write()
-            await aside(node.store.flush_state)
-            gone = [partial_range(segment) for segment in segments]
-            await node.storage.run(partial(node.store.trim, [], [], meta_ranges=gone))
 
 
 def _nothing() -> None:

@@ -4,12 +4,20 @@ import asyncio
 
 from eventlog.errors import CorruptData
 from eventlog.node.copying import mending
+from eventlog.node.copying.copies import Counters
 from eventlog.node.copying.replicate_copy import _Open
-from eventlog.replication import Replica
-from eventlog.replication.commands import CloseSnapshot, ReadSnapshot
+from eventlog.node.state.checkpoint import load_marks
+from eventlog.replication import EpochStart, Replica
+from eventlog.replication.commands import CloseSnapshot, EndInstall, ReadSnapshot
+from eventlog.segment.recovery import recover
 from tests.node.nodes import with_node
 
 READ = ReadSnapshot(to=Replica(2, "first"), segment=0, transfer=7, part=0, bytes_max=1)
+
+
+async def until_idle(node):
+    while any(task.get_name() == "copy" for task in node._tasks):  # noqa: ASYNC110 -- nothing tells that the last step is done
+        await asyncio.sleep(0)
 
 
 class Damaged:
@@ -39,7 +47,32 @@ def test_a_copy_that_cannot_be_read_is_tried_again_while_somebody_waits_for_it(t
         copies._open[7] = _Open(copy=closed, counters=[])
         copies.commands()[ReadSnapshot](READ)
         copies.commands()[CloseSnapshot](CloseSnapshot(segment=0, transfer=7))
-        while any(task.get_name() == "copy" for task in node._tasks):  # noqa: ASYNC110 -- nothing tells that nothing is tried any more
-            await asyncio.sleep(0)
+        await until_idle(node)
+
+    with_node(tmp_path, act)
+
+
+def test_a_replica_that_is_dropped_while_the_end_of_its_copy_is_written_is_gone_afterwards(tmp_path):
+    end = EndInstall(segment=0, epoch=1, transfer=7, pin=1 << 40, end_epoch=1, history=(EpochStart(1, 1, 0),))
+
+    async def act(node):
+        goes_on = asyncio.Event()
+
+        async def learn_late():
+            await goes_on.wait()
+
+        node.learn_caches = learn_late
+        copies = node.replicas.copies
+        copies._counters[0] = Counters(caches=[])
+        copies.commands()[EndInstall](end)
+        dropped = asyncio.create_task(node.replicas.takeover.discard([0]))
+        for _ in range(100):
+            await asyncio.sleep(0)  # as far as it gets
+        goes_on.set()
+        await dropped
+        await until_idle(node)
+        assert node.storage.ends.ids[0] == 0
+        assert recover(node.store, keyed=[]).ends.ids[0] == 0
+        assert load_marks(node.store)[0][0] == 0
 
     with_node(tmp_path, act)

@@ -4,6 +4,7 @@ A mark says: everything at or below it is in the state. Entries may be ahead of 
 ends in the same state. Counters stand for exactly the mark; replay moves both.
 """
 
+import asyncio
 from collections.abc import Iterable
 from functools import partial
 
@@ -43,14 +44,16 @@ class Checkpoints:
         self._applied = applied
         self._caches = caches
         self._written, _ = load_marks(store)
+        self._turn = asyncio.Lock()
 
     async def write(self) -> None:
-        """Write how far the state has come, if it moved."""
-        marks = self._applied.copy()
-        rows = checkpoint_rows(self._caches, marks=marks, epochs=self._core.end_epochs, written=self._written)
-        if rows:
-            self._written = marks
-            await self._storage.run(partial(self._store.apply, rows), is_vital=True)  # what it says is not said again
+        """Write how far the state has come, if it moved. On return the store has it, whoever wrote it."""
+        async with self._turn:
+            marks = self._applied.copy()
+            rows = checkpoint_rows(self._caches, marks=marks, epochs=self._core.end_epochs, written=self._written)
+            if rows:
+                self._written = marks
+                await self._storage.run(partial(self._store.apply, rows), is_vital=True)  # what it says is not said again
 
 
 def checkpoint_rows(caches: Iterable[CacheState], *, marks: Ints, epochs: npt.NDArray[np.uint32], written: Ints) -> Puts:

@@ -1,6 +1,7 @@
 """Both ends of copies, where something goes wrong."""
 
 import asyncio
+import threading
 
 from eventlog.errors import CorruptData
 from eventlog.node.copying import mending
@@ -74,5 +75,42 @@ def test_a_replica_that_is_dropped_while_the_end_of_its_copy_is_written_is_gone_
         assert node.storage.ends.ids[0] == 0
         assert recover(node.store, keyed=[]).ends.ids[0] == 0
         assert load_marks(node.store)[0][0] == 0
+
+    with_node(tmp_path, act)
+
+
+def test_what_is_dropped_is_marked_so_on_disk_although_the_mark_was_another_tasks_to_write(tmp_path, monkeypatch):
+    async def act(node):
+        await node.checkpoints.write()
+        assert load_marks(node.store)[0][0] > 0
+        apply, flush, goes_on = node.store.apply, node.store.flush_state, threading.Event()
+        marked = []
+
+        def apply_late(puts):
+            goes_on.wait(10)
+            apply(puts)
+
+        def note_and_flush():
+            marked.append(load_marks(node.store)[0][0])
+            flush()
+
+        monkeypatch.setattr(node.store, "flush_state", note_and_flush)
+        written = []
+
+        async def empty(segments):
+            await emptied(segments)
+            monkeypatch.setattr(node.store, "apply", apply_late)
+            written.append(asyncio.create_task(node.checkpoints.write()))
+            await asyncio.sleep(0)
+
+        emptied = node.replicas.takeover.empty
+        monkeypatch.setattr(node.replicas.takeover, "empty", empty)
+        dropped = asyncio.create_task(node.replicas.takeover.discard([0]))
+        while not written:  # noqa: ASYNC110 -- the storage thread has no event for it
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)  # what does not wait for the mark goes on meanwhile
+        goes_on.set()
+        await asyncio.gather(dropped, *written)
+        assert marked == [0]
 
     with_node(tmp_path, act)

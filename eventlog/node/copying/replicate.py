@@ -46,6 +46,7 @@ _TICK_MS = 50
 _TICK_RESTING_MS = 100  # while time alone changes nothing
 _AGAIN_MS = 200
 _RECENT_BYTES = 8 * MIB
+_FLIGHT_BYTES = 800  # what one costs beside its values; a read of the log looks at all that are kept
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -62,6 +63,11 @@ class Flight:
     settled: "Callable[[Flight], None] | None" = None  # set in the step in which the group is appended
     is_written: bool = False
     lost: frozenset[int] = frozenset()
+
+    @property
+    def nbytes(self) -> int:
+        """Return what it costs in memory, roughly."""
+        return _FLIGHT_BYTES + sum(map(len, self.carried.data))
 
     def values(self, where: npt.NDArray[np.bool_]) -> Arrived:
         """Return the values at some places of the group."""
@@ -186,9 +192,9 @@ class Replicas:
         flight.is_written = True
         if self._known:
             self._recent.append(flight)
-            self._recent_bytes += sum(map(len, flight.carried.data))
+            self._recent_bytes += flight.nbytes
             while self._recent_bytes > _RECENT_BYTES:
-                self._recent_bytes -= sum(map(len, self._recent.popleft().carried.data))
+                self._recent_bytes -= self._recent.popleft().nbytes
         self.carry_out(self.core.written(flight.segments, flight.last_ids))
         if flight.lost:
             self.settle()  # nothing of it may be left for the core to say

@@ -3,6 +3,8 @@
 import asyncio
 
 from eventlog.errors import OutcomeUnknown
+from eventlog.node.copying import replicate
+from eventlog.replication import Replica
 from tests.node.nodes import cache_of, submit, with_node
 
 
@@ -25,3 +27,16 @@ def test_what_was_in_flight_counts_once_though_its_segment_is_given_up_twice(tmp
         assert [group.bases for group in seen.groups] == [flight.last_ids.tolist()]
 
     with_node(tmp_path, act)
+
+
+def test_of_small_groups_no_more_are_kept_for_who_catches_up_than_what_they_cost_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(replicate, "_RECENT_BYTES", 10_000)
+
+    async def act(node):
+        cache = await cache_of(node)
+        node.replicas._known[2] = Replica(2, "another")
+        for number in range(30):
+            await submit(node, cache, [(b"k%d" % number, b"v")])
+        return len(node.replicas._recent)
+
+    assert 5 <= with_node(tmp_path, act) <= 12

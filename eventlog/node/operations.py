@@ -69,6 +69,7 @@ async def forget_cache(node: "Node", cache: CacheState) -> None:
     node.reads.dropped(cache)
     async with node.writer.exclusive():  # no group of the cache is on its way
         node.steps.drop(cache.cache_id)
+        node.followed.drop(cache.cache_id)
         # the thread's ends: what a primary sent and is not on disk must not be claimed to have been there
         await node.storage.run(partial(drop_cache_data, node.store, cache.cache_id, ends=node.storage.ends), is_barrier=True)
 

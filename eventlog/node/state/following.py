@@ -333,6 +333,11 @@ class Followed:
         self._late[cache_id, last_id & _ORIGIN] = _Late(last_id=last_id)
         return rows
 
+    def drop(self, cache_id: int) -> None:
+        """Forget a cache that was dropped."""
+        for place in [place for place in self._late if place[0] == cache_id]:
+            del self._late[place]
+
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
         return {"follow_bytes": (self.nbytes, FOLLOW_BYTES_MAX, self.peak)}

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from eventlog.node import operations
 from tests.process.one_loop.cluster import Cluster, with_cluster
 
 
@@ -11,6 +12,22 @@ def test_what_is_written_at_a_primary_is_on_every_node_byte_by_byte(tmp_path):
         await asyncio.gather(*(cluster.put(b"key-%d" % number, b"v%d" % number) for number in range(200)))
         await asyncio.gather(*(cluster.put(b"key-%d" % number, b"w%d" % number) for number in range(0, 200, 3)))
         await cluster.check()
+
+    with_cluster(tmp_path, act)
+
+
+def test_backups_keep_nothing_of_a_cache_that_was_dropped(tmp_path):
+    async def act(cluster: Cluster) -> None:
+        await cluster.create_cache()
+        cache_id = cluster.up[0].caches.named("c").cache_id
+
+        def followed() -> list[bool]:
+            return [any(cache_id in place for place in node.followed._late) for node in cluster.up]
+
+        await asyncio.gather(*(cluster.put(b"key-%d" % number, b"v") for number in range(20)))
+        await cluster.until(lambda: any(followed()))
+        await operations.drop_cache(cluster.up[0], "c")
+        await cluster.until(lambda: not any(followed()))
 
     with_cluster(tmp_path, act)
 

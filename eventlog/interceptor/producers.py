@@ -278,15 +278,13 @@ class ProducerTable:
                 yield segment, number, data
             producer.dirty[:] = False
 
-    def touch(self, segment: int) -> None:
-        """Have everything about `segment` stored again by the next `take_dirty`."""
-        for producer in self._producers.values():
-            producer.dirty[segment] |= producer.logged[segment] >= 0
-
-    def export(self, segment: int) -> list[tuple[int, bytes]]:
-        """Return (producer, stored form) of all that have written to `segment`, as `load` takes them."""
+    def export(self, segment: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (producer, stored form) of all that have written to `segment`, as `load` takes them: each as it is when it is asked for."""
         at = np.array([segment])
-        return [(number, data) for number, own in self._producers.items() if own.logged[segment] >= 0 for _, data in own.rows(at)]
+        for number in [number for number, own in self._producers.items() if own.logged[segment] >= 0]:
+            own = self._producers.get(number)
+            if own is not None and own.logged[segment] >= 0:
+                yield from ((number, data) for _, data in own.rows(at))
 
     def load(self, rows: Iterable[tuple[int, int, bytes]]) -> None:
         """Take over what `take_dirty` gave before a restart: (segment, producer, stored form).

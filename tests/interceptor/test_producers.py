@@ -369,7 +369,7 @@ def test_what_is_stored_of_a_segment_are_its_last_results_however_they_came(fram
     said.update({segment: data for segment, _, data in table.take_dirty()})
     assert said.keys() == {segment for segment, rows in wanted.items() if rows}
     for segment, data in said.items():
-        assert [(PRODUCER, data)] == table.export(segment)
+        assert [(PRODUCER, data)] == list(table.export(segment))
         loaded = ProducerTable(4)
         loaded.load([(segment, PRODUCER, data)])
         [(_, stored)] = loaded.export(segment)
@@ -418,7 +418,7 @@ def test_results_of_single_events_are_kept_beside_those_of_many_and_come_back_fr
             table.learn_frame(PRODUCER, frame, last_ids=np.array([1_000 + sequence]))
     loaded = ProducerTable(4)
     loaded.load([row for row in table.take_dirty() if row[2] is not None])
-    assert loaded.export(2) == table.export(2)
+    assert list(loaded.export(2)) == list(table.export(2))
     assert 0 < loaded.nbytes <= table.nbytes
     for of in (table, loaded):
         for sequence in range(40 - PRODUCER_RESULTS_KEPT, 40):

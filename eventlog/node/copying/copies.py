@@ -24,7 +24,7 @@ _STATE_ROWS = 2_000
 
 
 class CacheCounters(msgspec.Struct, array_like=True, frozen=True):
-    """What is known of a cache in the segment: at the pin, but for what is trimmed, which is as of the end of the copy."""
+    """What is known of a cache in the segment: at the pin, but for what is trimmed and the producers, as of the end of the copy."""
 
     cache_id: int
     next_offset: int

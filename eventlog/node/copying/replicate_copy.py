@@ -20,9 +20,10 @@ from eventlog.node.aside import aside
 from eventlog.node.copying import mending
 from eventlog.node.copying.copies import COUNTERS, LOG, CacheCounters, Counters, SegmentCopy, seal, unpack, unseal
 from eventlog.node.copying.replicate_body import Carried
+from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.storage import Append
 from eventlog.replication import commands as asked
-from eventlog.segment.keys import cache_range, encode_end, encode_epoch, encode_trim, log_range, partial_range
+from eventlog.segment.keys import cache_range, encode_end, encode_epoch, encode_trim, log_range, partial_range, producer_key
 from eventlog.segment.port import LogEnds, Pair
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("eventlog.node")
 _NONE = np.zeros(0, np.int64)
+_PRODUCERS_A_TURN = 50  # some 65 us each
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,6 +52,7 @@ class Copies:
         self._open: dict[int, _Open] = {}
         self._counters: dict[int, Counters] = {}
         self._turns: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._exporting = asyncio.Lock()
         self.installed = 0
 
     def commands(self) -> dict[type, Callable[..., None]]:
@@ -80,7 +83,7 @@ class Copies:
                 trimmed_offset=-1,
                 live=int(cache.live[segment]),
                 may_expire=cache.may_expire,
-                producers=cache.producers.export(segment),
+                producers=[],
             )
             for cache in node.caches
         ]
@@ -100,20 +103,26 @@ class Copies:
             await asyncio.sleep(mending.AGAIN_MS / 1000)
             self._run(self._read(command))
             return
-        kind, content = piece if piece is not None else (COUNTERS, self._counted(command.segment, opened))
+        kind, content = piece if piece is not None else (COUNTERS, await self._counted(command.segment, opened))
         await self._replicas.throttle.take(command.segment, len(content), to=command.to.node)
         core = self._replicas.core
         commands = core.snapshot_read(command, count=1, nbytes=len(content), is_last=piece is None, now_ms=self._replicas.now_ms)
         self._replicas.carry_out(commands, Carried(caches=[kind], data=[content]))
 
-    def _counted(self, segment: int, opened: _Open) -> bytes:
-        """Return the last piece: what was trimmed meanwhile is missing in the log that was sent."""
-        caches = []
-        for found in opened.counters:
-            cache = self._node.caches.get(found.cache_id)
-            if cache is not None:
-                trimmed = int(cache.trimmed_ids[segment]), int(cache.trimmed_offsets[segment])
-                caches.append(msgspec.structs.replace(found, trimmed_id=trimmed[0], trimmed_offset=trimmed[1]))
+    async def _counted(self, segment: int, opened: _Open) -> bytes:
+        """Return the last piece: what was trimmed meanwhile is missing in the log that was sent.
+
+        What producers have had committed since the pin is learned again from the log behind it.
+        """
+        known = [(found, cache) for found in opened.counters if (cache := self._node.caches.get(found.cache_id)) is not None]
+        async with self._exporting:
+            producers = [await _exported(cache, segment) for _, cache in known]
+        caches = [
+            msgspec.structs.replace(
+                found, trimmed_id=int(cache.trimmed_ids[segment]), trimmed_offset=int(cache.trimmed_offsets[segment]), producers=rows
+            )
+            for (found, cache), rows in zip(known, producers, strict=True)
+        ]
         return seal(msgspec.msgpack.encode(Counters(caches=caches)))
 
     def _close(self, command: asked.CloseSnapshot) -> None:
@@ -174,6 +183,7 @@ class Copies:
         if counters is None:
             raise BadMessage(why=f"a copy of segment {segment} without counters")
         await node.learn_caches()
+        puts: list[tuple[bytes, bytes | None]] = []
         for found in counters.caches:
             cache = node.caches.get(found.cache_id)
             if cache is not None:
@@ -181,8 +191,9 @@ class Copies:
                 cache.trimmed_ids[segment], cache.trimmed_offsets[segment] = found.trimmed_id, found.trimmed_offset
                 cache.may_expire = cache.may_expire or found.may_expire
                 cache.producers.load((segment, number, data) for number, data in found.producers)
-                cache.producers.touch(segment)
+                puts += [(producer_key(segment, cache.cache_id, number), data) for number, data in found.producers]
         node.followed.restart(segment, command.pin)
+        await node.storage.run(partial(node.store.apply, puts), is_vital=True)
         await node.checkpoints.write()
         await aside(node.store.flush_state)
         await node.storage.run(partial(self._write_end, command, counters), is_vital=True, is_barrier=True)
@@ -207,6 +218,16 @@ class Copies:
         node.store.trim(ranges, rows, meta_ranges=[partial_range(segment)])
         ends.ids[segment], ends.epochs[segment] = command.pin, command.end_epoch
         node.store.sync(ends)
+
+
+async def _exported(cache: CacheState, segment: int) -> list[tuple[int, bytes]]:
+    """Return what a cache's producers wrote to a segment. There may be thousands, and the loop is not held up for all of them."""
+    rows = []
+    for row in cache.producers.export(segment):
+        rows.append(row)
+        if not len(rows) % _PRODUCERS_A_TURN:
+            await asyncio.sleep(0)
+    return rows
 
 
 def _nothing() -> None:

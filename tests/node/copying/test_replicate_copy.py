@@ -3,15 +3,19 @@
 import asyncio
 import threading
 
+import msgspec
+
 from eventlog.errors import CorruptData
+from eventlog.interceptor.producers import ProducerTable
 from eventlog.node.copying import mending
-from eventlog.node.copying.copies import Counters
+from eventlog.node.copying.copies import CacheCounters, Counters, unseal
 from eventlog.node.copying.replicate_copy import _Open
 from eventlog.node.state.checkpoint import load_marks
 from eventlog.replication import EpochStart, Replica
 from eventlog.replication.commands import CloseSnapshot, EndInstall, ReadSnapshot
+from eventlog.segment.keys import producer_key
 from eventlog.segment.recovery import recover
-from tests.node.nodes import with_node
+from tests.node.nodes import cache_of, with_node
 
 READ = ReadSnapshot(to=Replica(2, "first"), segment=0, transfer=7, part=0, bytes_max=1)
 
@@ -112,5 +116,57 @@ def test_what_is_dropped_is_marked_so_on_disk_although_the_mark_was_another_task
         goes_on.set()
         await asyncio.gather(dropped, *written)
         assert marked == [0]
+
+    with_node(tmp_path, act)
+
+
+def test_the_producers_of_a_segment_are_copied_without_holding_up_the_loop(tmp_path):
+    async def act(node):
+        cache, turns = await cache_of(node), 0
+
+        async def count():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        for number in range(1, 301):
+            cache.producers.learn_one(number, segment=0, sequence=7, id_=number << 22, kind=0)
+        opened = _Open(
+            copy=None,
+            counters=[
+                CacheCounters(
+                    cache_id=cache.cache_id, next_offset=0, trimmed_id=0, trimmed_offset=-1, live=0, may_expire=False, producers=[]
+                )
+            ],
+        )
+        counting = asyncio.create_task(count())
+        [found] = msgspec.msgpack.decode(unseal(await node.replicas.copies._counted(0, opened)), type=Counters).caches
+        counting.cancel()
+        assert dict(found.producers) == dict(cache.producers.export(0))
+        assert len(found.producers) == 300
+        assert turns > 3
+
+    with_node(tmp_path, act)
+
+
+def test_what_is_copied_of_producers_is_in_the_store_when_the_copy_ends(tmp_path):
+    async def act(node):
+        cache, other = await cache_of(node), ProducerTable(node.segments)
+        at = int(node.core.ends.max())
+        other.learn_one(5, segment=0, sequence=7, id_=at, kind=0)
+        [(_, row)] = other.export(0)
+        copies = node.replicas.copies
+        copies._counters[0] = Counters(
+            caches=[
+                CacheCounters(
+                    cache_id=cache.cache_id, next_offset=1, trimmed_id=0, trimmed_offset=-1, live=0, may_expire=False, producers=[(5, row)]
+                )
+            ]
+        )
+        copies.commands()[EndInstall](EndInstall(segment=0, epoch=1, transfer=7, pin=at, end_epoch=1, history=(EpochStart(1, 1, 0),)))
+        await until_idle(node)
+        assert node.store.get_many([producer_key(0, cache.cache_id, 5)]) == [row]
+        assert list(cache.producers.export(0)) == [(5, row)]
 
     with_node(tmp_path, act)

@@ -13,6 +13,7 @@ from eventlog.errors import EventLogError, from_wire
 from eventlog.wire.eventlog_pb2 import Error, Message
 
 ERROR_FACTS_BYTES_MAX: Final = 16 << 10
+_ITEMS_MAX: Final = 8  # of a list, where facts are too large
 
 
 class Shape(IntEnum):
@@ -62,10 +63,11 @@ SHAPES: Final = _shapes()
 
 
 def error_message(error: EventLogError) -> Message:
-    """Return the message that tells a peer about `error`; facts that are too large stay here."""
-    facts = json.dumps(error.facts(), default=_printable, separators=(",", ":")).encode()
+    """Return the message that tells a peer about `error`; of facts that are too large it tells the beginning."""
+    facts = _encoded(error.facts())
     if len(facts) > ERROR_FACTS_BYTES_MAX:
-        facts = json.dumps({"why": str(error)[: ERROR_FACTS_BYTES_MAX // 8]}).encode()
+        share = ERROR_FACTS_BYTES_MAX // len(error.fact_names)
+        facts = _encoded({name: _beginning(fact, share) for name, fact in error.facts().items()})
     return Message(error=Error(code=error.code, outcome=error.outcome, facts=facts))
 
 
@@ -76,6 +78,20 @@ def read_error(error: Error) -> EventLogError:
     except (ValueError, RecursionError):
         facts = {"why": repr(error.facts[:200])}
     return from_wire(error.code, error.outcome, facts if isinstance(facts, dict) else {"why": repr(facts)})
+
+
+def _encoded(facts: dict[str, Any]) -> bytes:
+    return json.dumps(facts, default=_printable, separators=(",", ":")).encode()
+
+
+def _beginning(fact: Any, nbytes: int) -> Any:
+    """Return as much of a fact as `nbytes` of JSON hold with its name, at up to 12 bytes a character."""
+    if isinstance(fact, (list, tuple)):
+        return [_beginning(item, nbytes // _ITEMS_MAX) for item in fact[:_ITEMS_MAX]]
+    if fact is None or isinstance(fact, (int, float)):
+        return fact
+    text, count = fact if isinstance(fact, str) else _printable(fact), nbytes // 12 - 8
+    return text if len(text) <= count else f"{text[:count]}..."
 
 
 def _printable(fact: Any) -> Any:

@@ -158,7 +158,7 @@ class CacheWrites(CacheAcknowledging):
             lifespans=(lifespan_ms,) if lifespan_ms else None,
             headers=(headers,) if headers else None,
             condition=condition,
-            wants_previous=wants_previous,
+            wants_previous=bool(wants_previous),  # what the request cannot hold would end the sending of everything behind it
         )
         future = await self._core.writer.write(changes, is_many=False, timeout_ms=timeout_ms)
         stored: Stored = await future

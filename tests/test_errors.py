@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from eventlog.errors import OutcomeUnknown, TimedOut, VersionMismatch
+from eventlog.errors.foreign import foreign
 
 UNKNOWN = OutcomeUnknown(outcome="unknown", why="the connection was lost")
 
@@ -34,3 +35,14 @@ def test_facts_that_an_error_does_not_have_are_refused():
 def test_a_missing_entry_to_replace_is_told_without_versions_that_nobody_named():
     assert str(VersionMismatch(key="k", expected=-1, found=0)) == "key 'k' has no entry to replace; put one"
     assert str(VersionMismatch(key="k", expected=7, found=8)) == "key 'k' has version 8 (0: none), not 7; read it again and decide"
+
+
+class Unspeakable(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+def test_of_what_foreign_code_raises_the_class_is_told_and_the_beginning_of_its_text():
+    assert foreign(KeyError("x")) == "KeyError: 'x'"
+    assert len(foreign(ValueError("x" * 1_000_000))) < 2_000
+    assert foreign(Unspeakable()) == "Unspeakable"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from eventlog.batch.columns import EventColumns
 from eventlog.errors import BadPredicate, EventLogError
+from eventlog.errors.foreign import foreign
 from eventlog.events import Kind
 from eventlog.ids import ID_MAX
 from eventlog.limits import SELECT_FIELDS_MAX
@@ -169,8 +170,8 @@ def _naming(name: str) -> Iterator[None]:
         yield
     except EventLogError:
         raise
-    except Exception as error:  # the edge to an operator's code: readers and tasks expect our errors only
-        raise EventLogError(why=f"filter {name}: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # the edge to an operator's code: readers and tasks expect our errors only
+        raise EventLogError(why=f"filter {name}: {foreign(error)}") from error
 
 
 def compile_filter(spec: FilterSpec, context: FilterContext, factories: Factories | None = None) -> Compiled:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from eventlog.batch.columns import EventColumns
 from eventlog.errors import BadFilterParameters, EventLogError, FilterNotFound
+from eventlog.errors.foreign import foreign
 from eventlog.predicate.spec import FilterContext
 
 GROUP = "eventlog.filters"
@@ -103,8 +104,8 @@ class Factories:
             return factory.build(parameters, context), factory.version
         except EventLogError:
             raise
-        except Exception as error:  # the edge to an operator's code, as a regular expression that is none
-            raise BadFilterParameters(filter=name, parameter="", why=f"is refused: {type(error).__name__}: {error}") from error
+        except BaseException as error:  # the edge to an operator's code, as a regular expression that is none; `sys.exit` is no end of ours
+            raise BadFilterParameters(filter=name, parameter="", why=f"is refused: {foreign(error)}") from error
 
     def describe(self) -> list[FilterDescription]:
         """Return what is installed, by name and version."""
@@ -123,8 +124,9 @@ def installed() -> Factories:
     for point in entry_points(group=GROUP):
         try:
             loaded = point.load()
-        except (ImportError, AttributeError) as error:
-            broken.append(FilterDescription(name=point.name, version=0, description="", parameters={}, broken=f"{point.value}: {error}"))
+        except BaseException as error:  # noqa: BLE001 -- the edge to an operator's code, which runs as it is loaded
+            why = f"{point.value}: {foreign(error)}"
+            broken.append(FilterDescription(name=point.name, version=0, description="", parameters={}, broken=why))
             continue
         if isinstance(loaded, FilterFactory) and loaded.version > 0:
             found.append(loaded)

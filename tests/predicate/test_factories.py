@@ -1,6 +1,7 @@
 """Named filters: found by name and version, given parameters of the types that they declare, and nothing else."""
 
 import re
+import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
@@ -171,6 +172,24 @@ def test_a_named_filter_that_fails_says_its_name():
         found.mask(ROWS)
     with pytest.raises(EventLogError, match=r"^filter failing: KeyError: 'x'$"):
         found.project(ROWS)
+
+
+class Ending(Failing):
+    def build(self, parameters, context):
+        if parameters.pattern == "build":
+            sys.exit(3)
+        return self
+
+    def mask(self, columns):
+        sys.exit(4)
+
+
+def test_a_named_filter_that_ends_its_process_is_refused_like_any_that_fails():
+    known = Factories([Ending()])
+    with pytest.raises(BadFilterParameters, match=r"is refused: SystemExit: 3"):
+        compile_filter(FilterSpec(name="failing", arguments=b'{"pattern": "build"}'), JSON, known)
+    with pytest.raises(EventLogError, match=r"^filter failing: SystemExit: 4$"):
+        compile_filter(FilterSpec(name="failing", arguments=b'{"pattern": "mask"}'), JSON, known).mask(ROWS)
 
 
 @pytest.mark.parametrize("answer", [True, [True], [[True]]])

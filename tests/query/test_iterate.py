@@ -1,3 +1,4 @@
+import sys
 from contextlib import nullcontext
 
 import pytest
@@ -115,8 +116,10 @@ def test_scopes_are_all_led_named_or_what_a_function_says():
     assert scope("of-node", asked=(1, 2), function=of_node, parameters={"node": 1}) == (2,)
     with pytest.raises(InvalidArgument):
         scope("nowhere")
-    with pytest.raises(InvalidArgument, match=r"^parameters of scope 'of-node': KeyError 'node'$"):
+    with pytest.raises(InvalidArgument, match=r"^scope 'of-node' with these parameters: KeyError: 'node'$"):
         scope("of-node", function=of_node)
+    with pytest.raises(InvalidArgument, match=r"^scope 'ended' with these parameters: SystemExit: 3$"):
+        scope("ended", function=lambda _topology, _parameters: sys.exit(3))
     for bad in ([4], [-1], ["x"], [True]):
         with pytest.raises(BadMessage):
             scope("bad", function=lambda _topology, _parameters, bad=bad: bad)

@@ -7,7 +7,7 @@ Nothing here has to last. A client knows its own place, so what is forgotten (id
 import asyncio
 import json
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import entry_points
@@ -213,9 +213,15 @@ def topology_of(node: "Node") -> Topology:
 def _scope_of(name: str) -> Scope | None:
     if not name or name in BUILT_IN:
         return None
-    found = entry_points(group=GROUP, name=name)
-    function: Callable[[Topology, Mapping[str, Any]], Any] | None = next(iter(found)).load() if found else None
-    return function
+    point = next(iter(entry_points(group=GROUP, name=name)), None)
+    if point is None:
+        return None
+
+    def scope(topology: Topology, parameters: Mapping[str, Any]) -> Iterable[int]:
+        function: Scope = point.load()  # here, where what an operator's code raises is expected
+        return function(topology, parameters)
+
+    return scope
 
 
 def json_object(data: bytes, *, what: str) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import TABLE
 from eventlog.batch.state import read_state_part
 from eventlog.errors import EventLogError, InvalidArgument, TaskFailed, TaskNotFound, Unavailable, VersionMismatch
+from eventlog.errors.foreign import foreign
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
 from eventlog.node.state.caches import CacheState
@@ -162,17 +163,17 @@ def make_task(name: str, parameters: Mapping[str, Any]) -> Task:
         TaskNotFound: none of this name is installed.
         InvalidArgument: the factory refuses the parameters.
     """
-    factory: Factory | None = BUILT_IN.get(name)
-    if factory is None:
-        found = entry_points(group=GROUP, name=name)
-        if not found:
-            installed = sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
-            raise TaskNotFound(task=name, installed=", ".join(installed))
-        factory = next(iter(found)).load()
+    point = next(iter(entry_points(group=GROUP, name=name)), None)
+    if name not in BUILT_IN and point is None:
+        installed = sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
+        raise TaskNotFound(task=name, installed=", ".join(installed))
     try:
+        factory: Factory = BUILT_IN[name] if point is None or name in BUILT_IN else point.load()
         return factory(parameters)
-    except (TypeError, ValueError, KeyError) as error:
-        raise InvalidArgument(why=f"parameters of task {name!r}: {type(error).__name__} {error}") from error
+    except EventLogError:
+        raise
+    except BaseException as error:  # the edge to an operator's code
+        raise InvalidArgument(why=f"task {name!r} with these parameters: {foreign(error)}") from error
 
 
 async def run_task(task: Task, name: str, batch: TaskBatch) -> bytes:
@@ -188,12 +189,12 @@ async def run_task(task: Task, name: str, batch: TaskBatch) -> bytes:
         return json.dumps(result).encode() if result else b""
     except Unavailable:
         raise
-    except (Exception, asyncio.CancelledError) as error:
+    except BaseException as error:
         current = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and current is not None and current.cancelling():
             raise  # the node ends; else it is something of the task's own that was cancelled
         log.exception("task_failed task=%s cache=%s", name, batch.cache.name)
-        raise TaskFailed(task=name, segment=batch.segments[0], why=f"{type(error).__name__}: {error}") from error
+        raise TaskFailed(task=name, segment=batch.segments[0], why=foreign(error)) from error
 
 
 # ---------------------------------------------------------------- what is there

@@ -7,7 +7,8 @@ segments. Nothing that a client sends is executed.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from eventlog.errors import BadMessage, InvalidArgument
+from eventlog.errors import BadMessage, EventLogError, InvalidArgument
+from eventlog.errors.foreign import foreign
 from eventlog.topology import Topology
 
 GROUP = "eventlog.scopes"
@@ -35,8 +36,10 @@ def segments_in(
         raise InvalidArgument(why=f"no scope {name!r} is installed here: use {', '.join(BUILT_IN)} or an entry point of {GROUP}")
     try:
         found: Collection[Any] = set(function(topology, parameters))
-    except (TypeError, ValueError, KeyError) as error:
-        raise InvalidArgument(why=f"parameters of scope {name!r}: {type(error).__name__} {error}") from error
+    except EventLogError:
+        raise
+    except BaseException as error:  # the edge to an operator's code
+        raise InvalidArgument(why=f"scope {name!r} with these parameters: {foreign(error)}") from error
     bad = [segment for segment in found if type(segment) is not int or not 0 <= segment < topology.segments]
     if bad:
         raise BadMessage(why=f"scope {name!r} returned {bad[0]!r}, which is no segment of {topology.segments}")

@@ -165,8 +165,8 @@ def test_a_crash_repeats_one_batch_of_a_stream_at_most(tmp_path, installed):
     with_cluster(tmp_path, act)
 
 
-@pytest.mark.parametrize("made", [{"x": None}, {"x": "1"}, {"x": {"y": 1}}, [1, 2], 5, asyncio.CancelledError()], ids=str)
-def test_a_task_that_returns_no_numbers_or_was_cancelled_inside_has_failed(tmp_path, monkeypatch, made):
+@pytest.mark.parametrize("made", [{"x": None}, {"x": "1"}, {"x": {"y": 1}}, [1, 2], 5, asyncio.CancelledError(), SystemExit(1)], ids=str)
+def test_a_task_that_returns_no_numbers_or_ends_by_something_odd_has_failed(tmp_path, monkeypatch, made):
     class Make:
         def __init__(self, parameters):
             pass

@@ -122,6 +122,8 @@ def headers_bytes(headers: Mapping[Any, Any] | None) -> bytes:
     """
     if not headers:
         return b""
+    if not isinstance(headers, Mapping):
+        raise InvalidArgument(why=f"headers are {_article(headers)}: give a mapping of names, which are str, to bytes")
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, bytes) or not _is_header_name(name):
             raise InvalidArgument(why=f"header {str(name)[:50]!r}: names are str of less than 64 KiB, values bytes")
@@ -142,8 +144,9 @@ def lifespan(lifespan_ms: int | None) -> int:
     """Return a lifespan as it is sent, 0 for the cache's own."""
     if lifespan_ms is None:
         return 0
-    if lifespan_ms % 1 or not 0 < lifespan_ms <= LIFESPAN_MS_MAX:  # half a millisecond would be stored as none: for ever
-        raise InvalidArgument(why=f"lifespan_ms is {lifespan_ms}: give whole milliseconds above 0, or None for the cache's own")
+    # half a millisecond would be stored as none: for ever
+    if not hasattr(lifespan_ms, "__int__") or lifespan_ms % 1 or not 0 < lifespan_ms <= LIFESPAN_MS_MAX:
+        raise InvalidArgument(why=f"lifespan_ms is {lifespan_ms!r}: give whole milliseconds above 0, or None for the cache's own")
     return lifespan_ms
 
 

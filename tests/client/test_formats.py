@@ -144,8 +144,16 @@ def test_odd_headers_are_refused(headers: dict[Any, Any]) -> None:
         headers_bytes(headers)
 
 
+def test_what_are_no_headers_at_all_is_refused() -> None:
+    wrong: list[Any] = [1, "x", [("a", b"x")]]
+    for headers in wrong:
+        with pytest.raises(InvalidArgument, match="mapping"):
+            headers_bytes(headers)
+
+
 def test_a_lifespan_is_above_nothing() -> None:
     assert (lifespan(None), lifespan(1)) == (0, 1)
-    for wrong in (0, 0.5, 1.5, -1, 1 << 60):
+    odd: list[Any] = ["x", [], object()]
+    for wrong in (0, 0.5, 1.5, -1, 1 << 60, *odd):
         with pytest.raises(InvalidArgument, match="lifespan"):
             lifespan(wrong)

@@ -28,6 +28,36 @@ from tests.process.nodes import NodeProcess
 from tests.process.one_node import SEGMENTS, using
 
 
+def test_what_is_of_no_use_is_refused_at_the_call_and_the_client_goes_on(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("misused")
+        stored = await cache.put("k", 1)
+        odd: Any = "x"
+        assert (await cache.put("k", 2, previous=odd)).previous == 1
+        for refused in (
+            cache.put("k", 3, headers=odd),
+            cache.put("k", 3, if_version=odd),
+            cache.poll(where=odd and 5),
+            cache.poll(select=[5]),
+            cache.poll(position=odd and 5),
+            cache.new_consumer(odd and 5),
+        ):
+            with pytest.raises(InvalidArgument):
+                await refused
+        for broken in (cache.new_consumer("g", instance_id=odd and 5), cache.new_consumer("g", max_bytes=-1)):
+            with pytest.raises((TypeError, ValueError)):
+                await broken
+        async with cache.consumer("g") as consumer:
+            for count in (-1, 1.5, 1 << 40):
+                with pytest.raises(InvalidArgument):
+                    await anext(consumer.batches(odd and count))
+            with pytest.raises(InvalidArgument):
+                await consumer.commit(odd)
+        assert (await cache.put("k", 3)).id > stored.id
+
+    using(node, test)
+
+
 def test_polls_answer_with_events_and_where_to_go_on(node: NodeProcess) -> None:
     async def test(client: eventlog.Client) -> None:
         cache = await client.create_cache("polls")

@@ -19,6 +19,7 @@ from eventlog.events import Event, EventSource
 
 log = logging.getLogger("eventlog.client")
 AUTO_COMMIT_MS = 1_000
+_EVENTS_MAX = (1 << 32) - 1
 LET_GO_MS_MAX = 2_000  # what a commit may take before a segment is let go
 
 
@@ -161,8 +162,8 @@ class Consumer(Joined):
                 self._progress.pass_over(fetched.after)
 
     async def _answers(self, *, max_events: int, until_id: int | None = None) -> AsyncGenerator[Fetched, None]:
-        if max_events < 0:
-            raise InvalidArgument(why=f"max_events is {max_events}: give a number above 0, or 0 for no limit")
+        if not hasattr(max_events, "__index__") or not 0 <= max_events <= _EVENTS_MAX:
+            raise InvalidArgument(why=f"max_events is {max_events}: give a whole number in [1, {_EVENTS_MAX}], or 0 for no limit")
         self._lanes.max_events = max_events
         self._lanes.start()
         while True:
@@ -195,6 +196,8 @@ class Consumer(Joined):
         self._check()
         if done is None:
             places = self._progress.uncommitted(all_handed=True)
+        elif not isinstance(done, (Event, EventBatch)):
+            raise InvalidArgument(why=f"{done!r:.60} cannot be committed: give an event, a batch, or nothing for all that was handed out")
         else:
             places = {done.segment: self._progress.place_of(done)} if isinstance(done, Event) else ends_of(done)
             self._check_own(places)

@@ -132,6 +132,7 @@ class CacheConsumers(CacheReads):
             max_bytes=max_bytes,
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
         )
+        reading.poll(source.cache_id)  # refused here, not where nobody hears of it, if a request cannot hold it
         return Consumer(self._core, source, options, reading=reading, auto_commit=auto_commit)
 
 

@@ -74,6 +74,7 @@ class Membership:
         self._cache_id = cache_id
         self._options = options
         self._hooks = hooks
+        self._words = self._first_words()  # here, where who chose what a request cannot hold hears of it
         self._expiry: asyncio.TimerHandle | None = None
         self._expires_at = 0.0
         self._attempt = 0
@@ -110,15 +111,19 @@ class Membership:
         changed.set()
 
     def _beat(self) -> pb.GroupBeat:
-        options, count = self._options, self._core.routes.segments
+        beat = pb.GroupBeat(epoch=self.epoch, owned=encode_set(self.owned, self._core.routes.segments))
+        beat.MergeFrom(self._words)
+        return beat
+
+    def _first_words(self) -> pb.GroupBeat:
+        """Return what every heartbeat says."""
+        options = self._options
         return pb.GroupBeat(
             group=options.group,
             cache_id=self._cache_id,
             member=self.id,
             instance=options.instance_id,
             client=self._core.options.name,
-            epoch=self.epoch,
-            owned=encode_set(self.owned, count),
             session_timeout_ms=options.session_timeout_ms,
             assignor=options.assignor,
             mode=options.mode,

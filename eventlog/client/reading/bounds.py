@@ -193,7 +193,7 @@ def read_token(text: str) -> Position:
     """
     try:
         return token.from_text(text)
-    except BadMessage as error:
+    except (BadMessage, AttributeError) as error:  # or it is no text at all
         raise InvalidArgument(why=f"{text!r} is neither an id nor a position: {error}") from error
 
 

@@ -34,6 +34,9 @@ def filter_of(
     Raises:
         InvalidArgument: parameters without what they are for or that JSON cannot hold, or a name or version that cannot be.
     """
+    for name, given in (("where", where), ("filter", filter)):
+        if given is not None and not isinstance(given, str):
+            raise InvalidArgument(why=f"{name} is {given!r:.60}: give text")
     if parameters and where is None:
         raise InvalidArgument(why="parameters are the values of placeholders in where, and there is no where")
     if params and filter is None:
@@ -60,9 +63,9 @@ def filter_of(
 def _fields(select: Select | None) -> list[str]:
     if select is None:
         return []
-    fields = select.split(",") if isinstance(select, str) else list(select)
-    found = [field.strip() for field in fields]
-    if not all(found):
+    fields: Sequence[object] = select.split(",") if isinstance(select, str) else list(select)
+    found = [field.strip() for field in fields if isinstance(field, str)]
+    if len(found) < len(fields) or not all(found):
         raise InvalidArgument(why=f"select {select!r}: name fields of the value, with commas between them")
     return found
 

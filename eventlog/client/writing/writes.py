@@ -290,9 +290,9 @@ class CacheWrites(CacheAcknowledging):
 
 
 def _version(number: int) -> int:
-    if number <= 0:
-        raise InvalidArgument(why=f"{number} is not the version of an entry; use if_absent for keys without one")
-    return checked_id(number)
+    if checked_id(number) == 0:
+        raise InvalidArgument(why="0 is not the version of an entry; use if_absent for keys without one")
+    return number
 
 
 def _nothing() -> StoredMany:

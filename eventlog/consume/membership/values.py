@@ -84,13 +84,13 @@ def new_group(segments: int, *, mode: Mode = "read", assignor: AssignorName = "u
     )
 
 
-def checked_name(name: str) -> str:
+def checked_name(name: object) -> str:
     """Return a group's name, if it can be one.
 
     Raises:
         InvalidArgument: it cannot.
     """
-    if not 1 <= len(name.encode()) <= GROUP_NAME_BYTES_MAX or not name.isprintable():
+    if not isinstance(name, str) or not 1 <= len(name.encode()) <= GROUP_NAME_BYTES_MAX or not name.isprintable():
         raise InvalidArgument(why=f"{name!r} is no name for a group: 1 to {GROUP_NAME_BYTES_MAX} bytes of printable text")
     return name
 

@@ -1,7 +1,6 @@
 """Work groups over three nodes on one loop, with real clients."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -248,7 +247,7 @@ def test_numbers_that_could_not_be_kept_are_refused(tmp_path):
                         await consumer._send([row], timeout_ms=5_000)
                 await task.ack()
             other = await cache.new_worker("others")
-            other._member._options = replace(other._member._options, start_id=ID_MAX + 1)
+            other._member._words.start_id = ID_MAX + 1
             with pytest.raises(InvalidArgument, match="start_id"):
                 await other.open()
 

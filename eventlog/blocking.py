@@ -22,7 +22,7 @@ from eventlog.client.client import connect as connect_async
 from eventlog.client.cluster import ClusterAdmin as AsyncClusterAdmin
 from eventlog.client.groups import GroupAdmin as AsyncGroupAdmin
 from eventlog.client.listeners import ListenerAdmin as AsyncListenerAdmin
-from eventlog.client.loop_thread import Flat, LoopThread, Pulled, flat, in_lists
+from eventlog.client.loop_thread import Flat, LoopThread, Pulled, in_lists
 from eventlog.client.members.consumer import Consumer as AsyncConsumer
 from eventlog.client.members.work import Task as AsyncTask
 from eventlog.client.members.work import WorkConsumer as AsyncWorkConsumer
@@ -83,7 +83,7 @@ def _call(function: Callable[Concatenate[Wrapped_co, P], Coroutine[Any, Any, T]]
 def _rows(function: Callable[Concatenate[Wrapped_co, P], Rows[T]]) -> Callable[Concatenate[_Facade[Wrapped_co], P], Flat[T]]:
     def call(self: _Facade[Wrapped_co], /, *args: P.args, **kwargs: P.kwargs) -> Flat[T]:
         rows = function(self._async, *args, **kwargs)
-        return flat(Pulled(self._thread, in_lists(rows.generator, size=ROWS_PER_HOP)))
+        return Flat(Pulled(self._thread, in_lists(rows.generator, size=ROWS_PER_HOP)))
 
     update_wrapper(call, function)
     return call
@@ -136,7 +136,7 @@ class Cache(_Facade[AsyncCache]):
 
     def events(self, from_id: int | str | None = None, **options: Any) -> Flat[Event]:
         """Yield events as objects; `options` are those of `eventlog.client.reading.reads.CacheReads.events`."""
-        return flat(self.event_batches(from_id, **options))
+        return Flat(self.event_batches(from_id, **options))
 
     def consumer(self, group: str, *, mode: str = "read", **options: Any) -> Any:
         """Return a `Consumer`, or with `mode="work"` a `WorkConsumer`, to be used in a `with` statement.
@@ -168,7 +168,7 @@ class Cache(_Facade[AsyncCache]):
         `options` are those of `eventlog.client.reading.continuous.CacheQueries.continuous_query`.
         """
         begin = self._thread.run(self._async.query_begin(position=position, initial=initial))
-        return QueryChanges(flat(Pulled(self._thread, self._async.query_lists(where, begin=begin, **options))))
+        return QueryChanges(Flat(Pulled(self._thread, self._async.query_lists(where, begin=begin, **options))))
 
 
 class QueryChanges:
@@ -178,7 +178,7 @@ class QueryChanges:
         self._changes = changes
 
     def __iter__(self) -> Iterator[QueryChange]:
-        return self._changes
+        return iter(self._changes)
 
     def __enter__(self) -> Self:
         return self
@@ -191,11 +191,11 @@ class Entries(_Facade[AsyncEntries]):
     """Iterate it for keys with entries; in a `with` statement it gives keys with values, or columns: `eventlog.client.reading.entries`."""
 
     def __iter__(self) -> Iterator[tuple[Key, Entry]]:
-        return self._rows
+        return iter(self._rows)
 
     @cached_property
     def _rows(self) -> Flat[tuple[Key, Entry]]:  # one, so that a loop that is left and entered again goes on
-        return flat(Pulled(self._thread, in_lists(self._async.generator, size=ROWS_PER_HOP)))
+        return Flat(Pulled(self._thread, in_lists(self._async.generator, size=ROWS_PER_HOP)))
 
     def __enter__(self) -> "EntryRows":
         self._entered = EntryRows(self._thread, self._thread.run(self._async.__aenter__()))
@@ -212,7 +212,7 @@ class EntryRows(_Facade[AsyncEntryRows]):
     _pulled: tuple[Pulled[Any], ...] = ()
 
     def __iter__(self) -> Iterator[tuple[Key, Any]]:
-        return self._rows
+        return iter(self._rows)
 
     def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries as columns."""
@@ -220,7 +220,7 @@ class EntryRows(_Facade[AsyncEntryRows]):
 
     @cached_property
     def _rows(self) -> Flat[tuple[Key, Any]]:  # one, as above
-        return flat(self._pull(in_lists(self._async.rows, size=ROWS_PER_HOP)))
+        return Flat(self._pull(in_lists(self._async.rows, size=ROWS_PER_HOP)))
 
     @cached_property
     def _batches(self) -> Pulled[EntryBatch]:

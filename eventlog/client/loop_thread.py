@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from itertools import chain
 from typing import Any, Final, Generic, Self, TypeVar
 
 from eventlog.errors import ClientClosed, InvalidArgument
@@ -98,7 +97,8 @@ async def _wind_up() -> None:
 class Pulled(Generic[T]):
     """Items of an asynchronous generator in another thread: one hop an item, with `ahead` the next one fetched while this one is used.
 
-    Give it generators of large items. An interrupt while waiting loses nothing: the next call goes on waiting.
+    Give it generators of large items. An interrupt while waiting loses nothing: the next call goes on waiting. It is one thread's at a
+    time: a second one that asks while the first one waits is refused, as both would get the same item.
     """
 
     def __init__(self, thread: LoopThread, items: AsyncGenerator[T, None], *, ahead: bool = True) -> None:
@@ -107,11 +107,20 @@ class Pulled(Generic[T]):
         self._source = _Source(items)
         self._next: Future[Any] | None = None
         self._is_over = False
+        self._asked = threading.Lock()
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
+        if not self._asked.acquire(blocking=False):
+            raise InvalidArgument(why="another thread waits for the next item of this iterator: give each thread an iterator of its own")
+        try:
+            return self._take()
+        finally:
+            self._asked.release()
+
+    def _take(self) -> T:
         if self._is_over:
             raise StopIteration
         if self._next is None:
@@ -184,22 +193,27 @@ class _Source(Generic[T]):
         return self._lock
 
 
-class Flat(chain[T]):
-    """The items of what is pulled, one after the other."""
+class Flat(Generic[T]):
+    """The items of what is pulled, one after the other. A loop over it costs what a generator does, and is one thread's at a time, too."""
 
-    pulled: Pulled[Any]
+    def __init__(self, pulled: Pulled[Any]) -> None:
+        self._pulled = pulled
+        self._items: Iterator[T] = _items_of(pulled)
+
+    def __iter__(self) -> Iterator[T]:
+        return self._items
+
+    def __next__(self) -> T:
+        return next(self._items)
 
     def close(self) -> None:
         """End the reading. Leaving a `for` loop early does it, too, once the iterator is forgotten."""
-        self.pulled.close()
+        self._pulled.close()
 
 
-def flat(pulled: Pulled[Any]) -> "Flat[Any]":
-    """Return the items of items, at the cost of `itertools.chain`."""
-    found = Flat.from_iterable(pulled)
-    assert isinstance(found, Flat)
-    found.pulled = pulled
-    return found
+def _items_of(pulled: Pulled[Any]) -> Iterator[Any]:
+    for items in pulled:
+        yield from items
 
 
 async def in_lists(rows: AsyncGenerator[T, None], *, size: int) -> AsyncGenerator[list[T], None]:

@@ -7,11 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 
 import pytest
 
-from eventlog.client.loop_thread import LoopThread, Pulled, in_lists
+from eventlog.client.loop_thread import Flat, LoopThread, Pulled, in_lists
 from eventlog.errors import ClientClosed, InvalidArgument
 from tests.loops import until
 
@@ -245,3 +245,47 @@ def test_rows_come_in_lists() -> None:
         return [part async for part in in_lists(rows(), size=2)]
 
     assert asyncio.run(main()) == [[0, 1], [2, 3], [4]]
+
+
+@pytest.mark.parametrize("what", ["items", "items of items"])
+def test_a_second_thread_is_refused_an_iterator_and_the_first_one_loses_nothing(what: str) -> None:
+    gate, waits = threading.Event(), threading.Event()
+    found: list[object] = []
+
+    async def lists() -> AsyncGenerator[list[int], None]:
+        yield [1, 2]
+        waits.set()
+        await asyncio.to_thread(gate.wait)
+        yield [3]
+
+    with loop_thread() as thread:
+        pulled = Pulled(thread, lists(), ahead=False)
+        items: Iterator[object] = pulled if what == "items" else iter(Flat(pulled))
+        first = threading.Thread(target=lambda: found.extend(items))
+        first.start()
+        assert waits.wait(60)
+        try:
+            with pytest.raises((InvalidArgument, ValueError)):
+                next(items)
+        finally:
+            gate.set()
+            first.join()
+        assert found == ([[1, 2], [3]] if what == "items" else [1, 2, 3])
+
+
+def test_items_of_items_go_on_in_the_next_loop_and_end_when_they_are_forgotten() -> None:
+    source = Source()
+
+    async def lists() -> AsyncGenerator[list[int], None]:
+        async with aclosing(source.numbers()) as numbers:
+            async for number in numbers:
+                yield [number, -number]
+
+    with loop_thread() as thread:
+        items: Flat[int] = Flat(Pulled(thread, lists()))
+        for _ in items:
+            break
+        assert [next(items), next(items)] == [-1, 2]
+        assert not source.ended.is_set()
+        del items
+        assert source.ended.wait(60)

@@ -55,7 +55,7 @@ def connect(*addresses: str, **options: Any) -> "Client":
         ConnectionLost, TimedOut: none answers.
     """
     client = connect_async(*addresses, **options)
-    thread = LoopThread("eventlog-client")
+    thread = LoopThread("eventlog-client", last=client.close)
     try:
         thread.run(client.open())
     except BaseException:

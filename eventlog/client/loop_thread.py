@@ -3,7 +3,8 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+import warnings
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Final, Generic, Self, TypeVar
@@ -16,19 +17,30 @@ _END: Final = object()
 
 
 class LoopThread:
-    """Runs coroutines for other threads, any number of them. Stop it; until then it lives, as a daemon."""
+    """Runs coroutines for other threads, any number of them. Stop it; until then it lives, as a daemon.
 
-    def __init__(self, name: str) -> None:
+    One that is forgotten warns, and ends by itself: `last` is what is to be done then, before everything else is cancelled.
+    """
+
+    def __init__(self, name: str, *, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        self._is_stopped = True
+        self._name = name
+        self._last = last
         self._loop = new_event_loop()
         self._process = os.getpid()
-        self._is_stopped = False
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread = threading.Thread(target=_serve, args=(self._loop,), name=name, daemon=True)  # which does not keep this alive
         self._thread.start()
+        self._is_stopped = False
 
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
+    def __del__(self) -> None:
+        if self._is_stopped or os.getpid() != self._process:
+            return
+        ending = _end(self._loop, self._last)
+        try:
+            asyncio.run_coroutine_threadsafe(ending, self._loop)
+        except RuntimeError:  # the interpreter has ended the loop
+            ending.close()
+        warnings.warn(f"{self._name} was forgotten: close it, or use it in a with statement", ResourceWarning, stacklevel=2, source=self)
 
     @property
     def is_stopped(self) -> bool:
@@ -74,6 +86,21 @@ class LoopThread:
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    loop.close()
+
+
+async def _end(loop: asyncio.AbstractEventLoop, last: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+    try:
+        if last is not None:
+            await last()
+        await _wind_up()
+    finally:
+        loop.stop()
 
 
 def _result_of(future: "Future[T]") -> T:

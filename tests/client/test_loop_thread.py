@@ -289,3 +289,20 @@ def test_items_of_items_go_on_in_the_next_loop_and_end_when_they_are_forgotten()
         assert not source.ended.is_set()
         del items
         assert source.ended.wait(60)
+
+
+def test_a_forgotten_thread_warns_and_ends_by_itself() -> None:
+    ended = threading.Event()
+
+    async def last() -> None:
+        ended.set()
+
+    thread = LoopThread("thread", last=last)
+    future = thread.submit(asyncio.Event().wait())
+    running = thread._thread
+    with pytest.warns(ResourceWarning, match="thread was forgotten"):
+        del thread
+    running.join(60)
+    assert not running.is_alive()
+    assert ended.is_set()
+    assert future.cancelled()

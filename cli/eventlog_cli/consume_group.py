@@ -1,10 +1,12 @@
 """`eventlog consume --group`: a member of a group that commits what it has printed."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from eventlog.errors import StaleMember, Unavailable
 from eventlog.ids import id_before
 from eventlog_cli.conventions import open_client
 from eventlog_cli.output import note_interrupt
@@ -43,19 +45,24 @@ def refuse_beside_group(**options: Any) -> None:
 
 
 def consume_group(cache_name: str, chosen: GroupRead, render: Render, **reading: Any) -> None:
-    """Print what falls to this member, to the log's end of now or on and on; each batch is committed once it is written out."""
+    """Print what falls to this member, to the log's end of now or on and on; each batch is committed once it is written out.
+
+    One that goes on and on does so also where a commit fails for now: the next one makes up for it, within a second where that is possible.
+    """
     follow, until_id = reading.pop("follow"), reading.pop("until_id")
+    goes_on = follow and chosen.events_max is None
     options = {name: value for name, value in reading.items() if name not in _NOT_IN_GROUPS and value is not None}
     with open_client() as client:
         cache = client.cache(cache_name)
         if not follow:
             last_id = cache.log_ends().last_id
             until_id = last_id if until_id is None else min(until_id, last_id)
-        with cache.consumer(chosen.group, from_id=chosen.start, auto_commit=False, **options) as consumer:
+        with cache.consumer(chosen.group, from_id=chosen.start, auto_commit=goes_on, **options) as consumer:
 
             def printed(batch: "EventBatch", events: "list[Event]") -> None:
                 if len(events) == len(batch):
-                    consumer.commit()
+                    with suppress(*((Unavailable, StaleMember) if goes_on else ())):
+                        consumer.commit()
                     return
                 for event in {event.segment: event for event in events}.values():
                     consumer.commit(event)

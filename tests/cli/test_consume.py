@@ -2,6 +2,7 @@
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -20,7 +21,7 @@ from tests.cli.fakes import Batch, Cache, Client, Source, event, token_at
 BATCHES = [Batch([event(10), event(11)], 12), Batch([event(20)], 25)]
 
 
-def run(cache: Cache, *words: str) -> tuple[int, str, str]:
+def run(cache: Any, *words: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(main, ["consume", "c", *words], obj=Client(cache).connect)
     return result.exit_code, result.stdout, result.stderr
 

@@ -13,7 +13,7 @@ from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reading.reads import CacheReads
 from eventlog.consume.membership.values import AssignorName, Mode, checked_name, checked_timeout
 from eventlog.errors import InvalidArgument
-from eventlog.limits import ACK_TIMEOUT_MS_MAX, DELIVERIES_MAX_DEFAULT, SESSION_TIMEOUT_MS_DEFAULT
+from eventlog.limits import ACK_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_DEFAULT
 
 
 class CacheConsumers(CacheReads):
@@ -41,7 +41,7 @@ class CacheConsumers(CacheReads):
         self,
         group: str,
         *,
-        max_deliveries: int = DELIVERIES_MAX_DEFAULT,
+        max_deliveries: int | None = None,
         dead_letters: str = "",
         prefetch: int = PREFETCH_DEFAULT,
         from_id: int | str | None = None,
@@ -57,16 +57,16 @@ class CacheConsumers(CacheReads):
         """Return a member of the work group `group` that joins when it is entered: it is handed events one by one.
 
         A key is with one member at a time, in its order; there may be more members than segments. The first member decides for the
-        group: what was handed out `max_deliveries` times without an acknowledgement goes into the cache `dead_letters` (default: this
+        group: what was handed out `max_deliveries` times (5) without an acknowledgement goes into the cache `dead_letters` (default: this
         one's name with `.dead`); what is not settled within `ack_timeout_ms` of being handed out goes to another member, although the
         first one lives (None: never); `where` to `params`, as in `events`, say which events there are to do: the others count as done.
         A later member leaves these out or says the same. `prefetch`: how many a member has at hand at most.
 
         Raises:
-            InvalidArgument: the group shares events of another filter.
+            InvalidArgument: the group shares events of another filter, or has another of these.
             BadName: on joining a new group, of the cache of its dead letters, which cannot be made.
         """
-        if max_deliveries < 1 or prefetch < 1:
+        if (max_deliveries is not None and max_deliveries < 1) or prefetch < 1:
             raise InvalidArgument(why="max_deliveries and prefetch are 1 or more")
         if ack_timeout_ms is not None and not 0 < ack_timeout_ms <= ACK_TIMEOUT_MS_MAX:
             raise InvalidArgument(why=f"ack_timeout_ms is {ack_timeout_ms}, not in [1, {ACK_TIMEOUT_MS_MAX}]")
@@ -75,7 +75,7 @@ class CacheConsumers(CacheReads):
             mode="work",
             session_timeout_ms=checked_timeout(session_timeout_ms),
             start_id=await self._start_id(from_id, from_time),
-            deliveries_max=max_deliveries,
+            deliveries_max=max_deliveries or 0,
             dead_letters=dead_letters,
             filter=filter_of(where=where, parameters=parameters, filter=filter, params=params),
             ack_timeout_ms=ack_timeout_ms or 0,

@@ -12,7 +12,7 @@ from eventlog.consume.membership.values import AssignorName, GroupState, Member,
 from eventlog.control.caches import check_name
 from eventlog.errors import InvalidArgument, NoEvents, TooLarge
 from eventlog.ids import ID_MAX
-from eventlog.limits import GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT
+from eventlog.limits import DELIVERIES_MAX_DEFAULT, GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.forward import pass_on
 from eventlog.node.consumers import coordinator_via
 from eventlog.node.consumers.coordinator import via_of
@@ -60,8 +60,8 @@ async def group_beat(node: "Node", exchange: Exchange) -> None:
     running = await node.coordinators.find(request.group, request.cache_id, create=create)
     if running.state.mode != (request.mode or "read"):
         raise InvalidArgument(why=f"group {request.group!r} has mode {running.state.mode}; choose another name for this one")
-    if made.filter and made.filter != running.state.filter:
-        raise InvalidArgument(why=f"group {request.group!r} shares events of another filter; leave it out, or choose another name")
+    if made.mode == "work":
+        _check_same(made, running.state, cache, group=request.group)
     beat = Beat(
         member=replace(member, node=request.via_node),
         epoch=request.epoch,
@@ -116,6 +116,19 @@ def _checked_new(made: GroupState, cache: CacheState) -> GroupState:
         if name == cache.name:
             raise InvalidArgument(why=f"dead letters of {name!r} cannot go there: the group would be handed them again")
     return made
+
+
+def _check_same(said: GroupState, group_is: GroupState, cache: CacheState, *, group: str) -> None:
+    """Refuse a member that wants of a work group what its first member did not; what it leaves out, it takes as it is."""
+    if said.filter and said.filter != group_is.filter:
+        raise InvalidArgument(why=f"group {group!r} shares events of another filter; leave it out, or choose another name")
+    for name, wanted, found in (
+        ("max_deliveries", said.deliveries_max, group_is.deliveries_max or DELIVERIES_MAX_DEFAULT),
+        ("ack_timeout_ms", said.ack_timeout_ms, group_is.ack_timeout_ms or None),
+        ("dead_letters", said.dead_letters, name_of(group_is.dead_letters, cache)),
+    ):
+        if wanted and wanted != found:
+            raise InvalidArgument(why=f"group {group!r} has {name} {found}, not {wanted}; leave it out, or choose another name")
 
 
 def _spec(request: "pb.GroupBeat") -> FilterSpec:

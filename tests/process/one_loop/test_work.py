@@ -408,3 +408,19 @@ def test_what_comes_while_a_consumer_leaves_goes_to_others_as_if_it_had_not_been
                 await task.ack()
 
     run(act())
+
+
+def test_a_later_member_says_what_the_first_one_did_or_nothing(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            first = {"max_deliveries": 3, "ack_timeout_ms": 60_000}
+            async with cache.consumer("workers", mode="work", **first):
+                for same in ({}, first, {"dead_letters": "jobs.dead"}):
+                    async with cache.consumer("workers", mode="work", **same):
+                        pass
+                for other in ({"max_deliveries": 5}, {"ack_timeout_ms": 1_000}, {"dead_letters": "elsewhere"}):
+                    with pytest.raises(InvalidArgument, match=f"{next(iter(other))} .*, not .*; leave it out"):
+                        await (await cache.new_worker("workers", **other)).open()
+
+    run(act())

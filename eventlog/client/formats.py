@@ -77,6 +77,8 @@ class CacheFormat:
     def value(self, key: str | bytes, value: Any) -> bytes:
         """Return a value as it is stored: JSON made from an object, `msgspec.Raw` as JSON that is ready, or bytes.
 
+        JSON has no NaN and no infinity: they become null.
+
         Raises:
             BadValue: not what the cache's format can hold.
         """

@@ -157,3 +157,8 @@ def test_a_lifespan_is_above_nothing() -> None:
     for wrong in (0, 0.5, 1.5, -1, 1 << 60, *odd):
         with pytest.raises(InvalidArgument, match="lifespan"):
             lifespan(wrong)
+
+
+def test_numbers_that_json_does_not_have_become_null() -> None:
+    assert JSON.value("k", [float("nan"), float("inf")]) == b"[null,null]"
+    assert JSON.values(["k"], [float("-inf")]) == [b"null"]

@@ -10,6 +10,7 @@ from eventlog.client.core import ClientCore
 from eventlog.client.groups import GroupAdmin
 from eventlog.client.listeners import ListenerAdmin, check_awaited
 from eventlog.client.options import ClientOptions
+from eventlog.client.reading.bounds import checked_id
 from eventlog.client.reading.filtering import FilterInfo, filter_info
 from eventlog.client.values import CacheInfo, CheckReport, Format, KeyFormat, RetentionRun, SegmentInfo, Status
 from eventlog.client.wording import cache_info, cache_options, check_report, retention_run, segment_info, status
@@ -223,15 +224,17 @@ class Client:
 
         Raises:
             TimedOut: they do not in time.
+            InvalidArgument: `id` is none.
         """
+        wanted = checked_id(id)
         timeout_ms = timeout_ms or self._options.timeout_ms
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
-        while (await cache.log_ends()).last_id < id:
+        while (await cache.log_ends()).last_id < wanted:
             left_ms = int((deadline - loop.time()) * 1000)
             if left_ms <= 0:
                 raise TimedOut(what=f"event {id} to be readable", timeout_ms=timeout_ms)
-            await cache.poll(id - 1, max_events=0, wait_ms=min(left_ms, POLL_WAIT_MS_MAX, WAIT_STEP_MS), on_trimmed="earliest")
+            await cache.poll(wanted - 1, max_events=0, wait_ms=min(left_ms, POLL_WAIT_MS_MAX, WAIT_STEP_MS), on_trimmed="earliest")
 
     # ------------------------------------------------------------ administration
 

@@ -132,6 +132,9 @@ def test_waiting_for_an_id_ends_when_readers_see_it(node: NodeProcess) -> None:
         await client.wait_for(other, stored.id)
         with pytest.raises(TimedOut):
             await client.wait_for(cache, stored.id + (60_000 << 22), timeout_ms=50)
+        for nothing in ((await cache.remove("nothing")).id, -1, 1.5, str(stored.id), 1 << 63):
+            with pytest.raises(InvalidArgument, match="is not an id"):
+                await client.wait_for(cache, nothing, timeout_ms=50)
 
     using(node, test)
 

@@ -13,7 +13,10 @@ from contextlib import ExitStack
 import pytest
 
 import eventlog
+import eventlog.blocking
+from eventlog.control.rebuilding import decode_kept
 from eventlog.errors import EventLogError
+from eventlog.node.home import RECORDS
 from tests.process.nodes import EVENTLOG, NodeProcess
 
 
@@ -247,3 +250,14 @@ def test_an_older_copy_of_the_whole_directory_is_named(tmp_path):
         assert done.returncode == 1
         assert "LOST_DISK" in last_line(done)
         assert "older copy" in last_line(done)
+
+
+def test_a_clean_stop_keeps_what_was_just_changed_in_the_metadata(tmp_path):
+    with NodeProcess(tmp_path) as node:
+        names = [f"c{number}" for number in range(3)]
+        with eventlog.blocking.connect(node.address) as client:
+            for name in names:  # a copy is made a moment after each change, and not of several in a row
+                client.create_cache(name)
+        assert node.stop() == 0
+        kept = decode_kept((node.data / RECORDS).read_bytes(), where="copy")
+        assert [item.key for item in kept.items if item.key.startswith("cache/c")] == [f"cache/{name}" for name in names]

@@ -91,17 +91,24 @@ def spoil(node, is_as_wanted):
     raise AssertionError("no file can be damaged like that")
 
 
+@contextlib.contextmanager
+def spoilt(path, is_as_wanted, *, count=EVENTS):
+    """Give a cluster that holds some rows, and its second node, which is stopped and whose store is damaged as wanted."""
+    with ClusterProcesses(path, segments=SEGMENTS) as cluster:
+        cluster.command("cache", "create", "c")
+        load(cluster.command, count=count)
+        node = cluster[1]
+        assert node.stop() == 0
+        spoil(node, is_as_wanted)
+        yield cluster, node
+
+
 def met(status):
     return any("n2 met a damaged file" in advice for advice in status.advice)
 
 
 def test_others_serve_what_a_node_cannot_read_of_its_log_and_fill_it_again(tmp_path):
-    with ClusterProcesses(tmp_path, segments=SEGMENTS) as cluster:
-        cluster.command("cache", "create", "c")
-        load(cluster.command)
-        node = cluster[1]
-        assert node.stop() == 0
-        spoil(node, log_is_damaged_before_its_end)
+    with spoilt(tmp_path, log_is_damaged_before_its_end) as (cluster, node):
         cluster.start()
         cluster.settle()
         cluster.spread()
@@ -120,12 +127,7 @@ def test_others_serve_what_a_node_cannot_read_of_its_log_and_fill_it_again(tmp_p
 
 
 def test_others_serve_what_a_node_cannot_read_of_its_state(tmp_path):
-    with ClusterProcesses(tmp_path, segments=SEGMENTS) as cluster:
-        cluster.command("cache", "create", "c")
-        load(cluster.command)
-        node = cluster[1]
-        assert node.stop() == 0
-        spoil(node, state_is_damaged)
+    with spoilt(tmp_path, state_is_damaged) as (cluster, node):
         cluster.start()
         cluster.settle()
         cluster.spread()
@@ -142,12 +144,7 @@ def test_others_serve_what_a_node_cannot_read_of_its_state(tmp_path):
 
 
 def test_a_node_whose_start_meets_a_damaged_file_is_filled_by_the_same_start(tmp_path):
-    with ClusterProcesses(tmp_path, segments=SEGMENTS) as cluster:
-        cluster.command("cache", "create", "c")
-        load(cluster.command, count=SOME)
-        node = cluster[1]
-        assert node.stop() == 0
-        spoil(node, log_is_damaged_at_its_end)
+    with spoilt(tmp_path, log_is_damaged_at_its_end, count=SOME) as (cluster, node):
         cluster.start()
         cluster.settle()
         assert "store_set_aside" in node.log_text()
@@ -156,13 +153,8 @@ def test_a_node_whose_start_meets_a_damaged_file_is_filled_by_the_same_start(tmp
 
 
 def test_a_node_that_a_merge_of_a_damaged_file_ended_is_filled_again(tmp_path):
-    with ClusterProcesses(tmp_path, segments=SEGMENTS) as cluster:
-        cluster.command("cache", "create", "c")
-        load(cluster.command)
-        node, count = cluster[1], EVENTS
-        assert node.stop() == 0
-        spoil(node, log_is_damaged_before_its_end)
-        codes = []
+    with spoilt(tmp_path, log_is_damaged_before_its_end) as (cluster, node):
+        codes, count = [], EVENTS
         while "store_set_aside" not in node.log_text():
             codes.append(write_one_file_more(cluster, node, count))
             count += FEW

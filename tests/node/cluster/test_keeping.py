@@ -26,20 +26,27 @@ async def kept_revision(path):
     return decode_kept((path / RECORDS).read_bytes(), where="copy").revision
 
 
+@contextlib.asynccontextmanager
+async def keeping_a_store(path, *, tell=True):
+    """Give a store with a cluster that is kept, where its changes are told, and how often that failed."""
+    store, changes, home, failures = MemoryStore(), Changes(), Home.open(path), Counter()
+    await store.commit({}, puts={IDENTITY_KEY: encode(Identity(cluster="c", segments=4, created_ms=1))})
+    if tell:
+        changes.changed.set()
+    running = asyncio.create_task(keep_records(store, changes, home, failures))
+    try:
+        yield store, changes, failures
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        home.close()
+
+
 def kept(path, *, tell):
     async def run():
-        store, changes, home = MemoryStore(), Changes(), Home.open(path)
-        revision = await store.commit({}, puts={IDENTITY_KEY: encode(Identity(cluster="c", segments=4, created_ms=1))})
-        if tell:
-            changes.changed.set()
-        running = asyncio.create_task(keep_records(store, changes, home, Counter()))
-        try:
-            assert await kept_revision(path) == revision
-        finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
-            home.close()
+        async with keeping_a_store(path, tell=tell) as (store, _, _):
+            assert await kept_revision(path) == (await store.list("")).revision
 
     asyncio.run(run())
 
@@ -57,20 +64,11 @@ def test_the_copy_stays_when_the_store_is_emptied(tmp_path, monkeypatch):
     monkeypatch.setattr(keeping, "PAUSE_MS", 1)
 
     async def run():
-        store, changes, home, failures = MemoryStore(), Changes(), Home.open(tmp_path), Counter()
-        revision = await store.commit({}, puts={IDENTITY_KEY: encode(Identity(cluster="c", segments=4, created_ms=1))})
-        changes.changed.set()
-        running = asyncio.create_task(keep_records(store, changes, home, failures))
-        try:
-            await kept_revision(tmp_path)
+        async with keeping_a_store(tmp_path) as (store, changes, failures):
+            revision = await kept_revision(tmp_path)
             await store.commit({}, puts={}, deletes=[IDENTITY_KEY])
             changes.changed.set()
             await until(lambda: failures["records"] or decode_kept((tmp_path / RECORDS).read_bytes(), where="copy").revision > revision)
             assert await kept_revision(tmp_path) == revision
-        finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
-            home.close()
 
     asyncio.run(run())

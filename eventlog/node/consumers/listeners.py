@@ -20,7 +20,7 @@ from eventlog.limits import LISTENERS_PER_NODE_MAX
 from eventlog.node.consumers.listener_home import WARN_PERCENTS, ListenerHome
 from eventlog.node.consumers.listener_words import described, record_of
 from eventlog.node.reading.filters import message_of
-from eventlog.node.reading.pulls import Pull
+from eventlog.node.reading.pulls import Pull, id_asked
 from eventlog.node.reading.state_first import is_state_read
 from eventlog.node.repeated import every
 from eventlog.transport.exchange import Exchange
@@ -297,13 +297,10 @@ class Listeners:
 
 def _place(poll: Poll) -> int:
     """Return the id that a poll goes on after, as far as the choice of the filter goes."""
-    start = poll.WhichOneof("from")
-    if start == "after":
-        return poll.after
-    if start == "position":
-        at = token.decode(poll.position).at
-        return at if isinstance(at, int) else int(at.ids.min())
-    return 0
+    if poll.WhichOneof("from") != "position":
+        return id_asked(poll)
+    at = token.decode(poll.position).at
+    return at if isinstance(at, int) else int(at.ids.min())
 
 
 def _position_of(poll: Poll, node: "Node") -> Position | None:

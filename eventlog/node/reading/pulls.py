@@ -183,11 +183,14 @@ def segments_of(poll: Poll, segments: int) -> Ints | None:
 
 
 def _cursor_of(context: ReadContext, poll: Poll, *, cache: CacheState, asked: Ints | None) -> Cursor:
-    start = poll.WhichOneof("from")
-    if start == "position":
+    if poll.WhichOneof("from") == "position":
         return _cursor_at(context, token.decode(poll.position), cache=cache, asked=asked)
-    id_ = id_before(poll.from_time_ms) if start == "from_time_ms" else min(poll.after, ID_MAX)
-    return Cursor.at_id(context.segments, id_, asked=asked)
+    return Cursor.at_id(context.segments, id_asked(poll), asked=asked)
+
+
+def id_asked(poll: Poll) -> int:
+    """Return the id that a poll without a position goes on after."""
+    return id_before(poll.from_time_ms) if poll.WhichOneof("from") == "from_time_ms" else min(poll.after, ID_MAX)
 
 
 def _cursor_at(context: ReadContext, position: Position, *, cache: CacheState, asked: Ints | None) -> Cursor:

@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.consume import token
 from eventlog.errors import BadPredicate, InvalidArgument, ListenerExists, ListenerNotFound, Unavailable
-from eventlog.ids import ID_MAX
+from eventlog.ids import ID_MAX, time_of
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -141,6 +141,21 @@ def test_an_alteration_holds_from_its_id_on_at_every_node(tmp_path: Path) -> Non
                 answer = await poll(connection, cluster, listener.id, wait_ms=10_000, **start)
                 seen, position = seen + answer.events, answer.position
             assert seen == 3  # odd 1 of before, even 2 and 3 of after
+
+    on_spread_cluster(tmp_path, act)
+
+
+def test_what_happened_since_a_moment_is_chosen_as_from_that_moment_on(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        listener = await register(connections[0], cluster, filter=ODD)
+        alter = pb.AlterListener(id=listener.id, filter=pb.Filter(where="key LIKE 'even%'"))
+        altered = (await connections[1].request(Message(alter_listener=alter))).message.listener_answer.listener
+        since_ms = time_of(altered.from_id) + 1  # ids may be ahead of the clock by then
+        while time_of(cluster.acknowledged.get(b"even", (b"", 0))[1]) < since_ms:
+            await put_some(cluster, "even")
+            await asyncio.sleep(0.005)
+        answer = await poll(connections[2], cluster, listener.id, from_time_ms=since_ms, wait_ms=10_000)
+        assert answer.events > 0
 
     on_spread_cluster(tmp_path, act)
 

@@ -173,7 +173,7 @@ class Pulled(Generic[T]):
         """End the reading, and return when nothing of it is under way any more."""
         ending = self._end()
         if ending is not None:
-            ending.result()
+            _result_of(ending)
 
     def _end(self) -> "Future[None] | None":
         self._is_over = True

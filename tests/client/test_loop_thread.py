@@ -104,7 +104,7 @@ def test_what_still_runs_is_cancelled_when_the_thread_stops() -> None:
     assert future.cancelled()
 
 
-@pytest.mark.parametrize("how", ["call", "items"])
+@pytest.mark.parametrize("how", ["call", "items", "end"])
 def test_who_waits_in_another_thread_while_it_stops_hears_that_it_is_closed(how: str) -> None:
     waits = threading.Event()
     heard: list[BaseException] = []
@@ -112,14 +112,27 @@ def test_who_waits_in_another_thread_while_it_stops_hears_that_it_is_closed(how:
     async def items() -> AsyncGenerator[int, None]:
         yield await forever()
 
+    async def endless() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            await forever()
+
     async def forever() -> int:
         waits.set()
         await asyncio.Event().wait()
         return 1
 
+    def end() -> None:
+        pulled = Pulled(thread, endless(), ahead=False)
+        next(pulled)
+        pulled.join()
+
+    waits_for = {"call": lambda: thread.run(forever()), "items": lambda: next(Pulled(thread, items())), "end": end}
+
     def wait() -> None:
         try:
-            thread.run(forever()) if how == "call" else next(Pulled(thread, items()))
+            waits_for[how]()
         except BaseException as error:  # noqa: BLE001 -- whatever it is
             heard.append(error)
 

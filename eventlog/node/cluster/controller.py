@@ -18,7 +18,7 @@ from eventlog.control.controller import Controller, ControllerOptions, Situation
 from eventlog.control.operators import RebalanceStart, bytes_to_copy, hand_over, start_rebalance
 from eventlog.control.records import CONTROLLER_KEY, NODE_PREFIX, CommitPlan, ControllerRecord, Replica, encode
 from eventlog.control.view import ClusterView
-from eventlog.errors import MetadataConflict, MetadataUnavailable
+from eventlog.errors import MetadataConflict, MetadataLost, MetadataUnavailable
 from eventlog.node.cluster.liveness import Reach, dead_members
 from eventlog.node.cluster.metadata import ViewChange
 from eventlog.node.cluster.rebalance import SegmentSizes
@@ -100,8 +100,9 @@ class ControllerLoop:
             self._woken.clear()
             try:
                 await self.turn()
-            except MetadataUnavailable as error:
+            except (MetadataUnavailable, MetadataLost) as error:
                 log.warning("controller_without_metadata error=%s", error)
+                self._woken.clear()  # a conflict that nobody could look into is no reason to try again at once
             except Exception:
                 # A decision that goes wrong goes wrong on every node: it must not end one after the other.
                 log.exception("controller_failed")

@@ -165,6 +165,21 @@ def test_a_killed_primarys_segments_have_another_primary_at_once():
     tell(story)
 
 
+def test_an_older_store_is_told_of_and_is_no_failure(caplog):
+    def told(words):
+        return sum(words in record.message for record in caplog.records)
+
+    async def story(trio):
+        controller = await trio.controller()
+        trio.world.store._items, trio.world.store._revision = {}, 1
+        await trio.kill(controller)
+        await loops.until(lambda: told("controller_") >= 2)
+
+    tell(story)
+    assert told("controller_without_metadata error=metadata at the store: it is at revision") >= 2
+    assert not told("controller_failed")
+
+
 def test_a_killed_controller_is_followed_by_another_that_does_its_work():
     async def story(trio):
         controller = await trio.controller()

@@ -111,6 +111,18 @@ def test_a_limit_that_is_lifted_lets_go_of_what_waits():
     assert story.taken((0, 1 << 30)) == pytest.approx(0.5)
 
 
+def test_a_copy_that_is_needed_meanwhile_waits_no_longer():
+    story = Story()
+
+    async def one_lost(seconds):
+        story.now += seconds
+        story.change(owners=(1, 3, 4), in_sync=replicas(1, 3))
+
+    story.throttle._sleep = one_lost
+    assert story.taken((0, 1 << 30)) == pytest.approx(0.5)
+    assert story.throttle.sent == {}
+
+
 def test_what_waits_under_a_rebalancing_that_ended_holds_up_nothing_of_the_next():
     story = Story()
 

@@ -1,14 +1,18 @@
 """Checksums of the state of copies: a row that is not like the others' is seen."""
 
+import asyncio
 from contextlib import closing
 
 import pytest
 
 from eventlog.batch.entries import encode_entry
-from eventlog.node.copying.state_digests import StateDigest, read_state
+from eventlog.errors import Unavailable
+from eventlog.node.copying.state_digests import StateDigest, own_state_digest, pin_of, read_state
 from eventlog.segment.keys import entry_key, expiry_key
 from eventlog.segment.memory import open_store
 from eventlog.segment.port import StoreOptions
+from eventlog.wire import eventlog_pb2 as pb
+from tests.node.nodes import cache_of, submit, with_node
 
 ENDS = 77
 ROWS = {
@@ -53,3 +57,19 @@ def test_a_changed_row_is_seen_unless_its_key_is_left_out(tmp_path, change):
 def test_a_row_of_the_state_too_many_that_ends_nothing_is_not_counted(tmp_path):
     late = ROWS | {expiry_key(3, 1, ENDS - 1, b"short"): b""}  # a backup deletes such rows when they are due
     assert digest_of(tmp_path / "a", late) == digest_of(tmp_path / "b", ROWS)
+
+
+def test_a_state_whose_changes_retention_removes_while_it_is_read_has_no_digest(tmp_path):
+    async def act(node):
+        cache, rows = await cache_of(node), [(b"key%d" % number, b"v") for number in range(200)]
+        await submit(node, cache, rows)
+        pin = await pin_of(node, 0)
+        await submit(node, cache, rows)
+        upto = await pin_of(node, 0) - 1
+        asked = pb.DigestSegments(segments=[0], state_pin=pin, state_from=pin - 1, state_upto=upto)
+        assert (await own_state_digest(node, 0, asked)).entries < int(cache.live[0])
+        asyncio.get_running_loop().call_soon(cache.trimmed_ids.__setitem__, 0, upto)  # when the reading has begun
+        with pytest.raises(Unavailable, match="retention"):
+            await own_state_digest(node, 0, asked)
+
+    with_node(tmp_path, act)

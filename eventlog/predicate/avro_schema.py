@@ -5,6 +5,7 @@ overflows the stack of the process, and five bytes claim three million items tha
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import fastavro
@@ -19,10 +20,10 @@ class AvroSchema:
     """A schema that values may be decoded with.
 
     `plain` is its JSON without logical types (a predicate compares a timestamp as the number that is stored), `parsed` is what fastavro
-    takes. Where `is_recursive`, values nest as deep as they like.
+    takes. `logical` is what was left out of both. Where `is_recursive`, values nest as deep as they like.
     """
 
-    __slots__ = ("is_recursive", "parsed", "plain")
+    __slots__ = ("is_recursive", "logical", "parsed", "plain")
 
     def __init__(self, text: str) -> None:
         """Take a schema as JSON.
@@ -30,7 +31,9 @@ class AvroSchema:
         Raises:
             InvalidArgument: it is no Avro schema, nests deeper than `SCHEMA_DEPTH_MAX`, or has arrays of what takes no bytes.
         """
-        self.plain = _plain(_read(text), 0)
+        given = _read(text)
+        self.plain = _plain(given, 0)
+        self.logical = list(_logical(given))
         try:
             self.parsed = fastavro.parse_schema(self.plain)
         except KeyError as error:
@@ -43,8 +46,8 @@ class AvroSchema:
 
     @property
     def canonical(self) -> str:
-        """What it says of how values lie in bytes: without docs, defaults and aliases."""
-        return str(to_parsing_canonical_form(self.parsed))
+        """What it says of how values lie in bytes, and of what they mean: without docs, defaults and aliases."""
+        return f"{to_parsing_canonical_form(self.parsed)} {self.logical}"
 
 
 class _Types:
@@ -91,6 +94,17 @@ def _read(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(why=f"an Avro schema is JSON: {error}") from error
+
+
+def _logical(schema: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield what the JSON of a schema says of logical types, in its order."""
+    if isinstance(schema, dict):
+        if "logicalType" in schema:
+            yield tuple(schema.get(name) for name in ("logicalType", "precision", "scale"))
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for inner in schema:
+            yield from _logical(inner)
 
 
 def _plain(schema: Any, depth: int) -> Any:

@@ -1,5 +1,6 @@
 """Creating, altering and dropping caches."""
 
+import json
 import string
 from dataclasses import replace
 
@@ -190,6 +191,17 @@ def test_the_schema_that_avro_values_were_written_with_stays():
     assert plan is not None
     with pytest.raises(Unalterable, match="schema of a cache is fixed"):
         plan_alter(book, "typed", {"schema": '"bytes"'}, from_id=1)
+
+
+def test_what_avro_values_mean_stays_as_well():
+    def price(scale):
+        return json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale})
+
+    book = with_cache("prices", {"format": "avro", "schema": price(2)})
+    assert plan_alter(book, "prices", {"schema": price(2)}, from_id=1)[1] is None
+    for other in (price(4), '"bytes"'):
+        with pytest.raises(Unalterable, match="schema of a cache is fixed"):
+            plan_alter(book, "prices", {"schema": other}, from_id=1)
 
 
 def test_an_alteration_that_would_not_go_together_is_refused():

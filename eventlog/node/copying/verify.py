@@ -46,7 +46,8 @@ class CopyVerifier:
                 await attempt(self.turn, name="verifier", failures=self._node.failures)
                 is_moving = any(found.record.target for found in self._node.view.segments.values())
             else:
-                self._differences.clear()  # another node looks, and they may be equal by now
+                self._differences.clear()  # another node looks, and what is found here may not be so by now
+                self._equal.clear()
             await asyncio.sleep((_PAUSE_MS if is_moving else _IDLE_MS) / 1000)
 
     async def turn(self) -> None:

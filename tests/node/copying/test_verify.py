@@ -1,11 +1,14 @@
 """What is said of copies that hold a move up."""
 
+import asyncio
 import dataclasses
+from types import SimpleNamespace
 
 import msgspec
 
 from eventlog.control.records import Replica, Versioned
 from eventlog.node.copying.verify import CopyVerifier
+from tests.loops import until
 from tests.node.nodes import with_node
 
 
@@ -26,5 +29,25 @@ def test_a_difference_is_told_as_long_as_the_segment_is_to_move(tmp_path):
         assert list(verifier.differences) == [0]
         shown(node, target=())
         assert not verifier.differences
+
+    with_node(tmp_path, act)
+
+
+def test_what_was_found_as_controller_is_forgotten_by_who_is_it_no_more(tmp_path):
+    async def act(node):
+        verifier = CopyVerifier(node)
+        other = Replica(node=7, incarnation="away")
+        own = node.view.segments[0].record.in_sync
+        shown(node, owners=(node.number, 7, 8), in_sync=(*own, other), target=(node.number, 7))
+        await verifier.turn()
+        verifier._equal.add((0, other))
+        moving = node.view  # as it was then: the node goes on to follow what is so
+        assert verifier._differences
+        assert verifier.verified(moving)
+        is_it, node.controller = node.controller, SimpleNamespace(is_controller=False)
+        running = asyncio.create_task(verifier.run())
+        await until(lambda: not (verifier._differences or verifier.verified(moving)))
+        running.cancel()
+        node.controller = is_it
 
     with_node(tmp_path, act)

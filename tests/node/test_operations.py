@@ -73,6 +73,19 @@ def test_a_cache_with_few_events_is_cut_without_being_asked(tmp_path):
     assert 0 < small < 100
 
 
+def test_a_run_that_removes_nothing_by_order_keeps_no_later_one_from_it(tmp_path):
+    async def act(node):
+        cache = await cache_of(node, "few", retain_events=10)
+        for number in range(100):
+            await submit(node, cache, [(b"k", b"%d" % number)])
+        assert (await node.retention.run(cache, dry_run=True)).removed == 90
+        assert cache.events_kept == 100
+        await node.retention.run_all()
+        return cache.events_kept
+
+    assert with_node(tmp_path, act) == 10
+
+
 def test_a_check_ends_when_the_node_stops(tmp_path):
     async def act(node):
         cache = await filled(node)

@@ -98,11 +98,13 @@ class Retention:
                 plan = self._plan(cache, merged(logs), holds, ceiling=ceiling)
                 if plan.window:
                     plan = await self._refined(cache, plan)
-                self._looks[cache.cache_id] = look
             held = self._held(cache, merged(logs), holds)
-            if not plan.removes and not held and not is_forced:
-                return pb.RunRetentionAnswer()
-            return await self._cut_all(cache, plan, held=held, dry_run=dry_run)
+            answer = pb.RunRetentionAnswer()
+            if plan.removes or held or is_forced:
+                answer = await self._cut_all(cache, plan, held=held, dry_run=dry_run)
+            if not dry_run:
+                self._looks[cache.cache_id] = look
+            return answer
 
     def _plan(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold], *, ceiling: int) -> Plan:
         now_ms = self._node.clock.physical_ms()

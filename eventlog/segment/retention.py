@@ -80,6 +80,9 @@ class CacheLog:
     now: Step
 
 
+Look = tuple[Limits, int, int, int]  # limits, events where there are too many, the highest id that may go, tenths of the limit on time
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """What may go: a value at or below `ceiling` that is old enough, or that enough came after. `_NEVER` where nothing may."""
@@ -167,16 +170,16 @@ def refine(plan: Plan, heads: Iterable[Head]) -> Plan:
     return replace(plan, window=None)
 
 
-def closer_look(plan: Plan, limits: Limits, *, physical_ms: int) -> tuple[Limits, int, int] | None:
+def closer_look(plan: Plan, limits: Limits, *, physical_ms: int) -> Look | None:
     """Return what the stored values in the plan's window are read for, None without a window.
 
-    As long as it is the same, reading them again finds nothing: nothing was written to a cache that has too much, and of a limit on
-    time no tenth has passed.
+    As long as it is the same, reading them again finds nothing: nothing was written to a cache that has too much, nothing that was held
+    back is let go, and of a limit on time no tenth has passed.
     """
     if plan.window is None:
         return None
     events = plan.now.events if _counts_too_much(plan, limits) else 0
-    return limits, events, physical_ms * _SLACK // limits.time_ms if limits.time_ms else 0
+    return limits, events, min(plan.rule.ceiling, plan.now.id), physical_ms * _SLACK // limits.time_ms if limits.time_ms else 0
 
 
 def flushed_ceiling(marks: Ints, ends: Ints) -> int:

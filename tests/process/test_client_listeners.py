@@ -1,6 +1,8 @@
 """Listeners through the client and the command line, against a node of its own process."""
 
 import asyncio
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -193,3 +195,21 @@ def test_a_reader_that_was_trimmed_away_is_given_what_there_is(node: NodeProcess
         await events.aclose()
 
     using(node, test)
+
+
+def test_what_a_listener_lets_go_of_is_removed_although_nothing_is_written_any_more(tmp_path: Path) -> None:
+    with (
+        NodeProcess(tmp_path, environment={"EVENTLOG_NODE_RETENTION_INTERVAL_MS": "200"}) as node,
+        eventlog.blocking.connect(node.address) as client,
+    ):
+        cache = client.create_cache("few", retain_events=10)
+        listener = cache.register(durable=True, hold=1 << 30)
+        for number in range(100):
+            cache.put("k", number)
+        assert client.run_retention("few").removed == 0
+        cache.poll(listener=listener.id, after=cache.log_ends().last_id, max_events=0)
+        for _ in range(300):
+            if cache.log_ends().events == 10:
+                break
+            time.sleep(0.1)
+        assert cache.log_ends().events == 10

@@ -147,6 +147,13 @@ def test_a_window_is_read_again_when_something_was_written_or_a_tenth_of_the_tim
     assert look(young, second, now_ms=1_500) is not None
 
 
+def test_a_window_is_read_again_when_what_was_held_back_is_let_go():
+    log, limits = log_of(TEN, per_step=100), Limits(events=25)
+    held, let_go = plan(log, limits, ceiling=5 * ID_STEP), plan(log, limits)
+    assert held.window
+    assert closer_look(held, limits, physical_ms=EPOCH_MS) != closer_look(let_go, limits, physical_ms=EPOCH_MS)
+
+
 def test_a_segment_that_lags_behind_its_log_holds_all_back_and_an_idle_one_does_not():
     ends = np.array([500, 90, 700])
     assert flushed_ceiling(np.array([400, 90, 650]), ends) == 400

@@ -36,7 +36,18 @@ from eventlog.node.state.caches import CacheState
 from eventlog.segment.holds import STEPS_MAX, Hold, held_percent, hold_ceiling, merged
 from eventlog.segment.keys import log_range, parse_log_key, step_range
 from eventlog.segment.port import Store
-from eventlog.segment.retention import CacheLog, Limits, Mark, Plan, closer_look, flushed_ceiling, is_compaction_due, plan_retention, refine
+from eventlog.segment.retention import (
+    CacheLog,
+    Limits,
+    Look,
+    Mark,
+    Plan,
+    closer_look,
+    flushed_ceiling,
+    is_compaction_due,
+    plan_retention,
+    refine,
+)
 from eventlog.segment.trimming import Ints, Trim, flush_marks, trim_ranges, trim_write, trims_to
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -58,7 +69,7 @@ class Retention:
         self._trimming = asyncio.Lock()
         self._marks: Ints = np.zeros(node.segments, np.int64)  # durable for sure
         self._debts: dict[int, int] = {}  # bytes trimmed since the last compaction, by cache
-        self._looks: dict[int, tuple[Limits, int, int] | None] = {}  # what the last window of a cache was read for
+        self._looks: dict[int, Look | None] = {}  # what the last window of a cache was read for
         self.copies = TrimmedCopies(node, flush=self.flush, remove=self.remove)
 
     # ------------------------------------------------------------ for all nodes
@@ -98,6 +109,8 @@ class Retention:
                 plan = self._plan(cache, merged(logs), holds, ceiling=ceiling)
                 if plan.window:
                     plan = await self._refined(cache, plan)
+                if ceiling < plan.now.id:
+                    look = None  # not all of it is on disk yet
             held = self._held(cache, merged(logs), holds)
             answer = pb.RunRetentionAnswer()
             if plan.removes or held or is_forced:

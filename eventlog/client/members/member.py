@@ -111,7 +111,7 @@ class Membership:
         changed.set()
 
     def _beat(self) -> pb.GroupBeat:
-        beat = pb.GroupBeat(epoch=self.epoch, owned=encode_set(self.owned, self._core.routes.segments))
+        beat = pb.GroupBeat(member=self.id, epoch=self.epoch, owned=encode_set(self.owned, self._core.routes.segments))
         beat.MergeFrom(self._words)
         return beat
 
@@ -121,7 +121,6 @@ class Membership:
         return pb.GroupBeat(
             group=options.group,
             cache_id=self._cache_id,
-            member=self.id,
             instance=options.instance_id,
             client=self._core.options.name,
             session_timeout_ms=options.session_timeout_ms,

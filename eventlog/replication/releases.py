@@ -18,8 +18,13 @@ class Releases:
         self._begun: set[int] = set()
 
     def take(self, term: Term) -> bool:
-        """Note whether a record names this node; return whether its replica is to be deleted now."""
+        """Note whether a record names this node; return whether its replica is to be deleted now.
+
+        A record of an epoch that is over says nothing of that: who has taken rows of a later one was named again, and may be in sync.
+        """
         columns, segment = self._columns, term.segment
+        if term.epoch < columns.epochs.item(segment):
+            return False
         had = bool(columns.holds[segment]) or columns.ends.item(segment) > 0
         columns.holds[segment] = columns.own.node in term.owners or columns.own in term.in_sync
         if columns.holds[segment]:

@@ -54,6 +54,19 @@ def test_who_is_an_owner_again_while_it_is_deleted_takes_rows_only_when_that_is_
     assert (end(node), node.logs[0]) == (0, [])
 
 
+def test_an_old_record_that_is_seen_after_rows_of_a_later_epoch_deletes_nothing():
+    world = led(3)
+    node, now, at = world[2], world.metadata.records[0], end(world[2])
+    later = node.core.epochs.item(0) + 1
+    without = replace(now, owners=(1, 3), in_sync=tuple(replica for replica in now.in_sync if replica.node != 2))
+    old = world.metadata.put(without)
+    send(node, (0, 0, later, at, at, 0, 0, 0), sender=1)
+    assert not released(node.core.learn([old], now_ms=world.now_ms)), "it may be in sync by now"
+    assert node.core.holds[0]
+    gone = world.metadata.put(replace(without, epoch=later))
+    assert released(node.core.learn([gone], now_ms=world.now_ms))
+
+
 def test_a_replica_that_was_installed_while_it_was_given_up_is_told_to_nobody():
     node = led(3)[2]
     epoch, at = node.core.epochs.item(0), end(node)

@@ -3,12 +3,12 @@
 No step changes what the coordinator goes by: it returns the state that is to be kept, and `adopt` takes it when it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eventlog.consume.membership.changes import join, join_again, leave, let_go, take_over
 from eventlog.consume.membership.sessions import Sessions, Via
-from eventlog.consume.membership.values import AssignorName, GroupState, Member
+from eventlog.consume.membership.values import NOBODY, AssignorName, GroupState, Member
 from eventlog.errors import Fenced, Overloaded, StaleMember
 from eventlog.limits import GROUP_MEMBERS_MAX
 
@@ -40,6 +40,7 @@ class Coordinator:
         self.state = state
         self.sessions = Sessions(state.members, now_ms)
         self._joining: set[str] = set()  # members that have joined and have not said yet that they were told so
+        self._withdrawn = _withdrawn(state, {})
 
     def beat(self, beat: Beat, now_ms: int, *, leaders: Sequence[int] = ()) -> GroupState:
         """Return the state to keep after a member has spoken; its session goes on from now.
@@ -60,7 +61,7 @@ class Coordinator:
             raise self._stranger(beat.member)
         if beat.epoch > self.state.generation:
             raise self._stale(known.id, f"its epoch {beat.epoch} is above the group's {self.state.generation}")
-        return let_go(self.state, known.id, beat.owned, epoch=beat.epoch)
+        return let_go(self.state, known.id, beat.owned | self._unheard(beat), epoch=beat.epoch)
 
     def _join(self, beat: Beat, known: Member | None, leaders: Sequence[int]) -> GroupState:
         state, member = self.state, beat.member
@@ -89,6 +90,8 @@ class Coordinator:
 
     def adopt(self, state: GroupState, now_ms: int) -> None:
         """Go by `state` from now on: it is kept."""
+        same = {segment: since for segment, since in self._withdrawn.items() if self.state.holders[segment] == state.holders[segment]}
+        self._withdrawn = _withdrawn(state, same)
         self.state = state
         self.sessions.follow(state.members, now_ms)
         self._joining.intersection_update(member.id for member in state.members)
@@ -101,7 +104,12 @@ class Coordinator:
     def is_news(self, beat: Beat) -> bool:
         """Whether a member that has said `beat` is to be told something at once."""
         told = self.told(beat.member.id)
-        return beat.epoch == 0 or told.assigned != beat.owned
+        return beat.epoch == 0 or told.assigned != beat.owned or bool(self._unheard(beat))
+
+    def _unheard(self, beat: Beat) -> frozenset[int]:
+        """Return what a member is to give up and may not have been told to when it spoke: what it said may have come late."""
+        holders = self.state.holders
+        return frozenset(segment for segment, since in self._withdrawn.items() if since > beat.epoch and holders[segment] == beat.member.id)
 
     def check_live(self, member: Member) -> None:
         """Raise StaleMember or Fenced unless a member's session goes on."""
@@ -115,3 +123,9 @@ class Coordinator:
 
     def _stale(self, member: str, why: str) -> StaleMember:
         return StaleMember(group=self.name, member=member, why=why)
+
+
+def _withdrawn(state: GroupState, known: Mapping[int, int]) -> dict[int, int]:
+    """Return the segments that their holders are to give up, each with the generation since when; the present one where it is not known."""
+    pairs = enumerate(zip(state.holders, state.targets, strict=True))
+    return {segment: known.get(segment, state.generation) for segment, (holder, target) in pairs if holder not in (NOBODY, target)}

@@ -364,7 +364,7 @@ class ClusterRecords:
                     for change in changes
                 }
             try:
-                now = await self._read_some(changes)
+                now = await self.segments_now([change.segment for change in changes])
             except (MetadataUnavailable, MetadataLost):
                 break
             moved = {change.segment for change in changes if now.get(change.segment) != records[change.segment]}
@@ -376,13 +376,18 @@ class ClusterRecords:
             changes = [change for change in changes if change.segment not in moved]
         return outcomes | {change.segment: Outcome(change=change, kind="none") for change in changes}
 
-    async def _read_some(self, changes: Sequence[InSyncChange]) -> dict[int, Versioned[SegmentRecord]]:
+    async def segments_now(self, segments: Iterable[int]) -> dict[int, Versioned[SegmentRecord]]:
+        """Return the records of some segments as they are in the store, not as they were seen; those that are there.
+
+        Raises:
+            MetadataUnavailable, MetadataLost: the store does not answer.
+        """
         found: dict[int, Versioned[SegmentRecord]] = {}
-        for change in changes:
-            key = segment_key(change.segment)
+        for segment in segments:
+            key = segment_key(segment)
             item = await self._store.get(key)
             if item is not None:
-                found[change.segment] = Versioned(decode(item.value, SegmentRecord, where=key), item.revision)
+                found[segment] = Versioned(decode(item.value, SegmentRecord, where=key), item.revision)
         return found
 
     async def carry_out(self, plan: CommitPlan) -> int:

@@ -11,6 +11,7 @@ The shell's duties:
     2. Records. Every record seen (watch, own commit, conflict) goes to `learn`, in any order. `Mark` asks for markers: raise the
        clock above the floors, stamp one id a segment, `mark` in that same step, append the markers (values without events in cache
        0) with their epoch rows to the own log, and call `written` when they are on disk. `Lead` follows when the tail is adopted.
+       `Recheck` asks for records as they are in the store now: `learn` them, then `rechecked`.
     3. Append. A group is stamped and registered in one step: `append`. Then write it here, in order with all else that is written,
        and carry out the `Send`s meanwhile; on disk: `written`. `Committed` says what may be answered and shown. One group a segment
        is in flight at a time. Up to `written` the shell keeps the group's values, for `ReadLog`.

@@ -25,10 +25,15 @@ class CatchUp:
         self._number += 1
         return self._number
 
+    @property
+    def next_number(self) -> int:
+        """Return the number of the next message."""
+        return self._number + 1
+
     def begin(self, link: Link, segment: int, after: int, *, now_ms: int) -> Commands:
         """Send what follows `after`, where the backup's log is known to end as this one goes on."""
         commands = self.end(link, segment)
-        link.turns[segment] = self._number + 1
+        link.turns[segment] = self.next_number
         if after == self._columns.ends.item(segment):
             self._go_live(link, segment)
             return commands

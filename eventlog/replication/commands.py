@@ -196,8 +196,15 @@ class EndInstall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """The latest records known name this node no more: read them anew, from the store itself, `learn` them, then call `rechecked`."""
+
+    segments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The record names this node neither as owner nor in sync any more: delete the segment's data, then call `discarded`."""
+    """The records name this node neither as owner nor in sync any more: delete the segments' data, then call `discarded`."""
 
     segments: tuple[int, ...]
 
@@ -232,6 +239,7 @@ Command = (
     | BeginInstall
     | InstallPart
     | EndInstall
+    | Recheck
     | Release
     | Diverged
 )

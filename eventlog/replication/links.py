@@ -51,14 +51,17 @@ class Link:
 
     `used_bytes` are those of all flights and reservations. `queue`: segments that want to read on, in order. `flown_ms`: when
     something sent in catching up was last acknowledged. `turns`: refusals of messages before the one of this number are old news, since
-    the segment's stream has changed direction.
+    the segment's stream has changed direction. `counts_from`: the same for what is acknowledged, since the replica may have dropped its
+    copy; `newest` is the highest of these.
     """
 
-    def __init__(self, replica: Replica, slot: int, segments: int) -> None:
+    def __init__(self, replica: Replica, slot: int, segments: int, *, number: int) -> None:
         self.replica = replica
         self.slot = slot
         self.modes: npt.NDArray[np.uint8] = np.zeros(segments, np.uint8)
         self.turns: npt.NDArray[np.int64] = np.zeros(segments, np.int64)
+        self.counts_from: npt.NDArray[np.int64] = np.full(segments, number, np.int64)
+        self.newest = number
         self.streams: dict[int, Stream] = {}
         self.queue: dict[int, None] = {}
         self.used_bytes = 0
@@ -72,6 +75,15 @@ class Link:
             found = self.streams[segment] = Stream(asked_ms=now_ms)
         found.asked_ms = now_ms
         return found
+
+    def count_from(self, segment: int, number: int) -> None:
+        """Count what is acknowledged of a segment from the message of this number on."""
+        self.counts_from[segment] = self.newest = number
+
+    def counts(self, segments: npt.NDArray[np.int64], correlation: int) -> npt.NDArray[np.bool_]:
+        """Return where what was acknowledged in answer to a message counts."""
+        late: npt.NDArray[np.bool_] = correlation >= self.counts_from[segments]
+        return late
 
     def land(self, stream: Stream, last: int) -> None:
         """Take back the room of what is acknowledged."""

@@ -1,6 +1,12 @@
-"""Replicas that this node is to hold no more: each is deleted, when nothing else is under way with it."""
+"""Replicas that this node is to hold no more: each is deleted, when nothing else is under way with it.
+
+What says so may be old: the node may have been named again since, and have acknowledged rows. So a whole replica answers nobody any
+more, from then on; only then its record is read anew, and it is deleted if that does not name this node either. Who names it after
+that asks it anew, and finds nothing.
+"""
 
 from eventlog.replication.columns import Columns
+from eventlog.replication.commands import Command, Recheck, Release
 from eventlog.replication.installs import Installs
 from eventlog.replication.terms import Term
 
@@ -18,7 +24,7 @@ class Releases:
         self._begun: set[int] = set()
 
     def take(self, term: Term) -> bool:
-        """Note whether a record names this node; return whether its replica is to be deleted now.
+        """Note whether a record names this node; return whether its replica is to be given up now, by `begin`.
 
         A record of an epoch that is over says nothing of that: who has taken rows of a later one was named again, and may be in sync.
         """
@@ -34,18 +40,33 @@ class Releases:
             return False
         columns.matched[segment] = False  # what is still on its way to the disk is not acknowledged any more
         self._waiting.add(segment)
-        return self.begin(segment)
+        return self.is_due(segment)
 
-    def begin(self, segment: int) -> bool:
-        """Return whether a replica that waits for its deletion is to be deleted now."""
+    def is_due(self, segment: int) -> bool:
+        """Return whether a replica is to be given up, and nothing else is under way with it."""
+        return segment in self._waiting and not self._columns.busy[segment]
+
+    def begin(self, segments: list[int]) -> list[Command]:
+        """Give up replicas that are due: they answer nobody, and those that are whole go when their records were read anew."""
         columns = self._columns
-        if segment not in self._waiting or columns.busy[segment]:
-            return False
-        self._waiting.discard(segment)
-        self._begun.add(segment)
-        self._installs.drop(segment)  # its end may be on the way to the disk: nobody is told that it is whole
-        columns.busy[segment] = True
-        return True
+        torn = [segment for segment in segments if self._installs.is_partial(segment)]
+        whole = [segment for segment in segments if segment not in torn]
+        for segment in segments:
+            self._waiting.discard(segment)
+            self._begun.add(segment)
+            self._installs.drop(segment)  # its end may be on the way to the disk: nobody is told that it is whole
+            columns.busy[segment] = True
+            columns.matched[segment] = False
+        commands: list[Command] = [Recheck(segments=tuple(whole))] if whole else []
+        return [*commands, Release(segments=tuple(torn))] if torn else commands
+
+    def kept(self, segments: list[int]) -> list[int]:
+        """Return those of the replicas given up whose records name this node after all; they go on as they were."""
+        found = [segment for segment in segments if self._columns.holds[segment]]
+        for segment in found:
+            self._begun.discard(segment)
+            self._columns.busy[segment] = False
+        return found
 
     def done(self, segment: int) -> None:
         """Note that log and state are gone."""

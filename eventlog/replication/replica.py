@@ -139,7 +139,7 @@ class Replication:
                 columns.fence(term.segment, epoch=term.epoch, source=term.primary)
 
     def learn(self, terms: Sequence[Term], *, now_ms: int) -> Commands:
-        """Take segment records in: `Mark` for what is led now, `Resign` for what is not any more, streams to new owners, `Release`."""
+        """Take segment records in: `Mark` for what is led now, `Resign` for what is not any more, streams to new owners, `Recheck`."""
         commands: Commands = []
         marks: list[Term] = []
         released: list[int] = []
@@ -153,9 +153,7 @@ class Replication:
         commands = resigning_at_once(commands)
         if marks:
             commands.append(Mark(segments=tuple(term.segment for term in marks), epochs=tuple(term.epoch for term in marks)))
-        if released:
-            commands.append(Release(segments=tuple(released)))
-        return commands + self.streams.flush()
+        return commands + self._releases.begin(released) + self.streams.flush()
 
     def _take_term(self, term: Term, marks: list[Term], *, now_ms: int) -> Commands:
         columns, segment = self.columns, term.segment
@@ -179,6 +177,13 @@ class Replication:
             commands += self.sets.settle(segment, now_ms=now_ms)
             commands += self.streams.retarget(segment, now_ms=now_ms)
         return commands
+
+    def rechecked(self, segments: Sequence[int]) -> Commands:
+        """Note that the latest records of segments were learned (`Recheck`): `Release`, and the `Mark` that had to wait for that."""
+        kept = self._releases.kept(list(segments))
+        commands = [command for segment in kept for command in self._take_postponed(segment)]
+        gone = tuple(segment for segment in segments if segment not in kept)
+        return [*commands, Release(segments=gone)] if gone else commands
 
     def discarded(self, segments: Ints) -> None:
         """Note that log and state of segments were deleted (`Release`)."""
@@ -256,18 +261,18 @@ class Replication:
         if slot is None:
             return []
         link = self.streams.links.get(message.sender)
-        if len(message.rows) == ONE_ACK.size and (link is None or not link.streams):
+        if len(message.rows) == ONE_ACK.size and link is not None and not link.streams and message.correlation >= link.newest:
             committed = self._held_one(slot, message.rows)
             if committed is not None:
                 return committed
         table = decode_acks(message.rows, segments=self.segments)
         segments = table["segment"].astype(np.int64)
         of_term = self._is_of_term(table, segments)
-        if np.count_nonzero(of_term) == len(of_term) and not np.count_nonzero(table["status"] != HELD):
-            return self._held(slot, link, segments, table["end"], now_ms=now_ms)
+        if link is not None and np.count_nonzero(of_term) == len(of_term) and not np.count_nonzero(table["status"] != HELD):
+            return self._held(link, segments, table["end"], message.correlation, now_ms=now_ms)
         commands: Commands = []
         for row in table.tolist():
-            commands += self._take_ack(slot, link, row, message.correlation, now_ms=now_ms)
+            commands += self._take_ack(link, row, message.correlation, now_ms=now_ms)
         return commands + self.streams.flush()
 
     def _held_one(self, slot: int, row: Buffer) -> Commands | None:
@@ -294,42 +299,45 @@ class Replication:
             raise BadMessage(why=f"replication: segment {row['segment']} is acknowledged up to {row['end']}, beyond its end")
         return of_term
 
-    def _held(self, slot: int, link: Link | None, segments: Ints, ends: Ints, *, now_ms: int) -> Commands:
+    def _count(self, link: Link, segments: Ints, ends: Ints, correlation: int) -> Commands:
+        if correlation < link.newest:
+            counts = link.counts(segments, correlation)
+            segments, ends = segments[counts], ends[counts]
         if len(segments) == 1:
-            commands = self.primary.count_one(slot, segments.item(0), ends.item(0))
-        else:
-            commands = self.primary.count(slot, segments, ends)
-        if link is None:
-            return commands
+            return self.primary.count_one(link.slot, segments.item(0), ends.item(0))
+        return self.primary.count(link.slot, segments, ends) if len(segments) else []
+
+    def _held(self, link: Link, segments: Ints, ends: Ints, correlation: int, *, now_ms: int) -> Commands:
+        commands = self._count(link, segments, ends, correlation)
         if link.streams:
             for segment, end in zip(segments.tolist(), ends.tolist(), strict=True):
                 commands += self.streams.held(link, segment, end, now_ms=now_ms)
             commands += self.streams.flush()
-        awaited = self.roster.awaited_rows[slot][segments]
+        awaited = self.roster.awaited_rows[link.slot][segments]
         if np.count_nonzero(awaited) < len(awaited):
             others = segments[~awaited]
-            commands += self.sets.grow(slot, others[link.modes[others] == LIVE], now_ms=now_ms)
+            commands += self.sets.grow(link.slot, others[link.modes[others] == LIVE], now_ms=now_ms)
         return commands
 
-    def _take_ack(self, slot: int, link: Link | None, row: tuple[int, ...], correlation: int, *, now_ms: int) -> Commands:
+    def _take_ack(self, link: Link | None, row: tuple[int, ...], correlation: int, *, now_ms: int) -> Commands:
         segment, status, epoch, end, end_epoch, _ = row
         streams, known = self.streams, self.columns.epochs.item(segment)
-        commands: Commands = []
         if not self.columns.leads[segment]:
-            return commands
+            return []
         if status == STALE and epoch > known:
-            commands = self._resign([segment], now_ms=now_ms)
-        elif status == HELD and epoch == known:
-            commands = self._held(slot, link, np.array([segment]), np.array([end]), now_ms=now_ms)
-        elif link is None or link.modes[segment] == NONE:
+            return self._resign([segment], now_ms=now_ms)
+        if link is None or (epoch != known and status != UNKNOWN):
+            return []
+        commands: Commands = []
+        if status == HELD:
+            commands = self._held(link, np.array([segment]), np.array([end]), correlation, now_ms=now_ms)
+        elif link.modes[segment] == NONE:
             pass
         elif status == UNKNOWN:
             commands = streams.unknown(link, segment, now_ms=now_ms)
-        elif epoch != known:
-            pass
         elif status == MISMATCH:
             _, point = last_of(self.columns.histories[segment], end_epoch, end=self.columns.ends.item(segment))
-            self.primary.take_back(slot, segment, min(end, point))
+            self.primary.take_back(link.slot, segment, min(end, point))
             commands = streams.mismatched(link, segment, end=end, end_epoch=end_epoch, correlation=correlation, now_ms=now_ms)
         elif status == REFUSED:
             commands = streams.refused(link, segment, end=end, now_ms=now_ms)
@@ -412,23 +420,25 @@ class Replication:
         return self.backup.stored(write)
 
     def cut_done(self, cut: Cut, *, end: int) -> Commands:
-        """Note that a `Cut` is on disk and the log ends with `end`: `Answer`, and the `Mark` or `Release` that had to wait for it."""
-        commands = self.backup.cut_done(cut, end=end)
-        term, now_ms = self._postponed.pop(cut.segment, (None, 0))
-        if term is not None and term.epoch == self.columns.epochs.item(cut.segment):
-            self.primary.appoint(term, now_ms=now_ms)
-            commands += self.sets.settle(cut.segment, now_ms=now_ms)
-            commands.append(Mark(segments=(cut.segment,), epochs=(term.epoch,)))
-        return commands + self._release(cut.segment)
+        """Note that a `Cut` is on disk and the log ends with `end`: `Answer`, and the `Mark` or `Recheck` that had to wait for it."""
+        return self.backup.cut_done(cut, end=end) + self._take_postponed(cut.segment) + self._release(cut.segment)
+
+    def _take_postponed(self, segment: int) -> Commands:
+        """Lead what was to be led when something else was under way with it."""
+        term, now_ms = self._postponed.pop(segment, (None, 0))
+        if term is None or term.epoch != self.columns.epochs.item(segment):
+            return []
+        self.primary.appoint(term, now_ms=now_ms)
+        return [*self.sets.settle(segment, now_ms=now_ms), Mark(segments=(segment,), epochs=(term.epoch,))]
 
     def installed(self, command: Install) -> Commands:
-        """Note that a step of an install is on disk: `Answer`, at the end `Learned`, and a `Release` that had to wait."""
+        """Note that a step of an install is on disk: `Answer`, at the end `Learned`, and a `Release` or `Recheck` that had to wait."""
         to, correlation, acks, commands = self.backup.installs.done(command)
         commands += self._release(command.segment)
         return commands if to is None else [pack_acks(to, correlation, acks), *commands]
 
     def _release(self, segment: int) -> Commands:
-        return [Release(segments=(segment,))] if self._releases.begin(segment) else []
+        return self._releases.begin([segment]) if self._releases.is_due(segment) else []
 
     def promised(self, segments: Ints, *, epochs: Ints, last_ids: Ints) -> Commands:
         """Take the last committed ids that a promise of these epochs' primaries names as watermarks, where the logs match."""

@@ -40,7 +40,7 @@ class Streams:
         commands = self.disconnect(peer, now_ms=now_ms)
         slot = self._roster.slot(peer, now_ms=now_ms)
         self._roster.is_here[slot] = self._roster.was_here[slot] = True
-        link = self.links[peer] = Link(peer, slot, self._columns.segments)
+        link = self.links[peer] = Link(peer, slot, self._columns.segments, number=self.catch_up.next_number)
         for segment in (self._columns.leads & (self._columns.starts != NEVER)).nonzero()[0].tolist():
             if self._is_target(link, segment):
                 self._ask(link, segment, now_ms=now_ms)
@@ -63,10 +63,21 @@ class Streams:
             if not (is_led and self._is_target(link, segment)):
                 commands += self.catch_up.end(link, segment)
                 link.modes[segment] = NONE
-                self._roster.acknowledged[link.slot, segment] = -1  # it may drop what it has now
-            elif link.modes.item(segment) == NONE:
+                self._forget(link, segment)
+                continue
+            if not self._roster.awaited_rows[link.slot].item(segment):
+                self._forget(link, segment)
+            if link.modes.item(segment) == NONE:
                 self._ask(link, segment, now_ms=now_ms)
         return commands
+
+    def _forget(self, link: Link, segment: int) -> None:
+        """Count nothing that a replica has said so far: between the record before and this one it may have been no owner.
+
+        Then it drops what it had; this node need not have seen the record that said so.
+        """
+        self._roster.acknowledged[link.slot, segment] = -1
+        link.count_from(segment, self.catch_up.next_number)
 
     def _is_target(self, link: Link, segment: int) -> bool:
         term = self._columns.terms[segment]

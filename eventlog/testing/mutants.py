@@ -230,6 +230,17 @@ def _serve_without_the_named(self: Any, of: Any) -> None:
     self.limits[of] = np.maximum(self.limits[of], np.maximum(self._closed[of], self._held[of]))
 
 
+# ---------------------------------------------------------------- whose copies go
+
+
+def _forget_nothing(_self: Any, _link: Any, _segment: Any) -> None:
+    pass
+
+
+def _keep_nothing(_self: Any, _segments: Any) -> list[int]:
+    return []
+
+
 # ---------------------------------------------------------------- who may lead
 
 
@@ -338,29 +349,29 @@ _CLOCK: Final = "eventlog.ids:FlakeClock"
 _MARKS: Final = "eventlog.consume.watermark"
 
 MUTANTS: Final = (
-    Mutant(name="no epoch check", target=f"{_CORE}.receive", make=_obey_any_epoch, seed=23),
+    Mutant(name="no epoch check", target=f"{_CORE}.receive", make=_obey_any_epoch, seed=27),
     Mutant(name="two terms under one epoch", target=f"{_RULES}.next_epoch", make=_instead(_same_epoch), seed=0),
     Mutant(name="primary goes on after a restart", target=f"{_CORE}.learn", make=_go_on_after_restart, seed=0),
     Mutant(name="promise for a segment not adopted", target=f"{_CORE}.mark", make=_lead_at_once, seed=4),
-    Mutant(name="empty tail taken as adopted", target=f"{_CORE}.mark", make=_lead_with_an_empty_tail, seed=200013),
-    Mutant(name="watermark waits for the proposed set alone", target=f"{_SETS}.shrink", make=_take_a_proposal_for_granted, seed=100022),
+    Mutant(name="empty tail taken as adopted", target=f"{_CORE}.mark", make=_lead_with_an_empty_tail, seed=200096),
+    Mutant(name="watermark waits for the proposed set alone", target=f"{_SETS}.shrink", make=_take_a_proposal_for_granted, seed=100056),
     Mutant(name="watermark waits for the recorded set alone", target=f"{_SETS}._awaited", make=_instead(_await_the_recorded), seed=200131),
-    Mutant(name="join below the epoch's start", target=f"{_CORE}.tick", make=_join_before_catching_up, seed=100002),
-    Mutant(name="two proposals in flight", target=f"{_SETS}._propose", make=_propose_and_forget, seed=200025),
+    Mutant(name="join below the epoch's start", target=f"{_CORE}.tick", make=_join_before_catching_up, seed=100018),
+    Mutant(name="two proposals in flight", target=f"{_SETS}._propose", make=_propose_and_forget, seed=200131),
     Mutant(name="watermark taken without a match", target=f"{_BACKUP}.hear", make=_instead(_hear_without_match), seed=7),
     Mutant(
         name="stale truncation answer accepted",
         target=f"{_BACKUP}.is_cut_meant",
         make=_instead(_any_cut_is_meant),
         also=((f"{_BACKUP}.is_committed", _instead(_nothing_is_committed)),),
-        seed=100038,
+        seed=100100,
     ),
     Mutant(name="truncation to the own watermark", target=f"{_CORE}.learn", make=_cut_to_the_own_watermark, seed=0),
     Mutant(name="append over a gap", target=f"{_BACKUP}.continues", make=_instead(_append_over_a_gap), seed=0),
     Mutant(name="backup answers before its sync", target=f"{_CORE}.receive", make=_answer_before_sync, seed=7),
     Mutant(name="primary counts itself before its sync", target=f"{_CORE}.append", make=_count_oneself_before_sync, seed=3),
     Mutant(name="id clock not raised on takeover", target=f"{_CLOCK}.raise_above", make=_instead(_stay_below), seed=200001),
-    Mutant(name="floor not chained", target=f"{_RULES}.next_floor", make=_instead(_floor_of_the_last), seed=200001),
+    Mutant(name="floor not chained", target=f"{_RULES}.next_floor", make=_instead(_floor_of_the_last), seed=200010),
     Mutant(name="no floor", target=f"{_RULES}.next_floor", make=_instead(_no_floor), seed=200001),
     Mutant(name="promise above the lease", target=f"{_CLOCK}.close_up", make=_instead(_promise_above_the_lease), seed=100057),
     Mutant(name="promise ignores what is in flight", target=f"{_MARKS}:Promises.begin", make=_instead(_begin_nothing), seed=2),
@@ -370,7 +381,19 @@ MUTANTS: Final = (
         make=_instead(_serve_without_the_named),
         seed=200000,
     ),
-    Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=_instead(_lead_with_an_empty_disk), seed=200013),
+    Mutant(
+        name="acknowledged before its copy was deleted",
+        target="eventlog.replication.streams:Streams._forget",
+        make=_instead(_forget_nothing),
+        seed=740099,
+    ),
+    Mutant(
+        name="copy deleted by an old record",
+        target="eventlog.replication.releases:Releases.kept",
+        make=_instead(_keep_nothing),
+        seed=730188,
+    ),
+    Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=_instead(_lead_with_an_empty_disk), seed=200197),
     Mutant(name="checksum not checked", target="eventlog.batch.views:checked_head", make=_instead(_believe_every_byte), seed=6),
     Mutant(
         name="commit not fenced",

@@ -1,8 +1,13 @@
 """Metadata that cannot be asked for a while: whoever needs them waits, and the node goes on."""
 
+import asyncio
+
+import msgspec
 import numpy as np
 
+from eventlog.control.records import Versioned
 from eventlog.errors import EventLogError, MetadataLost, MetadataUnavailable
+from eventlog.replication.commands import Recheck
 from tests.node.nodes import cache_of, with_node
 
 OUTAGE = [MetadataUnavailable(outcome="none", why="locked"), MetadataLost(where="here", why="moved away")]
@@ -28,6 +33,45 @@ def test_a_takeover_waits_for_its_ids(tmp_path):
         return await node.replicas.takeover._ids(np.array([0]))
 
     assert with_node(tmp_path, act) > 0
+
+
+def test_a_copy_that_is_given_up_waits_for_its_record(tmp_path):
+    async def act(node):
+        seen = []
+        node.records.segments_now = rereading(OUTAGE, node.records.segments_now, seen)
+        core = node.replicas.core
+        core.rechecked = lambda segments: seen.append(("rechecked", list(segments))) or []
+        node.replicas.carry_out([Recheck(segments=(0, 1))])
+        async with asyncio.timeout(10):
+            while not seen or seen[-1][0] != "rechecked":  # noqa: ASYNC110 -- the core has no event for it
+                await asyncio.sleep(0.01)
+        return seen
+
+    assert with_node(tmp_path, act) == [("read", [0, 1]), ("rechecked", [0, 1])]
+
+
+def rereading(errors, real, seen):
+    left = list(errors)
+
+    async def read(segments):
+        if left:
+            raise left.pop(0)
+        seen.append(("read", list(segments)))
+        return await real(segments)
+
+    return read
+
+
+def test_a_term_begins_above_the_floor_of_the_latest_record_be_it_ahead_of_the_view(tmp_path):
+    async def act(node):
+        found = node.view.segments[0]
+        floor = node.clock.last + (10 << 22)
+        later = msgspec.structs.replace(found.record, floor=floor)
+        node.replicas.learn_now([Versioned(later, found.revision + 1)])
+        return floor, await node.replicas.takeover._ids(np.array([0]))
+
+    floor, first = with_node(tmp_path, act)
+    assert first > floor
 
 
 def test_who_follows_a_log_waits_for_the_caches_that_it_names(tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from eventlog.replication import commands as do
-from eventlog.replication.messages import BEGIN, CHUNK, END, MISMATCH
+from eventlog.replication.messages import BEGIN, CHUNK, END, MISMATCH, UNKNOWN
 from tests.replication.test_backup import answers, cutting, end, plain, send
 from tests.replication.worlds import Node, World, led
 
@@ -18,20 +18,20 @@ def own(world: World, node: Node, *owners: int) -> do.Commands:
     return node.core.learn([term], now_ms=world.now_ms)
 
 
-def released(commands: do.Commands) -> list[do.Command]:
-    return [command for command in commands if isinstance(command, do.Release)]
+def given_up(commands: do.Commands) -> list[do.Command]:
+    return [command for command in commands if isinstance(command, do.Recheck | do.Release)]
 
 
 def test_a_replica_is_deleted_when_a_cut_under_way_has_ended():
     world = cutting()
     node = world[1]
-    assert not released(own(world, node, 2, 3))
+    assert not given_up(own(world, node, 2, 3))
     [late] = node.pending
     commands = late()
-    assert len(released(commands)) == 1
+    assert given_up(commands) == [do.Recheck(segments=(0,))]
     assert node.core.columns.busy[0]
     node.carry_out(commands)
-    node.sync()
+    world.settle()
     assert (end(node), node.logs[0]) == (0, [])
     assert not node.core.columns.busy[0]
 
@@ -46,6 +46,8 @@ def test_who_is_an_owner_again_while_it_is_deleted_takes_rows_only_when_that_is_
 
     node.carry_out(own(world, node, 2, 3))
     assert node.core.columns.busy[0], "nothing else was under way"
+    node.sync(1)
+    assert len(node.pending) == 1, "the record was read anew, and the copy goes"
     node.carry_out(own(world, node, 1, 2, 3))
     at = end(node)
     assert answers(send(node, (0, 0, node.core.epochs.item(0), at, at + 5, 0, 1, 0), sender=2)) == []
@@ -61,10 +63,69 @@ def test_an_old_record_that_is_seen_after_rows_of_a_later_epoch_deletes_nothing(
     without = replace(now, owners=(1, 3), in_sync=tuple(replica for replica in now.in_sync if replica.node != 2))
     old = world.metadata.put(without)
     send(node, (0, 0, later, at, at, 0, 0, 0), sender=1)
-    assert not released(node.core.learn([old], now_ms=world.now_ms)), "it may be in sync by now"
+    assert not given_up(node.core.learn([old], now_ms=world.now_ms)), "it may be in sync by now"
     assert node.core.holds[0]
     gone = world.metadata.put(replace(without, epoch=later))
-    assert released(node.core.learn([gone], now_ms=world.now_ms))
+    assert given_up(node.core.learn([gone], now_ms=world.now_ms))
+
+
+def test_an_old_record_of_this_epoch_deletes_nothing_of_who_was_named_again():
+    world = led(3)
+    node, now, before = world[2], world.metadata.records[0], list(world[2].logs[0])
+    old = world.metadata.put(replace(now, owners=(1, 3), in_sync=tuple(replica for replica in now.in_sync if replica.node != 2)))
+    again = world.metadata.put(replace(now, owners=(1, 2, 3), in_sync=old.in_sync))
+    world.tell(1, 3)
+    world.pass_time(600)
+    assert node.own in world.metadata.records[0].in_sync, "its own view lags behind both records"
+    node.learn([old])
+    assert node.core.columns.busy[0]
+    [(_, status, _)] = answers(send(node, plain(node, previous=end(node), last=end(node), epoch=again.epoch)))
+    assert status == UNKNOWN, "it acknowledges nothing meanwhile"
+    node.sync()
+    assert not node.core.columns.busy[0]
+    assert node.logs[0] == before
+    world.settle()
+    assert end(node) == end(world[1])
+
+
+def test_who_was_named_again_and_appointed_while_its_record_is_read_anew_leads():
+    world = led(3)
+    node, now = world[2], world.metadata.records[0]
+    old = world.metadata.put(replace(now, owners=(1, 3), in_sync=tuple(replica for replica in now.in_sync if replica.node != 2)))
+    world.metadata.put(replace(now, owners=(1, 2, 3)))
+    node.learn([old])
+    world.appoint(2, segments=[0])
+    world.tell(2)
+    assert not node.marks, "nothing is done to a log that may have to go"
+    node.sync()
+    assert [mark.segments for mark in node.marks] == [(0,)]
+
+
+def test_what_a_replica_said_before_it_was_named_again_does_not_count():
+    world = led(3)
+    node, now = world[2], world.metadata.records[0]
+    world[1].put(0)
+    written = [letter for letter in world.letters if letter.to == node.own]
+    assert len(written) == 1
+    world.deliver(world.letters.index(written[0]))
+    node.sync()
+    [late] = [letter for letter in world.letters if letter.is_ack]
+    world.letters.clear()
+    without = replace(now, owners=(1, 3), in_sync=tuple(replica for replica in now.in_sync if replica.node != 2))
+    world.metadata.put(without)
+    world.tell(2)
+    node.sync()
+    node.sync()
+    assert node.logs[0] == []
+    world.metadata.put(replace(without, owners=(1, 2, 3)))
+    world.tell(1)  # it need not have seen the record in between
+    world[1].take(late)
+    assert world[1].core.roster.acknowledged[world[1].core.roster.find(node.own), 0] == -1
+    assert not world[1].proposals
+    world.tell()
+    world.pass_time(1_200)
+    assert node.logs[0] == world[1].logs[0]
+    assert node.own in world.metadata.records[0].in_sync
 
 
 def test_a_replica_that_was_installed_while_it_was_given_up_is_told_to_nobody():
@@ -77,7 +138,8 @@ def test_a_replica_that_was_installed_while_it_was_given_up_is_told_to_nobody():
     assert answers(node.core.installed(part))
     [ended] = send(node, (0, END, epoch, 7, at + 9, 0, 1, 0))
     world = node.world
-    assert len(released(own(world, node, 1, 3))) == 1
+    [given] = given_up(own(world, node, 1, 3))
+    assert isinstance(given, do.Release), "a copy that is not whole is nobody's"
     own(world, node, 1, 2, 3)
     assert node.core.installed(ended) == []
     assert not node.core.columns.matched[0]
@@ -102,6 +164,6 @@ def test_a_replica_is_deleted_when_the_begin_of_an_install_is_done():
     node = led(3)[2]
     world, at = node.world, end(node)
     [begun] = send(node, (0, BEGIN, node.core.epochs.item(0), 7, at + 9, at, 0, 0))
-    assert not released(own(world, node, 1, 3))
-    assert len(released(node.core.installed(begun))) == 1
+    assert not given_up(own(world, node, 1, 3))
+    assert given_up(node.core.installed(begun)) == [do.Release(segments=(0,))]
     assert node.core.columns.busy[0]

@@ -178,6 +178,8 @@ class Node:
                 self.reads.append(lambda: self._read(command))
             case do.OpenSnapshot() | do.ReadSnapshot() | do.CloseSnapshot():
                 self._snapshot(command)
+            case do.Recheck(segments=rechecked):
+                self.pending.append(lambda: self._recheck(list(rechecked)))
             case do.Release(segments=released):
                 self.pending.append(lambda: self._release(list(released)))
             case do.Cut():
@@ -290,6 +292,10 @@ class Node:
     def _wipe(self, segment: int) -> None:
         self.logs[segment], self.disk.logs[segment], self.disk.histories[segment] = [], [], []
         self.disk.ends[segment] = 0
+
+    def _recheck(self, segments: list[int]) -> do.Commands:
+        commands = self.core.learn([self.world.metadata.records[segment] for segment in segments], now_ms=self.world.now_ms)
+        return commands + self.core.rechecked(segments)
 
     def _release(self, segments: list[int]) -> do.Commands:
         for segment in segments:

@@ -7,7 +7,7 @@ What arrives goes through `replicate_in.py`, what primaries take over and give u
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -260,6 +260,15 @@ class Replicas:
         if terms:
             self.carry_out(self.core.learn(terms, now_ms=self.now_ms))
 
+    def learn_now(self, found: Iterable[Versioned[SegmentRecord]]) -> None:
+        """Tell the core what records say that were read from the store, and may be ahead of the view."""
+        self.carry_out(self.core.learn([self._term(record) for record in found], now_ms=self.now_ms))
+
+    def floor(self, segment: int) -> int:
+        """Return the id above which its latest record has the ids of its term begin."""
+        found = self._records.get(segment)
+        return found.record.floor if found else 0
+
     def _term(self, found: Versioned[SegmentRecord]) -> Term:
         known = self._records.get(found.record.segment)
         if known is None or known.revision < found.revision:
@@ -289,7 +298,7 @@ class Replicas:
     def _outcome(self, proposal: asked.Propose, outcome: Outcome) -> None:
         record = outcome.record
         if record is not None and record.revision != proposal.revision:
-            self.carry_out(self.core.learn([self._term(record)], now_ms=self.now_ms))
+            self.learn_now([record])
         else:
             self.carry_out(self.core.withdrawn(proposal.segment, revision=proposal.revision, now_ms=self.now_ms))
 

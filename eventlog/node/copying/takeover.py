@@ -7,7 +7,7 @@ more, and what is in flight has an unknown outcome.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
 _AGAIN_MS = 20
+_STORE_AGAIN_MS = 200
 _NONE = np.zeros(0, np.int64)
 _TABLE_BYTES_A_KEY = 32
 
@@ -51,7 +52,13 @@ class TakeOver:
 
     def commands(self) -> dict[type, Callable[..., None]]:
         """Return what is carried out here."""
-        return {asked.Mark: self._mark, asked.Lead: self._lead, asked.Resign: self._resign, asked.Release: self._release}
+        return {
+            asked.Mark: self._mark,
+            asked.Lead: self._lead,
+            asked.Resign: self._resign,
+            asked.Recheck: self._recheck,
+            asked.Release: self._release,
+        }
 
     async def served(self, segments: Ints, *, wait_ms: int) -> bool:
         """Return whether all of `segments` are served; wait for it, but not longer than `wait_ms`."""
@@ -103,8 +110,7 @@ class TakeOver:
         """Return the base of a run of ids above the floors of `segments`; the lease is raised above them first where it has to be."""
         node = self._node
         while True:
-            records = node.view.segments
-            floor = max((records[segment].record.floor for segment in segments.tolist() if segment in records), default=0)
+            floor = max(self._replicas.floor(segment) for segment in segments.tolist())
             node.clock.raise_above(max(floor, int(self._core.ends[segments].max(initial=0))))
             try:
                 return node.clock.next(len(segments))
@@ -189,6 +195,21 @@ class TakeOver:
         changed.set()
 
     # ------------------------------------------------------------ a replica ends
+
+    def _recheck(self, recheck: asked.Recheck) -> None:
+        self._node.own(asyncio.create_task(self._read_anew(recheck.segments), name="recheck"))
+
+    async def _read_anew(self, segments: Sequence[int]) -> None:
+        """Read the records of segments from the store, however long it does not answer: until then their replicas rest."""
+        left = set(segments)
+        while left:
+            with suppress(MetadataUnavailable, MetadataLost):
+                found = await self._node.records.segments_now(sorted(left))
+                self._replicas.learn_now(found.values())
+                left -= found.keys()
+            if left:
+                await asyncio.sleep(_STORE_AGAIN_MS / 1000)
+        self._replicas.carry_out(self._core.rechecked(segments))
 
     def _release(self, release: asked.Release) -> None:
         self._node.own(asyncio.create_task(self._give_back(list(release.segments)), name="release"))

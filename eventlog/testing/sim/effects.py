@@ -26,6 +26,7 @@ from eventlog.replication.commands import (
     Propose,
     ReadLog,
     ReadSnapshot,
+    Recheck,
     Release,
     Resign,
     Send,
@@ -49,6 +50,7 @@ class Hooks:
     send: Callable[..., None]
     mark: Callable[[Mark], None]
     propose: Callable[[Propose], None]
+    recheck: Callable[[Recheck], None]
     committed: Callable[[Ints, Ints], None]
     resigned: Callable[[Ints], None]
     read: Callable[[int, Sequence[Value]], Sequence[Value] | None]
@@ -133,6 +135,8 @@ class Effects:
                 self._snapshot(command)
             case BeginInstall() | InstallPart() | EndInstall():
                 self._install(command, arrived)
+            case Recheck():
+                self._hooks.recheck(command)
             case Release():
                 self._release(command)
             case Diverged():

@@ -13,7 +13,7 @@ from eventlog.errors import BadMessage, MetadataUnavailable
 from eventlog.ids import ID_STEP
 from eventlog.node.copying.replicate import term_of
 from eventlog.replication import Options, Replica
-from eventlog.replication.commands import Mark, Propose
+from eventlog.replication.commands import Mark, Propose, Recheck, Release
 from eventlog.testing.clocks import SeededEntropy
 from eventlog.testing.sim.clocks import HostClock
 from eventlog.testing.sim.controlling import Controlling
@@ -160,8 +160,8 @@ class Node:
         self._peers = Peers(self.state, gained=self._connected, lost=self._lost)
         self.mending = Mending(self.state, ask=self._peers.tell_all)
         hooks = Hooks(
-            send=self._peers.send, mark=self._mark, propose=self._propose, committed=self._committed, resigned=self._resigned,
-            read=self.mending.read,
+            send=self._peers.send, mark=self._mark, propose=self._propose, recheck=self._recheck, committed=self._committed,
+            resigned=self._resigned, read=self.mending.read,
         )  # fmt: skip
         self._effects = Effects(self.state, hooks)
         self._writes = Writes(self.state, self._effects, ask_lease=self.records.ask_lease)
@@ -208,6 +208,17 @@ class Node:
             self._effects.run(commands)
 
         self._loop.start(self.records.propose(command, learned=self._learn, withdrawn=withdrawn))
+
+    def _recheck(self, command: Recheck) -> None:
+        self._loop.start(self._read_anew(command))
+
+    async def _read_anew(self, command: Recheck) -> None:
+        for found in (await self.records.read(command.segments)).values():
+            self._learn(found)
+        commands = self._opened.core.rechecked(command.segments)
+        if not any(isinstance(made, Release) for made in commands):
+            self._world.reached["kept after all"] += 1
+        self._effects.run(commands)
 
     def _mark(self, command: Mark) -> None:
         """Stamp and register markers in one step, above all floors and the own log; without a lease for them, later."""

@@ -74,6 +74,40 @@ class Operators:
         members = [number for number, node in view.members.items() if node.holds_data]
         target = tuple(chance.sample(members, min(len(members), view.replicas)))
         self._commit_records(view, msgspec.structs.replace(found.record, target=target, nonce=self._nonce()))
+        if chance.random() < 0.5:
+            self._disown(found.record.segment)
+
+    def _disown(self, segment: int) -> None:
+        """Take a segment from an owner and give it back in the same epoch, while somebody hears nothing of records."""
+        view, world = self._look(), self._world
+        record = view.segments[segment].record
+        able = [number for number in record.owners if number != record.primary]
+        if not able:
+            return
+        number = world.random.choice(able)
+        in_sync = tuple(replica for replica in record.in_sync if replica.node != number)
+        if not in_sync:
+            return
+        owners = tuple(owner for owner in record.owners if owner != number)
+        deaf = self._host_of(world.random.choice((number, *record.owners)))
+        world.store.faults.deaf.add(deaf)
+        self._commit_records(view, msgspec.structs.replace(record, owners=owners, in_sync=in_sync, nonce=self._nonce()))
+        world.reached["disowned"] += 1
+        world.scheduler.after(world.random.randrange(60_000), lambda: self._own_again(segment, number))
+        world.scheduler.after(world.random.randrange(1_000_000), lambda: self._hear_again(deaf, segment, record.primary))
+
+    def _hear_again(self, deaf: int, segment: int, primary: int) -> None:
+        """Have a host hear of records again, and give the segment away at about the time when it does."""
+        world = self._world
+        world.store.faults.deaf.discard(deaf)
+        world.scheduler.after(world.random.randrange(200_000), lambda: self.move_segment(segment, but=(primary,)))
+
+    def _own_again(self, segment: int, number: int) -> None:
+        view = self._look()
+        record = view.segments[segment].record
+        if not self.is_over and number in view.members and number not in record.owners:
+            owners = (*record.owners, number)
+            self._commit_records(view, msgspec.structs.replace(record, owners=owners, nonce=self._nonce()))
 
     # ------------------------------------------------------------ members
 

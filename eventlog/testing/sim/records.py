@@ -104,6 +104,14 @@ class Records:
         """Return the latest record known."""
         return self._known.get(segment)
 
+    async def read(self, segments: Sequence[int]) -> Mapping[int, Versioned[SegmentRecord]]:
+        """Read the records of segments from the store, however long it does not answer."""
+        while True:
+            try:
+                return await self.driver.segments_now(segments)
+            except MetadataUnavailable:
+                await asyncio.sleep(_PAUSE_S)
+
     async def propose(
         self, command: Propose, *, learned: Callable[[Versioned[SegmentRecord]], None], withdrawn: Callable[[], None]
     ) -> None:

@@ -463,9 +463,9 @@ class Client(_Facade[AsyncClient]):
         """Change options of a cache and return all of them."""
         return self._thread.run(self._async.alter_cache(name, **options))
 
-    def wait_for(self, cache: Cache, id: int, *, timeout_ms: int | None = None) -> None:
-        """Return once readers of `cache` see everything up to `id`, wherever they read."""
-        self._thread.run(self._async.wait_for(self._async.cache(cache.name), id, timeout_ms=timeout_ms))
+    def wait_for(self, cache: Cache | str, id: int, *, timeout_ms: int | None = None) -> None:
+        """Return once readers of `cache`, or the cache of this name, see everything up to `id`, wherever they read."""
+        self._thread.run(self._async.wait_for(cache if isinstance(cache, str) else cache.name, id, timeout_ms=timeout_ms))
 
     describe_cache = _call(AsyncClient.describe_cache)
     drop_cache = _call(AsyncClient.drop_cache)

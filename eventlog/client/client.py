@@ -219,22 +219,23 @@ class Client:
         """The listeners of all caches."""
         return ListenerAdmin(self._opened.requests)
 
-    async def wait_for(self, cache: Cache, id: int, *, timeout_ms: int | None = None) -> None:
-        """Return once readers of `cache` see everything up to `id`, wherever they read.
+    async def wait_for(self, cache: Cache | str, id: int, *, timeout_ms: int | None = None) -> None:
+        """Return once readers of `cache`, or the cache of this name, see everything up to `id`, wherever they read.
 
         Raises:
             TimedOut: they do not in time.
             InvalidArgument: `id` is none.
         """
         wanted = checked_id(id)
+        read = self.cache(cache) if isinstance(cache, str) else cache
         timeout_ms = timeout_ms or self._options.timeout_ms
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
-        while (await cache.log_ends()).last_id < wanted:
+        while (await read.log_ends()).last_id < wanted:
             left_ms = int((deadline - loop.time()) * 1000)
             if left_ms <= 0:
                 raise TimedOut(what=f"event {id} to be readable", timeout_ms=timeout_ms)
-            await cache.poll(wanted - 1, max_events=0, wait_ms=min(left_ms, POLL_WAIT_MS_MAX, WAIT_STEP_MS), on_trimmed="earliest")
+            await read.poll(wanted - 1, max_events=0, wait_ms=min(left_ms, POLL_WAIT_MS_MAX, WAIT_STEP_MS), on_trimmed="earliest")
 
     # ------------------------------------------------------------ administration
 

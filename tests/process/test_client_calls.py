@@ -129,7 +129,7 @@ def test_waiting_for_an_id_ends_when_readers_see_it(node: NodeProcess) -> None:
         cache, other = await client.create_cache("wait"), await client.create_cache("wait-other")
         stored = await cache.put("k", 1)
         await client.wait_for(cache, stored.id)
-        await client.wait_for(other, stored.id)
+        await client.wait_for(other.name, stored.id)
         with pytest.raises(TimedOut):
             await client.wait_for(cache, stored.id + (60_000 << 22), timeout_ms=50)
         for nothing in ((await cache.remove("nothing")).id, -1, 1.5, str(stored.id), 1 << 63):
@@ -280,7 +280,7 @@ def test_the_blocking_client_does_the_same(node: NodeProcess) -> None:
         assert future.result().kinds == ["CREATED", None]
         assert [event.key for event in cache.poll(many.last_id).events] == ["a"]
         assert (cache.size(), cache.remove("a").kind, cache.log_ends().events) == (3_002, "REMOVED", 3_004)
-        client.wait_for(cache, stored.id)
+        client.wait_for(cache.name, stored.id)
         assert client.status().segments == SEGMENTS
         assert client.describe_cache("blocking") == cache.info()
         assert client.alter_cache("blocking", retain_events=5).retain_events == 5

@@ -65,13 +65,12 @@ async def _target(node: "Node", request: "pb.ResetGroup") -> int:
     to = request.WhichOneof("to")
     if to is None:
         raise InvalidArgument(why="say where the group is to go on: earliest, latest, an id or a time")
-    if to == "latest":
-        end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        node.reads.end(lambda id_: None if end.done() else end.set_result(id_))
-        return await end
     if to == "earliest":
         return 0
-    return min(request.id, ID_MAX) if to == "id" else id_before(request.time_ms)
+    end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    node.reads.end(lambda id_: None if end.done() else end.set_result(id_))
+    wanted = {"latest": ID_MAX, "id": request.id}.get(to)
+    return min(id_before(request.time_ms) if wanted is None else wanted, await end)  # what is yet to come is not passed over
 
 
 async def delete_group(node: "Node", exchange: Exchange) -> None:

@@ -262,6 +262,10 @@ def test_operators_see_lag_and_move_a_group_only_while_nobody_is_in_it(tmp_path)
             moves = await two.groups.reset("billing", to_id="latest", dry_run=True)
             assert len(moves) == SEGMENTS
             assert all(move.from_id < move.to_id for move in moves)
+            tomorrow = found[0].time_ms + 86_400_000
+            for ahead in ({"to_id": id_before(tomorrow)}, {"to_time": tomorrow}):
+                ends = await two.groups.reset("billing", **ahead, dry_run=True)
+                assert moves[0].to_id <= ends[0].to_id < id_before(tomorrow) - 1, "what is yet to come is not passed over"
             assert sum(row.lag_events for row in (await one.groups.describe("billing"))[0].segments) == EVENTS - 50
             await two.groups.reset("billing", to_id=found[9].id)
             async with cache.consumer("billing") as consumer:

@@ -133,8 +133,16 @@ class _Group:
     state_values: list[bytes]
 
 
-def keyed(load: Load, *, phases: Sequence[int], frames_per_group: float, before: bool = False, live: int = KEYS_LIVE) -> list[Cost]:
-    """Check existence, write the log, write the state, group by group; return the cost of each of the phases, (events) long.
+def keyed(
+    load: Load,
+    *,
+    phases: Sequence[int],
+    frames_per_group: float,
+    before: bool = False,
+    live: int = KEYS_LIVE,
+    checks: bool = True,
+) -> list[Cost]:
+    """Check existence (or, as a backup, not), write the log, write the state, group by group; return the cost of each of the phases.
 
     Keys are random over `live` and the database is empty at first, so the first phase meets ever more keys that are there.
     """
@@ -152,7 +160,8 @@ def keyed(load: Load, *, phases: Sequence[int], frames_per_group: float, before:
                 with watch.aside():
                     group = _group(load, per_group, number, seen=seen if before else None, live=live)
                     number += 1
-                database.state.get(group.state_keys)
+                if checks:
+                    database.state.get(group.state_keys)
                 _write(database, group.log_keys, group.log_values, (log, journalled))
                 database.root.flush_wal(sync=True)
                 _write(database, group.state_keys, group.state_values, (state, plain))

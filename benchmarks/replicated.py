@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from statistics import median
 
-from benchmarks import traffic
-from benchmarks.clusters import Written, cluster, write_batches
+from benchmarks import baseline, traffic
+from benchmarks.clusters import BATCHES_IN_FLIGHT, Written, cluster, write_batches
 from benchmarks.figures import MILLION, Row, Scale, against, bounded, note
 from benchmarks.inputs import Load
 from benchmarks.latency import percentiles
@@ -64,10 +64,18 @@ def _measure(load: Load, *, events: int, rounds: int) -> tuple[list[Written], di
 
 
 def _keyed(scale: Scale) -> Iterator[Row]:
+    load, events = Load(batch=1_000), scale.of(MILLION)
     with scratch() as directory, cluster(directory) as nodes:
-        found = in_child(write_batches, [node.address for node in nodes], Load(batch=1_000), events=scale.of(MILLION), state=True)
+        found = in_child(write_batches, [node.address for node in nodes], load, events=events, state=True)
+    warm = [max(events // 10, load.batch), events]
+    primary, backup = (
+        in_child(baseline.keyed, load, phases=warm, frames_per_group=BATCHES_IN_FLIGHT, checks=checks)[-1] for checks in (True, False)
+    )
+    least = primary.us_per_event + 2 * backup.us_per_event
     yield bounded("keyed, 1,000 x 100 B", value=found.us_per_event, unit="CPU-s per million", at_most=KEYED_CPU_SECONDS_AT_MOST)
     yield note("keyed, 1,000 x 100 B: wall", f"{found.events / found.seconds / MILLION:.2f} M/s, {_split([found])}")
+    split = f"{primary.us_per_event:.2f} for the first copy, {backup.us_per_event:.2f} for each other one"
+    yield note("keyed, 1,000 x 100 B: rocksdict alone", f"{least:.1f} CPU-s per million for three copies: {split}")
 
 
 def _latency(scale: Scale) -> Iterator[Row]:

@@ -86,8 +86,9 @@ class Operators:
             return
         number = world.random.choice(able)
         in_sync = tuple(replica for replica in record.in_sync if replica.node != number)
-        if not in_sync:
-            return
+        whole = [node for node in view.members.values() if node.replica in in_sync and self._answers(node)]
+        if len(whole) < record.min_in_sync:
+            return  # who is left may lose its disk
         owners = tuple(owner for owner in record.owners if owner != number)
         deaf = self._host_of(world.random.choice((number, *record.owners)))
         world.store.faults.deaf.add(deaf)

@@ -69,6 +69,7 @@ class ClusterRecords:
         self._member: Member | None = None
         self._own: Versioned[NodeRecord] | None = None  # the own record as last seen
         self._led: dict[int, int] = {}  # segment -> epoch of the terms this process was appointed for
+        self._read: dict[int, int] = {}  # segment -> epoch, as read after the own record: what ends a later term rewrites that
         self._revision = 0
         self._number = 0  # that the data directory remembers
 
@@ -217,15 +218,21 @@ class ClusterRecords:
                 continue
             records = [view.segments[segment].record for segment in sorted(chosen)]
             self._own = view.nodes[self.member.number]
+            self._read = _epochs(view.segments)
             for record in records:  # terms that others gave to this process meanwhile are noted already
                 self._led[record.segment] = max(self._led.get(record.segment, 0), record.epoch)
             self.member.clock.raise_above(max((record.floor for record in records), default=0))
             return records
         raise MetadataConflict(key=SEGMENT_PREFIX)
 
-    def lead(self, terms: Mapping[int, int]) -> None:
-        """Note terms (segment -> epoch) that this process took over, so that a later loss of them is noticed."""
-        self._led |= terms
+    def lead(self, terms: Mapping[int, int]) -> frozenset[int]:
+        """Note terms (segment -> epoch) that this process was given, so that a later loss of them is noticed; return those lost already.
+
+        These are over: whoever told of the term lagged behind what was read with the own record, so no renewal would tell of it.
+        """
+        lost = frozenset(segment for segment, epoch in terms.items() if self._read.get(segment, 0) > epoch)
+        self._led |= {segment: epoch for segment, epoch in terms.items() if segment not in lost}
+        return lost
 
     def resign(self, segments: Iterable[int]) -> None:
         """Note that this process leads these segments no more, and has stopped to stamp and promise."""
@@ -266,6 +273,7 @@ class ClusterRecords:
         """Read the own record and after it all segments: a move later than the first makes the next commit conflict again."""
         own = self._check_own(read_nodes(await self._list(NODE_PREFIX)).get(self.member.number))
         segments = read_segments(await self._list(SEGMENT_PREFIX))
+        self._read = _epochs(segments)
         lost = lost_segments(self._led, segments, number=self.member.number)
         if lost:
             self._led = {segment: epoch for segment, epoch in self._led.items() if segment not in lost}
@@ -415,3 +423,7 @@ class ClusterRecords:
 
     def _token(self) -> str:
         return self._entropy.token(TOKEN_BYTES).hex()
+
+
+def _epochs(segments: Mapping[int, Versioned[SegmentRecord]]) -> dict[int, int]:
+    return {segment: found.record.epoch for segment, found in segments.items()}

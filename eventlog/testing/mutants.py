@@ -252,6 +252,11 @@ def _same_epoch(segment: Any) -> int:
     return int(segment.epoch)
 
 
+def _lead_any_term(self: Any, terms: Any) -> frozenset[int]:
+    self._led |= terms
+    return frozenset()
+
+
 # ---------------------------------------------------------------- what is stored
 
 
@@ -346,12 +351,19 @@ _BACKUP: Final = "eventlog.replication.backup:BackupCore"
 _SETS: Final = "eventlog.replication.in_sync:InSync"
 _RULES: Final = "eventlog.control.rules:SegmentRules"
 _CLOCK: Final = "eventlog.ids:FlakeClock"
+_RECORDS: Final = "eventlog.control.cluster:ClusterRecords"
 _MARKS: Final = "eventlog.consume.watermark"
 
 MUTANTS: Final = (
     Mutant(name="no epoch check", target=f"{_CORE}.receive", make=_obey_any_epoch, seed=27),
     Mutant(name="two terms under one epoch", target=f"{_RULES}.next_epoch", make=_instead(_same_epoch), seed=0),
-    Mutant(name="primary goes on after a restart", target=f"{_CORE}.learn", make=_go_on_after_restart, seed=0),
+    Mutant(
+        name="primary goes on after a restart",
+        target=f"{_CORE}.learn",
+        make=_go_on_after_restart,
+        also=((f"{_RECORDS}.lead", _instead(_lead_any_term)),),
+        seed=0,
+    ),
     Mutant(name="promise for a segment not adopted", target=f"{_CORE}.mark", make=_lead_at_once, seed=4),
     Mutant(name="empty tail taken as adopted", target=f"{_CORE}.mark", make=_lead_with_an_empty_tail, seed=200096),
     Mutant(name="watermark waits for the proposed set alone", target=f"{_SETS}.shrink", make=_take_a_proposal_for_granted, seed=100056),
@@ -391,8 +403,9 @@ MUTANTS: Final = (
         name="copy deleted by an old record",
         target="eventlog.replication.releases:Releases.kept",
         make=_instead(_keep_nothing),
-        seed=730188,
+        seed=730342,
     ),
+    Mutant(name="term led that was over", target=f"{_RECORDS}.lead", make=_instead(_lead_any_term), seed=742812),
     Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=_instead(_lead_with_an_empty_disk), seed=200197),
     Mutant(name="checksum not checked", target="eventlog.batch.views:checked_head", make=_instead(_believe_every_byte), seed=6),
     Mutant(

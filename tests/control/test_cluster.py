@@ -308,6 +308,23 @@ def test_a_primary_that_was_replaced_hears_it_before_its_ceiling_rises():
     tell(story)
 
 
+def test_a_term_that_was_over_when_the_lease_was_read_again_is_not_led_however_late_it_is_told():
+    async def story(world):
+        records = await world.started("a")
+        term = (await records.view()).segments[1].record.epoch
+        assert records.lead({1: term}) == frozenset()
+        await take_over(world, records, [1])
+        assert records.lead({1: term}) == frozenset(), "the next renewal will tell"
+        heard = []
+        await records.renew_lease(on_lost=heard.extend)
+        assert heard == [1]
+        assert records.lead({0: term, 1: term}) == {1}, "no renewal would tell of it again"
+        await records.renew_lease(on_lost=never)
+        assert records.lead({1: term + 2}) == frozenset()
+
+    tell(story)
+
+
 async def take_over(world, records, segments):
     """Another node grows into the in-sync set of some segments and becomes their primary, as a controller would have it."""
     other = await world.joined("b")

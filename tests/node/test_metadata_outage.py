@@ -74,6 +74,17 @@ def test_a_term_begins_above_the_floor_of_the_latest_record_be_it_ahead_of_the_v
     assert first > floor
 
 
+def test_a_term_that_the_lease_says_is_over_is_not_served(tmp_path):
+    async def act(node):
+        takeover = node.replicas.takeover
+        takeover.stop([0])
+        node.records.lead = lambda terms: frozenset({0}) & terms.keys()
+        takeover._serve(np.array([0, 1]))
+        return node.replicas.serving[:2].tolist(), takeover._still_led(np.array([0, 1])).tolist()
+
+    assert with_node(tmp_path, act) == ([False, True], [1])
+
+
 def test_who_follows_a_log_waits_for_the_caches_that_it_names(tmp_path):
     async def act(node):
         cache = await cache_of(node)

@@ -78,8 +78,12 @@ class TakeOver:
     async def _stamp_markers(self, mark: asked.Mark) -> None:
         """Stamp one id a segment, and write and send the markers of those that are still this node's to lead."""
         segments = np.array(sorted(mark.segments), np.int64)
-        self._node.records.lead(dict(zip(mark.segments, mark.epochs, strict=True)))
         base = await self._ids(segments)
+        epoch_of = dict(zip(mark.segments, mark.epochs, strict=True))
+        segments = segments[self._core.epochs[segments] == [epoch_of[segment] for segment in segments.tolist()]]
+        segments = self._still_led(segments)
+        if not len(segments):
+            return
         ids = base + np.arange(len(segments)) * ID_STEP
         epochs = self._core.epochs[segments]
         values = [_marker(*row) for row in zip(segments.tolist(), ids.tolist(), epochs.tolist(), strict=True)]
@@ -105,6 +109,14 @@ class TakeOver:
             return
         self._node.followed.keep(values_from(segments[at], [MARKER_CACHE] * len(at), [values[row] for row in at.tolist()]))
         self._replicas.carry_out(self._core.written(segments[at], ids[at]))
+
+    def _still_led(self, segments: Ints) -> Ints:
+        """Return those of `segments` whose terms here are not over; from now on their loss is noticed."""
+        epochs = self._core.epochs[segments]
+        lost = self._node.records.lead(dict(zip(segments.tolist(), epochs.tolist(), strict=True)))
+        if lost:
+            log.warning("term_over segments=%d", len(lost))
+        return segments[~np.isin(segments, list(lost))]
 
     async def _ids(self, segments: Ints) -> int:
         """Return the base of a run of ids above the floors of `segments`; the lease is raised above them first where it has to be."""
@@ -135,6 +147,7 @@ class TakeOver:
         """Begin to serve those of `segments` that are still led and whose state is where their log is."""
         node, core = self._node, self._core
         ready = segments[core.adopted[segments] & (node.followed.applied[segments] >= core.watermark[segments])]
+        ready = self._still_led(ready)  # the lease may have told of its loss while the marker was on its way
         if not len(ready):
             return
         node.promises.lead(ready, epochs=core.epochs[ready].astype(np.int64), last_ids=core.watermark[ready])

@@ -49,6 +49,7 @@ class Hooks:
 
     send: Callable[..., None]
     mark: Callable[[Mark], None]
+    lead: Callable[[Ints], None]
     propose: Callable[[Propose], None]
     recheck: Callable[[Recheck], None]
     committed: Callable[[Ints, Ints], None]
@@ -118,7 +119,7 @@ class Effects:
                 self._hooks.mark(command)
             case Lead():
                 self._state.world.reached["lead"] += 1
-                self._state.lead(command.segments)
+                self._hooks.lead(command.segments)
             case Resign():
                 self._state.resign(command.segments)
                 self._hooks.resigned(command.segments)

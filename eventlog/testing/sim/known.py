@@ -31,6 +31,7 @@ FAILED_ONCE: Final = (
     716523,
     717151,
     725962,
+    742812,
 )
 """A change of the simulator gives a seed another run; then it is an ordinary one, which does no harm."""
 

@@ -160,8 +160,8 @@ class Node:
         self._peers = Peers(self.state, gained=self._connected, lost=self._lost)
         self.mending = Mending(self.state, ask=self._peers.tell_all)
         hooks = Hooks(
-            send=self._peers.send, mark=self._mark, propose=self._propose, recheck=self._recheck, committed=self._committed,
-            resigned=self._resigned, read=self.mending.read,
+            send=self._peers.send, mark=self._mark, lead=self._lead, propose=self._propose, recheck=self._recheck,
+            committed=self._committed, resigned=self._resigned, read=self.mending.read,
         )  # fmt: skip
         self._effects = Effects(self.state, hooks)
         self._writes = Writes(self.state, self._effects, ask_lease=self.records.ask_lease)
@@ -226,10 +226,13 @@ class Node:
         current = [
             (segment, epoch) for segment, epoch in zip(command.segments, command.epochs, strict=True) if state.core.epochs[segment] == epoch
         ]
+        lost = self.records.driver.lead(dict(current))
+        current = [(segment, epoch) for segment, epoch in current if segment not in lost]
+        if lost:
+            self._world.reached["appointed when it was over"] += 1
         if not current:
             return
         segments = ints(*(segment for segment, _ in current))
-        self.records.driver.lead(dict(current))
         found = [self.records.record(segment) for segment, _ in current]
         state.clock.raise_above(
             max([*(record.record.floor for record in found if record is not None), *state.core.ends[segments].tolist()])
@@ -250,6 +253,11 @@ class Node:
         if chosen:
             self._effects.append(marked, [values[place] for place in chosen], last_ids=ids[chosen])
         self._effects.run(commands, group=values)
+
+    def _lead(self, segments: Ints) -> None:
+        state = self._opened
+        lost = self.records.driver.lead({segment: int(state.core.epochs[segment]) for segment in segments.tolist()})
+        state.lead(ints(*(segment for segment in segments.tolist() if segment not in lost)))
 
     def _resign(self, segments: Ints) -> None:
         """Stop at once what the metadata store says is somebody else's."""

@@ -233,10 +233,6 @@ def _serve_without_the_named(self: Any, of: Any) -> None:
 # ---------------------------------------------------------------- whose copies go
 
 
-def _forget_nothing(_self: Any, _link: Any, _segment: Any) -> None:
-    pass
-
-
 def _keep_nothing(_self: Any, _segments: Any) -> list[int]:
     return []
 
@@ -394,16 +390,10 @@ MUTANTS: Final = (
         seed=200000,
     ),
     Mutant(
-        name="acknowledged before its copy was deleted",
-        target="eventlog.replication.streams:Streams._forget",
-        make=_instead(_forget_nothing),
-        seed=740099,
-    ),
-    Mutant(
         name="copy deleted by an old record",
         target="eventlog.replication.releases:Releases.kept",
         make=_instead(_keep_nothing),
-        seed=730342,
+        seed=291,
     ),
     Mutant(name="term led that was over", target=f"{_RECORDS}.lead", make=_instead(_lead_any_term), seed=742812),
     Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=_instead(_lead_with_an_empty_disk), seed=200197),

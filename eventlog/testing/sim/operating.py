@@ -23,6 +23,8 @@ from eventlog.testing.sim.world import World
 _AGAIN_US: Final = 300_000
 _TRIES: Final = 20
 _MEMBERS_MAX: Final = 7
+_LOOK_US: Final = 1_000
+_LOOKS: Final = 1_500
 _Plan = Callable[[Situation], CommitPlan | None]
 
 
@@ -95,13 +97,7 @@ class Operators:
         self._commit_records(view, msgspec.structs.replace(record, owners=owners, in_sync=in_sync, nonce=self._nonce()))
         world.reached["disowned"] += 1
         world.scheduler.after(world.random.randrange(60_000), lambda: self._own_again(segment, number))
-        world.scheduler.after(world.random.randrange(1_000_000), lambda: self._hear_again(deaf, segment, record.primary))
-
-    def _hear_again(self, deaf: int, segment: int, primary: int) -> None:
-        """Have a host hear of records again, and give the segment away at about the time when it does."""
-        world = self._world
-        world.store.faults.deaf.discard(deaf)
-        world.scheduler.after(world.random.randrange(200_000), lambda: self.move_segment(segment, but=(primary,)))
+        world.scheduler.after(world.random.randrange(1_000_000), lambda: world.store.faults.deaf.discard(deaf))
 
     def _own_again(self, segment: int, number: int) -> None:
         view = self._look()
@@ -109,6 +105,15 @@ class Operators:
         if not self.is_over and number in view.members and number not in record.owners:
             owners = (*record.owners, number)
             self._commit_records(view, msgspec.structs.replace(record, owners=owners, nonce=self._nonce()))
+            self._lead_when_in_sync(segment, number, looks=_LOOKS)
+
+    def _lead_when_in_sync(self, segment: int, number: int, *, looks: int) -> None:
+        """Give a segment to a member as soon as its set says that it holds all that was committed."""
+        record = self._look().segments[segment].record
+        if any(replica.node == number for replica in record.in_sync):
+            self.move_segment(segment, but=tuple(owner for owner in record.owners if owner != number))
+        elif looks:
+            self._world.scheduler.after(_LOOK_US, lambda: self._lead_when_in_sync(segment, number, looks=looks - 1))
 
     # ------------------------------------------------------------ members
 

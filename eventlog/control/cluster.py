@@ -280,8 +280,12 @@ class ClusterRecords:
             on_lost(lost)
         self._own = own
 
-    async def release(self, *, acknowledged: int = 0, unreadable: bool = False) -> None:
-        """Give back what is left of the lease: nothing is issued any more, and the next start begins right above what was.
+    async def release(
+        self, *, on_lost: Callable[[Sequence[int]], None] = lambda _: None, acknowledged: int = 0, unreadable: bool = False
+    ) -> None:
+        """Give back what is left of the lease: nothing is issued until it is renewed, and the next start begins right above what was.
+
+        `on_lost` is for who goes on afterwards, as in `renew_lease`.
 
         Raises:
             MemberReplaced, MetadataUnavailable: the ceiling stays as it is, which does no harm.
@@ -294,7 +298,7 @@ class ClusterRecords:
             try:
                 self._own = Versioned(record, await self._commit(plan))
             except MetadataConflict:
-                self._own = self._check_own(read_nodes(await self._list(NODE_PREFIX)).get(self.member.number))
+                await self._read_again(on_lost)
                 continue
             return
         raise MetadataConflict(key=node_key(self.member.number))

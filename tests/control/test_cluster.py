@@ -325,6 +325,18 @@ def test_a_term_that_was_over_when_the_lease_was_read_again_is_not_led_however_l
     tell(story)
 
 
+def test_who_gives_its_lease_back_and_goes_on_hears_what_it_lost():
+    async def story(world):
+        records = await world.started("a")
+        await take_over(world, records, [1])
+        heard = []
+        await records.release(on_lost=heard.extend)
+        assert heard == [1]
+        await records.renew_lease(on_lost=never)
+
+    tell(story)
+
+
 async def take_over(world, records, segments):
     """Another node grows into the in-sync set of some segments and becomes their primary, as a controller would have it."""
     other = await world.joined("b")

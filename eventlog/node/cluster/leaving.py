@@ -52,7 +52,7 @@ async def _give_lease_back(node: "Node") -> None:
     """Have the successors begin right above what was issued here, and not above all that might have been."""
     if len(node.view.members) > 1:
         async with node.renewing_lease:
-            await node.records.release(acknowledged=int(node.core.watermark.max()))
+            await node.records.release(on_lost=node.replicas.takeover.stop, acknowledged=int(node.core.watermark.max()))
 
 
 async def _adopted(node: "Node", segments: "np.typing.NDArray[np.int64]") -> None:

@@ -395,7 +395,6 @@ MUTANTS: Final = (
         make=_instead(_keep_nothing),
         seed=291,
     ),
-    Mutant(name="term led that was over", target=f"{_RECORDS}.lead", make=_instead(_lead_any_term), seed=742812),
     Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=_instead(_lead_with_an_empty_disk), seed=200197),
     Mutant(name="checksum not checked", target="eventlog.batch.views:checked_head", make=_instead(_believe_every_byte), seed=6),
     Mutant(

@@ -12,7 +12,7 @@ from statistics import mean
 from benchmarks.clusters import cluster, write_batches
 from benchmarks.figures import MILLION, Row, Scale, against, bounded, note, rate
 from benchmarks.inputs import Load, random_values
-from benchmarks.processes import Address, cpu_seconds, in_child, resident_bytes, scratch
+from benchmarks.processes import Address, Node, cpu_seconds, in_child, resident_bytes, scratch
 from benchmarks.traffic import settle
 
 REPLICATION_AT_MOST = 3.3
@@ -22,6 +22,9 @@ IDLE_NODES = 5
 IDLE_PERCENT_AT_MOST = 2.0
 MANY_SEGMENTS = 4_096
 MANY_RSS_MIB_AT_MOST = 800
+APPOINTED_SECONDS_AT_MOST = 2.0
+APPOINTED_LOOK_SECONDS = 0.05
+APPOINTED_SECONDS_MAX = 60
 HANDOVER_BYTES = 1 << 30
 HANDOVER_AT_LEAST = 0.4
 MIB = 1 << 20
@@ -75,9 +78,29 @@ def _many_segments(scale: Scale) -> Iterator[Row]:
             if segments == MANY_SEGMENTS:
                 rss = max(resident_bytes(address.pid) for address in addresses) / MIB
                 yield bounded("4,096 segments, memory of the largest node", value=rss, unit="MiB", at_most=MANY_RSS_MIB_AT_MOST)
+                led, seconds = _appointed(nodes)
+                name = f"4,096 segments, {led:,} primaries of a dead node appointed"
+                yield bounded(name, value=seconds, unit="s", at_most=APPOINTED_SECONDS_AT_MOST)
     for case, share in (("single puts", 0.8), ("batches of 100,000", 0.8), ("batches of 1,000", 0.3)):
         many, few = rates[MANY_SEGMENTS, case], rates[256, case]
         yield rate(f"4,096 segments, {case}", per_second=many, unit="events/s", at_least=share * few, bare=few)
+
+
+def _appointed(nodes: Sequence[Node]) -> tuple[int, float]:
+    """Kill a node with SIGKILL; return how many segments it led, and the seconds until another node says of each that others lead it."""
+    import eventlog
+
+    async def run() -> tuple[int, float]:
+        victim = f"n{len(nodes)}"
+        async with eventlog.connect(nodes[0].address.text) as client, asyncio.timeout(APPOINTED_SECONDS_MAX):
+            led = [segment.primary for segment in await client.segments()].count(victim)
+            began = time.monotonic()
+            nodes[-1].kill()
+            while {segment.primary for segment in await client.segments()} & {victim, ""}:  # noqa: ASYNC110 -- it is asked for
+                await asyncio.sleep(APPOINTED_LOOK_SECONDS)
+            return led, time.monotonic() - began
+
+    return asyncio.run(run())
 
 
 def _puts(addresses: Sequence[Address], *, seconds: float) -> float:

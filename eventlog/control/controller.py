@@ -12,8 +12,9 @@ Safety does not hang on any of this: whoever else does the same at the same time
 found out anew from the records, so the next controller goes on where this one stopped.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 import msgspec
 
@@ -112,7 +113,7 @@ class Controller:
         )
         if self._idle is not None and state.is_as(self._idle):
             return None
-        if changed := self._new(situation, self.appointments(situation, nonce)):
+        if changed := list(islice(self._new(situation, self.appointments(situation, nonce)), records_max)):
             return commit_of(view, changed, records_max=records_max)
         if plan := self._next_planned(view, records_max):
             return plan
@@ -124,7 +125,7 @@ class Controller:
             self._level,
         )
         for step in steps:
-            if changed := self._new(situation, step(situation, nonce)):
+            if changed := list(self._new(situation, step(situation, nonce))):
                 self._planned_changes = [
                     (view.segments[record.segment], record) for record in changed[records_max:] if _keeps_term(view, record)
                 ]
@@ -134,8 +135,8 @@ class Controller:
         self._idle = None if plan else state
         return plan
 
-    def _new(self, situation: Situation, records: Iterable[SegmentRecord]) -> list[SegmentRecord]:
-        return [record for record in records if record != situation.view.segments[record.segment].record]
+    def _new(self, situation: Situation, records: Iterable[SegmentRecord]) -> Iterator[SegmentRecord]:
+        return (record for record in records if record != situation.view.segments[record.segment].record)
 
     def _next_planned(self, view: ClusterView, records_max: int) -> CommitPlan | None:
         """Return the next commit of what was planned with an earlier one; what has changed since is left to the next plan.
@@ -152,14 +153,13 @@ class Controller:
 
     # ------------------------------------------------------------ 1 and 2
 
-    def appointments(self, situation: Situation, nonce: str) -> Iterable[SegmentRecord]:
-        """Return the records of segments that get another term."""
+    def appointments(self, situation: Situation, nonce: str) -> Iterator[SegmentRecord]:
+        """Give the records of segments that get another term, as they are asked for: a commit takes some, and the rest is planned anew."""
         view = situation.view
         load = dict.fromkeys(view.members, 0)
         for found in view.segments.values():
             if found.record.primary in load:
                 load[found.record.primary] += 1
-        changed = []
         for found in view.segments.values():
             segment = found.record
             if situation.is_led(segment) and not view.members[segment.primary].is_leaving:
@@ -169,8 +169,7 @@ class Controller:
                 continue  # it waits for another of its in-sync set, or for an operator
             load[chosen.number] += 1
             gone = [replica for replica in segment.in_sync if not situation.is_here(replica)]
-            changed.append(appoint(segment, chosen, old_primary=old_primary(view, segment).record, nonce=nonce, gone=gone))
-        return changed
+            yield appoint(segment, chosen, old_primary=old_primary(view, segment).record, nonce=nonce, gone=gone)
 
     def successor(self, situation: Situation, segment: SegmentRecord, load: dict[int, int]) -> NodeRecord | None:
         """Return who leads next: the one that led, if it is there; else, of the in-sync set, who leads least for its weight."""

@@ -6,7 +6,8 @@ committing, and the old primary's next raise conflicts. The floor never falls: w
 primary's ceiling alone would say too little.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
+from itertools import islice
 
 from eventlog.control.metastore import OPERATIONS_MAX
 from eventlog.control.records import CommitPlan, NodeRecord, SegmentRecord, Versioned, encode, node_key, segment_key
@@ -75,8 +76,8 @@ def next_appointments(view: ClusterView, node: NodeRecord, *, segments: Iterable
     return commit_of(view, changed)
 
 
-def commit_of(view: ClusterView, changed: Sequence[SegmentRecord], *, records_max: int = RECORDS_PER_COMMIT_MAX) -> CommitPlan | None:
-    """Return the commit of the first `records_max` changed records, None without any.
+def commit_of(view: ClusterView, changed: Iterable[SegmentRecord], *, records_max: int = RECORDS_PER_COMMIT_MAX) -> CommitPlan | None:
+    """Return the commit of the first `records_max` changed records, None without any; no more are asked for.
 
     It expects what the view shows, and with every new term the record of the old primary, which it rewrites: of a new segment that of its
     first one, which might be removed meanwhile. Fewer records fit when their old primaries are very many.
@@ -84,7 +85,7 @@ def commit_of(view: ClusterView, changed: Sequence[SegmentRecord], *, records_ma
     expect: dict[str, int] = {}
     puts: dict[str, bytes] = {}
     witnesses: dict[int, Versioned[NodeRecord]] = {}
-    for record in changed[:records_max]:
+    for record in islice(changed, records_max):
         found = view.segments.get(record.segment)
         if found is None or record.epoch != found.record.epoch:
             witness = old_primary(view, found.record if found else record)

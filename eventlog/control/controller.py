@@ -14,7 +14,6 @@ found out anew from the records, so the next controller goes on where this one s
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 
 import msgspec
 
@@ -113,9 +112,8 @@ class Controller:
         )
         if self._idle is not None and state.is_as(self._idle):
             return None
-        if changed := list(islice(self._new(situation, self.appointments(situation, nonce)), records_max)):
-            return commit_of(view, changed, records_max=records_max)
-        if plan := self._next_planned(view, records_max):
+        appointed = commit_of(view, self._new(situation, self.appointments(situation, nonce)), records_max=records_max)
+        if plan := appointed or self._next_planned(view, records_max):
             return plan
         steps: tuple[Callable[[Situation, str], Iterable[SegmentRecord]], ...] = (
             self._sweep,

@@ -133,8 +133,7 @@ def remove(situation: Situation, node: NodeRecord, *, removed_id: int, nonce: st
         return None
     if why := why_not_removed(situation, node):
         raise OperationRefused(what=f"removing {node.name}", why=why)
-    moved = _led_by_others(situation, node, nonce)
-    if plan := commit_of(view, moved):
+    if plan := hand_over(situation, node, nonce=nonce):
         return plan
     found, key = view.nodes[node.number], node_key(node.number)
     return CommitPlan(expect={key: found.revision}, puts={key: encode(tombstone(found.record, removed_id=removed_id))})
@@ -161,14 +160,10 @@ def _needs(situation: Situation, segment: SegmentRecord, node: NodeRecord) -> bo
 
 def hand_over(situation: Situation, node: NodeRecord, *, nonce: str) -> CommitPlan | None:
     """Return the next commit that gives what a member leads, which is about to stop, to those in sync; what nobody can take it keeps."""
-    return commit_of(situation.view, _led_by_others(situation, node, nonce))
-
-
-def _led_by_others(situation: Situation, node: NodeRecord, nonce: str) -> list[SegmentRecord]:
-    """Return the records of the segments that the member leads, with the primaries that they would have without it."""
-    segments = situation.view.segments
-    without = Situation(view=situation.view, dead=situation.dead | {node.number})
-    return [record for record in Controller().appointments(without, nonce) if segments[record.segment].record.primary == node.number]
+    view = situation.view
+    without = Situation(view=view, dead=situation.dead | {node.number})
+    records = Controller().appointments(without, nonce)
+    return commit_of(view, (record for record in records if view.segments[record.segment].record.primary == node.number))
 
 
 def _listed(segments: Sequence[SegmentRecord]) -> str:

@@ -127,7 +127,11 @@ def change() -> None:
 @click.argument("replicas", type=click.IntRange(1, REPLICAS_MAX))
 @common_options
 def set_replicas(replicas: int) -> None:
-    """Keep REPLICAS copies of each segment, where there are as many nodes."""
+    """Keep REPLICAS copies of each segment, where there are as many nodes.
+
+    A majority of them is written to: of three, one may be down. With two copies the segments of a node that is down take no writes before
+    it is back, or removed; nothing is lost.
+    """
     with open_client() as client:
         client.admin.set_replicas(replicas)
     _say({"replicas": replicas}, f"{replicas} replicas; copies are made or dropped now: eventlog admin status --wait 10m")

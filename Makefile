@@ -31,7 +31,7 @@ check: setup
 	@$(PYTHON_ENV) tests/lanes.py quick types lint contracts
 
 sim: setup
-	@$(PYTHON_ENV) -m eventlog.testing.sim --known --seeds 0:$(or $(SEEDS),2000)
+	@$(PYTHON_ENV) -m eventlog.testing.sim --known --seeds 0:$(or $(SEEDS),2000) 1000000:$$((1000000 + $(or $(SEEDS),2000)))
 	@$(PYTHON_ENV) -m eventlog.testing.consumers --known --seeds 0:$(or $(SEEDS),2000)
 
 sim-mutants: setup

@@ -93,7 +93,7 @@ def lanes() -> dict[str, Lane]:
         Lane(
             name="sim",
             commands=(
-                (python, "-m", "eventlog.testing.sim", "--known", "--seeds", "0:500", "--processes", "1"),
+                (python, "-m", "eventlog.testing.sim", "--known", "--seeds", "0:500", "1000000:1000100", "--processes", "1"),
                 (python, "-m", "eventlog.testing.consumers", "--known", "--seeds", "0:100"),
                 (python, "-m", "eventlog.testing.mutation", "--known", "--processes", "1"),
             ),

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from itertools import chain
 
 from eventlog.testing.sim.cluster import run_seed
 from eventlog.testing.sim.known import FAILED_ONCE
@@ -17,14 +18,14 @@ def _range(text: str) -> range:
 def main(arguments: list[str]) -> int:
     """Return the exit code: 1 when a seed failed, or when an interesting state was never reached."""
     parser = argparse.ArgumentParser(prog="python -m eventlog.testing.sim", description=__doc__)
-    parser.add_argument("--seeds", type=_range, default=range(100), help="A:B, B excluded, or one seed")
+    parser.add_argument("--seeds", type=_range, nargs="+", default=[range(100)], help="A:B, B excluded, or one seed; several if wanted")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--known", action="store_true", help="also run every seed that ever failed")
     parser.add_argument("--trace", type=int, metavar="SEED", help="run this one and print what happens in it")
     chosen = parser.parse_args(arguments)
     if chosen.trace is not None:
         return _trace(chosen.trace)
-    seeds = [*(FAILED_ONCE if chosen.known else ()), *chosen.seeds]
+    seeds = [*(FAILED_ONCE if chosen.known else ()), *chain.from_iterable(chosen.seeds)]
     return 0 if report_seeds(seeds, processes=chosen.processes).is_good else 1
 
 

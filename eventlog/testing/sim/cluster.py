@@ -152,7 +152,7 @@ def run_seed(seed: int, *, keep_lines: bool = False) -> Verdict:
     """Run a seed and judge it."""
     begun = time.process_time()
     chance = random.Random(seed)  # noqa: S311 - it must repeat, not surprise
-    swarm = choose(chance)
+    swarm = choose(chance, seed=seed)
     trace = Trace(keep=keep_lines)
     cluster = Cluster(swarm, chance=chance, trace=trace)
     cluster.run()

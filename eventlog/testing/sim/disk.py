@@ -34,6 +34,17 @@ class Disk:
         self._installing: dict[int, None] = {}
         self._undo: deque[Callable[[], None]] = deque()  # one for each write that may not survive
         self._synced = 0
+        self._stalled_until_us = 0
+
+    # ------------------------------------------------------------ being slow
+
+    def stall(self, until_us: int) -> None:
+        """Let no sync that begins from now on end before `until_us`."""
+        self._stalled_until_us = until_us
+
+    def stalled_us(self, now_us: int) -> int:
+        """Return for how long a sync that begins now is held up."""
+        return max(self._stalled_until_us - now_us, 0)
 
     # ------------------------------------------------------------ reading
 

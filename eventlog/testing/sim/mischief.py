@@ -54,6 +54,8 @@ class Mischief:
             Fault.REMOVE: self._operators.remove,
             Fault.FORCE: self._lose_all,
             Fault.BIT: self._flip_bit,
+            Fault.DEAF: self._deafen,
+            Fault.STALL: lambda: self._any().disk.stall(self._world.scheduler.now_us + self._away_us()),
         }
 
     def start(self) -> None:
@@ -83,6 +85,7 @@ class Mischief:
         self._world.closes_up = True
         for host in self._hosts.values():
             self._resume(host)
+            host.disk.stall(0)
             if host.number not in self._operators.gone:
                 host.start()
 
@@ -281,6 +284,13 @@ class Mischief:
         else:
             hosts.append(METADATA_HOST)
         self._cut_ways([way for other in hosts for way in ((zombie, other), (other, zombie))], for_us=8_000_000)
+
+    def _deafen(self) -> None:
+        """Let a host hear of no change, as when its watch is behind; what it asks is answered."""
+        host, deaf = self._any().number, self._world.store.faults.deaf
+        if host not in deaf:
+            deaf.add(host)
+            self._world.scheduler.after(2 * self._away_us(), lambda: deaf.discard(host))
 
     def _store_out(self) -> None:
         self._world.store.faults.is_out = True

@@ -40,4 +40,4 @@ class Storage:
             for _, done in jobs:
                 done()
 
-        self._process.after(int(self._sync_us * (0.5 + self._random.random())), end)
+        self._process.after(int(self._sync_us * (0.5 + self._random.random())) + self._disk.stalled_us(self._process.scheduler.now_us), end)

@@ -35,6 +35,8 @@ class Fault(StrEnum):
     FORCE = "force"  # all that hold what was committed are gone, and an operator gives it up
     BIT = "bit"  # of a stored value on a disk is flipped; never of the last sound copy
     AMBUSH = "ambush"  # right when a log is cut, a set grows or a term begins, the primary or another of the set goes
+    DEAF = "deaf"  # a host hears of no change of the metadata for a while; what it asks is answered
+    STALL = "stall"  # a disk is done with nothing for a while
 
 
 INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
@@ -58,10 +60,13 @@ INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
     Fault.FORCE: 2_500,
     Fault.BIT: 400,
     Fault.AMBUSH: 800,
+    Fault.DEAF: 1_500,
+    Fault.STALL: 2_000,
 }
 
 
 _CHANCE = {Fault.AMBUSH: 0.75, Fault.JOIN: 0.15, Fault.DRAIN: 0.15, Fault.REMOVE: 0.15, Fault.FORCE: 0.15, Fault.BIT: 0.3}
+_SINCE = {Fault.DEAF: 1_000_000, Fault.STALL: 1_000_000}  # the seeds from which on there is a fault: those below it keep their runs
 _LESS_COPIES = {Fault.DISK, Fault.MEMBER, Fault.DRAIN, Fault.REMOVE, Fault.FORCE}
 
 
@@ -92,10 +97,11 @@ class Swarm:
     closes_up: bool
 
 
-def choose(chance: random.Random) -> Swarm:
-    """Return the settings of a run."""
+def choose(chance: random.Random, *, seed: int) -> Swarm:
+    """Return the settings of the run of a seed."""
     nodes = chance.choices((1, 2, 3, 4, 5), weights=(1, 2, 8, 3, 3))[0]
-    kinds = [kind for kind in Fault if chance.random() < _CHANCE.get(kind, 0.4) and _makes_sense(kind, nodes)]
+    there_are = [kind for kind in Fault if seed >= _SINCE.get(kind, 0)]
+    kinds = [kind for kind in there_are if chance.random() < _CHANCE.get(kind, 0.4) and _makes_sense(kind, nodes)]
     if Fault.BIT in kinds:  # else the sound copy might go, and nobody could tell loss from loss
         kinds = [kind for kind in kinds if kind not in _LESS_COPIES]
     return Swarm(
@@ -123,7 +129,7 @@ def choose(chance: random.Random) -> Swarm:
 
 
 def _makes_sense(kind: Fault, nodes: int) -> bool:
-    return nodes > 1 or kind in {Fault.CRASH, Fault.CRASH_ALL, Fault.PAUSE, Fault.CLOCK, Fault.STORE_OUT}
+    return nodes > 1 or kind in {Fault.CRASH, Fault.CRASH_ALL, Fault.PAUSE, Fault.CLOCK, Fault.STORE_OUT, Fault.DEAF, Fault.STALL}
 
 
 def _weather(chance: random.Random) -> Weather:

@@ -5,6 +5,8 @@ import random
 from eventlog.replication import EpochStart
 from eventlog.testing.sim.disk import Disk
 from eventlog.testing.sim.history import Value
+from eventlog.testing.sim.scheduler import Process, Scheduler
+from eventlog.testing.sim.storage import Storage
 
 
 class Chance(random.Random):
@@ -121,3 +123,28 @@ def test_what_was_dropped_for_good_is_no_install_any_more():
     disk.crash(Chance(0))
     disk.open()
     assert ids(disk) == [2]
+
+
+def test_a_disk_that_stalls_is_done_with_nothing_until_it_is_over():
+    scheduler, disk = Scheduler(), Disk("a")
+    storage = Storage(Process(scheduler), disk, sync_us=1_000, chance=random.Random(0))
+    done: list[int] = []
+    disk.stall(500_000)
+    for job in (1, 2):
+        storage.put(lambda job=job: disk.append(0, [value(job)]), lambda: done.append(scheduler.now_us))
+        scheduler.run(job * 200_000)
+    assert (ids(disk), done) == ([1], []), "the second waits for the first"
+    scheduler.run(600_000)
+    assert (ids(disk), len(done)) == ([1, 2], 2)
+    assert 500_000 <= done[0] < done[1] <= 504_000
+
+
+def test_what_a_stalled_disk_was_not_done_with_is_lost():
+    scheduler, disk = Scheduler(), Disk("a")
+    process = Process(scheduler)
+    disk.stall(500_000)
+    Storage(process, disk, sync_us=1_000, chance=random.Random(0)).put(lambda: disk.append(0, [value(1)]), lambda: None)
+    scheduler.run(400_000)
+    process.kill()
+    assert disk.crash(Chance(0)) == 1
+    assert ids(disk) == []

@@ -16,7 +16,7 @@ KINDS = {Fault.JOIN: "joined under load", Fault.DRAIN: "drained", Fault.REMOVE: 
 def calm(seed: int) -> Swarm:
     """Return a run of three nodes on which no fault falls."""
     while True:
-        swarm = choose(random.Random(seed))
+        swarm = choose(random.Random(seed), seed=seed)
         if swarm.nodes == 3 and swarm.replicas == 3 and swarm.store_unknown == 0.0:
             return replace(swarm, intervals_ms={}, faults_ms=6_000, segments=4)
         seed += 1_000

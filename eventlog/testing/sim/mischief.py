@@ -55,7 +55,7 @@ class Mischief:
             Fault.FORCE: self._lose_all,
             Fault.BIT: self._flip_bit,
             Fault.DEAF: self._deafen,
-            Fault.STALL: lambda: self._any().disk.stall(self._world.scheduler.now_us + self._away_us()),
+            Fault.STALL: self._stall,
         }
 
     def start(self) -> None:
@@ -216,6 +216,9 @@ class Mischief:
 
     def _is_whole(self, replica: Replica) -> bool:
         return self._hosts[self.host_of(replica.node)].disk.incarnation == replica.incarnation
+
+    def _stall(self) -> None:
+        self._any().disk.stall(self._world.scheduler.now_us + self._away_us())
 
     def _jump(self) -> None:
         host = self._any()

@@ -1,9 +1,10 @@
 """Appointing primaries. Every term of a primary begins here: a new cluster's, a takeover's, and a restarted node's own.
 
 In one commit per at most 100 segments: the segment gets the new primary under the next epoch and a floor at or above the ceiling of
-the old one, and the old primary's record is expected and rewritten unchanged. So the ceiling cannot rise unseen between reading and
-committing, and the old primary's next raise conflicts. The floor never falls: with two failovers in quick succession the last
-primary's ceiling alone would say too little.
+the old one, and the records of both are expected and rewritten unchanged. So the old primary's ceiling cannot rise unseen between
+reading and committing, and its next raise conflicts; the new primary cannot be removed, or be another disk, unseen, and is not removed
+by who has not seen that it leads. The floor never falls: with two failovers in quick succession the last primary's ceiling alone would
+say too little.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,8 +17,8 @@ from eventlog.control.view import ClusterView
 from eventlog.errors import CorruptData, LostDisk
 
 RECORDS_PER_COMMIT_MAX = 100
-OLD_PRIMARIES_PER_COMMIT_MAX = 20
-assert RECORDS_PER_COMMIT_MAX + OLD_PRIMARIES_PER_COMMIT_MAX < OPERATIONS_MAX, "and the writer's own key"
+PRIMARIES_PER_COMMIT_MAX = 20
+assert RECORDS_PER_COMMIT_MAX + PRIMARIES_PER_COMMIT_MAX < OPERATIONS_MAX, "and the writer's own key"
 
 
 def segments_to_start(view: ClusterView, node: NodeRecord, *, segments: int, accepts_loss: bool = False) -> list[int]:
@@ -70,7 +71,7 @@ def next_appointments(view: ClusterView, node: NodeRecord, *, segments: Iterable
         if found is None:
             changed.append(_create(segment, node, nonce))
         elif found.record.nonce != nonce:
-            changed.append(appoint(found.record, node, old_primary=old_primary(view, found.record).record, nonce=nonce))
+            changed.append(appoint(found.record, node, old_primary=primary_of(view, found.record).record, nonce=nonce))
         if len(changed) == RECORDS_PER_COMMIT_MAX:
             break
     return commit_of(view, changed)
@@ -79,27 +80,28 @@ def next_appointments(view: ClusterView, node: NodeRecord, *, segments: Iterable
 def commit_of(view: ClusterView, changed: Iterable[SegmentRecord], *, records_max: int = RECORDS_PER_COMMIT_MAX) -> CommitPlan | None:
     """Return the commit of the first `records_max` changed records, None without any; no more are asked for.
 
-    It expects what the view shows, and with every new term the record of the old primary, which it rewrites: of a new segment that of its
-    first one, which might be removed meanwhile. Fewer records fit when their old primaries are very many.
+    It expects what the view shows, and with every new term the records of the old primary and of the new one, which it rewrites. Fewer
+    records fit when their primaries are very many.
     """
     expect: dict[str, int] = {}
     puts: dict[str, bytes] = {}
-    witnesses: dict[int, Versioned[NodeRecord]] = {}
+    primaries: dict[int, Versioned[NodeRecord]] = {}
     for record in islice(changed, records_max):
         found = view.segments.get(record.segment)
         if found is None or record.epoch != found.record.epoch:
-            witness = old_primary(view, found.record if found else record)
-            witnesses[witness.record.number] = witness
-            if len(witnesses) > OLD_PRIMARIES_PER_COMMIT_MAX:
+            more = [primary_of(view, found.record if found else record), primary_of(view, record)]
+            if len(primaries.keys() | {primary.record.number for primary in more}) > PRIMARIES_PER_COMMIT_MAX:
                 break
-            expect[node_key(witness.record.number)] = witness.revision
-            puts[node_key(witness.record.number)] = encode(witness.record)
+            primaries |= {primary.record.number: primary for primary in more}
         expect[segment_key(record.segment)] = found.revision if found else 0
         puts[segment_key(record.segment)] = encode(record)
+    for number, primary in primaries.items():
+        expect[node_key(number)] = primary.revision
+        puts[node_key(number)] = encode(primary.record)
     return CommitPlan(expect=expect, puts=puts) if puts else None
 
 
-def old_primary(view: ClusterView, segment: SegmentRecord) -> Versioned[NodeRecord]:
+def primary_of(view: ClusterView, segment: SegmentRecord) -> Versioned[NodeRecord]:
     """Return the record of the segment's primary, a tombstone's too.
 
     Raises:

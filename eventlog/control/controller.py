@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, commit_of, old_primary
+from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, commit_of, primary_of
 from eventlog.control.moves import next_move
 from eventlog.control.placement import level_primaries, place
 from eventlog.control.records import REBALANCE_KEY, CommitPlan, NodeRecord, RebalanceRecord, Replica, SegmentRecord, Versioned, encode
@@ -167,7 +167,7 @@ class Controller:
                 continue  # it waits for another of its in-sync set, or for an operator
             load[chosen.number] += 1
             gone = [replica for replica in segment.in_sync if not situation.is_here(replica)]
-            yield appoint(segment, chosen, old_primary=old_primary(view, segment).record, nonce=nonce, gone=gone)
+            yield appoint(segment, chosen, old_primary=primary_of(view, segment).record, nonce=nonce, gone=gone)
 
     def successor(self, situation: Situation, segment: SegmentRecord, load: dict[int, int]) -> NodeRecord | None:
         """Return who leads next: the one that led, if it is there; else, of the in-sync set, who leads least for its weight."""
@@ -255,7 +255,7 @@ class Controller:
         members = [node for node in view.members.values() if node.holds_data]
         leveled = level_primaries(members, {number: segment.owners for number, segment in records.items()})
         return [
-            appoint(records[number], view.members[owners[0]], old_primary=old_primary(view, records[number]).record, nonce=nonce)
+            appoint(records[number], view.members[owners[0]], old_primary=primary_of(view, records[number]).record, nonce=nonce)
             for number, owners in leveled.items()
             if owners[0] != records[number].primary
         ]

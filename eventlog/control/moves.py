@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from eventlog.control.appointment import old_primary
+from eventlog.control.appointment import primary_of
 from eventlog.control.records import Replica, SegmentRecord
 from eventlog.control.rules import appoint, own
 from eventlog.control.view import ClusterView
@@ -45,7 +45,7 @@ def _arrived(view: ClusterView, segment: SegmentRecord, leaving: Collection[int]
     first = segment.target[0]
     if first != segment.primary:
         gone = [replica for replica in segment.in_sync if replica.node in leaving]
-        target, before = segment.target, old_primary(view, segment).record
+        target, before = segment.target, primary_of(view, segment).record
         segment = appoint(segment, view.members[first], old_primary=before, nonce=nonce, gone=gone)
         segment = own(segment, target, nonce=nonce)
     else:

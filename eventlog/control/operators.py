@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from eventlog.control.appointment import OLD_PRIMARIES_PER_COMMIT_MAX, commit_of, old_primary
+from eventlog.control.appointment import PRIMARIES_PER_COMMIT_MAX, commit_of, primary_of
 from eventlog.control.controller import Controller, Situation, plan_rebalance
 from eventlog.control.membership import tombstone
 from eventlog.control.records import (
@@ -32,7 +32,7 @@ from eventlog.errors import InvalidArgument, OperationRefused
 from eventlog.limits import REPLICAS_MAX
 
 SEGMENTS_NAMED_MAX = 10
-FORCED_PER_COMMIT_MAX = OLD_PRIMARIES_PER_COMMIT_MAX  # each may have had another primary, and a lost range goes with it
+FORCED_PER_COMMIT_MAX = PRIMARIES_PER_COMMIT_MAX // 2  # each may have had another primary, and get another; a lost range goes with it
 
 
 def member_named(view: ClusterView, name: str) -> NodeRecord:
@@ -320,7 +320,7 @@ def _forced(view: ClusterView, segment: SegmentRecord, node: NodeRecord, nonce: 
         in_sync=(node.replica,),
         min_in_sync=1,
         epoch=SegmentRules.next_epoch(segment),
-        floor=SegmentRules.next_floor(segment, old_primary(view, segment).record),
+        floor=SegmentRules.next_floor(segment, primary_of(view, segment).record),
         session=node.session,
         target=(),
         nonce=nonce,

@@ -19,7 +19,7 @@ _TRANSFER_BITS = (1 << 32) - 1
 
 @dataclass(slots=True, eq=False)
 class _Install:
-    """`part` is the next one expected."""
+    """`part` is the next one expected; with `is_ending` none is: what makes the replica whole is on its way to the disk."""
 
     sender: Replica
     transfer: int
@@ -27,6 +27,7 @@ class _Install:
     pin: int
     correlation: int
     part: int = 0
+    is_ending: bool = False
 
 
 class Installs:
@@ -63,12 +64,15 @@ class Installs:
         if install is None or (install.sender, install.transfer, install.epoch) != (message.sender, transfer, epoch):
             return []
         install.correlation = max(install.correlation, message.correlation)
+        if install.is_ending:
+            return []  # it came twice
         if flags == CHUNK:
             is_next = last == install.part
             install.part += is_next
             return [InstallPart(segment=segment, epoch=epoch, transfer=transfer, part=last)] if is_next else []
         if values != install.part or last != install.pin:
             return []
+        install.is_ending = True
         end_epoch = epoch_at(history, last)
         return [EndInstall(segment=segment, epoch=epoch, transfer=transfer, pin=last, end_epoch=end_epoch, history=history)]
 

@@ -40,15 +40,17 @@ class Play:
 
     def commit(self, plan):
         """Commit a plan made from the view as it is."""
-        for key, revision in plan.expect.items():
-            found = self._revision(key)
-            assert found == revision, key
+        assert not self.conflicts(plan)
         before = self.view
         self.commits.append(plan)
         self.view = self.view.after(plan, self.view.revision + 1)
         for key, value in plan.puts.items():
             if key.startswith("segment/"):
                 self._check(before, decode(value, SegmentRecord, where=key), plan)
+
+    def conflicts(self, plan):
+        """Return the keys whose records are others now than the plan expects."""
+        return [key for key, revision in plan.expect.items() if self._revision(key) != revision]
 
     def _revision(self, key):
         place, _, number = key.partition("/")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.control.appointment import (
-    OLD_PRIMARIES_PER_COMMIT_MAX,
+    PRIMARIES_PER_COMMIT_MAX,
     RECORDS_PER_COMMIT_MAX,
     held_alone,
     is_electable,
@@ -119,8 +119,8 @@ def test_a_takeover_expects_and_rewrites_the_old_primarys_record_and_takes_its_c
     old, new = node(1, ceiling=900), node(2, ceiling=100)
     state, plans = appoint(view([old, new], [segment(0, owners=(1, 2, 3), epoch=4, floor=300)]), new, [0])
     assert state.segments[0].record == segment(0, owners=(2, 1, 3), epoch=5, floor=900, in_sync=replicas(1, 2, 3), nonce="new")
-    assert plans[0].expect == {"segment/0": 10, "node/1": 10}
-    assert plans[0].puts["node/1"]
+    assert plans[0].expect == {"segment/0": 10, "node/1": 10, "node/2": 10}
+    assert [decode(plans[0].puts[key], NodeRecord, where="") for key in ("node/1", "node/2")] == [old, new]
 
 
 def test_two_quick_failovers_keep_the_first_primarys_ceiling():
@@ -149,7 +149,7 @@ def test_segments_of_many_old_primaries_go_in_more_commits():
     before = [segment(number, owners=(2 + number % 60, 1)) for number in range(100)]
     state, plans = appoint(view(nodes, before), nodes[0], range(100))
     assert {found.record.primary for found in state.segments.values()} == {1}
-    assert all(len(plan.puts) - len(put_segments(plan)) <= OLD_PRIMARIES_PER_COMMIT_MAX for plan in plans)
+    assert all(len(plan.puts) - len(put_segments(plan)) <= PRIMARIES_PER_COMMIT_MAX for plan in plans)
     assert all(len(plan.puts) < OPERATIONS_MAX for plan in plans)
 
 
@@ -189,9 +189,9 @@ def test_every_appointment_obeys_the_rules_whoever_led_before(primaries, ceiling
         assert sorted(new.owners) == sorted(old.owners)
     for plan in plans:
         moved = put_segments(plan)
-        olds = {before[number].primary for number in moved}
+        seen = {1} | {before[number].primary for number in moved}
         assert len(moved) <= RECORDS_PER_COMMIT_MAX
-        assert len(olds) <= OLD_PRIMARIES_PER_COMMIT_MAX
+        assert len(seen) <= PRIMARIES_PER_COMMIT_MAX
         assert len(plan.puts) < OPERATIONS_MAX
-        assert set(plan.expect) == set(plan.puts) == {f"segment/{number}" for number in moved} | {f"node/{number}" for number in olds}
+        assert set(plan.expect) == set(plan.puts) == {f"segment/{number}" for number in moved} | {f"node/{number}" for number in seen}
     assert sum(len(put_segments(plan)) for plan in plans) == len(primaries)

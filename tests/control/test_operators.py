@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from eventlog.control.controller import Controller, Situation
 from eventlog.control.operators import (
     Forced,
     RebalanceStart,
@@ -18,7 +19,7 @@ from eventlog.control.operators import (
     undrain,
     why_not_forced,
 )
-from eventlog.control.records import LostRange
+from eventlog.control.records import LostRange, SegmentRecord, decode
 from eventlog.errors import InvalidArgument, OperationRefused
 from eventlog.ids import make_id
 from tests.control.plays import Play, cluster
@@ -139,12 +140,13 @@ def test_a_dead_member_is_replaced_by_another_that_gets_exactly_its_segments():
 # ---------------------------------------------------------------- removing
 
 
-def removing(play, number):
-    def next_plan(nonce):
-        found = play.view.members.get(number)
-        return found and remove(play.situation, found, removed_id=NOW_ID, nonce=nonce)
+def removal(play, number, nonce):
+    found = play.view.members.get(number)
+    return found and remove(play.situation, found, removed_id=NOW_ID, nonce=nonce)
 
-    return all_of(play, next_plan)
+
+def removing(play, number):
+    return all_of(play, lambda nonce: removal(play, number, nonce))
 
 
 def test_a_member_that_was_to_get_a_segment_anyway_does_not_hold_it_twice_after_replacing_another():
@@ -176,6 +178,31 @@ def test_removing_a_dead_primary_folds_its_ceiling_into_the_floors_first():
     play.dead.add(2)
     removing(play, 2)
     assert {play.records[number].floor for number in led} == {2_000}
+
+
+def without_the_second(play):
+    """Return what a controller commits that knows the second member to be dead, and nothing else."""
+    return Controller().next_commit(Situation(view=play.view, dead=frozenset({2})), nonce=play.nonce())
+
+
+def test_who_does_not_know_that_a_member_was_removed_makes_it_no_primary():
+    play = cluster(3)
+    late = without_the_second(play)
+    assert any(decode(value, SegmentRecord, where="").primary == 3 for key, value in late.puts.items() if key.startswith("segment/"))
+    play.dead.add(3)
+    removing(play, 3)
+    assert "node/3" in play.conflicts(late)
+
+
+def test_who_does_not_know_that_a_member_leads_again_does_not_remove_it():
+    play = cluster(3)
+    play.dead.add(3)
+    while play.primaries()[3]:
+        play.commit(removal(play, 3, play.nonce()))
+    late = removal(play, 3, play.nonce())
+    assert list(late.puts) == ["node/3"]
+    play.commit(without_the_second(play))
+    assert play.conflicts(late) == ["node/3"]
 
 
 def test_three_members_of_which_one_is_removed_have_two_copies():

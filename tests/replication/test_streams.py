@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.replication import Message
 from eventlog.replication.links import LIVE, SNAPSHOT
-from eventlog.replication.messages import ACK, APPEND, BEGIN, MISMATCH, UNKNOWN
+from eventlog.replication.messages import ACK, APPEND, BEGIN, END, MISMATCH, UNKNOWN
 from tests.replication.worlds import World, led
 
 
@@ -306,6 +306,22 @@ def test_a_late_beginning_of_a_snapshot_drops_nothing():
     before = list(world[2].logs[0])
     assert world[2].core.receive(late.message, now_ms=0) == []
     assert world[2].logs[0] == before == world[1].logs[0]
+
+
+def test_the_end_of_a_snapshot_that_comes_twice_is_taken_once():
+    world = installing()
+    while not (world.letters and not world.letters[0].is_ack and np.frombuffer(world.letters[0].message.rows, APPEND)["flags"][-1] == END):
+        if world.letters:
+            world.deliver()
+        world[2].sync()
+        reads, world[1].reads = world[1].reads, []
+        for read in reads:
+            world[1].carry_out(read())
+    end = world.letters[0]
+    world.deliver()
+    assert world[2].core.receive(end.message, now_ms=0) == [], "what makes it whole is on its way to the disk"
+    world.pass_time(500)
+    assert world[2].logs[0] == world[1].logs[0]
 
 
 def test_a_member_of_the_in_sync_set_is_never_told_to_drop_what_it_has():

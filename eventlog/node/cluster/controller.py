@@ -32,6 +32,7 @@ log = logging.getLogger("eventlog.node")
 _TICK_MS = 200
 _AFTER_FAILURE_MS = 1_000
 _SPLIT = 4  # a commit after a conflict is smaller by this
+_SPLIT_NODES = 2  # ... after one of a node's record
 _LARGE = 1_024  # planning for so many segments does not hold the loop
 
 
@@ -232,7 +233,8 @@ class ControllerLoop:
     async def _commit(self, plan: CommitPlan) -> bool:
         """Commit; on a conflict read again, and say so: the next attempt is planned anew, and smaller.
 
-        A node's record conflicts where its lease was renewed meanwhile: that says nothing of the segments, be they ever so many.
+        A node's record conflicts where its lease was renewed meanwhile: that says nothing of the segments, be they ever so many. But where
+        the store is slow and the nodes are many, fewer of them have to be expected at once.
         """
         try:
             revision = await self._parts.records.carry_out(plan)
@@ -240,6 +242,7 @@ class ControllerLoop:
             log.debug("controller_conflict key=%s records_max=%d", error.key, self._records_max)
             self._woken.set()
             if error.key.startswith(NODE_PREFIX):
+                self._records_max = max(self._records_max // _SPLIT_NODES, 1)
                 self._view = await self._parts.records.with_nodes(self._view)
                 return False
             self._records_max = max(self._records_max // _SPLIT, 1)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from eventlog.control import operators
-from eventlog.control.appointment import old_primary
+from eventlog.control.appointment import primary_of
 from eventlog.control.controller import Situation
 from eventlog.control.operators import Forced
 from eventlog.control.records import CommitPlan
@@ -91,7 +91,7 @@ async def _ends(node: "Node", situation: Situation) -> Ends:
 def _candidates(situation: Situation, segment: int, ends: Ends, only: int) -> list[pb.ForcedReplica]:
     view = situation.view
     record = view.segments[segment].record
-    floor = SegmentRules.next_floor(record, old_primary(view, record).record)
+    floor = SegmentRules.next_floor(record, primary_of(view, record).record)
     found = []
     for owner in sorted({*record.owners, only} - {0}):
         member = view.members.get(owner)

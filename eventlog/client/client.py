@@ -24,7 +24,9 @@ ADDRESS_DEFAULT = "127.0.0.1:7400"
 
 
 def connect(*addresses: str, **options: Any) -> "Client":
-    """Return a client of the cluster that answers at one of `addresses` (`HOST:PORT`); enter it with `async with`.
+    """Return a client of the cluster that answers at one of `addresses`; enter it with `async with`.
+
+    An address is `HOST:PORT`, or several with commas between.
 
     `options` are those of `ClientOptions`: timeout_ms, connect_timeout_ms, reconnect_ms_max, idempotent, bytes_unanswered_max,
     frame_bytes_target, read_ahead_bytes, retry, routing, name.
@@ -45,7 +47,7 @@ class Client:
     """
 
     def __init__(self, addresses: Sequence[str], options: ClientOptions) -> None:
-        self._addresses = [parse_address(address) for address in addresses]
+        self._addresses = [parse_address(part) for address in addresses for part in address.split(",")]
         self._options = options
         self._core: ClientCore | None = None
         self._keeper: asyncio.Task[None] | None = None

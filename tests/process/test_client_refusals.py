@@ -279,6 +279,16 @@ def test_a_write_is_not_left_waiting_when_another_cluster_took_the_address() -> 
     run(main())
 
 
+def test_addresses_may_come_as_one_text() -> None:
+    async def main() -> None:
+        async with running(FakeNode()) as address, connect(f"127.0.0.1:{free_port()}, {address}", retry=FAST) as client:
+            await client.create_cache("c")
+
+    run(main())
+    with pytest.raises(eventlog.errors.InvalidArgument, match="HOST:PORT"):
+        connect("127.0.0.1:7400,")
+
+
 def test_writes_that_nobody_waits_for_any_more_are_not_sent_on_a_new_connection() -> None:
     async def main() -> None:
         node = FakeNode()

@@ -101,11 +101,7 @@ def test_a_lost_piece_is_asked_for_again():
     world = behind(12)
     world[2].start()
     while not any(letter.values and letter.values[0] for letter in world.letters):
-        if world.letters:
-            world.deliver()
-        reads, world[1].reads = world[1].reads, []
-        for read in reads:
-            world[1].carry_out(read())
+        go_on(world)
     world.letters.clear()
     world.pass_time(3000)
     assert world[2].logs == world[1].logs
@@ -200,17 +196,23 @@ def test_where_the_log_does_not_reach_back_a_snapshot_comes_first():
     assert not world[1].core.streams.links[world[2].own].streams
 
 
+def go_on(world: World, *synced: int) -> None:
+    """Deliver a letter if there is one, sync some disks, and read what node 1 was to read."""
+    if world.letters:
+        world.deliver()
+    for number in synced:
+        world[number].sync()
+    reads, world[1].reads = world[1].reads, []
+    for read in reads:
+        world[1].carry_out(read())
+
+
 def installing() -> World:
     """Return a world in which node 2 has dropped what it had, and has part of a snapshot."""
     world = behind(9, trim=True)
     world[2].start()
     while len(world[2].parts.get(0, [])) < 2:
-        if world.letters:
-            world.deliver()
-        world[2].sync()
-        reads, world[1].reads = world[1].reads, []
-        for read in reads:
-            world[1].carry_out(read())
+        go_on(world, 2)
     return world
 
 
@@ -260,13 +262,7 @@ def test_a_new_primary_in_the_middle_of_a_snapshot_begins_it_anew():
     world = behind(9, nodes=3, trim=True)
     world[2].start()
     while len(world[2].parts.get(0, [])) < 2:
-        if world.letters:
-            world.deliver()
-        world[2].sync()
-        world[3].sync()
-        reads, world[1].reads = world[1].reads, []
-        for read in reads:
-            world[1].carry_out(read())
+        go_on(world, 2, 3)
     world[3].core.trimmed(np.array([0]), np.array([world[3].logs[0][-2][0]]))
     world.appoint(3, segments=[0])
     world.tell()
@@ -296,11 +292,7 @@ def test_a_late_beginning_of_a_snapshot_drops_nothing():
     world = behind(9, trim=True)
     world[2].start()
     while not any(np.frombuffer(letter.message.rows, APPEND)["flags"][0] == BEGIN for letter in world.letters if not letter.is_ack):
-        if world.letters:
-            world.deliver()
-        reads, world[1].reads = world[1].reads, []
-        for read in reads:
-            world[1].carry_out(read())
+        go_on(world)
     late = next(letter for letter in world.letters if not letter.is_ack)
     world.pass_time(500)
     before = list(world[2].logs[0])
@@ -311,12 +303,7 @@ def test_a_late_beginning_of_a_snapshot_drops_nothing():
 def test_the_end_of_a_snapshot_that_comes_twice_is_taken_once():
     world = installing()
     while not (world.letters and not world.letters[0].is_ack and np.frombuffer(world.letters[0].message.rows, APPEND)["flags"][-1] == END):
-        if world.letters:
-            world.deliver()
-        world[2].sync()
-        reads, world[1].reads = world[1].reads, []
-        for read in reads:
-            world[1].carry_out(read())
+        go_on(world, 2)
     end = world.letters[0]
     world.deliver()
     assert world[2].core.receive(end.message, now_ms=0) == [], "what makes it whole is on its way to the disk"

@@ -2,7 +2,7 @@
 # make demo    the main job on real input, checked at the end (KEEP=1 leaves the node running)
 # make test    everything: lint, types, import contracts, unit tests, process tests, and the tests against the built wheel
 # make check   the inner loop: all but tests/process (sockets, disks, processes), and few examples of each property
-# make sim     the cluster simulator on SEEDS=2000 seeds; make sim-mutants: planted protocol bugs must be found
+# make sim     the simulators on SEEDS=2000 seeds, and as many from 1,000,000 on; make sim-mutants: planted protocol bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked
 # make bench   the benchmarks, each with its baseline
 # make model   check the protocol in docs/spec with TLC (needs Java; CHECK=name runs some of it)

@@ -16,7 +16,7 @@ from eventlog.testing.sim.node import Host
 from eventlog.testing.sim.swarm import Swarm, choose
 from eventlog.testing.sim.world import FIRST_CLIENT, Trace, World
 
-_HEAL_MS: Final = 15_000  # progress is demanded within it; a snapshot that lost a part is begun anew after ten seconds
+_HEAL_MS: Final = 10_000  # progress is demanded within it
 _QUIET_MS: Final = 30_000  # and then, without writes, agreement
 _STEP_US: Final = 100_000
 _COMPARE_US: Final = 1_000_000

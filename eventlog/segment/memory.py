@@ -6,7 +6,7 @@ last `flush_state`. Nothing here is fast; it is the port in the fewest words.
 
 import bisect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from eventlog.errors import ClientClosed, DirectoryInUse, DiskFull, Misuse, StoreFenced, WrongCluster
@@ -159,9 +159,10 @@ class MemoryStore:
             for key, value in meta:
                 self.disk.meta.put(key, value)
 
-    def sync(self, ends: LogEnds, *, durable: Callable[[], None] | None = None) -> None:
+    def sync(self, ends: LogEnds | None = None) -> None:
         self._check_writable()
-        self._check_ends(ends)
+        if ends is not None:
+            self._check_ends(ends)
         if self.disk.next_sync_fails:
             self._fenced = self.disk.next_sync_fails
             self.disk.next_sync_fails = None
@@ -169,8 +170,12 @@ class MemoryStore:
         with self._lock:
             self.disk.log.keep()
             self.disk.meta.keep()
-        if durable is not None:
-            durable()
+        if ends is not None:
+            self._put_ends(ends)
+
+    def write_ends(self, ends: LogEnds) -> None:
+        self._check_writable()
+        self._check_ends(ends)
         self._put_ends(ends)
 
     def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:

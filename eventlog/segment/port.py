@@ -14,7 +14,7 @@ The writing methods (`append`, `sync`, `apply`, `trim`, `drop`) belong to one th
 thread at any time between opening and `close`. Ranges are `[lower, upper)`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -142,13 +142,19 @@ class Store(Protocol):
         """
         ...
 
-    def sync(self, ends: LogEnds, *, durable: Callable[[], None] | None = None) -> None:
-        """Make everything appended so far durable, then write `ends` beside the log. Releases the GIL while it waits.
-
-        `durable` is called in between: who waits need not wait for the ends, of which an older copy only weakens a check.
+    def sync(self, ends: LogEnds | None = None) -> None:
+        """Make everything appended so far durable, then write `ends` beside the log, if given. Releases the GIL while it waits.
 
         Raises:
             StoreFenced: it is not known what is durable. Nothing may be acknowledged any more, the process restarts.
+        """
+        ...
+
+    def write_ends(self, ends: LogEnds) -> None:
+        """Write beside the log how far it is durable by now, not durably: an older copy only weakens the check of the next opening.
+
+        Raises:
+            DiskFull, StoreFenced: as `append`.
         """
         ...
 

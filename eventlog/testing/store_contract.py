@@ -290,13 +290,19 @@ class StoreContract(ABC):
         assert int(entry) >= 25
         store.close()
 
-    def test_who_waits_for_a_sync_is_told_once_and_only_of_what_is_durable(self, store: Store, tmp_path: Path) -> None:
-        told: list[str] = []
+    def test_a_log_is_durable_without_its_ends(self, store: Store, tmp_path: Path) -> None:
         store.append(log_pairs(3), [])
-        store.sync(ends_at(3), durable=lambda: told.append("durable"))
+        store.sync()
         store = self.crash(store, tmp_path, OPTIONS)
-        assert told == ["durable"]
         assert store.read_log(*ALL, bytes_max=MIB) == log_pairs(3)
+        assert store.ends.ids.tolist() == [0] * SEGMENTS
+        store.close()
+
+    def test_ends_may_be_written_later_than_the_log(self, store: Store, tmp_path: Path) -> None:
+        store.append(log_pairs(3), [])
+        store.sync()
+        store.write_ends(ends_at(3))
+        store = self.crash(store, tmp_path, OPTIONS)
         assert store.ends.ids.tolist() == [3] * SEGMENTS
         store.close()
 
@@ -344,6 +350,8 @@ class StoreContract(ABC):
     def test_ends_of_another_number_of_segments_are_refused(self, store: Store) -> None:
         with pytest.raises(Misuse):
             store.sync(LogEnds.empty(SEGMENTS + 1))
+        with pytest.raises(Misuse):
+            store.write_ends(LogEnds.empty(SEGMENTS + 1))
 
     def test_a_closed_store_says_so(self, store: Store) -> None:
         store.close()
@@ -352,6 +360,8 @@ class StoreContract(ABC):
             lambda: store.append([], []),
             lambda: store.apply([]),
             lambda: store.sync(ends_at(1)),
+            store.sync,
+            lambda: store.write_ends(ends_at(1)),
             lambda: store.read_log(*ALL, bytes_max=1),
             lambda: store.last_log(*ALL),
             lambda: store.get_many([b"a"]),

@@ -7,16 +7,21 @@ paid per group, never per event. Appends overtake every job but a barrier, which
 What groups change in the state goes there a moment later, that of several together and segment by segment: neighbouring keys cost
 RocksDB about half of what scattered ones do. Nothing but appends overtakes it; they do so between its writes, too.
 
+How far the logs go is written beside them within milliseconds, while nobody waits: whoever is told of an append often runs only when
+this thread rests.
+
 After a failed append or sync the store is fenced and every later job fails alike.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +39,7 @@ _STATE_WITHIN_S = 0.25
 _STATE_PUTS_MAX = 32_768  # more are handed over at once ...
 _STATE_BYTES_MAX = 8 * MIB
 _STATE_PUTS_A_WRITE = 4_096  # ... and written a few at a time: a write holds the GIL
+_ENDS_WITHIN_S = 0.005
 assert 2 * _STATE_BYTES_MAX + GROUP_BYTES_MAX < OVERLAY_BYTES_MAX, "groups go on while the store takes what others did"
 
 
@@ -70,6 +76,7 @@ class StorageThread:
     def __init__(self, store: Store, *, ends: LogEnds, on_fenced: Callable[[StoreFenced], None]) -> None:
         self._store = store
         self._ends = LogEnds(ids=ends.ids.copy(), epochs=ends.epochs.copy())
+        self._ends_due = 0.0  # when they are to be written, 0 where they were since they changed
         self._queue: SimpleQueue[_Job] = SimpleQueue()
         self._taken: list[_Job] = []  # from the queue before their turn
         self._is_last = True  # nothing stands between the stretch that runs and what is still in the queue
@@ -167,7 +174,7 @@ class StorageThread:
     def _run(self) -> None:
         jobs: list[_Job] = []
         while _END not in jobs:
-            jobs = self._taken or [self._queue.get()]
+            jobs = self._taken or [self._wait()]
             self._taken = []
             while not self._queue.empty():
                 jobs.append(self._queue.get())
@@ -175,6 +182,16 @@ class StorageThread:
             for number, stretch in enumerate(stretches, 1):
                 self._is_last = number == len(stretches)
                 self._turn(stretch)
+        self._write_ends()
+
+    def _wait(self) -> _Job:
+        """Return the next job; the ends are written if they are due before it comes."""
+        if self._ends_due:
+            if (left := self._ends_due - monotonic()) > 0:
+                with suppress(Empty):
+                    return self._queue.get(timeout=left)
+            self._write_ends()
+        return self._queue.get()
 
     def _overtake(self) -> None:
         """Write the appends that came meanwhile, up to what they may not overtake; whatever else came waits for its turn."""
@@ -209,23 +226,29 @@ class StorageThread:
         if len(appends) > 1:
             log = [pair for append in appends for pair in append.log]
             meta = [pair for append in appends for pair in append.meta]
-        sinks = [sink for job in jobs if (sink := job.told or job.future) is not None]
-
-        def durable() -> None:
-            self.syncs += 1
-            self.appends += len(jobs)
-            self._report([(sink, None, None) for sink in sinks])
-            sinks.clear()
-            for append in appends:
-                self._ends.ids[append.segments] = append.ends
-                self._ends.epochs[append.segments] = append.epochs
 
         def write() -> None:
             self._store.append(log, meta)
-            self._store.sync(self._ends, durable=durable)
+            self._store.sync()
+            self.syncs += 1
+            self.appends += len(jobs)
 
         _, error = self._try(write, is_vital=False)
-        self._report([(sink, None, error) for sink in sinks])
+        self._report([(sink, None, error) for job in jobs if (sink := job.told or job.future) is not None])
+        if error is None:
+            self._note_ends(appends)
+
+    def _note_ends(self, appends: list[Append]) -> None:
+        for append in appends:
+            self._ends.ids[append.segments] = append.ends
+            self._ends.epochs[append.segments] = append.epochs
+        self._ends_due = self._ends_due or monotonic() + _ENDS_WITHIN_S
+
+    def _write_ends(self) -> None:
+        """Write the ends if they changed. Where there is no space the next ones say it all; any other error fences the store."""
+        if self._ends_due:
+            self._ends_due = 0.0
+            self._try(partial(self._store.write_ends, self._ends), is_vital=False)
 
     def _apply(self, puts: list[Put], *, are_sorted: bool) -> None:
         ordered = puts if are_sorted else _by_segment(puts)

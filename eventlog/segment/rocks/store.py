@@ -88,11 +88,16 @@ class RocksStore:
 
         self._write(build, self._journalled)
 
-    def sync(self, ends: LogEnds, *, durable: Callable[[], None] | None = None) -> None:
-        self._check_ends(ends)
+    def sync(self, ends: LogEnds | None = None) -> None:
+        if ends is not None:
+            self._check_ends(ends)
         self._sync_journal()
-        if durable is not None:
-            durable()
+        if ends is not None:
+            self.write_ends(ends)
+
+    def write_ends(self, ends: LogEnds) -> None:
+        self._check_ends(ends)
+        self._writable()
         self._calling(lambda: self._ends_file.write(ends))
 
     def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn
 
@@ -321,15 +322,71 @@ def test_a_full_disk_fails_the_appends_that_wait_together_and_no_later_ones():
 
 
 def test_who_waits_is_told_before_the_ends_are_written_and_of_their_failure_nothing(monkeypatch):
+    monkeypatch.setattr(module, "_ENDS_WITHIN_S", 0.001)
+
     async def act(bench: Bench) -> None:
-        monkeypatch.setattr(bench.store, "_put_ends", lambda _: full())
+        failed = threading.Event()
+
+        def fail(_: LogEnds) -> NoReturn:
+            failed.set()
+            full()
+
+        monkeypatch.setattr(bench.store, "write_ends", fail)
         await bench.storage.append(append(0, 10))
+        assert await asyncio.to_thread(failed.wait, 60)
         monkeypatch.undo()
         await bench.storage.append(append(1, 11))
 
     bench = run(act)
     assert bench.fenced == []
     assert bench.store.disk.ends.ids.tolist() == [10, 11, 0, 0], "the next ones say it all"
+
+
+def test_ends_are_written_soon_though_nothing_else_is_queued(monkeypatch):
+    async def act(bench: Bench) -> None:
+        written = threading.Event()
+        write = bench.store.write_ends
+        monkeypatch.setattr(bench.store, "write_ends", lambda ends: (write(ends), written.set()))
+        await bench.storage.append(append(0, 10))
+        assert await asyncio.to_thread(written.wait, 60)
+        assert bench.store.disk.ends.ids.tolist() == [10, 0, 0, 0]
+
+    run(act)
+
+
+def test_ends_are_written_while_appends_never_cease(monkeypatch):
+    monkeypatch.setattr(module, "_ENDS_WITHIN_S", 0.05)
+    seen: list[list[int]] = []
+
+    async def act(bench: Bench) -> None:
+        write = bench.store.write_ends
+        monkeypatch.setattr(bench.store, "write_ends", lambda ends: (write(ends), seen.append(ends.ids.tolist())))
+        id_, end = 10, asyncio.get_running_loop().time() + 60
+        waiting = deque([bench.storage.append(append(0, id_))])
+        while not seen and asyncio.get_running_loop().time() < end:
+            id_ += 1
+            waiting.append(bench.storage.append(append(0, id_)))
+            await waiting.popleft()
+
+    run(act)
+    assert seen[0][0] > 10, "not after each"
+
+
+def test_ends_that_cannot_be_written_for_another_reason_than_space_fence_the_store(monkeypatch):
+    async def act(bench: Bench) -> None:
+        broken = threading.Event()
+
+        def fail(_: LogEnds) -> NoReturn:
+            broken.set()
+            raise StoreFenced(why="broken")
+
+        monkeypatch.setattr(bench.store, "write_ends", fail)
+        await bench.storage.append(append(0, 10))
+        assert await asyncio.to_thread(broken.wait, 60)
+        with pytest.raises(StoreFenced):
+            await bench.storage.append(append(0, 11))
+
+    assert [error.why for error in run(act).fenced] == ["broken"]
 
 
 def test_after_a_failed_sync_nothing_is_written_any_more():

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, TABLE
+from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS
 from eventlog.batch.one import find_one
 from eventlog.errors import TooLarge
 from eventlog.events import Kind, decode_headers
@@ -86,27 +86,6 @@ class BadBlocks(ValueError):
     def __init__(self, found: Sequence[tuple[int, str | TooLarge]]) -> None:
         super().__init__(found)
         self.found = found
-
-
-def read_table(body: memoryview, blocks: int) -> tuple[npt.NDArray[np.void], memoryview]:
-    """Return the table of a write's body and the blocks behind it.
-
-    Raises:
-        ValueError: the table does not fit the body, its lengths do not add up, or its segments do not rise.
-    """
-    size = blocks * TABLE.itemsize
-    if not 0 < size <= len(body):
-        raise ValueError(f"a table of {blocks} blocks does not fit a body of {len(body)} bytes")
-    table = np.frombuffer(body[:size], TABLE)
-    if blocks > 1:
-        if int(table["length"].sum(dtype=np.int64)) != len(body) - size:
-            raise ValueError("the lengths of the blocks do not add up to the body")
-        segments = table["segment"]
-        if np.count_nonzero(segments[1:] <= segments[:-1]):
-            raise ValueError("segments of the blocks do not rise")
-    elif int(table["length"][0]) != len(body) - size:
-        raise ValueError("the length of the block is not that of the body")
-    return table, body[size:]
 
 
 def check_blocks(

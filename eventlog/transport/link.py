@@ -220,7 +220,7 @@ class Link(asyncio.BufferedProtocol):
         """Have a frame leave, uncopied if it is large: its buffers must not change any more."""
         if not self.is_closed:
             self._out += buffers
-            self._written(sum(map(len, buffers)))
+            self._written(len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers)))
 
     def _written(self, size: int) -> None:
         self._out_bytes += size

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_blocks, build_write
-from eventlog.batch.check import BadBlocks, Bounds, check_blocks, read_table, slices
+from eventlog.batch.check import BadBlocks, Bounds, check_blocks, slices
 from eventlog.batch.layout import EXPIRY, HEADERS
 from eventlog.batch.one import build_one
+from eventlog.batch.table import read_table
 from eventlog.batch.views import decode_block
 from eventlog.errors import CorruptData, UnsupportedFormat
 from eventlog.events import encode_headers
@@ -41,7 +42,10 @@ def frame_bytes(count: int = 3, *, segments: int = 1, columns: int = 0) -> tuple
 def check(body: bytes | bytearray, blocks: int = 1, bounds: Bounds = BOUNDS):
     table, data = read_table(memoryview(body), blocks)
     return check_blocks(
-        np.frombuffer(data, np.uint8), lengths=table["length"].astype(np.int64), counts=table["count"].astype(np.int64), bounds=bounds
+        np.frombuffer(data, np.uint8),
+        lengths=table.rows["length"].astype(np.int64),
+        counts=table.rows["count"].astype(np.int64),
+        bounds=bounds,
     )
 
 
@@ -96,7 +100,7 @@ def test_segments_that_do_not_rise_are_refused():
 def test_only_the_bad_block_is_named():
     body, blocks = frame_bytes(40, segments=4)
     table, _ = read_table(memoryview(body), blocks)
-    starts = np.cumsum(table["length"]) - table["length"] + 16 * blocks
+    starts = np.cumsum(table.rows["length"]) - table.rows["length"] + 16 * blocks
     body[int(starts[2]) + 16] = 9
     with pytest.raises(BadBlocks) as caught:
         check(body, blocks)

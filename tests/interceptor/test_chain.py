@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, WriteFrame, build_write
-from eventlog.batch.check import BadBlocks, read_table
+from eventlog.batch.check import BadBlocks
 from eventlog.batch.entries import Entry
 from eventlog.batch.layout import ABSENT, place_seed
 from eventlog.batch.one import build_one
 from eventlog.batch.stored import make_values
+from eventlog.batch.table import read_table
 from eventlog.batch.views import decode_value
 from eventlog.errors import KeyExists, NoState, VersionMismatch
 from eventlog.events import Kind
@@ -190,7 +191,7 @@ def single(key: bytes, *, kind: int = Kind.CREATED, condition: int | None = 0, i
     segment = int(_hash(key) >> 62)
     body = segment.to_bytes(2, "little") + body[2:]
     table, blocks = read_table(memoryview(body), 1)
-    frame = WriteFrame(table=table, blocks=bytes(blocks), order=np.zeros(1, np.int64))
+    frame = WriteFrame(table=table.rows, blocks=bytes(blocks), order=np.zeros(1, np.int64))
     conditions = [Condition(block=0, key=key, version=condition)]
     return admit(submitted([frame], conditions=conditions, internal=internal), rules=rules(may_expire=True), table=KeyTable())
 

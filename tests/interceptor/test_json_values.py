@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.batch.check import BadBlocks, read_table
+from eventlog.batch.check import BadBlocks
+from eventlog.batch.table import read_table
 from eventlog.events import Kind
 from eventlog.interceptor.limits import admit
 from eventlog.interceptor.share import CacheRules, Submitted
@@ -40,9 +41,9 @@ def admitted(values, *, json_values=True, kinds=None):
     data = np.frombuffer(bytes(blocks) + bytes(-len(blocks) % 8), np.uint8)
     submitted = Submitted(
         data=data,
-        segments=table["segment"].astype(np.int64),
-        lengths=table["length"].astype(np.int64),
-        counts=table["count"].astype(np.int64),
+        segments=table.rows["segment"].astype(np.int64),
+        lengths=table.rows["length"].astype(np.int64),
+        counts=table.rows["count"].astype(np.int64),
         producers=np.zeros(len(table), np.uint64),
         sequences=np.zeros(len(table), np.int64),
     )

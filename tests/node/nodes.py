@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.batch.check import read_table
+from eventlog.batch.table import read_table
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition
 from eventlog.node import operations

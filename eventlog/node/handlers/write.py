@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.batch.check import read_table
 from eventlog.batch.layout import ABSENT
+from eventlog.batch.table import Table, read_table
 from eventlog.errors import BadMessage, EventLogError, NoState, OperationRefused
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
@@ -37,26 +37,24 @@ def write(node: "Node", exchange: Exchange) -> None:
         table, blocks = read_table(exchange.body, request.blocks)
     except ValueError as error:
         raise BadMessage(why=f"write: {error}") from error
-    if (table["count"].item(0) if len(table) == 1 else int(table["count"].sum(dtype=np.int64))) > BATCH_EVENTS_MAX:
+    if table.events > BATCH_EVENTS_MAX:
         raise BadMessage(why=f"write: more than {BATCH_EVENTS_MAX} events in one batch")
     conditions = tuple(_condition(condition, len(table)) for condition in request.conditions) if request.conditions else ()
     check_whose(node, exchange, request.cache_id)
-
-    def local(part: Part, done: Done) -> None:
-        own = conditions if part.blocks is None else _of_part(conditions, part.blocks)
-        _submit(node, exchange, (part.table, part.data), conditions=own, done=done)
-
     answer = partial(_answer, exchange)
-    if exchange.message.forwarded or _leads_all(node, table["segment"]):
+    if exchange.message.forwarded or _leads_all(node, table):
         _submit(node, exchange, (table, blocks), conditions=conditions, done=answer)
     else:
+
+        def local(part: Part, done: Done) -> None:
+            own = conditions if part.blocks is None else _of_part(conditions, part.blocks)
+            _submit(node, exchange, (part.table, part.data), conditions=own, done=done)
+
         whole = WholeWrite(request=request, part=Part(table=table, data=blocks), local=local, timeout_ms=exchange.message.timeout_ms)
         write_parts(node, whole, answer)
 
 
-def _submit(
-    node: "Node", exchange: Exchange, frame: tuple[npt.NDArray[np.void], memoryview], *, conditions: tuple[Condition, ...], done: Done
-) -> None:
+def _submit(node: "Node", exchange: Exchange, frame: tuple[Table, memoryview], *, conditions: tuple[Condition, ...], done: Done) -> None:
     request = exchange.message.write
     node.check_writable()
     node.writer.submit(
@@ -85,12 +83,12 @@ def check_whose(node: "Node", exchange: Exchange, cache_id: int) -> None:
         raise OperationRefused(what=f"writing to {cache.name}", why="it is the cluster's own")
 
 
-def _leads_all(node: "Node", segments: npt.NDArray[np.uint16]) -> bool:
+def _leads_all(node: "Node", table: Table) -> bool:
     """Whether nobody else has to be asked; a segment that there is not is refused here."""
     serving = node.replicas.serving
-    if len(segments) == 1:
-        segment = segments.item(0)
-        return segment >= len(serving) or bool(serving[segment])
+    if table.only >= 0:
+        return table.only >= len(serving) or bool(serving.item(table.only))
+    segments = table.segments
     return bool(segments[-1] >= len(serving) or np.count_nonzero(serving[segments]) == len(segments))
 
 
@@ -115,10 +113,21 @@ def _condition(condition: ConditionMessage, blocks: int) -> Condition:
 def _answer(exchange: Exchange, result: WriteResult | EventLogError) -> None:
     if isinstance(result, EventLogError):
         exchange.fail(result)
-    elif len(result.ids) == 1 or result.refusals or result.previous is not None:
+    elif result.refusals or result.previous is not None:
         _answer_in_words(exchange, result)
+    elif len(result.ids) == 1:
+        exchange.answer(_one_written(result.ids.item(0), result.kinds.item(0)))
     else:
         exchange.answer(_all_written(len(result.ids)), result.ids.tobytes(), result.kinds.tobytes())
+
+
+_ONE = Message(write_answer=WriteAnswer(events=1))  # to be filled in: that takes half as long as to make one
+_ONE_ANSWER = _ONE.write_answer
+
+
+def _one_written(id_: int, kind: int) -> bytes:
+    _ONE_ANSWER.id, _ONE_ANSWER.kind = id_, kind
+    return _ONE.SerializeToString()
 
 
 @lru_cache(maxsize=256)

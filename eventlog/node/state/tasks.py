@@ -21,6 +21,7 @@ import numpy as np
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import TABLE
 from eventlog.batch.state import read_state_part
+from eventlog.batch.table import Table
 from eventlog.errors import EventLogError, InvalidArgument, TaskFailed, TaskNotFound, Unavailable, VersionMismatch
 from eventlog.errors.foreign import foreign
 from eventlog.events import Kind
@@ -131,7 +132,9 @@ class TaskBatch:
         for block, row in enumerate(rows):
             request.conditions.add(block=block, key=self.keys[row], version=self.versions[row])
         write_parts(
-            self.node, WholeWrite(request=request, part=Part(table=table, data=memoryview(blocks)), local=local, timeout_ms=0), told
+            self.node,
+            WholeWrite(request=request, part=Part(table=Table.of(table), data=memoryview(blocks)), local=local, timeout_ms=0),
+            told,
         )
         result = await done
         if isinstance(result, EventLogError):

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import REFUSED
+from eventlog.batch.table import Table
 from eventlog.errors import BadMessage, EventLogError, NotPrimary, Stopping
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.forward import translated
@@ -29,7 +30,7 @@ Done = Callable[[WriteResult | EventLogError], None]
 class Part:
     """Blocks of a frame with their table; `blocks` says which they are, None: all."""
 
-    table: npt.NDArray[Any]
+    table: Table
     data: memoryview
     blocks: Ints | None = None
 
@@ -37,10 +38,10 @@ class Part:
         """Return some of the blocks of a whole frame."""
         if len(blocks) == len(self.table):
             return self
-        ends = np.cumsum(self.table["length"], dtype=np.int64)
-        starts = ends - self.table["length"]
+        ends = np.cumsum(self.table.rows["length"], dtype=np.int64)
+        starts = ends - self.table.rows["length"]
         data = b"".join([self.data[low:high] for low, high in zip(starts[blocks].tolist(), ends[blocks].tolist(), strict=True)])
-        return Part(table=self.table[blocks], data=memoryview(data), blocks=blocks)
+        return Part(table=Table.of(self.table.rows[blocks]), data=memoryview(data), blocks=blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +57,13 @@ class WholeWrite:
 def write_parts(node: "Node", whole: WholeWrite, done: Done) -> None:
     """Have every primary write its blocks; `done` gets one result for all. A part that fails is a refusal of each of its blocks."""
     table = whole.part.table
-    serving, segments = node.replicas.serving, table["segment"].astype(np.int64)
+    serving, segments = node.replicas.serving, table.segments.astype(np.int64)
     if int(segments.max(initial=0)) >= len(serving):
         raise BadMessage(why=f"write: a block of segment {segments.max()} of {len(serving)}")
     owners = np.where(serving[segments], node.number, node.leaders.numbers[segments])
     owners[(owners == node.number) & ~serving[segments]] = 0
     numbers = np.unique(owners).tolist()
-    merging = _Merging(table["count"].astype(np.int64), done, parts=len(numbers))
+    merging = _Merging(table.rows["count"].astype(np.int64), done, parts=len(numbers))
     for number in numbers:
         blocks = np.flatnonzero(owners == number)
         told = partial(merging.told, blocks)
@@ -79,12 +80,10 @@ def write_parts(node: "Node", whole: WholeWrite, done: Done) -> None:
 
 def _send(node: "Node", number: int, whole: WholeWrite, *, blocks: Ints, told: Done) -> None:
     part = whole.part.cut(blocks)
-    segment, rows = int(part.table["segment"][0]), int(part.table["count"].sum(dtype=np.int64))
+    segment, rows = part.table.segments.item(0), part.table.events
     message = _request(whole.request, blocks)
     try:
-        answer = node.peers.send(
-            number, message, part.table.tobytes(), part.data, timeout_ms=whole.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT
-        )
+        answer = node.peers.send(number, message, part.table.data, part.data, timeout_ms=whole.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT)
     except EventLogError as error:
         told(translated(error, segment))
         return

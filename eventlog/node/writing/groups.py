@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import BLOCK_HEAD_BYTES, TABLE_ROW_BYTES, pad8
+from eventlog.batch.table import Table
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition, Submitted
 from eventlog.limits import GROUP_BYTES_MAX, GROUP_FRAMES_MAX
@@ -32,12 +33,11 @@ class WriteResult:
 class Pending:
     """One frame that waits to be written. `done` is called once, with its result or the error that refused it whole.
 
-    `send` has the answers of a connection leave at once; the frames of one connection have the same. `place` and `only` are the
-    queue's: its turn, and the segment of a frame of one block (-1: more), which is worth a shorter way.
+    `send` has the answers of a connection leave at once; the frames of one connection have the same. `place` is the queue's: its turn.
     """
 
     cache: CacheState
-    table: npt.NDArray[np.void]
+    table: Table
     blocks: memoryview
     producer: int
     conditions: tuple[Condition, ...]
@@ -46,7 +46,6 @@ class Pending:
     done: Callable[[WriteResult | EventLogError], None]
     send: Callable[[], None] | None = None
     place: int = field(default=0, init=False)
-    only: int = field(default=-1, init=False)
 
 
 _SEGMENTS = 1 << 16  # whatever a frame may name
@@ -78,8 +77,6 @@ class Queue:
         """Append a frame."""
         self._places += 1
         pending.place = self._places
-        if len(pending.table) == 1:
-            pending.only = pending.table["segment"].item(0)
         self._waiting.append(pending)
         self.nbytes += len(pending.blocks)
         self.peak = max(self.peak, self.nbytes)
@@ -106,8 +103,9 @@ class Queue:
             self._blocked = self._busy
 
     def _steps_aside(self, pending: Pending) -> bool:
-        segments = pending.only if pending.only >= 0 else pending.table["segment"]
-        if not (self._blocked.item(segments) if pending.only >= 0 else np.count_nonzero(self._blocked[segments])):
+        only = pending.table.only
+        segments = only if only >= 0 else pending.table.segments
+        if not (self._blocked.item(only) if only >= 0 else np.count_nonzero(self._blocked[segments])):
             return False
         if self._blocked is self._busy:
             self._blocked = self._busy.copy()
@@ -165,9 +163,9 @@ def _place_of(pending: Pending) -> int:
 
 def _fate_of(pending: Pending, fates: Ints) -> int:
     """Return the fate of all segments of a frame, `_MIXED` if they have several."""
-    if 0 <= pending.only < len(fates):
-        return fates.item(pending.only)
-    segments = pending.table["segment"]
+    if 0 <= pending.table.only < len(fates):
+        return fates.item(pending.table.only)
+    segments = pending.table.segments
     found = fates[segments[segments < len(fates)]]
     return found.item(0) if len(found) and not np.count_nonzero(found != found[0]) else _MIXED
 
@@ -184,14 +182,15 @@ class _Others:
         self._segments: set[int] = set()
 
     def add(self, pending: Pending) -> None:
-        self._segments.update((pending.only,) if pending.only >= 0 else pending.table["segment"].tolist())
+        table = pending.table
+        self._segments.update((table.only,) if table.only >= 0 else table.segments.tolist())
 
     def block(self, pending: Pending) -> bool:
         if not self._segments:
             return False
-        if pending.only >= 0:
-            return pending.only in self._segments
-        return not self._segments.isdisjoint(pending.table["segment"].tolist())
+        if pending.table.only >= 0:
+            return pending.table.only in self._segments
+        return not self._segments.isdisjoint(pending.table.segments.tolist())
 
 
 class _Touched:
@@ -213,9 +212,9 @@ class _Touched:
         if pending.conditions:
             keys = {condition.key for condition in pending.conditions}
             for earlier in self._last:
-                self._segments.update(earlier.table["segment"].tolist())
+                self._segments.update(earlier.table.segments.tolist())
             self._last.clear()
-            if not self._segments.isdisjoint(pending.table["segment"].tolist()) or not self._keys.isdisjoint(keys):
+            if not self._segments.isdisjoint(pending.table.segments.tolist()) or not self._keys.isdisjoint(keys):
                 return False
             if _writes_only(pending, keys):
                 self._keys |= keys
@@ -251,7 +250,11 @@ def join_frames(frames: list[Pending], *, now: int) -> Joined:
     sizes = [len(pending.table) for pending in frames]
     data, frames_at = _side_by_side(frames) if len(frames) > 1 else (np.frombuffer(first.blocks, np.uint8), None)
     # tables as bytes: concatenate compares the fields of every pair of them
-    table = np.frombuffer(b"".join([pending.table.data for pending in frames]), "<u4") if len(frames) > 1 else first.table.view("<u4")
+    table = (
+        np.frombuffer(b"".join([pending.table.data for pending in frames]), "<u4")
+        if len(frames) > 1
+        else np.frombuffer(first.table.data, "<u4")
+    )
     places, counts, lengths, sequences = np.array(table.reshape(-1, TABLE_ROW_BYTES // 4).T, np.int64, order="C")
     blocks = [0, *accumulate(sizes)]
     events_before = [0, *counts.cumsum().tolist()]

@@ -5,7 +5,6 @@ words for what is wrong. Both leave the same events, state and answers: a test h
 """
 
 from dataclasses import dataclass, field
-from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from eventlog.batch.entries import FORMAT, HEAD, Entry
 from eventlog.batch.layout import ABSENT, HEADERS
 from eventlog.batch.one import One, find_one, with_image
 from eventlog.batch.stored import seal_one
+from eventlog.batch.table import ROW
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.json_values import is_json
@@ -24,7 +24,6 @@ from eventlog.node.writing.groups import Pending
 from eventlog.segment.keys import entry_prefix
 
 Ints = npt.NDArray[np.int64]
-_ROW = Struct("<HHIII")  # of a table: segment, reserved, count, length, sequence
 _CREATED, _MODIFIED, _REMOVED = int(Kind.CREATED), int(Kind.MODIFIED), int(Kind.REMOVED)
 _BITMAP_AT = 4  # in a block's head; there are fewer than nine columns
 KINDS = {kind: np.frombuffer(bytes((kind,)), np.uint8) for kind in (_CREATED, _MODIFIED, _REMOVED)}  # made once, and never written to
@@ -112,11 +111,11 @@ def plain(pending: Pending, bounds: Bounds) -> list[Lone] | None:
     cache = pending.cache
     if pending.internal or not _is_plain(cache):
         return None
-    if (pending.conditions or pending.previous) and (pending.only < 0 or len(pending.conditions) > 1 or not cache.options.state):
+    if (pending.conditions or pending.previous) and (pending.table.only < 0 or len(pending.conditions) > 1 or not cache.options.state):
         return None
     found = []
     at = 0
-    for row in _ROW.iter_unpack(pending.table.data):
+    for row in ROW.iter_unpack(pending.table.data):
         length = row[3]
         lone = _event(pending, row, pending.blocks[at : at + length], bounds)
         if lone is None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from eventlog.batch.build import WriteFrame
-from eventlog.batch.check import read_table
+from eventlog.batch.table import read_table
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition
 from eventlog.node.state.caches import CacheState

@@ -222,10 +222,10 @@ class Writer:
         serving, ready = self._replicas.serving, self._core.primary.ready
         good = []
         for pending in frames:
-            if 0 <= pending.only < len(serving) and serving.item(pending.only) and ready.item(pending.only):
+            if 0 <= (only := pending.table.only) < len(serving) and serving.item(only) and ready.item(only):
                 good.append(pending)
                 continue
-            segments = pending.table["segment"]
+            segments = pending.table.segments
             known = segments[segments < len(serving)]
             elsewhere = known[~serving[known]]
             if len(elsewhere):

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.batch.check import Bounds, check_blocks, read_table
+from eventlog.batch.check import Bounds, check_blocks
 from eventlog.batch.layout import REFUSED
+from eventlog.batch.table import read_table
 from eventlog.batch.views import decode_block
 from eventlog.client.writing.changes import Call, Changes, Condition
 from eventlog.client.writing.contents import pack, read_answer, rest_of, split_by_call
@@ -37,10 +38,10 @@ def rows_in(body: Sequence[bytes], blocks: int) -> list[tuple[int, int, bytes, b
     """Segment, number, key, value, kind and lifespan of every row, read as a node reads a frame."""
     whole = memoryview(b"".join(body))
     table, data = read_table(whole, blocks)
-    lengths, counts = table["length"].astype(np.int64), table["count"].astype(np.int64)
+    lengths, counts = table.rows["length"].astype(np.int64), table.rows["count"].astype(np.int64)
     check_blocks(np.frombuffer(data, np.uint8), lengths=lengths, counts=counts, bounds=BOUNDS)
     found, at = [], 0
-    for row in table:
+    for row in table.rows:
         block = decode_block(data[at : at + int(row["length"])])
         at += int(row["length"])
         lifespans = [0] * block.count if block.expiry is None else block.expiry.tolist()

@@ -195,7 +195,7 @@ def test_a_segment_whose_lifespans_cannot_end_holds_up_no_other(tmp_path, monkey
         await node.writer.drain()
 
         def submit(pending) -> None:
-            if pending.table["segment"][0]:
+            if pending.table.only:
                 node.writer.submit(pending)
             elif why == "refused":
                 pending.done(NotPrimary(segment=0))

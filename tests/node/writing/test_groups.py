@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.batch.check import read_table
 from eventlog.batch.one import build_one
 from eventlog.batch.stored import make_values
+from eventlog.batch.table import read_table
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor import admit, lay_out
 from eventlog.interceptor.share import CacheRules, Condition
@@ -174,7 +174,7 @@ def rules_of(*, segments: int) -> CacheRules:
 
 
 def segment_held(frame: Pending) -> np.ndarray:
-    return frame.table["segment"].astype(np.int64)
+    return frame.table.segments.astype(np.int64)
 
 
 def keys_by_segment(count: int) -> list[bytes]:

@@ -39,7 +39,7 @@ class ProcessBudget:
         Raises:
             Overloaded: many connections hold one large thing each.
         """
-        if size > self.share and self.used > 2 * self.limit:
+        if self.used > 2 * self.limit and size > self.share:
             raise Overloaded(what="the number of bytes in flight", limit=self.limit)
 
     def has_room(self, size: int) -> bool:

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from eventlog.limits import KIB, MIB
 
-POOLED_BYTES_MAX: Final = 16 * MIB
-SLAB_BYTES: Final = 8 * MIB
+POOLED_BYTES_MAX: Final = 32 * MIB
+SLAB_BYTES: Final = 16 * MIB
 SHARED_BYTES: Final = 192 * KIB
 _ALIGNMENT = 64
 _UNUSED = 2  # references to a slab that only the pool holds: the pool's, getrefcount's

@@ -7,6 +7,8 @@ all of them at once.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,9 @@ Mask = npt.NDArray[np.bool_]
 Bytes = bytes | memoryview
 
 
+_STATE = bytes((Kind.STATE,))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateCursor:
     """Where a segment's state was left: keys up to and including `key` were read as of the id `pin`, or (`finished`) all of them."""
@@ -39,19 +44,30 @@ class StateColumns(EventColumns):
     """Entries as filters look at them: like events of kind STATE whose id is the entry's version."""
 
     def __init__(self, *, segments: Ints, ids: Ints, keys: Texts, values: Texts, expiry: Ints | None) -> None:
-        count = len(ids)
         self.segments = segments
         self.ids = ids
         self.keys = keys
         self.values = values
         self.expiry = expiry
-        self.kinds = np.full(count, Kind.STATE, np.uint8)
-        self.offsets = np.full(count, -1, np.int64)
-        self.epochs = np.zeros(count, np.int64)
         self.before = self.headers = self.schema_ids = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """Kinds, uint8."""
+        return np.full(len(self), Kind.STATE, np.uint8)
+
+    @cached_property
+    def offsets(self) -> Ints:
+        """Offsets, which are not known."""
+        return np.full(len(self), -1, np.int64)
+
+    @cached_property
+    def epochs(self) -> Ints:
+        """Epochs, which are not known."""
+        return np.zeros(len(self), np.int64)
 
     def take(self, rows: "Ints | Mask | slice") -> "StateColumns":
         """Return some of the entries, by index, by mask, or some that follow each other."""
@@ -77,7 +93,7 @@ def state_columns(keys: Sequence[bytes], values: Sequence[bytes], *, segments: I
     """
     key_sizes, value_sizes = (np.fromiter(map(len, column), np.int64, len(column)) for column in (keys, values))
     data = b"".join(values)
-    starts = np.cumsum(value_sizes) - value_sizes
+    starts = value_sizes.cumsum() - value_sizes
     if len(values) and int(value_sizes.min()) < HEAD.size:
         decode_entry(values[int(value_sizes.argmin())], where="state")
     octets = np.frombuffer(data, np.uint8)
@@ -96,7 +112,7 @@ def state_columns(keys: Sequence[bytes], values: Sequence[bytes], *, segments: I
     return StateColumns(
         segments=segments,
         ids=_numbers(data, starts + 2),
-        keys=Texts(data=joined, starts=np.cumsum(key_sizes) - key_sizes + prefix_bytes, sizes=key_sizes - prefix_bytes),
+        keys=Texts(data=joined, starts=key_sizes.cumsum() - (key_sizes - prefix_bytes), sizes=key_sizes - prefix_bytes),
         values=Texts(data=data, starts=starts + heads, sizes=value_sizes - heads),
         expiry=expiry,
     )
@@ -125,17 +141,19 @@ def state_part(
 ) -> StatePart:
     """Return entries, which are sorted by segment, as a part. `values` (offsets, bytes) stand in for their own; `metadata`: with expiry."""
     count = len(columns)
-    first = np.flatnonzero(np.diff(columns.segments, prepend=-1))
-    runs = np.zeros(len(first), RUN)
-    runs["segment"], runs["count"] = columns.segments[first], np.diff(first, append=count)
-    runs["base"], runs["first_offset"] = [pins[segment] for segment in columns.segments[first].tolist()], -1
+    segments = columns.segments
+    bounds = [0, *((segments[1:] != segments[:-1]).nonzero()[0] + 1).tolist(), count] if count else [0]
+    own = segments[bounds[:-1]].tolist()
+    runs = np.zeros(len(own), RUN)
+    runs["segment"], runs["count"] = own, [high - low for low, high in pairwise(bounds)]
+    runs["base"], runs["first_offset"] = [pins[segment] for segment in own], -1
     key_offsets, key_bytes = _column(columns.keys)
     value_offsets, value_bytes = values or _column(columns.values)
     expiry = columns.expiry if metadata else None
     head = [count, 0, len(key_bytes), len(value_bytes)]
     if expiry is not None:
         head[1:] = [EXPIRY, *head[2:], 8 * count]
-    pieces = (np.array(head, "<u4").tobytes(), columns.kinds.tobytes(), key_offsets, key_bytes, value_offsets, value_bytes)
+    pieces = (np.array(head, "<u4").tobytes(), _STATE * count, key_offsets, key_bytes, value_offsets, value_bytes)
     padded = [piece for column in pieces for piece in (column, bytes(-len(column) & 7)) if len(piece)]
     buffers = (columns.ids.tobytes(), runs.tobytes(), *padded, *(() if expiry is None else (expiry.tobytes(),)))
     return StatePart(buffers=buffers, runs=len(runs), entries=count, nbytes=sum(map(len, buffers)))
@@ -143,7 +161,7 @@ def state_part(
 
 def _column(texts: Texts) -> tuple[bytes, Bytes]:
     offsets = np.zeros(len(texts) + 1, "<i4")
-    np.cumsum(texts.sizes, out=offsets[1:])
+    texts.sizes.cumsum(out=offsets[1:])
     return offsets.tobytes(), _cut_out(texts)
 
 

@@ -145,16 +145,17 @@ def _range(segment: int, wanted: Scan, after: bytes | None) -> Range:
 
 def _take(wanted: Scan, chunk: _Chunk, made: list[StateBatch], batches: int) -> bool:
     """Add what matches to the last batch as far as it fits, and to further ones; return whether the whole chunk was taken."""
-    segments = np.repeat(np.array(chunk.segments, np.int64), chunk.counts)
+    segments = np.array(chunk.segments, np.int64).repeat(chunk.counts)
     columns = state_columns(chunk.keys, chunk.values, segments=segments, prefix_bytes=_PREFIX_BYTES)
-    rows = None if wanted.filter is None else np.flatnonzero(wanted.filter.mask(columns))
+    rows = None if wanted.filter is None else wanted.filter.mask(columns).nonzero()[0]
     found = columns if rows is None else columns.take(rows)
-    ends = np.cumsum(found.keys.sizes + found.values.sizes)
+    ends = (found.keys.sizes + found.values.sizes).cumsum()
     own, at = chunk.segments, 0
     while at < len(found):
         fitting = _fitting(wanted, ends, at, made[-1])
         if fitting:
-            _add(wanted, found if fitting == len(found) else found.take(slice(at, at + fitting)), made[-1])
+            nbytes = ends.item(at + fitting - 1) - (ends.item(at - 1) if at else 0)
+            _add(wanted, found if fitting == len(found) else found.take(slice(at, at + fitting)), made[-1], nbytes=nbytes)
             at += fitting
         if at == len(found):
             break
@@ -172,17 +173,17 @@ def _take(wanted: Scan, chunk: _Chunk, made: list[StateBatch], batches: int) -> 
 def _fitting(wanted: Scan, ends: Ints, at: int, batch: StateBatch) -> int:
     """Return how many entries from `at` on fit the batch; one fits an empty batch whatever its size. `ends`: bytes of all up to each."""
     before = ends.item(at - 1) if at else 0
-    fitting = int(np.searchsorted(ends, before + wanted.bytes_max - batch.nbytes, side="right")) - at
+    fitting = int(ends.searchsorted(before + wanted.bytes_max - batch.nbytes, side="right")) - at
     if not batch.entries:
         fitting = max(fitting, 1)
     return min(fitting, wanted.entries_max - batch.entries, len(ends) - at)
 
 
-def _add(wanted: Scan, found: StateColumns, batch: StateBatch) -> None:
+def _add(wanted: Scan, found: StateColumns, batch: StateBatch, *, nbytes: int) -> None:
     values = None if wanted.filter is None else wanted.filter.project(found)
     batch.parts.append(state_part(found, pins=wanted.pins, values=values, metadata=wanted.metadata))
     batch.entries += len(found)
-    batch.nbytes += int(found.keys.sizes.sum() + found.values.sizes.sum())
+    batch.nbytes += nbytes
 
 
 def _mark(wanted: Scan, batch: StateBatch, segments: Sequence[int], *, at: bytes | None) -> None:

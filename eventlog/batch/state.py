@@ -25,8 +25,6 @@ from eventlog.events import Kind
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Bytes = bytes | memoryview
-
-
 _STATE = bytes((Kind.STATE,))
 
 

@@ -50,6 +50,10 @@ class Table:
         """Return the segment of each row."""
         return self.rows["segment"]
 
+    def segment_list(self) -> list[int]:
+        """Return the segment of each row."""
+        return [self.only] if self.only >= 0 else self.segments.tolist()
+
 
 def read_table(body: memoryview, blocks: int) -> tuple[Table, memoryview]:
     """Return the table of a write's body and the blocks behind it.

@@ -10,7 +10,7 @@ The engine knows nothing of caches, ids or events; `keys.py` makes the keys. Wha
 4. A full disk fences nothing: writing calls raise `DiskFull` until there is space.
 5. Damage is raised (`CorruptData`, `LostDisk`), never skipped and never read as emptiness.
 
-The writing methods (`append`, `sync`, `apply`, `trim`, `drop`) belong to one thread. Everything else may be called from any
+The writing methods (`append`, `sync`, `write_ends`, `apply`, `trim`, `drop`) belong to one thread. Everything else may be called from any
 thread at any time between opening and `close`. Ranges are `[lower, upper)`.
 """
 

@@ -142,7 +142,7 @@ def few_of(frames: Sequence[Pending], bounds: Bounds) -> tuple[Few, list[Pending
     for pending in frames:
         if pending.cache is not cache:
             return None
-        own = (pending.table.only,) if pending.table.only >= 0 else pending.table.segments.tolist()
+        own = pending.table.segment_list()
         if not taken.isdisjoint(own):
             rest.append(pending)
         else:

@@ -182,15 +182,10 @@ class _Others:
         self._segments: set[int] = set()
 
     def add(self, pending: Pending) -> None:
-        table = pending.table
-        self._segments.update((table.only,) if table.only >= 0 else table.segments.tolist())
+        self._segments.update(pending.table.segment_list())
 
     def block(self, pending: Pending) -> bool:
-        if not self._segments:
-            return False
-        if pending.table.only >= 0:
-            return pending.table.only in self._segments
-        return not self._segments.isdisjoint(pending.table.segments.tolist())
+        return bool(self._segments) and not self._segments.isdisjoint(pending.table.segment_list())
 
 
 class _Touched:
@@ -212,9 +207,9 @@ class _Touched:
         if pending.conditions:
             keys = {condition.key for condition in pending.conditions}
             for earlier in self._last:
-                self._segments.update(earlier.table.segments.tolist())
+                self._segments.update(earlier.table.segment_list())
             self._last.clear()
-            if not self._segments.isdisjoint(pending.table.segments.tolist()) or not self._keys.isdisjoint(keys):
+            if not self._segments.isdisjoint(pending.table.segment_list()) or not self._keys.isdisjoint(keys):
                 return False
             if _writes_only(pending, keys):
                 self._keys |= keys
@@ -249,12 +244,7 @@ def join_frames(frames: list[Pending], *, now: int) -> Joined:
     first = frames[0]
     sizes = [len(pending.table) for pending in frames]
     data, frames_at = _side_by_side(frames) if len(frames) > 1 else (np.frombuffer(first.blocks, np.uint8), None)
-    # tables as bytes: concatenate compares the fields of every pair of them
-    table = (
-        np.frombuffer(b"".join([pending.table.data for pending in frames]), "<u4")
-        if len(frames) > 1
-        else np.frombuffer(first.table.data, "<u4")
-    )
+    table = np.frombuffer(b"".join([pending.table.data for pending in frames]), "<u4")
     places, counts, lengths, sequences = np.array(table.reshape(-1, TABLE_ROW_BYTES // 4).T, np.int64, order="C")
     blocks = [0, *accumulate(sizes)]
     events_before = [0, *counts.cumsum().tolist()]

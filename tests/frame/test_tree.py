@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,9 +27,8 @@ def python_files(*folders: str) -> Iterator[Path]:
         yield from (path for path in sorted((TOP / folder).rglob("*.py")) if not path.stem.endswith("_pb2"))
 
 
-@cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    return ast.parse(path.read_text())  # not kept: the collector would go through a million nodes again and again
 
 
 def text_files() -> Iterator[Path]:

@@ -265,9 +265,9 @@ def test_no_more_of_a_segment_is_at_hand_than_its_window_holds(tmp_path: Path, m
             rows = [Settled(segment=row.segment, id=task.id, verdict=DONE) for task, row in found]
             await work.settle(MEMBER, rows)
             done |= {row.id for row in rows}
-            if len(done) == 60:
+            if len(done) == 20:
                 break
-        assert len(done) == 60
+        assert len(done) == 20
         assert most == 4
 
-    with_group(tmp_path, act, values=(b"1",) * 60)
+    with_group(tmp_path, act, values=(b"1",) * 20)

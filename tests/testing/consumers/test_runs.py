@@ -1,13 +1,10 @@
 """Whole runs of groups and readers: what the product does holds, the same seed is the same run, and a planted bug is seen."""
 
-from collections import Counter
-
 import pytest
 
 import eventlog.testing.consumers.__main__ as command
 from eventlog.testing.consumers.__main__ import main
 from eventlog.testing.consumers.groups import GroupRun
-from eventlog.testing.consumers.reading import ReadingRun
 from eventlog.testing.consumers.run import KINDS, run_seed
 from eventlog.testing.consumers.work import WorkRun
 from eventlog.testing.mutants import MUTANTS
@@ -37,23 +34,6 @@ def test_a_group_comes_to_the_end_of_what_was_written():
     assert {segment: ids[-1] for segment, ids in run.history.log.items()} == run.history.places
 
 
-def test_members_and_coordinators_meet_every_fault_within_a_few_seeds():
-    reached = sum((run_seed("group", seed).reached for seed in range(20)), start=run_seed("group", 0).reached)
-    kinds = ("crash of a member", "pause of a member", "crash of a node", "pause of a node", "move", "cut", "leave", "commits")
-    assert all(reached[kind] for kind in kinds)
-
-
-def test_dead_letters_are_refused_within_a_few_seeds_of_work():
-    assert sum(run_seed("work", seed).reached["dead letters refused"] for seed in range(10))
-
-
-def test_reads_of_state_lose_their_pins_within_a_segment():
-    runs = [ReadingRun(seed) for seed in range(10)]
-    for run in runs:
-        run.run()
-    assert sum(run.reached["pins changed within a segment"] for run in runs)
-
-
 def test_a_failing_seed_is_told_and_fails_the_command(capsys):
     mutant = next(mutant for mutant in MUTANTS if mutant.name == "commit not fenced")
     with applied(mutant):
@@ -75,14 +55,19 @@ def test_what_was_never_reached_fails_a_run_of_many_seeds(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("kind", "states"),
     [
+        ("group", ("crash of a member", "pause of a member", "crash of a node", "pause of a node", "move", "cut", "leave", "commits")),
         ("reading", ("iterations", "query restarts", "pins changed within a segment")),
         ("near", ("served from memory", "watch lost", "own write")),
-        ("work", ("handed out", "dead letters", "move", "session ends")),
+        ("work", ("handed out", "dead letters", "dead letters refused", "move", "session ends")),
     ],
 )
 def test_what_makes_a_run_worth_something_happens_within_a_few_seeds(kind, states):
-    reached = sum((run_seed(kind, seed).reached for seed in range(20)), start=Counter[str]())
-    assert [state for state in states if not reached[state]] == []
+    missing = set(states)
+    for seed in range(20):
+        missing -= {state for state, count in run_seed(kind, seed).reached.items() if count}
+        if not missing:
+            break
+    assert missing == set()
 
 
 def test_a_work_group_ends_with_every_event_done_or_buried():

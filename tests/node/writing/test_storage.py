@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from time import monotonic
 from typing import NoReturn
 
 import numpy as np
@@ -356,20 +357,33 @@ def test_ends_are_written_soon_though_nothing_else_is_queued(monkeypatch):
 
 def test_ends_are_written_while_appends_never_cease(monkeypatch):
     monkeypatch.setattr(module, "_ENDS_WITHIN_S", 0.05)
-    seen: list[list[int]] = []
+    written: list[int] = []
+    written_when_they_ceased: list[list[int]] = []
+    ceased = threading.Event()
 
     async def act(bench: Bench) -> None:
-        write = bench.store.write_ends
-        monkeypatch.setattr(bench.store, "write_ends", lambda ends: (write(ends), seen.append(ends.ids.tolist())))
-        id_, end = 10, asyncio.get_running_loop().time() + 60
-        waiting = deque([bench.storage.append(append(0, id_))])
-        while not seen and asyncio.get_running_loop().time() < end:
-            id_ += 1
-            waiting.append(bench.storage.append(append(0, id_)))
-            await waiting.popleft()
+        write, sync, ids, end = bench.store.write_ends, bench.store.sync, count(11), monotonic() + 10
+
+        def write_ends(ends: LogEnds) -> None:
+            write(ends)
+            written.append(ends.ids.item(0))
+
+        def sync_and_go_on() -> None:
+            sync()
+            if not written and monotonic() < end:
+                bench.storage.append_and_tell(append(0, next(ids)), lambda _: None)  # there before the thread looks for another
+            else:
+                written_when_they_ceased.append(written.copy())
+                ceased.set()
+
+        monkeypatch.setattr(bench.store, "write_ends", write_ends)
+        monkeypatch.setattr(bench.store, "sync", sync_and_go_on)
+        await bench.storage.append(append(0, 10))
+        assert await asyncio.to_thread(ceased.wait, 60)
 
     run(act)
-    assert seen[0][0] > 10, "not after each"
+    ((first,),) = written_when_they_ceased
+    assert first > 10, "not after each"
 
 
 def test_ends_that_cannot_be_written_for_another_reason_than_space_fence_the_store(monkeypatch):

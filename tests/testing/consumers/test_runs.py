@@ -63,7 +63,7 @@ def test_what_was_never_reached_fails_a_run_of_many_seeds(monkeypatch, capsys):
 )
 def test_what_makes_a_run_worth_something_happens_within_a_few_seeds(kind, states):
     missing = set(states)
-    for seed in range(20):
+    for seed in range(10):
         missing -= {state for state, count in run_seed(kind, seed).reached.items() if count}
         if not missing:
             break

@@ -88,10 +88,20 @@ class Connection(Link):
         self.write_frame(frame)
 
     async def request(self, message: Message, *buffers: object, timeout_ms: int = 0) -> Reply:
-        """Ask when the socket takes more, and wait for the answer. Raises as `send` and the peer do."""
+        """Ask when the socket takes more, and wait for the answer. Raises as `send` and the peer do; `timeout_ms` counts for both waits."""
         if not self.has_room:
-            await self.room()
+            timeout_ms = await self._room_within(timeout_ms, what=message.WhichOneof("kind") or "")
         return await self.send(message, *buffers, timeout_ms=timeout_ms)
+
+    async def _room_within(self, timeout_ms: int, *, what: str) -> int:
+        """Wait until there is room, and return what is left of the time (0: no end). Raises TimedOut, ConnectionLost."""
+        end = self._loop.time() + timeout_ms / 1000
+        try:
+            async with asyncio.timeout_at(end if timeout_ms else None):
+                await self.room()
+        except TimeoutError:
+            raise TimedOut(what=what, timeout_ms=timeout_ms) from None
+        return max(round(1000 * (end - self._loop.time())), 1) if timeout_ms else 0
 
     def stream(self, message: Message, *buffers: object, credit_bytes: int = 0) -> Stream:
         """Open a stream. The peer may be `credit_bytes` ahead of what was taken from it; 0 stands for the default."""

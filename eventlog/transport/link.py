@@ -44,6 +44,7 @@ class Link(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._out: Buffers = []
         self._out_bytes = 0
+        self._flushed_bytes = 0
         self._charged = 0  # of answers: counted in the budget while the peer does not take them
         self._is_flush_due = False
         self._is_pumping = False
@@ -81,6 +82,12 @@ class Link(asyncio.BufferedProtocol):
         """Bytes that wait for the peer to read."""
         queued = self._transport.get_write_buffer_size() if self._transport is not None else 0
         return self._out_bytes + queued
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes that the socket has taken so far: they rise while whoever is at its other end reads."""
+        queued = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self._flushed_bytes - queued
 
     async def room(self) -> None:
         """Wait until `has_room`. Raises ConnectionLost when the connection is."""
@@ -252,6 +259,7 @@ class Link(asyncio.BufferedProtocol):
     def _flush_to(self, transport: asyncio.Transport) -> None:
         out, size = self._out, self._out_bytes
         self._out, self._out_bytes = [], 0
+        self._flushed_bytes += size
         if size <= JOINED_BYTES_MAX:
             transport.write(b"".join(out) if len(out) > 1 else out[0])
         else:

@@ -84,9 +84,13 @@ class Watchman:
         return 1 if any(asked.kind in QUICK for asked in connection.session.outgoing.values()) else SILENT_LOOKS_MAX
 
     async def _demand_life(self, connection: Connection) -> None:
+        """Drop a connection whose node neither answers nor takes what is sent; one that takes it slowly has a long road."""
+        is_full, taken = not connection.has_room, connection.taken_bytes
         try:
             await connection.request(Message(ping=Ping()), timeout_ms=ASK_MS_MAX)
         except EventLogError:
+            if is_full and not connection.has_room and connection.taken_bytes > taken:
+                return
             self._nodes.drop(connection)
             self.refresh()
 

@@ -63,15 +63,15 @@ _NO_KINDS = np.zeros(0, np.uint8)
 
 
 class Call:
-    """One application call that writes, until its future is done. `deadline` is in the loop's time."""
+    """One application call that writes, or a part of one, until its future is done. `deadline` is in the loop's time."""
 
     __slots__ = ("changes", "deadline", "future", "is_alone", "is_many", "nbytes", "timeout_ms")
 
-    def __init__(self, changes: Changes, *, timeout_ms: int, is_many: bool) -> None:
+    def __init__(self, changes: Changes, *, timeout_ms: int, is_many: bool, deadline: float = 0.0) -> None:
         loop = asyncio.get_running_loop()
         self.changes = changes
         self.timeout_ms = timeout_ms
-        self.deadline = loop.time() + timeout_ms / 1000
+        self.deadline = deadline or loop.time() + timeout_ms / 1000
         self.is_many = is_many
         self.is_alone = changes.condition is not None or changes.wants_previous  # has a frame of its own
         self.nbytes = changes.nbytes

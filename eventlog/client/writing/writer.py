@@ -57,8 +57,12 @@ class Writer:
         windows = self._shared.lanes.windows.values() if self._shared is not None else ()
         return max(len(list(self._undecided)), sum(map(len, windows)))
 
-    async def write(self, changes: Changes, *, is_many: bool, timeout_ms: int | None = None) -> "asyncio.Future[Any]":
+    async def write(
+        self, changes: Changes, *, is_many: bool, timeout_ms: int | None = None, deadline: float = 0.0
+    ) -> "asyncio.Future[Any]":
         """Take changes in as soon as there is room; return the future of what became of them (Stored, or StoredMany).
+
+        `deadline` is for the parts of one call, in the loop's time: `timeout_ms` after it began.
 
         Changes take effect in the order in which they were taken in, those of one segment. Cancelling the future leaves open whether
         they do.
@@ -68,7 +72,7 @@ class Writer:
             ClientClosed: the client is closed.
         """
         timeout_ms = timeout_ms or self._options.timeout_ms
-        call = Call(changes, timeout_ms=timeout_ms, is_many=is_many)
+        call = Call(changes, timeout_ms=timeout_ms, is_many=is_many, deadline=deadline)
         if not self._backlog.has_admitted(call.nbytes):
             await self._backlog.admit(call.nbytes, deadline=call.deadline, timeout_ms=timeout_ms)
         if self._is_closed:

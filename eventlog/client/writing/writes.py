@@ -267,15 +267,28 @@ class CacheWrites(CacheAcknowledging):
         if not keys:
             return _nothing()
         parts = list(parts_of(changes, bytes_max=BATCH_BYTES_MAX))
-        futures = [await self._core.writer.write(part, is_many=True, timeout_ms=timeout_ms) for part in parts]
         try:
-            if len(futures) == 1:
-                only: StoredMany = await futures[0]
+            if len(parts) == 1:
+                only: StoredMany = await (await self._core.writer.write(parts[0], is_many=True, timeout_ms=timeout_ms))
                 return only
-            return _together(await asyncio.gather(*futures, return_exceptions=True), [len(part) for part in parts])
+            return _together(await self._write_parts(parts, timeout_ms=timeout_ms), [len(part) for part in parts])
         finally:
             if self._core.nears:
                 self._core.nears.wrote_some(info.id, keys)
+
+    async def _write_parts(self, parts: list[Changes], *, timeout_ms: int | None) -> "list[StoredMany | BaseException]":
+        """Return what became of each part of one call, which has one deadline."""
+        timeout_ms = timeout_ms or self._core.options.timeout_ms
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        futures: list[asyncio.Future[StoredMany]] = []
+        refused: list[StoredMany | BaseException] = []
+        for part in parts:
+            try:
+                futures.append(await self._core.writer.write(part, is_many=True, timeout_ms=timeout_ms, deadline=deadline))
+            except EventLogError as error:  # no room in time, or closed: nor is there for what follows
+                refused = [error] * (len(parts) - len(futures))
+                break
+        return await asyncio.gather(*futures, return_exceptions=True) + refused
 
     async def clear(self) -> int:
         """Remove every entry, one REMOVED event each, and return how many there were. Not atomic; called again, it goes on."""

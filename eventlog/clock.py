@@ -2,7 +2,12 @@
 
 import os
 import time
+from functools import partial
 from typing import Protocol
+
+# Seconds since some fixed moment for whoever promises something until a time: what passes while the machine sleeps counts, where the
+# system can tell, and what passed since an event loop last looked at its clock does, too.
+now_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
 class Clock(Protocol):

@@ -27,7 +27,7 @@ LIFE = {"open", "close"}  # `with` does it
     [
         (Client, blocking.Client, {"open"}),
         (Cache, blocking.Cache, {"new_consumer", "new_worker", "query_begin", "query_lists"}),
-        (Consumer, blocking.Consumer, LIFE | {"events", "event_lists", "hand", "finish"}),
+        (Consumer, blocking.Consumer, LIFE | {"events", "event_lists", "may_hand", "hand", "finish"}),
         (WorkConsumer, blocking.WorkConsumer, LIFE | {"tasks", "settle"}),
         (NearCache, blocking.NearCache, set()),
         (GroupAdmin, blocking.GroupAdmin, set()),

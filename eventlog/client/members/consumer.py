@@ -21,6 +21,7 @@ log = logging.getLogger("eventlog.client")
 AUTO_COMMIT_MS = 1_000
 _EVENTS_MAX = (1 << 32) - 1
 LET_GO_MS_MAX = 2_000  # what a commit may take before a segment is let go
+_WITHOUT_S_MAX = 5.0  # for others to let go of segments; after that a member that is to come to an end waits for none any more
 
 
 class Consumer(Joined):
@@ -91,6 +92,9 @@ class Consumer(Joined):
             except EventLogError as error:
                 log.info("commit_missed group=%s error=%s", self.group, error)
             self._let_go = {}
+            self._member.check_time()
+            if not self._member.epoch:
+                return  # the session ended meanwhile, and this assignment with it
         self._progress.begin({segment: place for segment, place in places.items() if segment in assigned - self._progress.owned})
         if self._lanes.is_started:
             self._lanes.arrange()
@@ -128,14 +132,19 @@ class Consumer(Joined):
             self._check()
 
     async def event_lists(self) -> AsyncGenerator[tuple[Fetched, list[Event]], None]:
-        """Yield events for somebody who hands them out one by one: who calls `hand` for each, and stops where the answer is stale."""
+        """Yield events for somebody who hands them out one by one: who asks `may_hand` and calls `hand` for each."""
         async for fetched in self._answers(max_events=0):
             for batch in fetched.batches:
                 self._progress.know_epochs(batch)
                 yield fetched, list(batch.events())
+            self._member.check_time()
             self._progress.finish_event()
             if not fetched.is_stale:
                 self._progress.pass_over(fetched.after)
+
+    def may_hand(self, fetched: Fetched) -> bool:
+        """Return whether events of an answer may be handed out still. Any thread may ask."""
+        return not (fetched.is_stale or self._member.is_late)
 
     def hand(self, event: Event) -> None:
         """Note that an event is handed to the application; the one before it is done."""
@@ -146,7 +155,9 @@ class Consumer(Joined):
         self._progress.finish_event()
 
     async def batches(self, max_events: int = 0, *, until_id: int | None = None) -> AsyncGenerator[EventBatch, None]:
-        """Yield the same as columns, at most `max_events` at once (0: as many as there are). `until_id`: end when that is read.
+        """Yield the same as columns, at most `max_events` at once (0: as many as there are).
+
+        `until_id`: end when that is read, or when there is nothing to read because other members have all segments.
 
         A batch is done when the next one is asked for; `commit()` inside the loop counts the one at hand, too.
         """
@@ -171,10 +182,21 @@ class Consumer(Joined):
             fetched = self._lanes.take()
             if fetched is not None:
                 yield fetched
-            elif until_id is not None and self._has_read(until_id):
-                return
-            else:
+            elif until_id is None:
                 await self._lanes.wait()
+            elif await self._is_through(until_id):
+                return
+
+    async def _is_through(self, until_id: int) -> bool:
+        """Wait for more; return whether there is none up to an id: all is read, or for long nothing is given to this member to read."""
+        if self._has_read(until_id):
+            return True
+        try:
+            async with asyncio.timeout(None if self._progress.handed else _WITHOUT_S_MAX):
+                await self._lanes.wait()
+        except TimeoutError:
+            return self._member.epoch != 0 and not self._progress.handed
+        return False
 
     def _has_read(self, until_id: int) -> bool:
         handed = self._progress.handed

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from eventlog.client.connections.uplink import chance
 from eventlog.client.core import ClientCore
+from eventlog.clock import now_s
 from eventlog.consume.membership.positions import Place
 from eventlog.consume.membership.record import route_of
 from eventlog.consume.membership.rows import decode_places, decode_set, encode_places, encode_set
@@ -63,9 +64,11 @@ class MemberHooks:
 
 
 class Membership:
-    """One member, as long as `run` runs. `epoch` 0: it is none at the moment."""
+    """One member, as long as `run` runs. `epoch` 0: it is none at the moment. `now`: seconds, as sessions end by."""
 
-    def __init__(self, core: ClientCore, cache_id: int, options: MemberOptions, hooks: MemberHooks) -> None:
+    def __init__(
+        self, core: ClientCore, cache_id: int, options: MemberOptions, hooks: MemberHooks, *, now: Callable[[], float] = now_s
+    ) -> None:
         self.id = uuid.uuid4().hex
         self.epoch = 0
         self.owned: frozenset[int] = frozenset()
@@ -74,6 +77,7 @@ class Membership:
         self._cache_id = cache_id
         self._options = options
         self._hooks = hooks
+        self._now = now
         self._words = self._first_words()  # here, where who chose what a request cannot hold hears of it
         self._expiry: asyncio.TimerHandle | None = None
         self._expires_at = 0.0
@@ -88,7 +92,7 @@ class Membership:
     async def run(self) -> None:
         """Join, and stay a member."""
         while True:
-            sent_at, losses = asyncio.get_running_loop().time(), self._losses
+            sent_at, losses = self._now(), self._losses
             try:
                 reply = await self.ask(Message(group_beat=self._beat()), timeout_ms=self._options.beat_ms_max)
             except (StaleMember, GroupNotFound) as error:
@@ -151,11 +155,16 @@ class Membership:
         if self._expiry is not None:
             self._expiry.cancel()
         self._expires_at = when
-        self._expiry = asyncio.get_running_loop().call_at(when, self._lose)
+        self._expiry = asyncio.get_running_loop().call_later(when - self._now(), self._lose)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the session is over and nothing has had time to say so: the process stood still. Any thread may ask."""
+        return self.epoch != 0 and self._now() >= self._expires_at
 
     def check_time(self) -> None:
-        """Lose the session at once where it is over and nothing has had time to say so: the process stood still."""
-        if self.epoch and asyncio.get_running_loop().time() >= self._expires_at:
+        """Lose the session at once where it is over."""
+        if self.is_late:
             self._lose()
 
     def _lose(self) -> None:

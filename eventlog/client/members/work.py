@@ -169,6 +169,7 @@ class WorkConsumer(Joined):
             EventsTrimmed: retention has taken events that nobody had acknowledged.
         """
         while True:
+            self._member.check_time()
             self._check()
             if self._ready:
                 yield self._ready.popleft()

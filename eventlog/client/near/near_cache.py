@@ -9,9 +9,10 @@ from eventlog.batch.entry_rows import EntryRow
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
 from eventlog.client.near.table import MISS, Fill, NearStatistics, NearTable, Read
-from eventlog.client.near.tail import NearTail, now_s
+from eventlog.client.near.tail import NearTail
 from eventlog.client.reading.rows import RowReader, entry_of
 from eventlog.client.values import CacheInfo, Entry, Stored, StoredMany
+from eventlog.clock import now_s
 from eventlog.errors import InvalidArgument, NoEvents, NoState, TimedOut
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX

@@ -1,9 +1,7 @@
 """What keeps a near cache true: word of the writes to the keys that it holds, from one node after the other."""
 
 import asyncio
-import time
 from collections import deque
-from functools import partial
 
 import numpy as np
 
@@ -11,6 +9,7 @@ from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.uplink import chance
 from eventlog.client.near.table import NearTable
 from eventlog.client.options import ClientOptions
+from eventlog.clock import now_s
 from eventlog.errors import EventLogError, EventsTrimmed, PositionDiverged, Stopping, Unavailable
 from eventlog.routing.retry import backoff_ms
 from eventlog.transport.connection import Connection
@@ -23,9 +22,6 @@ PROBES_PER_STALENESS = 4  # so that an answer or two may be late
 PROBE_S_MIN = 0.02
 SILENT_S_MIN = 3.0  # a node that answers no probe for so long, and longer than a value may be old, is left for another
 _PROBES_MAX = 64
-
-# Time that passes while the machine sleeps counts, where the system can tell.
-now_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
 class NearTail:

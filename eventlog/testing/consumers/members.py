@@ -31,7 +31,7 @@ class SimMembership(Membership):
         routes = SimpleNamespace(segments=member.history.segments)
         core: Any = SimpleNamespace(routes=routes, options=SimpleNamespace(name="simulated"))
         options = MemberOptions(group=GROUP.decode(), session_timeout_ms=SESSION_MS, instance_id=member.instance)
-        super().__init__(core, CACHE, options, hooks)
+        super().__init__(core, CACHE, options, hooks, now=lambda: member.now_s)
         self.id = member.name
         self._member = member
 
@@ -77,8 +77,12 @@ class Member:
     @property
     def is_awake(self) -> bool:
         """Return whether it runs, and its session goes on by what it knows."""
-        now_s = self._scheduler.now_us / 1e6
-        return self.process is not None and not self.process.is_paused and now_s < self._membership.goes_on_until
+        return self.process is not None and not self.process.is_paused and self.now_s < self._membership.goes_on_until
+
+    @property
+    def now_s(self) -> float:
+        """Return the simulated time."""
+        return self._scheduler.now_us / 1e6
 
     def start(self) -> None:
         if self.process is not None:

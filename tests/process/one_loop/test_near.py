@@ -8,7 +8,7 @@ import pytest
 from eventlog.client.cache import Cache
 from eventlog.client.near.near_cache import NearCache
 from eventlog.client.near.table import MISS
-from eventlog.client.near.tail import now_s
+from eventlog.clock import now_s
 from eventlog.errors import InvalidArgument, NoEvents, NoState, VersionMismatch
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX

@@ -68,7 +68,7 @@ class Work:
     # ------------------------------------------------------------ what members ask
 
     async def take(self, member: str, wanted: Wanted, *, wait_ms: int) -> list[tuple[Task, Row]]:
-        """Return up to `wanted.limit` events that are that member's from now on; waits for one to be there.
+        """Return up to `wanted.limit` events that are that member's from now on; waits for one to be there, or a later request of its.
 
         They have no more than `ANSWER_BYTES_MAX` together, but for the first, which may exceed it. Raises StaleMember.
         """
@@ -80,7 +80,7 @@ class Work:
         while True:
             changed = self._changed
             found: list[tuple[Task, Row]] = await self._ask(partial(self._take_now, member, wanted))
-            if found or loop.time() >= deadline:
+            if found or loop.time() >= deadline or self._is_overtaken(member, wanted):
                 return found
             if self._error is not None:
                 raise self._error
@@ -244,7 +244,7 @@ class Work:
         running, limit = self._running, min(wanted.limit, TAKE_MAX)
         if running.state.member(member) is None:
             raise StaleMember(group=running.id[0], member=member, why="its session has ended")
-        if wanted.sequence < self._latest.get(member, 0):
+        if self._is_overtaken(member, wanted):
             return []
         self._latest[member] = wanted.sequence
         self._take_back(member, wanted.holding, changes)
@@ -257,6 +257,9 @@ class Work:
                 self._next = segment + 1
                 break
         return found
+
+    def _is_overtaken(self, member: str, wanted: Wanted) -> bool:
+        return wanted.sequence < self._latest.get(member, 0)
 
     def _hand_out(self, segment: int, member: str, found: list[tuple[Task, Row]], *, limit: int, changes: Changes) -> bool:
         """Hand out what a segment has, behind what was found in others; return whether the answer takes no more."""

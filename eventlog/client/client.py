@@ -15,7 +15,6 @@ from eventlog.client.reading.filtering import FilterInfo, filter_info
 from eventlog.client.values import CacheInfo, CheckReport, Format, KeyFormat, RetentionRun, SegmentInfo, Status
 from eventlog.client.wording import cache_info, cache_options, check_report, retention_run, segment_info, status
 from eventlog.errors import InvalidArgument, TimedOut
-from eventlog.limits import POLL_WAIT_MS_MAX
 from eventlog.routing.addresses import parse_address
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -227,17 +226,17 @@ class Client:
         Raises:
             TimedOut: they do not in time.
             InvalidArgument: `id` is none.
+            NoEvents: the cache keeps none. Its entries are read as they are from the moment on at which a write has returned.
         """
         wanted = checked_id(id)
         read = self.cache(cache) if isinstance(cache, str) else cache
         timeout_ms = timeout_ms or self._options.timeout_ms
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
-        while (await read.log_ends()).last_id < wanted:
-            left_ms = int((deadline - loop.time()) * 1000)
-            if left_ms <= 0:
-                raise TimedOut(what=f"event {id} to be readable", timeout_ms=timeout_ms)
-            await read.poll(wanted - 1, max_events=0, wait_ms=min(left_ms, POLL_WAIT_MS_MAX, WAIT_STEP_MS), on_trimmed="earliest")
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while (await read.log_ends()).last_id < wanted:
+                    await read.poll(wanted - 1, max_events=0, wait_ms=WAIT_STEP_MS, on_trimmed="earliest")
+        except TimeoutError:
+            raise TimedOut(what=f"event {id} to be readable", timeout_ms=timeout_ms) from None
 
     # ------------------------------------------------------------ administration
 

@@ -35,7 +35,7 @@ from eventlog.client.reading.entries import EntryRows as AsyncEntryRows
 from eventlog.client.reading.iterating import EntryBatch, Key
 from eventlog.client.reading.rows import Rows
 from eventlog.client.values import CacheInfo, Entry, StoredMany
-from eventlog.errors import InvalidArgument
+from eventlog.errors import ClientClosed, InvalidArgument
 from eventlog.events import Event
 
 __all__ = ["Cache", "Client", "connect"]
@@ -318,7 +318,7 @@ class Consumer(_Facade[AsyncConsumer]):
         while (found := self._thread.run(_next_of(lists))) is not None:
             fetched, events = found
             for event in events:
-                if fetched.is_stale:
+                if not self._async.may_hand(fetched):
                     break
                 self._async.hand(event)
                 yield event
@@ -415,11 +415,13 @@ class Client(_Facade[AsyncClient]):
 
     def close(self) -> None:
         """Close the connection and end the thread. Iterators of this client end with ClientClosed."""
-        if not self._thread.is_stopped:
-            try:
+        try:
+            if not self._thread.is_stopped:
                 self._thread.run(self._async.close())
-            finally:
-                self._thread.stop()
+        except ClientClosed:  # another thread was quicker
+            pass
+        finally:
+            self._thread.stop()
 
     def __enter__(self) -> Self:
         return self

@@ -24,6 +24,7 @@ class LoopThread:
 
     def __init__(self, name: str, *, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         self._is_stopped = True
+        self._handing = threading.RLock()  # its holder may come upon a forgotten iterator, which hands its ending over
         self._name = name
         self._last = last
         self._loop = new_event_loop()
@@ -55,16 +56,17 @@ class LoopThread:
             InvalidArgument: called in the thread itself, or in a process forked from the one that started it; both would wait forever.
         """
         try:
-            if self._is_stopped:
-                raise ClientClosed(what="client")
             if os.getpid() != self._process:
                 raise InvalidArgument(why="a client does not survive a fork: connect in the child")
             if threading.current_thread() is self._thread:
                 raise InvalidArgument(why="a blocking call inside the client's own loop would never end")
+            with self._handing:
+                if self._is_stopped:
+                    raise ClientClosed(what="client")
+                return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except BaseException:
             coroutine.close()
             raise
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and return its result. An interrupt, of this thread, cancels it."""
@@ -76,15 +78,18 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """Cancel what still runs, end the thread, and wait for that."""
-        if self._is_stopped or os.getpid() != self._process:
+        """Cancel what still runs, end the thread, and wait for that, whichever thread began it."""
+        if os.getpid() != self._process:
             return
-        last = self.submit(_wind_up())
-        self._is_stopped = True
+        with self._handing:
+            last = None if self._is_stopped else self.submit(_wind_up())
+            self._is_stopped = True
         try:
-            last.result()
+            if last is not None:
+                last.result()
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            if last is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
 
@@ -221,26 +226,32 @@ class _Source(Generic[T]):
 
 
 class Flat(Generic[T]):
-    """The items of what is pulled, one after the other. A loop over it costs what a generator does, and is one thread's at a time, too."""
+    """The items of what is pulled, one after the other. A loop over it costs what a generator does, and is one thread's at a time, too.
+
+    After an interrupt another loop goes on where the first one was.
+    """
 
     def __init__(self, pulled: Pulled[Any]) -> None:
         self._pulled = pulled
-        self._items: Iterator[T] = _items_of(pulled)
+        self._items: Iterator[T] = iter(())
 
     def __iter__(self) -> Iterator[T]:
-        return self._items
+        while True:
+            yield from self._items
+            try:
+                self._items = iter(next(self._pulled))
+            except StopIteration:
+                return
 
     def __next__(self) -> T:
-        return next(self._items)
+        while True:
+            for item in self._items:
+                return item
+            self._items = iter(next(self._pulled))
 
     def close(self) -> None:
         """End the reading. Leaving a `for` loop early does it, too, once the iterator is forgotten."""
         self._pulled.close()
-
-
-def _items_of(pulled: Pulled[Any]) -> Iterator[Any]:
-    for items in pulled:
-        yield from items
 
 
 async def in_lists(rows: AsyncGenerator[T, None], *, size: int) -> AsyncGenerator[list[T], None]:

@@ -12,6 +12,7 @@ import click
 from eventlog.errors import EventLogError
 from eventlog_cli.conventions import common_options
 from eventlog_cli.lazy import Entry, LazyGroup
+from eventlog_cli.output import drop, print_aside
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -121,7 +122,7 @@ def exit_code(action: Callable[[], object]) -> int:
         result = action()
         sys.stdout.flush()
     except (BrokenPipeError, ClosedPipe):
-        _drop_stdout()
+        drop(sys.stdout)
         return 0
     except (KeyboardInterrupt, Interrupted, click.Abort):
         return EXIT_INTERRUPTED
@@ -154,13 +155,8 @@ def _print_error(line: str) -> None:
     try:
         sys.stdout.flush()
     except OSError:  # the very error, perhaps
-        _drop_stdout()
-    click.echo(line, err=True)
-
-
-def _drop_stdout() -> None:
-    # the interpreter flushes stdout once more at exit, and would complain about the pipe that nobody reads
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop(sys.stdout)
+    print_aside(line)
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: Any) -> None:

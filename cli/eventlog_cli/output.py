@@ -1,8 +1,9 @@
 """What commands print: rows of JSON and text on stdout, everything else on stderr."""
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 import click
 import orjson
@@ -26,7 +27,20 @@ def print_text(text: str) -> None:
 def note(text: str) -> None:
     """Print a line beside the output: progress, hints, warnings."""
     sys.stdout.flush()
-    click.echo(text, err=True)
+    print_aside(text)
+
+
+def print_aside(line: str) -> None:
+    """Print a line on stderr. Where nobody reads that any more the command goes on: its exit code says how it ended."""
+    try:
+        click.echo(line, err=True)
+    except BrokenPipeError:
+        drop(sys.stderr)
+
+
+def drop(stream: TextIO) -> None:
+    """Let go of what is, and will be, written to a stream: the interpreter flushes it once more at exit, and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def note_interrupt(text: str) -> None:

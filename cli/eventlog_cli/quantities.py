@@ -59,11 +59,11 @@ def parse_moment(text: str, *, now_ms: int) -> int:
     Raises:
         ValueError: `text` is neither.
     """
-    if re.fullmatch(r"[\d.]+\s*[a-z].*|0", text.strip().lower()):
-        return now_ms - parse_duration(text)
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
+        if re.fullmatch(r"[\d.]+\s*[a-z].*|0", text.strip().lower()):
+            return now_ms - parse_duration(text)
         raise ValueError(
             f"{text!r} is not a time: write ISO 8601 as 2026-11-20T10:00:00Z, or a duration as 24h for that long ago"
         ) from None

@@ -127,12 +127,14 @@ class Loader:
         return None
 
     def _settle_oldest(self) -> None:
-        batch, pending = self._pending.popleft()
+        batch, pending = self._pending[0]  # it stays the oldest if an interrupt comes while its answer is waited for
         try:
             written = pending.result()
         except EventLogError:
             self._has_gap = True
+            self._pending.popleft()
             raise
+        self._pending.popleft()
         self.summary.add(batch, written, has_gap=self._has_gap)
 
     def _settle_all(self) -> None:

@@ -139,7 +139,7 @@ CHUNK_BYTES_DEFAULT = 1 * MIB  # of a segment that is copied, and of entries tha
 ITERATION_BATCH_ENTRIES_MAX = 100_000
 
 # disk
-DISK_RESERVE_BYTES_DEFAULT = 256 * MIB
+DISK_RESERVE_BYTES_DEFAULT = 1 * GIB
 BALLAST_BYTES = 16 * MIB  # given up by a start on a full disk; and the steps in which it grows with the journal
 
 assert SEGMENTS_DEFAULT <= SEGMENTS_MAX <= 1 << 16, "a segment is a u16 in every format"

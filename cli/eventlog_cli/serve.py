@@ -32,7 +32,9 @@ from eventlog_cli.parameters import SIZE
     help="sqlite:PATH, etcd://HOST:PORT,... or managed-etcd: the first 3 nodes run one (managed-etcd:5: the first 5)."
     "  [default: sqlite:DATA.meta/meta.db]",
 )
-@click.option("--disk-reserve", "disk_reserve_bytes", type=SIZE, help="Free space below which writes are refused.  [default: 256MiB]")
+@click.option(
+    "--disk-reserve", "disk_reserve_bytes", type=SIZE, help="Free space below which writes are refused; merging uses it.  [default: 1GiB]"
+)
 @click.option(
     "--column-files", "column_files_bytes_max", type=SIZE, help="Space for history laid out for filters, 0 for none.  [default: 1GiB]"
 )

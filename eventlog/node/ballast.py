@@ -25,10 +25,10 @@ def drop_ballast(data: Path) -> None:
 def keep_ballast(data: Path, *, start_bytes: int, reserve_bytes: int) -> None:
     """Make the file large enough for a start that writes `start_bytes`, if more than the reserve is left beside it.
 
-    In whole steps, and never smaller again: a node that was busy once will be. Without a reserve there is none.
+    In whole steps, and not smaller again while there is room: a node that was busy once will be. Without a reserve there is none.
     """
     file = data / _NAME
-    wanted = (1 + -(-start_bytes // BALLAST_BYTES)) * BALLAST_BYTES
+    wanted = _wanted(start_bytes)
     lacking = wanted - (file.stat().st_size if file.exists() else 0)
     if not reserve_bytes or lacking <= 0 or free_bytes(data) < reserve_bytes + 2 * lacking:
         return
@@ -40,6 +40,19 @@ def keep_ballast(data: Path, *, start_bytes: int, reserve_bytes: int) -> None:
             os.close(opened)
     except OSError as error:  # somebody else was faster with the space, or the file system cannot
         log.warning("ballast_not_made error=%s", error)
+
+
+def shrink_ballast(data: Path, *, start_bytes: int) -> None:
+    """Give back, on a disk that is full, what a start that writes `start_bytes` does not need."""
+    file = data / _NAME
+    wanted = _wanted(start_bytes)
+    if file.exists() and file.stat().st_size > wanted:
+        os.truncate(file, wanted)
+        log.warning("ballast_shrunk path=%s bytes=%d", file, wanted)
+
+
+def _wanted(start_bytes: int) -> int:
+    return (1 + -(-start_bytes // BALLAST_BYTES)) * BALLAST_BYTES
 
 
 def free_bytes(data: Path) -> int:

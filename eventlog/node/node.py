@@ -46,6 +46,7 @@ from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.tail import Tail
+from eventlog.node.reclaiming import Reclaiming
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.checkpoint import Checkpoints
 from eventlog.node.state.entries import EntryReader
@@ -129,6 +130,7 @@ class Node:
         self.checkpoints = Checkpoints(
             store=self.store, storage=self.storage, core=self.core, applied=self.followed.applied, caches=self.caches
         )
+        self.reclaiming = Reclaiming(self)
         self.retention = Retention(self, checkpoint=self.checkpoints.write)
         self.renewing_lease = asyncio.Lock()
         self.changing_caches = asyncio.Lock()  # held from a commit to the caches' records until this node knows of it

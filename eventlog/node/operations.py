@@ -68,10 +68,12 @@ async def forget_cache(node: "Node", cache: CacheState) -> None:
     """Tell readers that a cache is dropped, and delete what is stored of it."""
     node.reads.dropped(cache)
     async with node.writer.exclusive():  # no group of the cache is on its way
+        deleted = node.reclaiming.size_of(cache)
         node.steps.drop(cache.cache_id)
         node.followed.drop(cache.cache_id)
         # the thread's ends: what a primary sent and is not on disk must not be claimed to have been there
         await node.storage.run(partial(drop_cache_data, node.store, cache.cache_id, ends=node.storage.ends), is_barrier=True)
+    node.reclaiming.dropped(cache.cache_id, deleted)
 
 
 async def follow_caches(node: "Node") -> None:

@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 
 from eventlog.errors import DiskFull, EventLogError
-from eventlog.limits import EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
-from eventlog.node.ballast import keep_ballast
+from eventlog.limits import BALLAST_BYTES, EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
+from eventlog.node.aside import aside
+from eventlog.node.ballast import keep_ballast, shrink_ballast
 from eventlog.node.consumers.dropped_groups import DroppedGroups
 from eventlog.node.node import Node
 from eventlog.node.repeated import every
@@ -22,6 +23,7 @@ log = logging.getLogger("eventlog.node")
 _CHECKPOINT_MS = 1_000
 _EXPIRY_MS = 1_000
 _DISK_MS = 250
+_ROOM_MS = 2_000
 _BALLAST_LOOKS = 4  # how often the disk is looked at before the journal's size is asked of it although nothing was appended
 _CLOSE_UP_MS = 500
 _CLOCKS_MS = 1_000
@@ -52,6 +54,7 @@ class Periodic:
             "checkpoint": (_CHECKPOINT_MS, self._node.checkpoints.write),
             "expiry": (_EXPIRY_MS, self._expire),
             "disk": (_DISK_MS, self._look_at_disk),
+            "room": (_ROOM_MS, self._make_room),
             "clocks": (_CLOCKS_MS, self._hear_clocks),
             "groups": (_GROUPS_MS, self._node.coordinators.tidy),
             "dropped groups": (_GROUPS_MS, DroppedGroups(self._node).tick),
@@ -102,6 +105,18 @@ class Periodic:
         self._node.disk.look()
         if not self._node.disk.is_short:
             self._node.disk.resume()
+
+    async def _make_room(self) -> None:
+        """On a full disk, write the journal out, and keep no more ballast than a start needs then.
+
+        The engine merges nothing where it lacks room for all that it would merge, be most of that deleted: room is what gives more room.
+        """
+        node = self._node
+        if not node.disk.is_full:
+            return
+        if node.store.replay_bytes() > BALLAST_BYTES:
+            await aside(node.store.release_journal)
+        await aside(partial(shrink_ballast, node.config.data, start_bytes=node.store.replay_bytes()))
 
     def _may_have_grown(self) -> bool:
         """Return whether the journal may be larger than at the last look: something was appended, or that is a while ago."""

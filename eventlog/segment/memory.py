@@ -192,6 +192,9 @@ class MemoryStore:
         with self._lock:
             self.disk.state.keep()
 
+    def release_journal(self) -> None:
+        self.flush_state()
+
     def trim(self, ranges: Sequence[Range], meta: Sequence[Pair], *, meta_ranges: Sequence[Range] = ()) -> None:
         self._check_writable()
         with self._lock:
@@ -222,8 +225,8 @@ class MemoryStore:
             for lower, upper in state_ranges:
                 self.disk.state.delete_range(lower, upper)
 
-    def compact(self, ranges: Sequence[Range]) -> None:
-        del ranges  # deleting gave the space back
+    def compact(self, log_ranges: Sequence[Range], state_ranges: Sequence[Range] = ()) -> None:
+        del log_ranges, state_ranges  # deleting gave the space back
 
     def read_log(self, lower: bytes, upper: bytes, *, bytes_max: int) -> list[Pair]:
         return self.read_logs(((lower, upper),), bytes_max=bytes_max)

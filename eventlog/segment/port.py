@@ -174,6 +174,14 @@ class Store(Protocol):
         """
         ...
 
+    def release_journal(self) -> None:
+        """Write out whatever only the journal has, so that its files go. As `flush_state`, of which it is more.
+
+        Raises:
+            DiskFull, StoreFenced: not all of it reached the disk.
+        """
+        ...
+
     def trim(self, ranges: Sequence[Range], meta: Sequence[Pair], *, meta_ranges: Sequence[Range] = ()) -> None:
         """Delete log ranges, then meta ranges, and put meta rows, in one atomic write, not synced. Space comes back with `compact`."""
         ...
@@ -193,8 +201,8 @@ class Store(Protocol):
         """
         ...
 
-    def compact(self, ranges: Sequence[Range]) -> None:
-        """Give back the space of deleted log ranges. Slow (20 ms a range), releases the GIL; any thread but the writing one.
+    def compact(self, log_ranges: Sequence[Range], state_ranges: Sequence[Range] = ()) -> None:
+        """Give back the space of deleted ranges. Slow (20 ms a range), releases the GIL; any thread but the writing one.
 
         Raises:
             CorruptData, DiskFull: it did not come to its end; the ranges stay deleted.

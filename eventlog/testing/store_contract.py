@@ -219,7 +219,7 @@ class StoreContract(ABC):
     def test_what_is_trimmed_stays_away_and_can_be_compacted(self, store: Store, tmp_path: Path) -> None:
         store.append(log_pairs(9), [])
         store.trim([keys.segment_range(1)], [])
-        store.compact([keys.segment_range(1)])
+        store.compact([keys.segment_range(1)], [keys.segment_range(1)])
         store.append(log_pairs(9)[8:], [])
         store = self.reopen(store, tmp_path)
         assert store.read_log(*ALL, bytes_max=MIB) == log_pairs(9)[8:]

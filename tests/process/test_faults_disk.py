@@ -21,7 +21,7 @@ class DiskCluster(ClusterProcesses):
 
     def __init__(self, directory: Path) -> None:
         self.disks: dict[str, ExitStack] = {}
-        super().__init__(directory)
+        super().__init__(directory, "--disk-reserve", "32MiB")
 
     def make(self, directory: Path, *options: str) -> NodeProcess:
         directory.mkdir(parents=True)

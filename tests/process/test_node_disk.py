@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -31,12 +32,12 @@ def fill_to_the_last_block(ballast: Path) -> None:
             file.write(bytes(4096))
 
 
-async def until_writable(cache, *, wanted: bool) -> None:
+async def until_writable(cache, *, wanted: bool, value: object = 1) -> None:
     """Put until a put is accepted (or refused with DISK_FULL), within a bound."""
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         try:
-            await cache.put("probe", 1)
+            await cache.put("probe", value)
             if wanted:
                 return
         except DiskFull:
@@ -97,6 +98,39 @@ def test_an_engine_that_ran_out_of_space_itself_is_waited_for(tmp_path):
         NodeProcess(disk / "node", "--disk-reserve", "32MiB", environment=RETENTION_WHEN_TOLD) as node,
     ):
         asyncio.run(run(node, disk / "ballast"))
+        assert node.stop() == 0
+
+
+@pytest.mark.needs_root("a file system of its own has to be mounted to be filled")
+def test_retention_and_dropping_make_room_on_a_disk_that_the_node_itself_has_filled(tmp_path):
+    async def fill(cache) -> None:
+        """Write until nothing was taken for some seconds: before that the node finds room by itself again and again."""
+        number, taken_at = 0, time.monotonic()
+        while time.monotonic() - taken_at < 5:
+            try:
+                await cache.put_many([(f"key-{number + index}", os.urandom(100_000)) for index in range(20)])
+            except DiskFull:
+                await asyncio.sleep(0.2)
+            else:
+                number, taken_at = number + 20, time.monotonic()
+
+    async def run(node: NodeProcess) -> None:
+        async with eventlog.connect(node.address, idempotent=False, timeout_ms=20_000) as client:
+            cache = await client.create_cache("c", format="bytes")
+            await fill(cache)
+            assert (node.data / "ballast").stat().st_size < 64 * MIB  # the journal is written out: a start needs no more
+            await client.alter_cache("c", retain_events=300)
+            assert (await client.run_retention("c")).removed > 1_000
+            await until_writable(cache, wanted=True, value=b"1")
+            await fill(cache)
+            await client.drop_cache("c")
+            await until_writable(await client.create_cache("d", format="bytes"), wanted=True, value=b"1")
+
+    with (
+        memory_disk(tmp_path / "disk", nbytes=1_600 * MIB) as disk,
+        NodeProcess(disk / "node", "--disk-reserve", "700MiB", environment=RETENTION_WHEN_TOLD) as node,
+    ):
+        asyncio.run(run(node))
         assert node.stop() == 0
 
 

@@ -44,7 +44,6 @@ from eventlog.segment.retention import (
     Plan,
     closer_look,
     flushed_ceiling,
-    is_compaction_due,
     plan_retention,
     refine,
 )
@@ -68,7 +67,6 @@ class Retention:
         self._one_at_a_time = asyncio.Lock()
         self._trimming = asyncio.Lock()
         self._marks: Ints = np.zeros(node.segments, np.int64)  # durable for sure
-        self._debts: dict[int, int] = {}  # bytes trimmed since the last compaction, by cache
         self._looks: dict[int, Look | None] = {}  # what the last window of a cache was read for
         self.copies = TrimmedCopies(node, flush=self.flush, remove=self.remove)
 
@@ -233,25 +231,7 @@ class Retention:
             meta_ranges = [step_range(cache.cache_id, upto=gone)] if gone else []
             await node.storage.run(partial(node.store.trim, ranges, rows, meta_ranges=meta_ranges))
         node.reads.trimmed(cache)
-        await self._compact(cache, trims, removed=events_before - cache.events_kept)
-
-    async def _compact(self, cache: CacheState, trims: list[Trim], *, removed: int) -> None:
-        """Give space back when enough was trimmed to be worth the rewrite, a segment at a time, so that a stop waits for one alone."""
-        node = self._node
-        events, nbytes = node.steps.now(cache.cache_id)
-        each = nbytes / events if events else 0.0
-        self._debts[cache.cache_id] = self._debts.get(cache.cache_id, 0) + int(removed * each)
-        kept_bytes = int(cache.events_kept * each)
-        if not is_compaction_due(self._debts[cache.cache_id], kept_bytes=kept_bytes, disk_is_short=node.disk.is_full):
-            return
-        try:
-            for span in trim_ranges(trims):
-                if cache.dropped or node.is_stopping:
-                    return
-                await aside(partial(node.store.compact, [span]))
-            self._debts[cache.cache_id] = 0
-        except EventLogError as error:  # the space comes back with a later compaction
-            log.warning("compaction_failed cache=%s error=%s", cache.name, error)
+        node.reclaiming.trimmed(cache, trim_ranges(trims), removed=events_before - cache.events_kept)
 
 
 def limits_of(cache: CacheState) -> Limits:

@@ -118,6 +118,11 @@ class RocksStore:
         database = self._writable()
         self._calling(lambda: database.state.flush(wait=True))
 
+    def release_journal(self) -> None:
+        database = self._writable()
+        for family in (database.log, database.meta, database.state):
+            self._calling(partial(family.flush, wait=True))
+
     def trim(self, ranges: Sequence[Range], meta: Sequence[Pair], *, meta_ranges: Sequence[Range] = ()) -> None:
         self._write(lambda: self._deletion(ranges, meta_ranges, meta), self._journalled)
 
@@ -138,12 +143,13 @@ class RocksStore:
         self._sync_journal()
         self._write(lambda: self._state_deletion(state_ranges), self._unjournalled)
 
-    def compact(self, ranges: Sequence[Range]) -> None:
-        log = self._open().log
+    def compact(self, log_ranges: Sequence[Range], state_ranges: Sequence[Range] = ()) -> None:
+        database = self._open()
         options = CompactOptions()
         options.set_exclusive_manual_compaction(False)  # merging goes on meanwhile, or writers would stall behind it
-        for lower, upper in ranges:
-            calling(partial(log.compact_range, lower, upper, options), compacting_error(self._judging("log"), self.free_bytes))
+        for name, family, ranges in (("log", database.log, log_ranges), ("state", database.state, state_ranges)):
+            for lower, upper in ranges:
+                calling(partial(family.compact_range, lower, upper, options), compacting_error(self._judging(name), self.free_bytes))
 
     # ------------------------------------------------------------ reading
 

@@ -156,6 +156,32 @@ def test_an_interrupt_waits_for_what_is_on_its_way() -> None:
     assert (loader.summary.loaded, loader.summary.last_line, memory.in_flight) == (4, 4, 0)
 
 
+def test_an_interrupt_while_an_answer_is_waited_for_takes_nothing_from_the_count() -> None:
+    class Interrupts(Memory):
+        def write(self, batch: Batch) -> Answer:
+            return Impatient(super().write(batch)) if self.writes == 1 else super().write(batch)
+
+    class Impatient(Answer):
+        def __init__(self, answer: Answer) -> None:
+            self._answer = answer
+            self._is_interrupted = False
+
+        def result(self) -> Written:
+            if not self._is_interrupted:
+                self._is_interrupted = True
+                raise KeyboardInterrupt
+            return self._answer.result()
+
+    for fails_at, expected, last_line in ((None, KeyboardInterrupt, None), ({2}, DiskFull, 3)):
+        memory = Interrupts(fails_at=fails_at)
+        loader = Loader(memory, errors_max=0, gathers=False, on_rejection=lambda _: None, on_progress=lambda _: None)
+        with pytest.raises(expected):
+            loader.run(Rows([str(number) for number in range(30)], 3))
+        assert memory.in_flight == 0
+        assert loader.summary.loaded == len(memory.rows)
+        assert loader.summary.last_line == (last_line or loader.summary.loaded)
+
+
 def test_a_removal_of_nothing_is_a_row_and_no_event() -> None:
     class Removal:
         def batches(self) -> Iterator[Batch]:

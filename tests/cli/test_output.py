@@ -1,6 +1,11 @@
 """Rows and tables."""
 
-from eventlog_cli.output import id_fields, table
+import os
+import sys
+
+import pytest
+
+from eventlog_cli.output import id_fields, note, table
 
 
 def test_every_id_stands_again_as_text() -> None:
@@ -19,3 +24,12 @@ def test_columns_are_as_wide_as_their_widest_cell_and_numbers_stand_to_the_right
 def test_what_is_missing_is_a_dash_and_no_rows_are_heads_alone() -> None:
     assert table(("a", "b"), [(None, "x")]) == "a  b\n-  x"
     assert table(("a", "b"), []) == "a  b"
+
+
+def test_a_line_that_nobody_reads_any_more_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        for _ in range(2):
+            note("progress")

@@ -71,6 +71,7 @@ def test_a_moment_is_iso_8601_in_utc_unless_it_says_otherwise() -> None:
     assert parse_moment("1970-01-01T00:00:01.5Z", now_ms=NOW_MS) == 1_500
     assert parse_moment("1970-01-01T00:00:01", now_ms=NOW_MS) == 1_000
     assert parse_moment("1970-01-02", now_ms=NOW_MS) == 86_400_000
+    assert parse_moment("19700102T000000Z", now_ms=NOW_MS) == 86_400_000
     assert parse_moment("1970-01-01T01:00:00+01:00", now_ms=NOW_MS) == 0
     assert parse_moment("1969-12-31T23:59:59.999Z", now_ms=NOW_MS) == -1
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,41 @@ def test_what_still_runs_is_cancelled_when_the_thread_stops() -> None:
         future = thread.submit(forever())
     assert ended.is_set()
     assert future.cancelled()
+
+
+def test_a_call_handed_over_while_the_thread_stops_is_answered_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    hands_over, goes_on, stops = threading.Event(), threading.Event(), threading.Event()
+    hand_over = asyncio.run_coroutine_threadsafe
+    heard: list[object] = []
+
+    def slow(*arguments: Any) -> Any:
+        if threading.current_thread() is caller:
+            hands_over.set()
+            goes_on.wait()
+        return hand_over(*arguments)
+
+    def call() -> None:
+        try:
+            heard.append(thread.run(value(3)))
+        except ClientClosed as error:
+            heard.append(error)
+
+    def stop() -> None:
+        stops.set()
+        thread.stop()
+
+    with loop_thread() as thread:
+        caller, stopper = threading.Thread(target=call, daemon=True), threading.Thread(target=stop)
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", slow)
+        caller.start()
+        assert hands_over.wait(60)
+        stopper.start()
+        assert stops.wait(60)
+        stopper.join(0.1)  # as far as it comes
+        goes_on.set()
+        stopper.join()
+        caller.join(60)
+        assert len(heard) == 1
 
 
 @pytest.mark.parametrize("how", ["call", "items", "end"])
@@ -231,22 +267,24 @@ def test_a_reading_that_waits_is_ended_with_its_iterator(how: str) -> None:
 
 
 @pytest.mark.usefixtures("_interrupts")
-def test_an_interrupt_while_waiting_loses_no_item() -> None:
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_an_interrupt_while_waiting_loses_no_item(is_flat: bool) -> None:
     gate = threading.Event()
 
-    async def slow() -> AsyncGenerator[int, None]:
-        yield 1
+    async def slow() -> AsyncGenerator[list[int], None]:
+        yield [1]
         interrupt_soon()
         await asyncio.to_thread(gate.wait)
-        yield 2
+        yield [2]
 
     with loop_thread() as thread:
         pulled = Pulled(thread, slow())
-        assert next(pulled) == 1
+        items: Iterator[object] = Flat(pulled) if is_flat else pulled
+        found: list[object] = []
         with pytest.raises(KeyboardInterrupt):
-            next(pulled)
+            found.extend(items)
         gate.set()
-        assert list(pulled) == [2]
+        assert [*found, *items] == ([1, 2] if is_flat else [[1], [2]])
 
 
 def test_rows_come_in_lists() -> None:

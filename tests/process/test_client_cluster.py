@@ -304,6 +304,22 @@ def test_a_node_that_falls_silent_is_left_without_a_word_from_anybody() -> None:
     on_cluster(act)
 
 
+def test_a_silent_node_is_left_where_its_socket_is_full_too() -> None:
+    async def act(cluster: FakeCluster) -> None:
+        async with connect(cluster.addresses[2], cluster.addresses[1], retry=FAST, routing="any", timeout_ms=30_000) as client:
+            cache = await client.create_cache("c")
+            await cache.put("k", 1)
+            cluster.hang(2)
+            cluster.move(cluster.segments_of(2), 1, tell=False)
+            large = [[(f"large-{number}-{part}", "x" * 900_000) for part in range(4)] for number in range(6)]
+            writes = [asyncio.ensure_future(cache.put_many(pairs)) for pairs in large]
+            await until(lambda: any(not connection.has_room for connection in client._core.nodes.live()))
+            assert await cache.get("k") is not None
+            await asyncio.gather(*writes)
+
+    on_cluster(act)
+
+
 @pytest.mark.parametrize("how", ["dies", "hangs"])
 def test_a_reader_goes_on_at_another_node_when_its_own_is_lost(how: str) -> None:
     async def act(cluster: FakeCluster) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 import eventlog
 from eventlog.client.client import connect
-from eventlog.errors import ClientClosed, ConnectionLost, DiskFull, OutcomeUnknown, Stopping, TimedOut
+from eventlog.errors import ClientClosed, ConnectionLost, DiskFull, OutcomeUnknown, PartlyWritten, Stopping, TimedOut
 from eventlog.transport.connection import Connection
 from eventlog.transport.exchange import Exchange
 from tests.client.fake_node import FakeNode, running
@@ -372,5 +372,41 @@ def test_leaving_that_is_broken_off_closes_every_connection(is_writing: bool) ->
             if is_writing:
                 with pytest.raises(ClientClosed):
                     await writing
+
+    run(main())
+
+
+def test_of_a_large_write_each_part_is_told_of_within_one_deadline() -> None:
+    """What fits no frame is sent in parts; that a later one finds no room in time says nothing of those before it."""
+
+    async def main() -> None:
+        node = FakeNode()
+        async with client_of(node, timeout_ms=1_500) as client:
+            cache = await client.create_cache("c", format="bytes")
+            node.hold = []
+            began = asyncio.get_running_loop().time()
+            writing = asyncio.ensure_future(cache.put_many([(f"k{number}", bytes(12 << 20)) for number in range(4)]))
+            await until(lambda: node.hold)
+            for answer in node.hold:
+                answer()  # the first part is written and told of
+            node.hold = []
+            with pytest.raises(PartlyWritten) as caught:
+                await writing
+            assert asyncio.get_running_loop().time() - began < 2.5
+            assert (caught.value.ok, caught.value.unknown, caught.value.none) == ([0], [1], [2, 3])
+            node.release()
+
+    run(main())
+
+
+def test_waiting_for_an_id_ends_in_time_where_nobody_answers() -> None:
+    async def main() -> None:
+        node = FakeNode()
+        async with client_of(node) as client:
+            cache = await client.create_cache("c")
+            node.on_log_ends = lambda _: None
+            with pytest.raises(TimedOut) as caught:
+                await client.wait_for(cache, 1 << 40, timeout_ms=100)
+            assert caught.value.timeout_ms == 100
 
     run(main())

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from eventlog.errors import ConnectionLost
+from eventlog.errors import ConnectionLost, TimedOut
 from eventlog.limits import KIB, MIB
 from eventlog.transport import link
 from eventlog.wire import frames
@@ -303,5 +303,24 @@ def test_a_client_waits_for_room_before_it_asks():
                 answers.held.pop().answer(poll_answer())
                 answered += 1
             await asyncio.gather(*tasks)
+
+    run(main)
+
+
+def test_a_request_that_finds_no_room_keeps_to_its_time():
+    async def main():
+        answers = Answers()
+        async with serving(answers, bytes_in_flight_max=MIB) as (_, port), connected(port) as connection:
+            tasks = [asyncio.ensure_future(connection.request(Message(poll=Poll()), bytes(MIB))) for _ in range(40)]
+            await until(lambda: answers.held and not connection.has_room)
+            taken = connection.taken_bytes
+            with pytest.raises(TimedOut) as caught:
+                await connection.request(GET, timeout_ms=50)
+            assert (caught.value.timeout_ms, caught.value.outcome) == (50, "none")
+            answers.held.pop().answer(poll_answer())
+            await until(lambda: connection.taken_bytes > taken)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     run(main)

@@ -8,7 +8,7 @@ import eventlog
 from eventlog.errors import BadName, InvalidArgument, StaleMember, TooLarge
 from eventlog.ids import ID_MAX
 from eventlog.limits import FRAME_BYTES_MAX, TASK_DELAY_MS_MAX
-from eventlog.node.consumers.work_requests import AGAIN, DONE, VERDICTS
+from eventlog.node.consumers.work_requests import AGAIN, DONE, VERDICTS, Wanted
 from eventlog.node.handlers import work as handlers
 from tests.process.one_loop.clients import client_of, cluster_of, run, until
 from tests.process.one_loop.test_coordinator import running_of
@@ -422,5 +422,39 @@ def test_a_later_member_says_what_the_first_one_did_or_nothing(tmp_path):
                 for other in ({"max_deliveries": 5}, {"ack_timeout_ms": 1_000}, {"dead_letters": "elsewhere"}):
                     with pytest.raises(InvalidArgument, match=f"{next(iter(other))} .*, not .*; leave it out"):
                         await (await cache.new_worker("workers", **other)).open()
+
+    run(act())
+
+
+def test_who_stood_still_past_its_session_hands_out_none_of_what_it_had_fetched(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            await cache.put_many([(f"k{n}", n) for n in range(8)])
+            async with cache.consumer("workers", mode="work", prefetch=8) as consumer:
+                tasks = consumer.tasks()
+                await anext(tasks)
+                await until(lambda: len(consumer._ready) == 7)
+                consumer._member._expires_at = 0.0
+                async with asyncio.timeout(30):
+                    await anext(tasks)
+                assert consumer._lives == 1, "it has joined anew, and asked anew"
+
+    run(act())
+
+
+def test_a_request_for_tasks_ends_when_a_later_one_of_its_member_has_come(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("jobs")
+            await cache.put("k", 1)
+            async with cache.consumer("workers", mode="work", prefetch=1) as consumer:
+                [task] = await tasks_of(consumer, 1)
+                await task.retry(after_ms=0)
+                work = running_of(cluster, "workers")[0].work
+                wanted = {"limit": 1, "holding": frozenset()}
+                await work.take(consumer.member_id, Wanted(sequence=1_000, **wanted), wait_ms=0)
+                async with asyncio.timeout(10):
+                    assert await work.take(consumer.member_id, Wanted(sequence=999, **wanted), wait_ms=60_000) == []
 
     run(act())

@@ -182,7 +182,7 @@ class CacheWrites(CacheAcknowledging):
         """Store many pairs of key and value; with `eventlog.REMOVE` as its value, a key is removed instead.
 
         Pairs of one segment are written together or not at all, unless the call is larger than 16 MiB. `headers` and `lifespan_ms` are
-        for every pair; listeners are waited for as `put` does.
+        for every pair; listeners are waited for as `put` does. `timeout_ms` is for the whole call, however large.
 
         Raises:
             PartlyWritten: some were written, some not.

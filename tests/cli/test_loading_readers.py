@@ -320,6 +320,16 @@ def test_quotes_in_the_wrong_place_and_bytes_that_are_no_text_are_refused() -> N
     assert [line for line, _ in refused(batches)] == [2, 3, 5]
 
 
+@pytest.mark.parametrize("piece", [7, 1 << 20])
+@pytest.mark.parametrize("long", ['bad,"%s"', '"bad",%s"', 'bad,"x\n%s"', 'bad,"%s"\r'])
+def test_a_csv_line_beyond_the_limit_takes_no_row_after_it_along(long: str, piece: int) -> None:
+    data = "k,v\na,1\n" + long % ("x" * 100) + "\nb,2\nc,3\n"
+    batches = read("csv", data.encode(), Shape(key="k", value_bytes_max=60), rows=10, piece=piece)
+    assert items(batches) == [(b"a", {"k": "a", "v": "1"}), (b"b", {"k": "b", "v": "2"}), (b"c", {"k": "c", "v": "3"})]
+    assert refused(batches) == [(3, "the line has more than 60 bytes")]
+    assert batches[-1].last_line == data.count("\n")
+
+
 def test_a_csv_without_the_key_among_its_names_ends_there() -> None:
     [batch] = read("csv", b"a,b\n1,2\n3,4\n", KEYED)
     assert batch.keys == []

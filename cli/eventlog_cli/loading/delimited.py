@@ -9,22 +9,26 @@ from eventlog_cli.loading.source import Input
 
 
 class _Text:
-    """Lines as text for `csv`, which pulls one after the other; remembers when one was too long."""
+    """Lines as text for `csv`, which pulls one after the other. One that was cut is refused: its closing quote may be missing.
+
+    The parser drops the record it is in when a line is refused, and begins anew with the next one.
+    """
 
     def __init__(self, lines: Lines) -> None:
-        self._lines = lines
-        self._texts = self._decoded()
-        self.overlong = False
+        self._line_bytes_max = lines.line_bytes_max
+        self._lines = (line for _, block in lines.blocks() for line in block)
+        self.read = 0
 
     def __iter__(self) -> Iterator[str]:
-        return self._texts
+        return self
 
-    def _decoded(self) -> Iterator[str]:
-        for _, block in self._lines.blocks():
-            for line in block:
-                self.overlong = self.overlong or len(line) > self._lines.line_bytes_max
-                # bytes that are no UTF-8 become surrogates, which the row's own check refuses by its number
-                yield line.decode("utf-8", "surrogateescape") + "\n"
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.read += 1
+        if len(line) > self._line_bytes_max:
+            raise RowRefused(f"the line has more than {self._line_bytes_max} bytes")
+        # bytes that are no UTF-8 become surrogates, which the row's own check refuses by its number
+        return line.decode("utf-8", "surrogateescape") + "\n"
 
 
 class Csv:
@@ -69,18 +73,17 @@ class Csv:
         text = _Text(self._lines)
         records = csv.reader(text, strict=True)
         while True:
-            line = records.line_num + 1
-            text.overlong = False
+            line = text.read + 1
             record: list[str] | RowRefused | None
             try:
                 record = next(records, None)
+            except RowRefused as refused:
+                record = refused
             except csv.Error as error:
                 record = RowRefused(str(error))
             if record is None:
                 return
-            if text.overlong:
-                record = RowRefused(f"the line has more than {self._lines.line_bytes_max} bytes")
-            self._lines_read = records.line_num
+            self._lines_read = text.read
             yield line, record
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from eventlog.batch.entries import Entry
 from eventlog.batch.entry_rows import EntryRow, encode_rows
-from eventlog.errors import BadMessage, NoState, NotPrimary
+from eventlog.errors import BadMessage, CacheDropped, NoState, NotPrimary
 from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
@@ -31,6 +31,12 @@ def _state_cache(node: "Node", cache_id: int) -> CacheState:
     return cache
 
 
+def _check_kept(cache: CacheState) -> None:
+    """Raise CacheDropped if the cache was dropped: what was read since it was may lack entries."""
+    if cache.dropped:
+        raise CacheDropped(cache=cache.name)
+
+
 def _place(node: "Node", cache: CacheState, key: bytes) -> int:
     return segment_of(hash_key(route_bytes(key, by_prefix=cache.options.route_by_prefix)), node.segments)
 
@@ -48,6 +54,7 @@ async def get(node: "Node", exchange: Exchange) -> None:
     vouched = vouched_id(node, segment)  # first: what is committed during the reading may or may not be in the answer
     now = node.now_2020()
     entry = visible(await node.entries.get(entry_key(segment, cache.cache_id, request.key)), now=now, cache=cache)
+    _check_kept(cache)
     message = Message()
     answer = message.get_answer
     answer.epoch = int(node.core.epochs[segment])
@@ -78,6 +85,7 @@ async def get_many(node: "Node", exchange: Exchange) -> None:
     while low < len(keys):
         own = keys[low : low + pace.rows]
         found = await _find(node, exchange, cache, own)
+        _check_kept(cache)
         pace.saw(len(own), sum(len(row.value) for row in found))
         low += len(own)
         await _send(exchange, found, has_metadata=request.metadata)
@@ -141,6 +149,7 @@ async def keys(node: "Node", exchange: Exchange) -> None:
             if left > 0:
                 left -= await _send_segment(node, exchange, cache, Page(segment=segment, after=after, prefix=request.prefix, rows=left))
             after = None
+    _check_kept(cache)
     exchange.stream_end()
 
 
@@ -151,6 +160,7 @@ async def _send_segment(node: "Node", exchange: Exchange, cache: CacheState, whe
     while cache.live[where.segment] > 0 and sent < where.rows:
         page = Page(segment=where.segment, after=after, prefix=where.prefix, rows=pace.rows)
         rows, after = await node.entries.page(cache, page, now=node.now_2020())
+        _check_kept(cache)
         if not leads(node, where.segment):
             raise NotPrimary(segment=where.segment)  # what was read may be of a copy that is no more
         pace.saw(len(rows), sum(len(entry.value) for _, entry in rows))

@@ -59,17 +59,20 @@ def command(cache_name: str, path: str, **options: Any) -> None:
     if options["operation"] == options["key"]:
         raise click.UsageError("--op and --key name the same field")
     with open_source(path) as source:
-        shape = Shape(
-            key=options["key"],
-            operation=options["operation"],
-            removal_words=frozenset(options["removal_words"]),
-            value_bytes_max=options["max_value"],
-        )
-        reader = reader_of(source, shape, format_name=options["format_name"] or format_of(source), rows=options["batch"])
+        format_name = options["format_name"] or format_of(source)
         with open_client() as client:
             cache = client.create_cache(cache_name, if_exists="use") if options["create"] else client.cache(cache_name)
-            if cache.info().format == "avro":
+            info = cache.info()
+            if info.format == "avro":
                 raise InvalidArgument(why=f"rows are written as JSON, and {cache_name} holds avro; load into a cache of json or bytes")
+            shape = Shape(
+                key=options["key"],
+                operation=options["operation"],
+                removal_words=frozenset(options["removal_words"]),
+                value_bytes_max=options["max_value"],
+                text_keys=info.key_format == "utf8",
+            )
+            reader = reader_of(source, shape, format_name=format_name, rows=options["batch"])
             stop = _load(source, reader, CacheTarget(cache), errors_max=options["max_errors"])
     if stop is not None:
         raise BadRow(source=source.name, line=stop.line, why=stop.why)

@@ -357,7 +357,7 @@ def test_types_that_json_lacks_become_text() -> None:
     )
     sink = io.BytesIO()
     pq.write_table(table, sink)
-    [(first_key, first), (second_key, second)] = items(read("parquet", sink.getvalue(), KEYED))
+    [(first_key, first), (second_key, second)] = items(read("parquet", sink.getvalue(), Shape(key="k", text_keys=False)))
     assert (first_key, second_key) == (b"bytes", b"\xff\x00")
     assert first is not None
     assert second is not None
@@ -366,6 +366,23 @@ def test_types_that_json_lacks_become_text() -> None:
     assert first["money"] == "1.50"
     assert (first["raw"], second["raw"]) == ({"base64": "/w=="}, "ok")
     assert (first["list"], second["list"]) == ([1, 2], None)
+
+
+@pytest.mark.parametrize("format_name", ["parquet", "avro"])
+def test_a_key_of_bytes_is_refused_alone_where_the_cache_takes_text_and_it_is_none(format_name: str) -> None:
+    sink = io.BytesIO()
+    rows = [{"k": key} for key in (b"a", b"\xff\x00", "\u00e4".encode(), b"\xc3", b"")]
+    if format_name == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), sink)
+    else:
+        fastavro.writer(sink, {"type": "record", "name": "row", "fields": [{"name": "k", "type": "bytes"}]}, rows)
+    text = read(format_name, sink.getvalue(), KEYED, rows=10)
+    assert [key for batch in text for key in batch.keys] == [b"a", "\u00e4".encode(), b""]
+    why = "field 'k' for the key holds bytes that are not UTF-8, and the cache's keys are text"
+    assert refused(text) == [(2, why), (4, why)]
+    every = read(format_name, sink.getvalue(), Shape(key="k", text_keys=False), rows=10)
+    assert [key for batch in every for key in batch.keys] == [row["k"] for row in rows]
+    assert refused(every) == []
 
 
 def test_a_row_that_python_cannot_hold_is_refused_alone() -> None:

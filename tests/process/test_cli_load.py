@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import cramjam
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.process.cli_ends import PROGRAM, Shell, running_node
@@ -105,6 +107,19 @@ def test_bad_lines_up_to_the_limit_are_reported_by_number(shell: Shell) -> None:
     assert done.code == 0
     assert (done.row["loaded"], done.row["rejected"]) == (3, 2)
     assert [line.split(":")[1].strip() for line in done.err.splitlines()] == ["stdin line 2", "stdin line 4"]
+
+
+def test_keys_of_bytes_go_where_the_cache_takes_them_and_are_bad_rows_elsewhere(shell: Shell, tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"k": [b"a", b"\xff\x00", b"b"]}), path)
+    shell.ok("cache", "create", "text-keys")
+    done = shell.run("load", "text-keys", path, "--key", "k", "--json")
+    assert (done.code, done.row["loaded"], done.row["rejected"]) == (1, 1, 1)
+    assert done.err.startswith("error: BAD_ROW: rows.parquet line 2: field 'k' for the key holds bytes that are not UTF-8")
+    done = shell.run("load", "text-keys", path, "--key", "k", "--max-errors", "1", "--json")
+    assert (done.code, done.row["loaded"], done.row["rejected"]) == (0, 2, 1)
+    shell.ok("cache", "create", "bytes-keys", "--key-format", "bytes")
+    assert shell.ok("load", "bytes-keys", path, "--key", "k", "--json").row["loaded"] == 3
 
 
 @pytest.mark.parametrize(

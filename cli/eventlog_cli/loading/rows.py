@@ -75,25 +75,29 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a row must have: the field that is its key; the field and the words that make it a removal; how large it may be."""
+    """What a row must have: the field that is its key; the field and the words that make it a removal; how large it may be.
+
+    With `text_keys` a key of bytes has to be UTF-8, as the cache takes no other.
+    """
 
     key: str
     operation: str | None = None
     removal_words: frozenset[str] = frozenset()
     key_bytes_max: int = KEY_BYTES_MAX
     value_bytes_max: int = VALUE_BYTES_MAX
+    text_keys: bool = True
 
     def key_of(self, row: dict[str, Any]) -> bytes:
         """Return the key of a row.
 
         Raises:
-            RowRefused: the field is missing, or holds no text, whole number or bytes, or too much of it.
+            RowRefused: the field is missing, or holds no text, whole number or bytes that the cache takes as a key.
         """
         if self.key not in row:
             raise RowRefused(f"field {self.key!r} for the key is missing")
         found = row[self.key]
         if isinstance(found, bytes):
-            key = found
+            key = self._checked_bytes(found)
         elif isinstance(found, str):
             key = encode_text(found, self.key)
         elif isinstance(found, int) and not isinstance(found, bool):
@@ -102,6 +106,14 @@ class Shape:
             raise RowRefused(f"field {self.key!r} for the key holds {type_name(found)}, not text or a whole number")
         if len(key) > self.key_bytes_max:
             raise RowRefused(f"the key has {len(key)} bytes, the limit is {self.key_bytes_max}")
+        return key
+
+    def _checked_bytes(self, key: bytes) -> bytes:
+        if self.text_keys:
+            try:
+                key.decode()
+            except UnicodeDecodeError:
+                raise RowRefused(f"field {self.key!r} for the key holds bytes that are not UTF-8, and the cache's keys are text") from None
         return key
 
     def take_removal(self, row: dict[str, Any]) -> bool:

@@ -16,7 +16,10 @@ CHECK_MS_MAX = 3_600_000  # reads everything there is
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data directory of a stopped node, read as it lies there.")
 @common_options
 def command(cache_name: str, data: Path | None) -> None:
-    """Read all that the node asked has stored, and verify checksums and order; exit with 1 on damage. Of a cluster, ask each node."""
+    """Read all events and entries that the node asked has stored, and verify checksums and the order of the log; exit with 1 on damage.
+
+    Of a cluster, ask each node. With --data the entries are compared with the log, too.
+    """
     if data is None:
         _check_node(cache_name)
     elif cache_name:
@@ -29,11 +32,12 @@ def _check_node(cache_name: str) -> None:
     with open_client() as client:
         report = client.check(cache_name or None, timeout_ms=max(CHECK_MS_MAX, settings().timeout_ms))
     if settings().is_json:
-        print_row({"values": report.values, "events": report.events, "problems": list(report.problems)})
+        print_row({"values": report.values, "events": report.events, "entries": report.entries, "problems": list(report.problems)})
     else:
         for problem in report.problems:
             print_text(f"damaged: {problem}")
-        print_text(f"read {report.values:,} stored values with {report.events:,} events: {'damaged' if report.problems else 'all sound'}")
+        read = f"read {report.values:,} stored values with {report.events:,} events and {report.entries:,} entries"
+        print_text(f"{read}: {'damaged' if report.problems else 'all sound'}")
     if report.problems:
         click.get_current_context().exit(EXIT_NOT_OK)
 

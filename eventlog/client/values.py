@@ -222,4 +222,5 @@ class CheckReport:
 
     values: int
     events: int
+    entries: int
     problems: Sequence[str]

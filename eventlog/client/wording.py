@@ -149,7 +149,7 @@ def retention_run(answer: pb.RunRetentionAnswer) -> RetentionRun:
 
 def check_report(answer: pb.CheckDataAnswer) -> CheckReport:
     """Return what a check found."""
-    return CheckReport(values=answer.values, events=answer.events, problems=tuple(answer.problems))
+    return CheckReport(values=answer.values, events=answer.events, entries=answer.entries, problems=tuple(answer.problems))
 
 
 def stalled(answer: pb.PollAnswer | pb.LogEndsAnswer) -> tuple[Stalled, ...]:

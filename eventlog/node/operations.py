@@ -1,12 +1,14 @@
 """What operators ask of a node: caches, status, segments, checks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch.entries import decode_entry
 from eventlog.batch.layout import read_head
 from eventlog.batch.views import decode_value
 from eventlog.control.records import CacheRecord
@@ -14,8 +16,8 @@ from eventlog.errors import EventLogError, Stopping
 from eventlog.node.aside import aside
 from eventlog.node.state.caches import CacheState, new_cache
 from eventlog.node.state.checkpoint import counts_range
-from eventlog.segment.keys import cache_range, encode_end, parse_log_key, step_range, trim_range
-from eventlog.segment.port import LogEnds, Store
+from eventlog.segment.keys import TAG_ENTRY, cache_range, encode_end, parse_log_key, parse_state_key, step_range, trim_range
+from eventlog.segment.port import LogEnds, Pair, Range, Store
 from eventlog.wire import eventlog_pb2 as pb
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 _READ_BYTES = 4 << 20
+_READ_ROWS = 2_000
 _PROBLEMS_MAX = 1_000
 
 
@@ -113,8 +116,9 @@ def drop_cache_data(store: Store, cache_id: int, *, ends: LogEnds) -> None:
 
 
 async def check_data(node: "Node", caches: Sequence[CacheState]) -> pb.CheckDataAnswer:
-    """Read every stored value of `caches`: checksum, structure, offsets without gaps from the first kept to the last, ids that rise."""
+    """Read all that is stored of `caches`, log and state: checksums and structure; the log's offsets without gaps, its ids rising."""
     ends = [cache.next_offsets.copy() for cache in caches]
+    await node.storage.run(_nothing)  # entries of what is committed are in the state behind it
     return await aside(partial(_check_data, node, list(zip(caches, ends, strict=True))))
 
 
@@ -125,11 +129,14 @@ def _check_data(node: "Node", caches: Sequence[tuple[CacheState, Ints]]) -> pb.C
             if node.is_stopping:
                 raise Stopping
             if len(answer.problems) < _PROBLEMS_MAX and not cache.dropped:
-                _check_segment(node.store, cache, segment, end=int(ends[segment]), answer=answer)
+                _check_log(node.store, cache, segment, end=int(ends[segment]), answer=answer)
+                span = cache_range(segment, cache.cache_id)
+                _check_state(node.store, span, where=f"segment {segment}, cache {cache.name}", answer=answer)
+        _check_state(node.store, counts_range(cache.cache_id), where=f"cache {cache.name}", answer=answer)
     return answer
 
 
-def _check_segment(store: Store, cache: CacheState, segment: int, *, end: int, answer: pb.CheckDataAnswer) -> None:
+def _check_log(store: Store, cache: CacheState, segment: int, *, end: int, answer: pb.CheckDataAnswer) -> None:
     lower, upper = cache_range(segment, cache.cache_id)
     where = f"segment {segment}, cache {cache.name}"
     next_offset = 0
@@ -151,6 +158,32 @@ def _check_segment(store: Store, cache: CacheState, segment: int, *, end: int, a
         return
     if max(next_offset, int(cache.trimmed_offsets[segment]) + 1) < end and not cache.dropped:
         answer.problems.append(f"{where}: its log ends at offset {next_offset} instead of {end}")
+
+
+def _check_state(store: Store, span: Range, *, where: str, answer: pb.CheckDataAnswer) -> None:
+    try:
+        for key, data in _state_pairs(store, span):
+            _, _, tag, own = parse_state_key(key)
+            if tag == TAG_ENTRY:
+                decode_entry(data, where=f"entry {own!r}")
+                answer.entries += 1
+    except EventLogError as error:
+        answer.problems.append(f"{where}: {error}")
+
+
+def _state_pairs(store: Store, span: Range) -> Iterator[Pair]:
+    """Yield rows of the state, each page as of its own moment: what others delete meanwhile is not kept for a whole check."""
+    lower, upper = span
+    is_end = False
+    while not is_end:
+        with closing(store.snapshot()) as snapshot:
+            keys, values, is_end, _ = snapshot.read(lower, upper, rows_max=_READ_ROWS, bytes_max=_READ_BYTES)
+        yield from zip(keys, values, strict=True)
+        lower = keys[-1] + b"\0" if keys else upper
+
+
+def _nothing() -> None:
+    """Be a job, to wait for the ones before it."""
 
 
 class SegmentFigures(NamedTuple):

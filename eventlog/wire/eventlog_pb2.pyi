@@ -1520,14 +1520,16 @@ class CheckData(_message.Message):
     def __init__(self, cache: _Optional[str] = ...) -> None: ...
 
 class CheckDataAnswer(_message.Message):
-    __slots__ = ("values", "events", "problems")
+    __slots__ = ("values", "events", "problems", "entries")
     VALUES_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
     values: int
     events: int
     problems: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, values: _Optional[int] = ..., events: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
+    entries: int
+    def __init__(self, values: _Optional[int] = ..., events: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., entries: _Optional[int] = ...) -> None: ...
 
 class PeerHello(_message.Message):
     __slots__ = ("cluster", "number", "incarnation")

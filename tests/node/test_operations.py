@@ -7,12 +7,13 @@ import threading
 import pytest
 
 from eventlog.errors import CacheExists, CacheNotFound, EventLogError, Stopping
+from eventlog.hashing import hash_key, segment_of
 from eventlog.node import operations
 from eventlog.node.aside import aside
 from eventlog.node.cluster.rebalance import own_segments
 from eventlog.node.figures import bounded
 from eventlog.node.state.checkpoint import counts_range
-from eventlog.segment.keys import cache_range
+from eventlog.segment.keys import cache_range, entry_key
 from tests.node.nodes import cache_of, submit, with_node
 
 
@@ -30,6 +31,7 @@ def test_a_check_counts_all_values_of_the_caches_asked_for(tmp_path):
 
     found = with_node(tmp_path, act)
     assert [answer.events for answer in found] == [160, 40, 200]
+    assert [answer.entries for answer in found] == [40, 40, 80]
     assert not any(answer.problems for answer in found)
 
 
@@ -44,6 +46,21 @@ def test_a_check_names_a_value_that_is_missing_wherever_it_was(tmp_path, which):
     problems = with_node(tmp_path, act)
     assert len(problems) == 1
     assert "segment 0, cache c" in problems[0]
+
+
+@pytest.mark.parametrize(("key", "data"), [(b"k7", b""), (b"k7", b"\xff" * 40), (b"k39", bytes(9))])
+def test_a_check_names_an_entry_that_cannot_be_read_and_goes_on(tmp_path, key, data):
+    async def act(node):
+        cache, other = await filled(node), await filled(node, "d")
+        segment = segment_of(hash_key(key), node.segments)
+        await node.storage.run(lambda: node.store.apply([(entry_key(segment, cache.cache_id, key), data)]))
+        answer = await operations.check_data(node, [cache, other])
+        return segment, list(answer.problems), answer.events
+
+    segment, problems, events = with_node(tmp_path, act)
+    assert len(problems) == 1
+    assert f"segment {segment}, cache c: entry {key!r}" in problems[0]
+    assert events == 320
 
 
 def test_a_check_takes_what_retention_removed_for_granted(tmp_path):

@@ -181,6 +181,20 @@ def until_status_says(node, words):
         assert time.monotonic() < deadline, said
 
 
+def test_a_check_of_a_running_node_meets_what_is_damaged_of_its_state(tmp_path):
+    with NodeProcess(tmp_path, "--segments", str(SEGMENTS)) as node:
+        node.command("cache", "create", "c")
+        load(node.command)
+        assert f"{EVENTS:,} events and {EVENTS:,} entries: all sound".encode() in node.command("admin", "check").stdout
+        node.stop()
+        spoil(node, state_is_damaged)
+        node.start()
+        done = node.command("admin", "check", ok=False)
+        assert (done.returncode, done.stdout.count(b"damaged: ")) == (1, 1)
+        assert done.stdout.endswith(b"entries: damaged\n")
+        assert b"cache c" in done.stdout
+
+
 def test_a_node_that_holds_its_segments_alone_keeps_its_damaged_files_and_serves_the_rest(tmp_path):
     with NodeProcess(tmp_path, "--segments", str(SEGMENTS), "--node-name", "n2") as node:
         node.command("cache", "create", "c")

@@ -26,7 +26,7 @@ EXIT_NONE = 1
 @CACHE
 @KEY
 @click.argument("value")
-@click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let the entry expire after this time.")
+@click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let the entry expire after this time; CACHE must keep state.")
 @click.option("--if-version", type=ID, metavar="ID", help="Write only if the entry has this version.")
 @click.option("--if-absent", is_flag=True, help="Write only if there is no entry.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=TEXT", help="Header of the event; may be given again.")

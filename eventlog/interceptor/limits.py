@@ -3,6 +3,7 @@
 import numpy as np
 
 from eventlog.batch.check import FROM_CLIENTS, BadBlocks, Bounds, check_blocks, slices
+from eventlog.batch.layout import EXPIRY
 from eventlog.events import Kind
 from eventlog.hashing import HASH_BITS, hash_key, hash_keys, route_bytes, segment_of
 from eventlog.interceptor.json_values import check_json
@@ -32,6 +33,8 @@ def admit(submitted: Submitted, *, rules: CacheRules, table: KeyTable | None = N
     )
     if np.count_nonzero(submitted.counts) < len(submitted.counts):
         raise BadBlocks([(block, "it is empty") for block in (submitted.counts == 0).nonzero()[0].tolist()])
+    if not rules.state and np.count_nonzero(blocks.bitmaps & EXPIRY):
+        raise BadBlocks([(block, "a lifespan needs state") for block in (blocks.bitmaps & EXPIRY).nonzero()[0].tolist()])
     kinds = np.where(blocks.kinds == Kind.REMOVED, np.uint8(Kind.EXPIRED), blocks.kinds) if submitted.internal else blocks.kinds
     share = Share(rules=rules, submitted=submitted, blocks=blocks, kinds=kinds, live=np.ones(len(submitted.counts), bool), table=table)
     if rules.json_values:

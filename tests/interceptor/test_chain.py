@@ -253,6 +253,15 @@ def test_a_condition_on_a_cache_without_state_is_refused():
     assert isinstance(share.refusals[0], NoState)
 
 
+def test_a_lifespan_in_a_cache_without_state_is_refused_and_named():
+    columns = [Columns(kinds=np.zeros(1, np.uint8), keys=[b"a"], values=[b""], expiry=expiry) for expiry in (None, np.array([5]), None)]
+    frames = [build_write(column, segments=SEGMENTS) for column in columns]
+    with pytest.raises(BadBlocks) as refused:
+        admit(submitted(frames), rules=rules(state=False))
+    assert refused.value.found == [(1, "a lifespan needs state")]
+    assert admit(submitted(frames), rules=rules()).is_whole
+
+
 def test_a_key_of_another_segment_is_found_in_every_row_of_a_cache_with_state():
     frame = build_write(Columns(kinds=np.zeros(2, np.uint8), keys=[b"a", b"a"], values=[b"", b""]), segments=SEGMENTS)
     data = bytearray(frame.blocks)

@@ -9,6 +9,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import (
+    BadBlock,
     BadValue,
     InvalidArgument,
     KeyExists,
@@ -159,6 +160,19 @@ def test_ready_json_is_stored_as_it_is(node: NodeProcess) -> None:
         entry = await cache.get("k")
         assert entry is not None
         assert (entry.value, entry.value_bytes) == ({"a": 1}, b'{ "a" : 1 }')
+
+    using(node, test)
+
+
+def test_a_lifespan_without_state_is_refused_and_its_neighbours_are_written(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("no-lifespans", state=False)
+        sent = [cache.put("k", number, lifespan_ms=1_000 if number % 2 else None) for number in range(6)]
+        done = await asyncio.gather(*sent, return_exceptions=True)
+        assert all(isinstance(found, BadBlock) and "a lifespan needs state" in str(found) for found in done[1::2])
+        with pytest.raises(BadBlock, match="a lifespan needs state"):
+            await cache.put_many([("a", 1), ("b", 2)], lifespan_ms=50)
+        assert [event.value async for event in cache.events()] == [0, 2, 4]
 
     using(node, test)
 

@@ -105,6 +105,7 @@ def _take_in(node: "Node", record: CacheRecord) -> CacheState:
     if cache.options != record.options:
         cache.options, cache.from_id = record.options, record.from_id
         cache.may_expire = cache.may_expire or record.options.lifespan_ms > 0
+        node.reads.altered(cache)
     return cache
 
 

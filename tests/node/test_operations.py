@@ -6,15 +6,17 @@ import threading
 
 import pytest
 
-from eventlog.errors import CacheExists, CacheNotFound, EventLogError, Stopping
+from eventlog.errors import CacheExists, CacheNotFound, EventLogError, NoEvents, Stopping
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node import operations
 from eventlog.node.aside import aside
 from eventlog.node.cluster.rebalance import own_segments
 from eventlog.node.figures import bounded
+from eventlog.node.handlers import events
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.segment.keys import cache_range, entry_key
 from tests.node.nodes import cache_of, submit, with_node
+from tests.node.polling import poll_exchange
 
 
 async def filled(node, name: str = "c", *, rounds: int = 4):
@@ -109,6 +111,20 @@ def test_a_check_ends_when_the_node_stops(tmp_path):
         node.is_stopping = True
         with pytest.raises(Stopping):
             await operations.check_data(node, [cache])
+
+    with_node(tmp_path, act)
+
+
+def test_whoever_waits_for_events_is_told_when_a_cache_keeps_none_any_more(tmp_path):
+    async def act(node):
+        cache = await filled(node)
+        exchange = poll_exchange(cache_id=cache.cache_id, latest=True, wait_ms=30_000)
+        events.poll(node, exchange)
+        await operations.alter_cache(node, "c", {"retain_events": 100})
+        assert not exchange.is_over
+        await operations.alter_cache(node, "c", {"events": False})
+        with pytest.raises(NoEvents):
+            await exchange.until()
 
     with_node(tmp_path, act)
 

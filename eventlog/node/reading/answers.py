@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.lost import Lost, diverged
-from eventlog.errors import CacheDropped, CorruptData, EventLogError, Stopping, Unavailable
+from eventlog.errors import CorruptData, EventLogError, Stopping, Unavailable
 from eventlog.ids import ID_MAX
 from eventlog.limits import (
     CLOSE_UP_MS_MAX,
@@ -175,8 +175,13 @@ class Reads:
         """Fail whoever waits for a cache that is gone."""
         self._context.tail.drop(cache.cache_id)
         self.files.drop(cache.cache_id)
+        self.altered(cache)
+
+    def altered(self, cache: CacheState) -> None:
+        """Fail whoever waits for events of a cache that keeps none any more."""
         for pull in self._rounds.waiting(cache.cache_id):
-            self.fail(pull, CacheDropped(cache=cache.name))
+            if (refusal := pull.refusal) is not None:
+                self.fail(pull, refusal)
 
     def trimmed(self, cache: CacheState) -> None:
         """Tell whoever waits at a place that retention has passed."""
@@ -219,7 +224,7 @@ class Reads:
             return
         if pull.wait_ms:
             self._deadlines.set(pull, pull.wait_ms)
-        if pull.wait_ms != 0 and pull.cursor.lowest >= self._round_limit and not (self._lost or pull.cache.dropped):
+        if pull.wait_ms != 0 and pull.cursor.lowest >= self._round_limit and not (self._lost or pull.refusal):
             self._wait(pull)  # it has had what there was in the last round; what came since is for the next one
             if pull.says_stalled:
                 self.stalls.watch()
@@ -289,8 +294,8 @@ class Reads:
     def _advance(self, pull: Pull) -> None:
         """Take a pull as far as it comes: to its answer, into the thread, or to waiting."""
         cache, cursor, tail = pull.cache, pull.cursor, self._context.tail
-        if cache.dropped:
-            raise CacheDropped(cache=cache.name)
+        if (refusal := pull.refusal) is not None:
+            raise refusal
         if self.kept.is_trimmed(pull):
             return
         self._check_diverged(pull)
@@ -424,8 +429,8 @@ class Reads:
 
     def _take_late(self, pull: Pull, shared: Shared) -> None:
         """Deliver what was made in the thread, unless the cache went or retention passed in the meantime."""
-        if pull.cache.dropped:
-            raise CacheDropped(cache=pull.cache.name)
+        if (refusal := pull.refusal) is not None:
+            raise refusal
         if not self.kept.is_trimmed(pull):
             self._take(pull, shared)
 

@@ -16,7 +16,7 @@ from eventlog.consume.cut import NO_LIMIT, Limits
 from eventlog.consume.position import Position, SegmentPositions
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark
-from eventlog.errors import CacheRecreated, EventLogError, InvalidArgument, NoEvents
+from eventlog.errors import CacheDropped, CacheRecreated, EventLogError, InvalidArgument, NoEvents
 from eventlog.ids import ID_MAX, id_before
 from eventlog.limits import ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX, POLL_WAIT_MS_MAX
 from eventlog.node.reading.closing import Closing
@@ -128,6 +128,15 @@ class Pull:
     scanned_bytes: int = 0
     told: tuple[bytes, int] | None = None
     deadline: asyncio.TimerHandle | int | None = None  # of `Deadlines`
+
+    @property
+    def refusal(self) -> EventLogError | None:
+        """Why nothing of its cache is answered any more. Members are given what is stored, and who waits for an id alone reads nothing."""
+        if self.cache.dropped:
+            return CacheDropped(cache=self.cache.name)
+        if not self.cache.options.events and not self.limits.is_raw and self.cursor.lowest < self.until:
+            return NoEvents(cache=self.cache.name)
+        return None
 
 
 def begin(context: ReadContext, poll: Poll, *, limit: Callable[[Ints | None], int]) -> Pull:

@@ -1,7 +1,9 @@
 """Polls that meet an end: retention, dropped caches, damage, nonsense; and the ends of a log."""
 
+import asyncio
 import time
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -24,6 +26,7 @@ from eventlog.errors import (
 )
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
+from eventlog.node.reading.seen import when_seen
 from eventlog.wire.eventlog_pb2 import LogEnds, Message
 from tests.node.asking import ask, by_id, fill, position_of, read_all, run, waiting
 from tests.node.polling import FakeExchange, poll_exchange, rows_of_answer
@@ -134,6 +137,44 @@ def test_a_cache_dropped_while_it_is_read_ends_its_readers():
             await exchange.until()
 
     run(scenario, tail_bytes=0)
+
+
+def without_events(node, cache):
+    cache.options = msgspec.structs.replace(cache.options, events=False)
+    node.reads.altered(cache)
+
+
+@pytest.mark.parametrize("tail_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("groups", [0, 30])
+def test_a_cache_that_keeps_no_events_any_more_ends_its_readers(tail_bytes, groups):
+    async def scenario(node):
+        cache = node.cache()
+        fill(node, cache, groups)
+        exchanges = [poll_exchange(), poll_exchange(wait_ms=30_000), waiting(node, latest=True)]
+        for exchange in exchanges[:2]:
+            events.poll(node, exchange)
+        answered = [exchange for exchange in exchanges if exchange.is_over]
+        without_events(node, cache)
+        node.write((cache, {0: [b"later"]}))
+        for exchange in exchanges:
+            if exchange not in answered:
+                with pytest.raises(NoEvents):
+                    await exchange.until()
+
+    run(scenario, tail_bytes=tail_bytes)
+
+
+def test_who_waits_for_an_id_alone_needs_no_events():
+    async def scenario(node):
+        cache = node.cache()
+        without_events(node, cache)
+        seen = asyncio.get_running_loop().create_future()
+        when_seen(node.reads, cache, lambda: seen.set_result(node.reads.limit()), owner=None, wait_ms=30_000)
+        node.now_ms += 1_000
+        assert await asyncio.wait_for(seen, 60) > 0
+        without_events(node, cache)
+
+    run(scenario)
 
 
 # ---------------------------------------------------------------- damage

@@ -2,10 +2,11 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from eventlog.consume.cut import Limits
-from eventlog.errors import CacheDropped, EventLogError, EventsTrimmed
+from eventlog.errors import CacheDropped, EventLogError, EventsTrimmed, NoEvents
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
 from eventlog.node.reading.watches import ITEM_BYTES_MIN, UNREAD_BYTES_MAX, shared_out
@@ -165,6 +166,24 @@ def test_a_dropped_cache_ends_its_followers():
         node.reads.dropped(cache)
         with pytest.raises(CacheDropped):
             await finished(exchange)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("credits", [1, 2])
+def test_a_follower_of_a_cache_that_keeps_no_events_any_more_is_told(credits):
+    async def scenario(node):
+        cache = node.cache()
+        fill(node, cache, 1)
+        exchange = watch(node, follow=True, credits=credits)
+        first, _ = await exchange.until(1)
+        cache.options = msgspec.structs.replace(cache.options, events=False)
+        node.reads.altered(cache)
+        fill(node, cache, 1, seed=2)
+        exchange.give(10)
+        with pytest.raises(NoEvents):
+            await finished(exchange)
+        assert (first.events > 0, len(exchange.answers)) == (True, 1)
 
     run(scenario)
 

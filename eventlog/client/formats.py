@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from eventlog.batch.json_depth import TOO_DEEP, is_too_deep
 from eventlog.client.values import CacheInfo
 from eventlog.errors import BadValue, InvalidArgument, TooLarge
 from eventlog.events import decode_value, encode_headers
@@ -90,9 +91,10 @@ class CacheFormat:
         if type(value) is msgspec.Raw:
             return checked_json(key, bytes(value))
         try:
-            return _encode(value)
+            stored = _encode(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise BadValue(key=_printable(key), why=f"JSON cannot hold it: {error}") from error
+        return _checked_depth(key, stored)
 
     def values(self, keys: list[Any], values: list[Any]) -> list[bytes]:
         """Return many values; the common case costs no call of ours each."""
@@ -101,9 +103,10 @@ class CacheFormat:
             return values
         if self.is_json and kinds.isdisjoint(_NOT_OBJECTS):
             try:
-                return list(map(_encode, values))
+                stored = list(map(_encode, values))
             except (TypeError, ValueError, RecursionError):
                 return list(map(self.value, keys, values))  # says which
+            return stored if not any(map(is_too_deep, stored)) else list(map(_checked_depth, keys, stored))
         return list(map(self.value, keys, values))
 
     def read_key(self, key: bytes) -> str | bytes:
@@ -148,7 +151,8 @@ def lifespan(lifespan_ms: int | None) -> int:
         return 0
     # half a millisecond would be stored as none: for ever
     if not hasattr(lifespan_ms, "__int__") or lifespan_ms % 1 or not 0 < lifespan_ms <= LIFESPAN_MS_MAX:
-        raise InvalidArgument(why=f"lifespan_ms is {lifespan_ms!r}: give whole milliseconds above 0, or None for the cache's own")
+        allowed = f"whole milliseconds from 1 to {LIFESPAN_MS_MAX}, or None for the cache's own"
+        raise InvalidArgument(why=f"lifespan_ms is {lifespan_ms!r}: give {allowed}")
     return lifespan_ms
 
 
@@ -162,6 +166,12 @@ def checked_json(key: str | bytes, data: bytes) -> bytes:
         _decode(data)
     except (ValueError, RecursionError) as error:  # of msgspec, and UnicodeDecodeError
         raise BadValue(key=_printable(key), why=f"not JSON: {error}") from error
+    return _checked_depth(key, data)
+
+
+def _checked_depth(key: str | bytes, data: bytes) -> bytes:
+    if is_too_deep(data):
+        raise BadValue(key=_printable(key), why=TOO_DEEP)
     return data
 
 

@@ -3,10 +3,9 @@
 A decoder that makes nothing of what it reads is a quarter of a full decode, and passes two things that a full one refuses: text that is not
 UTF-8 and numbers out of range. Values are asked for these all at once; only where there may be one, each is decoded in full.
 
-How deep a decoder can go hangs on how deep its caller is already, so what is nested deeper than `JSON_DEPTH_MAX` is refused as well.
+What is nested too deep for some of them is refused as well.
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -14,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.check import BadBlocks
+from eventlog.batch.json_depth import TOO_DEEP, is_too_deep
 from eventlog.events import Kind
 from eventlog.interceptor.share import Share
-from eventlog.limits import JSON_DEPTH_MAX
 
 _skim = msgspec.json.Decoder(msgspec.Raw).decode
 _decode = msgspec.json.Decoder().decode
@@ -59,27 +58,11 @@ def _why_not(decode: Callable[[bytes], object], values: Iterable[bytes]) -> str 
     try:
         for value in values:
             decode(value)
-            if len(value) >= _DEEP_BYTES_MIN and _is_too_deep(value):
-                return f"it is nested deeper than {JSON_DEPTH_MAX} levels"
+            if is_too_deep(value):
+                return TOO_DEEP
     except (ValueError, RecursionError) as error:  # of msgspec, and UnicodeDecodeError
         return str(error)
     return None
-
-
-_DEEP_BYTES_MIN = 2 * JSON_DEPTH_MAX  # what opens and closes
-_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-
-
-def _is_too_deep(value: bytes) -> bool:
-    """Return whether JSON is nested deeper than allowed."""
-    if value.count(b"[") + value.count(b"{") <= JSON_DEPTH_MAX:
-        return False
-    text = np.frombuffer(_TEXTS.sub(b"", value), np.uint8) | _BRACE  # makes braces of brackets
-    depth = (text == _OPEN).astype(np.int64) - (text == _CLOSE)
-    return bool(depth.cumsum().max(initial=0) > JSON_DEPTH_MAX)
-
-
-_BRACE, _OPEN, _CLOSE = np.uint8(ord("{") & ~ord("[")), np.uint8(ord("{")), np.uint8(ord("}"))
 
 
 def _is_plain(joined: bytes) -> bool:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.client.formats import REMOVE, CacheFormat, checked_json, headers_bytes, lifespan
+from eventlog.client.formats import LIFESPAN_MS_MAX, REMOVE, CacheFormat, checked_json, headers_bytes, lifespan
 from eventlog.client.values import CacheInfo
 from eventlog.errors import BadValue, EventLogError, InvalidArgument, TooLarge
 from eventlog.events import decode_headers
-from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
+from eventlog.limits import HEADERS_BYTES_MAX, JSON_DEPTH_MAX, KEY_BYTES_MAX
 
 
 def info(**options: Any) -> CacheInfo:
@@ -86,6 +86,29 @@ def test_what_json_cannot_hold_is_refused_with_its_key(value: Any) -> None:
         with pytest.raises(BadValue) as caught:
             attempt()
         assert caught.value.key == "the key"
+
+
+def test_what_is_nested_deeper_than_a_node_takes_is_refused_with_its_key() -> None:
+    deep, deeper = (b"[" * depth + b"]" * depth for depth in (JSON_DEPTH_MAX, JSON_DEPTH_MAX + 1))
+    value, ready = msgspec.json.decode(deeper), msgspec.Raw(deeper)
+    for attempt in (
+        lambda: JSON.value("the key", value),
+        lambda: JSON.value("the key", ready),
+        lambda: JSON.values(["ok", "the key"], [1, value]),
+        lambda: JSON.values(["ok", "the key"], [1, ready]),
+        lambda: checked_json(b"the key", deeper),
+    ):
+        with pytest.raises(BadValue, match="nested deeper than 256 levels") as caught:
+            attempt()
+        assert caught.value.key == "the key"
+    flat = {"text": "[" * 1_000, "list": [[]] * 1_000}
+    assert JSON.values(["k", "l"], [msgspec.json.decode(deep), flat]) == [deep, msgspec.json.encode(flat)]
+
+
+@pytest.mark.parametrize("lifespan_ms", [0, -1, 1.5, LIFESPAN_MS_MAX + 1, "5"])
+def test_a_lifespan_out_of_bounds_is_refused_with_both_of_them(lifespan_ms: Any) -> None:
+    with pytest.raises(InvalidArgument, match=f"whole milliseconds from 1 to {LIFESPAN_MS_MAX}"):
+        lifespan(lifespan_ms)
 
 
 def test_a_number_that_is_none_becomes_null() -> None:

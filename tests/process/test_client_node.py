@@ -73,6 +73,8 @@ def test_conditions_that_do_not_hold_refuse_and_change_nothing(node: NodeProcess
         for wrong in (cache.put("k", 1, if_version=0), cache.put("k", 1, if_version=1, if_absent=True), cache.remove("k", if_version=-1)):
             with pytest.raises(InvalidArgument):
                 await wrong
+        with pytest.raises(InvalidArgument, match="put with if_absent"):
+            await cache.remove("k", if_version=0)
         assert [event.id async for event in cache.events()] == [stored.id]
 
     using(node, test)

@@ -162,11 +162,14 @@ def segments_of(segments: Collection[int] | None, *, of: int) -> tuple[int, ...]
     """Return segments as they are asked for; none stands for all.
 
     Raises:
-        InvalidArgument: one is not in `[0, of)`, or an empty choice.
+        InvalidArgument: they are no numbers, one is not in `[0, of)`, or an empty choice.
     """
     if segments is None:
         return ()
-    found = tuple(sorted(set(segments)))
+    try:
+        found = tuple(sorted({index(segment) for segment in segments}))
+    except TypeError:
+        raise InvalidArgument(why=f"segments are {segments!r}: give whole numbers, as in range(16) or [3, 5]") from None
     if alien := [segment for segment in found if not 0 <= segment < of]:
         raise InvalidArgument(why=f"there is no segment {alien[0]}: give some of 0 to {of - 1}")
     if not found:

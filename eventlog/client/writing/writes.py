@@ -304,7 +304,7 @@ class CacheWrites(CacheAcknowledging):
 
 def _version(number: int) -> int:
     if checked_id(number) == 0:
-        raise InvalidArgument(why="0 is not the version of an entry; use if_absent for keys without one")
+        raise InvalidArgument(why="if_version is 0, and no entry has that version; to write only where there is none, put with if_absent")
     return number
 
 

@@ -146,3 +146,13 @@ def test_a_stall_is_waited_for_unless_it_is_to_be_an_error() -> None:
 def test_what_a_forced_primary_gave_up_is_accepted_by_request() -> None:
     assert not Reading().poll(1).accept_diverged
     assert Reading(accept_diverged=True).poll(1).accept_diverged
+
+
+@pytest.mark.parametrize("segments", ["0-15", "3", [1, "2"], [1.5], [None], 7])
+def test_segments_that_are_no_numbers_are_refused(segments: Any) -> None:
+    with pytest.raises(InvalidArgument, match="give whole numbers"):
+        segments_of(segments, of=16)
+
+
+def test_segments_of_any_kind_of_whole_number_rise_each_once() -> None:
+    assert segments_of(np.array([3, 1, 3]), of=16) == segments_of({1, 3}, of=16) == (1, 3)  # type: ignore[arg-type]  # numpy's do as well

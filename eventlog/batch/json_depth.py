@@ -1,0 +1,21 @@
+"""How deep a JSON value is nested: how deep a decoder can go hangs on how deep its caller is already, so there is a limit for all."""
+
+import re
+
+import numpy as np
+
+from eventlog.limits import JSON_DEPTH_MAX
+
+TOO_DEEP = f"it is nested deeper than {JSON_DEPTH_MAX} levels"
+_DEEP_BYTES_MIN = 2 * JSON_DEPTH_MAX  # what opens and closes
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACE, _OPEN, _CLOSE = np.uint8(ord("{") & ~ord("[")), np.uint8(ord("{")), np.uint8(ord("}"))
+
+
+def is_too_deep(value: bytes) -> bool:
+    """Return whether JSON is nested deeper than allowed."""
+    if len(value) < _DEEP_BYTES_MIN or value.count(b"[") + value.count(b"{") <= JSON_DEPTH_MAX:
+        return False
+    text = np.frombuffer(_TEXTS.sub(b"", value), np.uint8) | _BRACE  # makes braces of brackets
+    depth = (text == _OPEN).astype(np.int64) - (text == _CLOSE)
+    return bool(depth.cumsum().max(initial=0) > JSON_DEPTH_MAX)

@@ -10,7 +10,7 @@ from eventlog.ids import id_before
 from eventlog_cli.consume_group import GroupRead, consume_group, refuse_beside_group
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.output import note_interrupt
-from eventlog_cli.parameters import DURATION, ID, MOMENT, PARAM, POSITIVE, SEGMENTS, START
+from eventlog_cli.parameters import ID, MOMENT, PARAM, POSITIVE, SEGMENTS, SPAN, START
 from eventlog_cli.position_file import PositionFile
 from eventlog_cli.printing import Printer
 from eventlog_cli.render import renderer
@@ -29,7 +29,7 @@ _PLACES = frozenset({"earliest", "latest", "committed"})
 @click.option("--group", help="Read as a member of this group: its share of the segments, from where it is; committed when printed.")
 @click.option("--max", "events_max", type=POSITIVE, metavar="N", help="End after N events.")
 @click.option("--follow", is_flag=True, help="Go on with what happens from now on.")
-@click.option("--poll-interval", "poll_interval_ms", type=DURATION, help="With --follow: ask at this interval instead of being woken.")
+@click.option("--poll-interval", "poll_interval_ms", type=SPAN, help="With --follow: ask at this interval instead of being woken.")
 @click.option(
     "--position-file", type=click.Path(dir_okay=False), help="Begin where this file says, if it exists; rewritten after each batch printed."
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from eventlog_cli.interrupts import EndingAtOnce
-from eventlog_cli.parameters import DURATION
+from eventlog_cli.parameters import SPAN
 
 if TYPE_CHECKING:
     from eventlog.blocking import Client
@@ -71,7 +71,7 @@ def common_options(function: Function) -> Function:
         click.option(
             "--timeout",
             "timeout_",
-            type=DURATION,
+            type=SPAN,
             expose_value=False,
             callback=_keep("timeout_ms"),
             help="How long one request may take.  [default: 10s]",

@@ -7,10 +7,10 @@ import click
 import msgspec
 import orjson
 
-from eventlog.errors import BadValue, InvalidArgument
+from eventlog.errors import BadValue
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.output import id_fields, note, print_row, print_text, stdout
-from eventlog_cli.parameters import DURATION, ID, POSITIVE
+from eventlog_cli.parameters import HEADER, POSITIVE, SPAN, VERSION
 from eventlog_cli.render import json_of, readable
 
 if TYPE_CHECKING:
@@ -26,14 +26,16 @@ EXIT_NONE = 1
 @CACHE
 @KEY
 @click.argument("value")
-@click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let the entry expire after this time; CACHE must keep state.")
-@click.option("--if-version", type=ID, metavar="ID", help="Write only if the entry has this version.")
+@click.option("--lifespan", "lifespan_ms", type=SPAN, help="Let the entry expire after this time; CACHE must keep state.")
+@click.option("--if-version", type=VERSION, metavar="ID", help="Write only if the entry has this version.")
 @click.option("--if-absent", is_flag=True, help="Write only if there is no entry.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=TEXT", help="Header of the event; may be given again.")
+@click.option("--header", "headers", type=HEADER, multiple=True, metavar="NAME=TEXT", help="Header of the event; may be given again.")
 @common_options
 def put(cache_name: str, key: str, value: str, **options: Any) -> None:
     """Write VALUE, or stdin for -, under KEY: JSON, or anything where CACHE holds bytes."""
-    headers = _headers(options.pop("headers"))
+    if options["if_absent"] and options["if_version"] is not None:
+        raise click.UsageError("--if-absent and --if-version exclude each other")
+    headers = dict(options.pop("headers"))
     data = sys.stdin.buffer.read() if value == "-" else value.encode(errors="surrogateescape")
     with open_client(one_shot=True) as client:
         cache = client.cache(cache_name)
@@ -44,7 +46,7 @@ def put(cache_name: str, key: str, value: str, **options: Any) -> None:
 @click.command("remove")
 @CACHE
 @KEY
-@click.option("--if-version", type=ID, metavar="ID", help="Remove only if the entry has this version.")
+@click.option("--if-version", type=VERSION, metavar="ID", help="Remove only if the entry has this version.")
 @common_options
 def remove(cache_name: str, key: str, **options: Any) -> None:
     """Remove KEY."""
@@ -147,16 +149,6 @@ def _json(key: str, data: bytes) -> msgspec.Raw:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadValue(key=key, why=f"not JSON ({error}); text needs quotes of its own, as in '\"text\"'") from error
     return msgspec.Raw(data.strip(b" \t\r\n"))
-
-
-def _headers(words: tuple[str, ...]) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise InvalidArgument(why=f"header {word!r} is not NAME=TEXT")
-        found[name] = value.encode(errors="surrogateescape")
-    return found
 
 
 def _tell(stored: "Stored") -> None:

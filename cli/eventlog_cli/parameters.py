@@ -38,6 +38,30 @@ def parse_id(text: str) -> int:
     return int(text)
 
 
+def parse_version(text: str) -> int:
+    """Return the version of an entry, which is the id of its last event.
+
+    Raises:
+        ValueError: it is none.
+    """
+    version = parse_id(text)
+    if version == 0:
+        raise ValueError("no entry has version 0; to write only where there is none: put --if-absent")
+    return version
+
+
+def parse_span(text: str) -> int:
+    """Return a duration above 0.
+
+    Raises:
+        ValueError: it is none.
+    """
+    duration = parse_duration(text)
+    if duration == 0:
+        raise ValueError(f"{text!r} is no time at all: write a duration above 0")
+    return duration
+
+
 def parse_start(text: str) -> int | str:
     """Return an id, one of the words, or a position token as it is.
 
@@ -47,6 +71,18 @@ def parse_start(text: str) -> int | str:
     if text in ("earliest", "latest"):
         return text
     return parse_id(text) if text.isdigit() else text
+
+
+def parse_header(text: str) -> tuple[str, bytes]:
+    """Return name and value of `name=text`.
+
+    Raises:
+        ValueError: there is no name.
+    """
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise ValueError(f"{text!r}: write NAME=TEXT")
+    return name, value.encode(errors="surrogateescape")
 
 
 def parse_param(text: str) -> tuple[str, Any]:
@@ -65,11 +101,14 @@ def parse_param(text: str) -> tuple[str, Any]:
 
 
 DURATION = Parsed("duration", parse_duration)
+SPAN = Parsed("duration", parse_span)
 SIZE = Parsed("size", parse_size)
 MOMENT = Parsed("time", lambda text: parse_moment(text, now_ms=time.time_ns() // 1_000_000))
 SEGMENTS = Parsed("segments", parse_segments)
 ID = Parsed("id", parse_id)
+VERSION = Parsed("id", parse_version)
 START = Parsed("id|earliest|latest|token", parse_start)
 PARAM = Parsed("name=value", parse_param)
+HEADER = Parsed("name=text", parse_header)
 COUNT = click.IntRange(min=0, max=NUMBER_MAX)
 POSITIVE = click.IntRange(min=1, max=NUMBER_MAX)

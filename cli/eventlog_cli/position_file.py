@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from eventlog.client.reading.bounds import start_of
 from eventlog.errors import InvalidArgument
 
 
@@ -17,7 +18,7 @@ class PositionFile:
         """Return the token, None if there is no file yet.
 
         Raises:
-            InvalidArgument: the file holds anything but one word, or could not be replaced: found out before anything is printed.
+            InvalidArgument: the file holds anything but a position, or could not be replaced: found out before anything is printed.
             OSError: it cannot be read.
         """
         if not os.access(self._path.parent, os.W_OK | os.X_OK):
@@ -26,9 +27,12 @@ class PositionFile:
             words = self._path.read_bytes().split()
         except FileNotFoundError:
             return None
-        if len(words) != 1 or not words[0].isascii():
-            raise InvalidArgument(why=f"{self._path} holds no position; remove it to begin anew")
-        return words[0].decode()
+        try:
+            (word,) = (word.decode("ascii") for word in words)
+            start_of(from_id=word, from_time=None, position=None)
+        except (ValueError, InvalidArgument) as error:  # not one word, not ASCII, or no position
+            raise InvalidArgument(why=f"{self._path} holds no position; remove it to begin anew") from error
+        return word
 
     def write(self, token: str) -> None:
         """Replace the file: whoever reads it, also after a crash of this process, finds the old token or the new one."""

@@ -84,13 +84,13 @@ def test_without_a_position_file_yet_the_option_says_where_to_begin(tmp_path: Pa
     assert cache.asked["from_id"] == 3
 
 
-@pytest.mark.parametrize("content", [b"", b"two words", b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"two words", b"\xff", b"garbage", b"9" * 19, b"-5"])
 def test_a_position_file_that_holds_something_else_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "position"
     file.write_bytes(content)
     code, stdout, stderr = run(Cache([*BATCHES]), "--position-file", str(file))
     assert (code, stdout) == (1, "")
-    assert stderr.startswith("error: INVALID_ARGUMENT: ")
+    assert stderr == f"error: INVALID_ARGUMENT: {file} holds no position; remove it to begin anew\n"
     assert file.read_bytes() == content
 
 
@@ -168,6 +168,8 @@ def test_trimmed_history_is_an_error_with_the_first_id_kept() -> None:
         ["--segments", "x"],
         ["--param", "a=1"],
         ["--poll-interval", "5s"],
+        ["--follow", "--poll-interval", "0"],
+        ["--timeout", "0"],
         ["--where", " "],
         ["--select", "value.a,"],
         ["--group", "g", "--on-trimmed", "resync"],

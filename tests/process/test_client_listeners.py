@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import eventlog
@@ -167,6 +168,33 @@ def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeP
         await client.listeners.remove(one)
         await client.alter_cache("waited", wait_listeners=[])
         await client.listeners.remove(two)
+
+    using(node, test)
+
+
+def test_writes_of_many_wait_for_the_listeners_of_their_cache(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("waited-many")
+        listener = await cache.register(durable=True)
+        await client.alter_cache("waited-many", wait_listeners=[listener.id], wait_ms=60)
+        altered = client.cache("waited-many")
+
+        async def send() -> None:
+            await (await altered.send_columns([b"sent"], [b"1"]))
+
+        for write in (
+            altered.put_many({"a": 1, "b": 2}),
+            altered.put_arrow(pa.record_batch({"key": ["p"], "value": ["1"]})),
+            altered.remove_many(["a", "p"]),
+            send(),
+        ):
+            with pytest.raises(ListenerTimeout) as told:
+                await write
+            assert told.value.missing == [listener.id]
+        written = sorted([(event.key, event.kind) async for event in altered.events()])
+        assert written == sorted([*((key, "CREATED") for key in ("a", "b", "p", "sent")), ("a", "REMOVED"), ("p", "REMOVED")])
+        assert await altered.clear() == 2
+        await client.alter_cache("waited-many", wait_listeners=[])
 
     using(node, test)
 

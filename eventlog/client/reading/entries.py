@@ -165,7 +165,8 @@ class CacheEntries(CacheHandle):
         `count` and `remove` are always there; others are entry points of the group `eventlog.tasks` (`eventlog.node.state.tasks`). No entry
         leaves its node. Each batch is acknowledged after it was worked on: when segments move or a node leaves, nothing is worked on
         twice; when one dies, at most the batch it was working on, for each of the streams. A batch is by default as large as what is
-        copied at once where segments move; `batch_bytes` says otherwise, `batch_size` bounds its entries.
+        copied at once where segments move; `batch_bytes` says otherwise, `batch_size` bounds its entries. Listeners are not waited for,
+        also not those that the cache waits for.
 
         Raises:
             TaskNotFound: a node does not have it.

@@ -190,25 +190,28 @@ class CacheWrites(CacheAcknowledging):
         """
         _, form = await self._found()
         keys, values, removed = pair_columns(pairs, form)
-        expecting = await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None
-        stored = await self._write_many(
-            keys, values, removed=removed, headers=headers_bytes(headers), lifespan_ms=lifespan(lifespan_ms), timeout_ms=timeout_ms
+        return await self._write_many(
+            keys,
+            values,
+            removed=removed,
+            headers=headers_bytes(headers),
+            lifespan_ms=lifespan(lifespan_ms),
+            timeout_ms=timeout_ms,
+            expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None,
         )
-        if expecting is not None:
-            await self._acknowledged(expecting, keys, stored.ids)
-        return stored
 
     async def remove_many(self, keys: Iterable[str | bytes], *, timeout_ms: int | None = None) -> StoredMany:
         """Remove the entries of many keys, as `put_many`."""
         _, form = await self._found()
-        stored = form.keys(keys)
-        return await self._write_many(stored, [b""] * len(stored), removed=[True] * len(stored), timeout_ms=timeout_ms)
+        stored, expecting = form.keys(keys), await self._expecting((), None, None)
+        return await self._write_many(stored, [b""] * len(stored), removed=[True] * len(stored), timeout_ms=timeout_ms, expecting=expecting)
 
     async def put_arrow(self, batch: Any, *, key: str = "key", value: str = "value", timeout_ms: int | None = None) -> StoredMany:
         """Store two columns of a `pyarrow.RecordBatch` or `Table`, as `put_many`; a null value removes its key."""
         _, form = await self._found()
         keys, values, removed = arrow_columns(batch, form, key=key, value=value)
-        return await self._write_many(keys, values, removed=removed, timeout_ms=timeout_ms)
+        expecting = await self._expecting((), None, None)
+        return await self._write_many(keys, values, removed=removed, timeout_ms=timeout_ms, expecting=expecting)
 
     async def send_columns(
         self,
@@ -220,9 +223,10 @@ class CacheWrites(CacheAcknowledging):
     ) -> "asyncio.Future[StoredMany]":
         """Take in columns of bytes as they are to be stored, and return the future of their result.
 
-        Returns as soon as there is room among the bytes unanswered, so that a producer that does not wait for results is held back by
-        their number alone. Values of a JSON cache have to be JSON, which only the node checks. At most a frame's worth: 16 MiB and
-        200,000 events; the node does nothing else while it takes a frame apart, so some thousand are better.
+        The future is done when the listeners that the cache waits for have acknowledged the events, too. Returns as soon as there is
+        room among the bytes unanswered, so that a producer that does not wait for results is held back by their number alone. Values of
+        a JSON cache have to be JSON, which only the node checks. At most a frame's worth: 16 MiB and 200,000 events; the node does
+        nothing else while it takes a frame apart, so some thousand are better.
 
         Raises:
             InvalidArgument: the columns are not of one length, or hold something else than bytes.
@@ -242,7 +246,13 @@ class CacheWrites(CacheAcknowledging):
         future: asyncio.Future[StoredMany] = await self._core.writer.write(changes, is_many=True, timeout_ms=timeout_ms)
         if self._core.nears:
             future.add_done_callback(lambda _: self._core.nears.wrote_some(info.id, keys))
-        return future
+        expecting = await self._expecting((), None, None)
+        return future if expecting is None else asyncio.ensure_future(self._once_acknowledged(future, expecting, keys))
+
+    async def _once_acknowledged(self, sent: "asyncio.Future[StoredMany]", expecting: Expecting, keys: Sequence[bytes]) -> StoredMany:
+        stored = await sent
+        await self._acknowledged(expecting, keys, stored.ids)
+        return stored
 
     async def _write_many(
         self,
@@ -252,6 +262,22 @@ class CacheWrites(CacheAcknowledging):
         removed: Sequence[bool] | None,
         headers: bytes = b"",
         lifespan_ms: int = 0,
+        timeout_ms: int | None,
+        expecting: Expecting | None,
+    ) -> StoredMany:
+        stored = await self._commit_many(keys, values, removed=removed, headers=headers, lifespan_ms=lifespan_ms, timeout_ms=timeout_ms)
+        if expecting is not None:
+            await self._acknowledged(expecting, keys, stored.ids)
+        return stored
+
+    async def _commit_many(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        *,
+        removed: Sequence[bool] | None,
+        headers: bytes,
+        lifespan_ms: int,
         timeout_ms: int | None,
     ) -> StoredMany:
         info, _ = await self._found()
@@ -291,7 +317,10 @@ class CacheWrites(CacheAcknowledging):
         return await asyncio.gather(*futures, return_exceptions=True) + refused
 
     async def clear(self) -> int:
-        """Remove every entry, one REMOVED event each, and return how many there were. Not atomic; called again, it goes on."""
+        """Remove every entry, one REMOVED event each, and return how many there were. Not atomic; called again, it goes on.
+
+        Listeners are not waited for, also not those that the cache waits for.
+        """
         info, _ = await self._found()
         removed = 0
         while True:

@@ -324,7 +324,7 @@ class Consumer(_Facade[AsyncConsumer]):
                 yield event
 
     def batches(self, max_events: int = 0, *, until_id: int | None = None) -> Iterator[EventBatch]:
-        """Yield events as columns; a batch is done when the next one is asked for."""
+        """Yield events as columns, up to `until_id`, inclusive, if given; a batch is done when the next one is asked for."""
         batches = self._async.batches(max_events, until_id=until_id)
         while (batch := self._thread.run(_next_of(batches))) is not None:
             yield batch

@@ -39,6 +39,16 @@ def test_a_group_is_read_committed_described_reset_and_deleted(shell: Shell) -> 
     assert (missing.code, missing.err.startswith("error: GROUP_NOT_FOUND: ")) == (1, True)
 
 
+def test_a_group_reads_no_further_than_it_is_told(shell: Shell) -> None:
+    shell.ok("load", "bounded", "-", "--key", "id", "--create", given=b"".join(b'{"id": "k%d"}\n' % n for n in range(50)))
+    ids = sorted(row["id"] for row in shell.ok("consume", "bounded").rows)
+    for follow in ([], ["--follow"]):
+        name = f"bounded{len(follow)}"
+        rows = shell.ok("consume", "bounded", "--group", name, "--until-id", str(ids[9]), *follow).rows
+        assert sorted(row["id"] for row in rows) == ids[:10]
+        assert sorted(row["id"] for row in shell.ok("consume", "bounded", "--group", name).rows) == ids[10:]
+
+
 def test_a_group_has_its_own_place(shell: Shell) -> None:
     refused = shell.run("consume", "orders", "--group", "g", "--segments", "1")
     assert refused.code == 2

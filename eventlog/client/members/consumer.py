@@ -11,7 +11,7 @@ from eventlog.client.members.lanes import Fetched, Lanes
 from eventlog.client.members.member import MemberOptions
 from eventlog.client.members.progress import Places, Progress, ends_of, position_of
 from eventlog.client.reading.batches import EventBatch
-from eventlog.client.reading.bounds import Reading
+from eventlog.client.reading.bounds import Reading, checked_id
 from eventlog.consume import token
 from eventlog.consume.membership.positions import Place
 from eventlog.errors import EventLogError, InvalidArgument, StaleMember
@@ -157,7 +157,8 @@ class Consumer(Joined):
     async def batches(self, max_events: int = 0, *, until_id: int | None = None) -> AsyncGenerator[EventBatch, None]:
         """Yield the same as columns, at most `max_events` at once (0: as many as there are).
 
-        `until_id`: end when that is read, or when there is nothing to read because other members have all segments.
+        `until_id`: end when everything up to this id, inclusive, is read, and go no further; or when there is nothing to read because
+        other members have all segments.
 
         A batch is done when the next one is asked for; `commit()` inside the loop counts the one at hand, too.
         """
@@ -175,8 +176,7 @@ class Consumer(Joined):
     async def _answers(self, *, max_events: int, until_id: int | None = None) -> AsyncGenerator[Fetched, None]:
         if not hasattr(max_events, "__index__") or not 0 <= max_events <= _EVENTS_MAX:
             raise InvalidArgument(why=f"max_events is {max_events}: give a whole number in [1, {_EVENTS_MAX}], or 0 for no limit")
-        self._lanes.max_events = max_events
-        self._lanes.start()
+        self._lanes.start(max_events=max_events, until_id=None if until_id is None else checked_id(until_id))
         while True:
             self._check()
             fetched = self._lanes.take()

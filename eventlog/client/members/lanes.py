@@ -52,13 +52,14 @@ class Lanes:
     """All lanes of one member. `failed` is told of what no retry cures."""
 
     def __init__(self, core: ClientCore, progress: Progress, *, source: EventSource, reading: Reading) -> None:
-        self.max_events = 0
         self.is_started = False
         self.failed: Callable[[EventLogError], None] = lambda _: None
         self._core = core
         self._progress = progress
         self._source = source
         self._reading = reading
+        self._max_events = 0
+        self._until_id: int | None = None
         self._lanes: dict[LaneId, _Lane] = {}
         self._waiting: list[Fetched] = []
         self._open: Fetched | None = None  # being handed out
@@ -89,12 +90,19 @@ class Lanes:
 
     # ------------------------------------------------------------ lanes
 
-    def start(self) -> None:
-        """Begin to read, or begin anew: an answer that was broken off is fetched again from what was handed out of it."""
+    def start(self, *, max_events: int, until_id: int | None) -> None:
+        """Begin to read up to an id, inclusive, or begin anew: what was broken off is fetched again from what was handed out of it.
+
+        With another last id than before, all that was fetched and not handed out is.
+        """
         self.is_started = True
-        if self._open is not None:
+        self._max_events = max_events
+        if until_id != self._until_id:
+            self._until_id = until_id
+            self.release(self._progress.owned)
+        elif self._open is not None:
             self.release(self._open.segments)
-            self._open = None
+        self._open = None
         self.arrange()
 
     def arrange(self) -> None:
@@ -143,9 +151,9 @@ class Lanes:
 
     async def _run(self, id_: LaneId, segments: frozenset[int]) -> None:
         attempt = 0
-        while True:
+        while places := self._unread(segments):
             try:
-                answer, body = await self._poll(id_, segments, attempt)
+                answer, body = await self._poll(id_, places, attempt)
             except EventLogError as error:
                 attempt += 1
                 lacks_filter = isinstance(error, FilterNotFound) and attempt < FILTER_TRIES_MAX
@@ -177,13 +185,17 @@ class Lanes:
             if before.segments == last.segments and not before.batches:
                 self._waiting[-2:] = [last]
 
-    async def _poll(self, id_: LaneId, segments: frozenset[int], attempt: int) -> tuple[PollAnswer, memoryview]:
-        own = {segment: self._progress.fetch[segment] for segment in segments}
-        at_start = all(place.id == 0 and place.next_offset == OFFSET_UNKNOWN for place in own.values())
-        place = None if at_start else position_of(own, self._scope)
-        reading = replace(self._reading, after=0, position=place, segments=tuple(sorted(segments)))
+    def _unread(self, segments: frozenset[int]) -> Places:
+        """Return where to ask for more, of segments that are not read up to the last id."""
+        places = {segment: self._progress.fetch[segment] for segment in segments}
+        return {segment: place for segment, place in places.items() if self._until_id is None or place.id < self._until_id}
+
+    async def _poll(self, id_: LaneId, places: Places, attempt: int) -> tuple[PollAnswer, memoryview]:
+        at_start = all(place.id == 0 and place.next_offset == OFFSET_UNKNOWN for place in places.values())
+        position = None if at_start else position_of(places, self._scope)
+        reading = replace(self._reading, position=position, until_id=self._until_id or 0, segments=tuple(sorted(places)))
         request = reading.poll(self._source.cache_id)
-        request.max_events, request.wait_ms = self.max_events, POLL_WAIT_MS
+        request.max_events, request.wait_ms = self._max_events, POLL_WAIT_MS
         loop = asyncio.get_running_loop()
         timeout_ms = POLL_WAIT_MS + POLL_SLACK_MS
         live = self._core.nodes.live()

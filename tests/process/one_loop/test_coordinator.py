@@ -63,6 +63,34 @@ def test_who_breaks_off_and_begins_anew_misses_nothing(tmp_path):
     run(act())
 
 
+def test_reading_up_to_an_id_hands_out_and_commits_nothing_behind_it(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("orders")
+            ids = sorted([(await cache.put(f"k{n}", n)).id for n in range(EVENTS)])
+            middle = ids[EVENTS // 2]
+
+            async def read(consumer, **options):
+                return sorted([id_ async for batch in consumer.batches(**options) for id_ in batch.ids.tolist()])
+
+            async with cache.consumer("billing", where="value >= 0") as consumer:
+                assert await read(consumer, until_id=ids[2]) == ids[:3]
+                assert await read(consumer, until_id=middle, max_events=3) == ids[3 : EVENTS // 2 + 1]
+                assert await read(consumer, until_id=ids[0]) == []
+                with pytest.raises(InvalidArgument):
+                    await read(consumer, until_id=-1)
+                await consumer.commit()
+            found = (await client.groups.describe("billing"))[0]
+            assert max(segment.id for segment in found.segments) <= middle
+            async with cache.consumer("billing") as consumer:
+                first = [event.id for event in await take(consumer, 1)]
+                rest = await take(consumer, EVENTS // 2 - 2)
+                assert sorted(first + [event.id for event in rest]) == ids[EVENTS // 2 + 1 :]
+                assert await read(consumer, until_id=ids[-1]) == []
+
+    run(act())
+
+
 def shared(*consumers):
     """Whether the consumers have all segments between them, none more than its share."""
     sizes = [len(consumer.assignment) for consumer in consumers]

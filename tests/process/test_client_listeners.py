@@ -10,6 +10,7 @@ import pytest
 
 import eventlog
 import eventlog.blocking
+from eventlog.client.reading.bounds import shortest
 from eventlog.errors import BadPredicate, EventsTrimmed, InvalidArgument, ListenerNotFound, ListenerTimeout, OperationRefused
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
@@ -113,6 +114,19 @@ def test_commands_register_and_read_and_remove(node: NodeProcess) -> None:
     gone = shell.run("listener", "describe", name)
     assert (gone.code, "LISTENER_NOT_FOUND" in gone.err) == (1, True)
     assert shell.run("listener", "alter", name).code == 2
+
+
+def test_a_position_file_goes_past_what_does_not_match_a_listener(node: NodeProcess, tmp_path: Path) -> None:
+    shell, file = Shell(node), tmp_path / "position"
+    shell.ok("cache", "create", "passed")
+    name = shell.ok("listener", "register", "passed", "--where", "value > 5", "--json").row["listener_id"]
+    shell.ok("put", "passed", "k", "9")
+    read = ("consume", "passed", "--listener", name, "--from-id", "earliest", "--position-file", str(file))
+    assert [event["value"] for event in shell.ok(*read).rows] == [9]
+    shell.ok("put", "passed", "k", "3")
+    last_id = shell.ok("consume", "passed").rows[-1]["id"]
+    assert shell.ok(*read).rows == []
+    assert int(shortest(file.read_text().strip())) >= last_id
 
 
 def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeProcess) -> None:

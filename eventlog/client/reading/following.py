@@ -58,6 +58,7 @@ class Follower:
         elif reading.listener:
             answers = self._poll(reading, source.cache_id, wait_ms=LISTENER_POLL_WAIT_MS if follow else 0)
         held: Stalled | None = None
+        chooses = reading.filter is not None or bool(reading.listener)
         async with aclosing(answers):
             async for answer, body in answers:
                 found = stalled(answer)
@@ -66,7 +67,7 @@ class Follower:
                 batches = unpack(answer, body) if unpack is not None else to_batches(answer, body, source, order=order)
                 for batch in batches:
                     yield batch
-                if not batches and reading.filter is not None and not answer.state:  # nothing matched up to here: the place is news
+                if not batches and chooses and not answer.state:  # nothing matched up to here: the place is news
                     yield EventBatch(NO_EVENTS, source, last_id=answer.last_id)
 
     async def events(self, batches: AsyncGenerator[EventBatch, None]) -> AsyncGenerator[Event, None]:

@@ -56,7 +56,7 @@ class Listeners:
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._due: dict[str, bytes] = {}
         self._under_way: set[int] = set()
-        self._waiting: dict[Pull, tuple[str, tuple[bytes, int]]] = {}
+        self._waiting: dict[Pull, tuple[Known, tuple[bytes, int]]] = {}
         self._is_waited = asyncio.Event()  # set while there are any
         self._is_scheduled = False
 
@@ -170,10 +170,10 @@ class Listeners:
         return _last_id(position) <= self._node.reads.limit(at.of if isinstance(at, SegmentPositions) else None)
 
     def waits(self, listener: str, pull: Pull) -> None:
-        """Move a durable listener on past what does not match, as long as its pull waits."""
+        """Move a durable listener on past what does not match, and keep one that would expire meanwhile, as long as its pull waits."""
         found = self._known.get(listener)
-        if found is not None and found.record.durable and not pull.is_over:
-            self._waiting[pull] = (listener, pull.cursor.key)
+        if found is not None and not pull.is_over and (found.record.durable or 2 * (pull.wait_ms or 0) > found.record.expire_ms):
+            self._waiting[pull] = (found, pull.cursor.key)
             self._is_waited.set()
 
     def warning(self, listener: str) -> bytes:
@@ -185,15 +185,17 @@ class Listeners:
 
     async def _move_on(self) -> None:
         await self._is_waited.wait()
-        for pull, (listener, key) in list(self._waiting.items()):
+        for pull, (found, key) in list(self._waiting.items()):
             if pull.is_over:
                 del self._waiting[pull]
+            elif not found.record.durable:
+                self._report(found.record.id, found, b"")
             elif pull.cursor.key != key:
                 place = pull.cursor.position(cluster=self._node.cluster, cache_id=pull.cache.cache_id)
                 if not self._is_seen(place):
                     continue
-                self._waiting[pull] = (listener, pull.cursor.key)
-                self._due[listener] = token.encode(place)
+                self._waiting[pull] = (found, pull.cursor.key)
+                self._due[found.record.id] = token.encode(place)
                 self._schedule()
         if not self._waiting:
             self._is_waited.clear()

@@ -234,6 +234,21 @@ def test_an_ephemeral_one_goes_when_nobody_uses_it_and_a_durable_one_stays(tmp_p
     on_spread_cluster(tmp_path, act)
 
 
+def test_an_ephemeral_one_stays_while_a_poll_waits_for_longer_than_it_lives(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        waited = await register(connections[0], cluster, id=homed_at(cluster, 0), expire_ms=800, filter=ODD)
+        waiting = asyncio.ensure_future(poll(connections[1], cluster, waited.id, after=waited.last_id, wait_ms=50_000))
+        unused = await register(connections[0], cluster, expire_ms=1_000)
+        while unused.id in (left := {one.id for one in await everything(connections[0])}):
+            pass
+        assert waited.id in left
+        assert not waiting.done()
+        await put_some(cluster, "odd 1")
+        assert (await waiting).events == 1
+
+    on_spread_cluster(tmp_path, act)
+
+
 def test_one_is_registered_while_the_lease_of_ids_is_used_up(tmp_path: Path) -> None:
     async def act(cluster: Cluster, connections: list[Connection]) -> None:
         for node in cluster.up:

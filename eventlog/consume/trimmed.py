@@ -14,8 +14,9 @@ Ints = npt.NDArray[np.int64]
 def lost_events(at: int | SegmentPositions, *, asked: Ints | None, trimmed_ids: Ints, trimmed_offsets: Ints) -> int:
     """Return how many events after `at` retention removed; 0 says that none was and reading can go on.
 
-    Exact for segment positions with known offsets. For a scalar id, and where an offset is not known, an upper bound: everything
-    that was ever removed from a segment that lost something after the position. `asked` (None: all) narrows a scalar id.
+    As far as the trimmed rows given reach; other copies may have removed more. Exact then for segment positions with known offsets. For
+    a scalar id, and where an offset is not known, everything that was ever removed from a segment that lost something after the
+    position. `asked` (None: all) narrows a scalar id.
     """
     if isinstance(at, SegmentPositions):
         ids, offsets = trimmed_ids[at.of], trimmed_offsets[at.of]

@@ -4,11 +4,11 @@ from eventlog.errors.tree import Refused, Unavailable
 
 
 class EventsTrimmed(Refused):
-    """`lost` is exact for a segment position, an upper bound for a scalar one."""
+    """`lost` is what the copies that were asked have removed so far: exact for a segment position, an estimate for a scalar one."""
 
     code = "EVENTS_TRIMMED"
     http_status = 410
-    sentence = "retention removed {lost} events after this position; the first id kept is {first_id}: go on from earliest"
+    sentence = "retention removed about {lost} events after this position; the first id kept is {first_id}: go on from earliest"
     first_id: int
     lost: int
 

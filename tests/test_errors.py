@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from eventlog.errors import OutcomeUnknown, TimedOut, VersionMismatch
+from eventlog.errors import EventsTrimmed, OutcomeUnknown, TimedOut, VersionMismatch
 from eventlog.errors.foreign import foreign
 
 UNKNOWN = OutcomeUnknown(outcome="unknown", why="the connection was lost")
@@ -35,6 +35,11 @@ def test_facts_that_an_error_does_not_have_are_refused():
 def test_a_missing_entry_to_replace_is_told_without_versions_that_nobody_named():
     assert str(VersionMismatch(key="k", expected=-1, found=0)) == "key 'k' has no entry to replace; put one"
     assert str(VersionMismatch(key="k", expected=7, found=8)) == "key 'k' has version 8 (0: none), not 7; read it again and decide"
+
+
+def test_where_nothing_is_kept_no_first_id_is_told():
+    assert "the first id kept is 9: go on from earliest" in str(EventsTrimmed(first_id=9, lost=3))
+    assert str(EventsTrimmed(first_id=0, lost=3)).endswith("nothing after it is kept: go on from earliest")
 
 
 class Unspeakable(BaseException):

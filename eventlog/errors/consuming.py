@@ -4,13 +4,21 @@ from eventlog.errors.tree import Refused, Unavailable
 
 
 class EventsTrimmed(Refused):
-    """`lost` is what the copies that were asked have removed so far: exact for a segment position, an estimate for a scalar one."""
+    """`first_id` is 0 where nothing is kept.
+
+    `lost` is what the copies that were asked have removed so far: exact for a segment position, an estimate for a scalar one.
+    """
 
     code = "EVENTS_TRIMMED"
     http_status = 410
     sentence = "retention removed about {lost} events after this position; the first id kept is {first_id}: go on from earliest"
     first_id: int
     lost: int
+
+    def __str__(self) -> str:
+        if self.first_id:
+            return super().__str__()
+        return f"retention removed about {self.lost} events after this position, and nothing after it is kept: go on from earliest"
 
 
 class PositionDiverged(Refused):

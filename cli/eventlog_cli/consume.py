@@ -92,7 +92,7 @@ def command(
             file.write(str(start))
         goes_on = listener is not None and from_id is None and from_time is None and start == "earliest"
         batches = cache.event_batches(from_id=None if goes_on else start, state_first=state_first, **reading)
-        printer = Printer(renderer(format_name), file=file, events_max=events_max)
+        printer = Printer(renderer(format_name, has_changes=reading["continuous"]), file=file, events_max=events_max)
         try:
             printer.run(batches)
         except KeyboardInterrupt:

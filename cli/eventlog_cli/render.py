@@ -79,10 +79,11 @@ def raw_lines(events: Iterable[Event]) -> bytes:
 
 
 class CsvLines:
-    """Events as CSV, names first; values as JSON, but text without its quotes."""
+    """Events as CSV, names first; values as JSON, but text without its quotes. `has_changes`: of a continuous query."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_changes: bool) -> None:
         self._times = IdTimes()
+        self._has_changes = has_changes
         self._is_first = True
 
     def lines(self, events: Iterable[Event]) -> bytes:
@@ -90,14 +91,15 @@ class CsvLines:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if self._is_first:
-            writer.writerow(CSV_COLUMNS)
+            writer.writerow((*CSV_COLUMNS, "change") if self._has_changes else CSV_COLUMNS)
             self._is_first = False
         for event in events:
             value = None
             if event.kind_number not in _WITHOUT_VALUE:
                 value = _unquoted(json_of(event.value_bytes, json_values=event.source.json_values))
             key = _unquoted(orjson.dumps(readable(event.key_bytes)))
-            writer.writerow((event.id, self._times.text(event.id), event.segment, event.offset, event.kind, key, value))
+            changes = (event.change,) if self._has_changes else ()
+            writer.writerow((event.id, self._times.text(event.id), event.segment, event.offset, event.kind, key, value, *changes))
         return text.getvalue().encode()
 
 
@@ -106,8 +108,8 @@ def _unquoted(data: bytes) -> str:
     return text
 
 
-def renderer(format_name: str) -> Render:
-    """Return the function that renders events as `json`, `raw` or `csv`."""
+def renderer(format_name: str, *, has_changes: bool = False) -> Render:
+    """Return the function that renders events as `json`, `raw` or `csv`; `has_changes`: of a continuous query."""
     if format_name == "csv":
-        return CsvLines().lines
+        return CsvLines(has_changes=has_changes).lines
     return raw_lines if format_name == "raw" else JsonLines().lines

@@ -51,6 +51,11 @@ def test_what_an_event_is_to_a_continuous_query_comes_last() -> None:
     assert list(one(event(change_number=Change.LEFT)).items())[-1] == ("change", "LEFT")
 
 
+def test_a_continuous_query_has_a_column_of_changes_in_csv() -> None:
+    found = renderer("csv", has_changes=True)([event(), event(change_number=Change.LEFT)])
+    assert [row[7] for row in csv.reader(io.StringIO(found.decode()))] == ["change", "", "LEFT"]
+
+
 def test_before_and_headers_are_left_out_where_there_are_none() -> None:
     assert list(one(event()))[-1] == "value"
 

@@ -186,3 +186,15 @@ def test_the_state_is_printed_before_what_happens_after_it_and_a_file_remembers_
     assert table == {"k0": 9, "k1": 1, "k2": 2}
     assert len({(row["key"], row["id"]) for row in some + rest}) == len(some + rest)
     assert shell.ok("consume", "first", "--position-file", file).rows == []
+
+
+def test_entries_at_the_beginning_of_a_continuous_query_have_joined(shell: Shell) -> None:
+    shell.ok("cache", "create", "joined")
+    for number in range(3):
+        shell.ok("put", "joined", f"k{number}", str(number))
+    asked = ("consume", "joined", "--where", "value > 0", "--continuous", "--state-first")
+    rows = shell.ok(*asked).rows
+    assert {(row["key"], row["kind"], row["change"]) for row in rows} == {(key, "STATE", "JOINED") for key in ("k1", "k2")}
+    names, *lines = shell.ok(*asked, "--format", "csv").out.splitlines()
+    assert names.endswith(",change")
+    assert [line.rpartition(",")[2] for line in lines] == ["JOINED", "JOINED"]

@@ -22,7 +22,7 @@ class QueryChange(msgspec.Struct, frozen=True, gc=False):
     @property
     def change(self) -> str:
         """`JOINED`, `UPDATED` or `LEFT`."""
-        return self.event.change or Change.JOINED.name  # an entry of the beginning is no change of anything
+        return Change(self.event.change_number).name
 
     @property
     def initial(self) -> bool:

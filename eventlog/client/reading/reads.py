@@ -98,7 +98,7 @@ class CacheReads(CacheHandle):
         happened after they were read, without gap or repetition. Their positions, too, resume anywhere.
 
         With `continuous` the filter is a query on entries: each event says by `.change` whether its entry comes to match, still does, or
-        does no more. `continuous_query` is the same with a beginning.
+        does no more; those of kind STATE come to match. `continuous_query` is the same with a beginning.
 
         With `listener` it is what that one wants, from where it has acknowledged unless a beginning is given; whoever asks for more has
         acknowledged what came before.
@@ -184,7 +184,9 @@ class CacheReads(CacheHandle):
         if not begun.state_first and (begun.position is None or not (begun.position.unread or begun.position.steps)):
             return partial(to_batches, source=source, order=order)
         scope = (self._core.cluster, source.cache_id, self._core.routes.segments)
-        return partial(StateBatches(source, start=begun.position, scope=scope, segments=begun.segments).batches, order=order)
+        is_continuous = begun.filter is not None and begun.filter.continuous
+        made = StateBatches(source, start=begun.position, scope=scope, segments=begun.segments, is_continuous=is_continuous)
+        return partial(made.batches, order=order)
 
     async def _source(self, start: Position | None) -> EventSource:
         info, form = await self._found()

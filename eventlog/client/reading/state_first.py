@@ -20,7 +20,7 @@ from eventlog.consume import token
 from eventlog.consume.position import Position
 from eventlog.consume.state import Overlap, StateProgress, with_steps
 from eventlog.errors import CorruptData
-from eventlog.events import EventSource
+from eventlog.events import Change, EventSource
 from eventlog.wire.eventlog_pb2 import PollAnswer
 
 Ints = npt.NDArray[np.int64]
@@ -49,11 +49,17 @@ class StatePiece(Piece):
 
 
 class StateBatches:
-    """Makes batches of a reader's answers, entries and events; `start` is where the reader begins, None at the beginning."""
+    """Makes batches of a reader's answers, entries and events; `start` is where the reader begins, None at the beginning.
 
-    def __init__(self, source: EventSource, *, start: Position | None, scope: Scope, segments: tuple[int, ...]) -> None:
+    `is_continuous`: a continuous query is read, to which every entry is JOINED.
+    """
+
+    def __init__(
+        self, source: EventSource, *, start: Position | None, scope: Scope, segments: tuple[int, ...], is_continuous: bool = False
+    ) -> None:
         self._source = source
         self._scope = scope
+        self._is_continuous = is_continuous
         self._segments = segments or tuple(range(scope[2]))
         self._before = start if start is not None and start.unread else None
         self._overlap: Overlap | None = None
@@ -70,7 +76,7 @@ class StateBatches:
         return [kept for batch in found if (kept := self._without_known(batch, order)) is not None]
 
     def _entries(self, answer: PollAnswer, body: memoryview) -> list[EventBatch]:
-        piece = _read(answer, body)
+        piece = _read(answer, body, is_continuous=self._is_continuous)
         after = token.decode(answer.position)
         found: list[EventBatch] = []
         if piece is not None:
@@ -100,7 +106,7 @@ class StateBatches:
         return EventBatch(_rows_of(batch, rows), self._source, last_id=batch.last_id, order=order) if len(rows) else None
 
 
-def _read(answer: PollAnswer, body: memoryview) -> StatePiece | None:
+def _read(answer: PollAnswer, body: memoryview, *, is_continuous: bool) -> StatePiece | None:
     """Return the entries of an answer, None if there are none. Raises CorruptData."""
     pieces: list[Piece] = []
     versions: list[Ints] = []
@@ -133,7 +139,11 @@ def _read(answer: PollAnswer, body: memoryview) -> StatePiece | None:
         return None
     whole = pieces[0] if len(pieces) == 1 else join(pieces)
     fields = ("kinds", "keys", "values", "before", "headers", "segments", "counts", "bases", "first_offsets", "epochs")
-    return StatePiece(versions=np.concatenate(versions), **{name: getattr(whole, name) for name in fields})
+    return StatePiece(
+        versions=np.concatenate(versions),
+        changes=np.full(len(whole), Change.JOINED, np.uint8) if is_continuous else None,
+        **{name: getattr(whole, name) for name in fields},
+    )
 
 
 @dataclass(frozen=True, slots=True)

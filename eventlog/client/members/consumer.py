@@ -211,7 +211,9 @@ class Consumer(Joined):
         already changes nothing.
 
         Raises:
-            StaleMember: a segment is another member's by now, who is given its events since the last commit again.
+            StaleMember: a segment is another member's by now, who is given its events since the last commit again; or nothing as late was
+                handed out since it was given to this one.
+            InvalidArgument: an event or a batch of another cache.
         """
         if self._may_switch:
             self._auto = self._may_switch = False
@@ -220,6 +222,9 @@ class Consumer(Joined):
             places = self._progress.uncommitted(all_handed=True)
         elif not isinstance(done, (Event, EventBatch)):
             raise InvalidArgument(why=f"{done!r:.60} cannot be committed: give an event, a batch, or nothing for all that was handed out")
+        elif (done.source.cluster, done.source.cache_id) != (self._source.cluster, self._source.cache_id):
+            why = f"group {self.group!r} reads cache {self._source.cache!r}: an event of {done.source.cache!r} is none of its"
+            raise InvalidArgument(why=why)
         else:
             places = {done.segment: self._progress.place_of(done)} if isinstance(done, Event) else ends_of(done)
             self._check_own(places)
@@ -230,7 +235,7 @@ class Consumer(Joined):
         for segment, place in places.items():
             handed = self._progress.handed.get(segment)
             if handed is None or handed.id < place.id:
-                why = f"segment {segment} is not its own any more"
+                why = f"segment {segment} is not its own any more" if handed is None else f"it was handed nothing as late as id {place.id}"
                 raise StaleMember(group=self.group, member=self._member.id, why=why)
 
     async def _commit(self, places: Places, *, metadata: str = "", timeout_ms: int) -> None:

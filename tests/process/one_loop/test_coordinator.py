@@ -226,6 +226,25 @@ def test_a_commit_of_a_member_without_a_session_is_fenced(tmp_path):
     run(act())
 
 
+def test_what_is_of_another_cache_is_not_committed(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            other, cache = await client.create_cache("bills"), await client.create_cache("orders")
+            await other.put("k", "another's")
+            await cache.put("k", 1)
+            await cache.put("k", 2)
+            (alien,) = [batch async for batch in other.event_batches()]
+            async with cache.consumer("billing", auto_commit=False) as consumer:
+                await take(consumer, 2)
+                for done in (alien, next(alien.events())):
+                    with pytest.raises(InvalidArgument, match="an event of 'bills' is none of its"):
+                        await consumer.commit(done)
+            async with cache.consumer("billing") as consumer:
+                assert [event.value for event in await take(consumer, 2)] == [1, 2]
+
+    run(act())
+
+
 def test_what_was_not_handed_out_is_not_committed(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
@@ -235,7 +254,7 @@ def test_what_was_not_handed_out_is_not_committed(tmp_path):
             async with cache.consumer("billing", auto_commit=False) as consumer:
                 (first,) = await take(consumer, 1)
                 ahead = [event for event in everything if event.segment == first.segment][-1]
-                with pytest.raises(StaleMember):
+                with pytest.raises(StaleMember, match=f"it was handed nothing as late as id {ahead.id}"):
                     await consumer.commit(ahead)
             async with cache.consumer("billing") as consumer:
                 assert len(await take(consumer, EVENTS)) == EVENTS

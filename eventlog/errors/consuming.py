@@ -52,15 +52,24 @@ class ListenerExists(Refused):
 
 
 class ListenerTimeout(Unavailable):
-    """The write is committed and stays: only the acknowledgement did not come. `ids` are those of its events."""
+    """The write is committed and stays: only the acknowledgement did not come. `ids` are those of its events.
+
+    `gone` are those of the missing that were removed before they had acknowledged it, so that nobody waits for them any more.
+    """
 
     code = "LISTENER_TIMEOUT"
     http_status = 504
     retry = False
     sentence = "the events are written, but {missing} did not acknowledge them within {timeout_ms} ms; do not write them again"
     missing: list[str]
+    gone: list[str]
     ids: list[int]
     timeout_ms: int
+
+    def __str__(self) -> str:
+        if not self.gone:
+            return super().__str__()
+        return f"the events are written, but {self.gone} were removed before they had acknowledged them; do not write them again"
 
 
 class GroupNotFound(Refused):

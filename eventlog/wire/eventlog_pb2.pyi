@@ -724,10 +724,12 @@ class AwaitListeners(_message.Message):
     def __init__(self, listeners: _Optional[_Iterable[str]] = ..., cache_id: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., ids: _Optional[_Iterable[int]] = ..., wait_ms: _Optional[int] = ...) -> None: ...
 
 class AwaitListenersAnswer(_message.Message):
-    __slots__ = ("missing",)
+    __slots__ = ("missing", "gone")
     MISSING_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
     missing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, missing: _Optional[_Iterable[str]] = ...) -> None: ...
+    gone: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, missing: _Optional[_Iterable[str]] = ..., gone: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListenerChanged(_message.Message):
     __slots__ = ("id",)

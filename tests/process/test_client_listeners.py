@@ -149,7 +149,7 @@ def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeP
         await asyncio.gather(*readers)
         with pytest.raises(ListenerTimeout) as told:
             await cache.put("late", 1, wait_listeners=[one, two], wait_ms=50)
-        assert told.value.missing == [one, two]
+        assert (told.value.missing, told.value.gone) == ([one, two], [])
         late = await cache.get("late")
         assert late is not None
         assert told.value.ids == [late.version]
@@ -182,6 +182,23 @@ def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeP
         await client.listeners.remove(one)
         await client.alter_cache("waited", wait_listeners=[])
         await client.listeners.remove(two)
+
+    using(node, test)
+
+
+def test_a_write_whose_listener_is_removed_meanwhile_says_so_at_once(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("unheard")
+        listener = (await cache.register(durable=True)).id
+        waiting = asyncio.ensure_future(cache.put("k", 1, wait_listeners=[listener], wait_ms=20_000))
+        while await cache.get("k") is None:
+            pass
+        await client.listeners.remove(listener)
+        with pytest.raises(ListenerTimeout, match="were removed before they had acknowledged them") as told:
+            await waiting
+        assert (told.value.missing, told.value.gone) == ([listener], [listener])
+        with pytest.raises(ListenerNotFound):
+            await cache.put("k", 2, wait_listeners=[listener])
 
     using(node, test)
 

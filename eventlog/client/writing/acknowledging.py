@@ -59,7 +59,7 @@ class CacheAcknowledging(CacheHandle):
         """Return whether the listeners have acknowledged the events of some keys in time.
 
         Raises:
-            ListenerTimeout: they have not, and the call does not proceed then. The events are written.
+            ListenerTimeout: they have not, or were removed, and the call does not proceed then. The events are written.
         """
         info, _ = await self._found()
         last_ids: dict[int, int] = {}
@@ -77,8 +77,10 @@ class CacheAcknowledging(CacheHandle):
             wait_ms=expecting.wait_ms,
         )
         reply = await self._core.requests.ask(Message(await_listeners=request), wait_ms=expecting.wait_ms)
-        missing = list(reply.message.await_listeners_answer.missing)
+        answer = reply.message.await_listeners_answer
+        missing = list(answer.missing)
         if missing and not expecting.proceeds:
             self._listeners_seen.difference_update(missing)
-            raise ListenerTimeout(missing=missing, ids=[id_ for id_ in ids if id_], timeout_ms=expecting.wait_ms)
+            written = [id_ for id_ in ids if id_]
+            raise ListenerTimeout(missing=missing, gone=list(answer.gone), ids=written, timeout_ms=expecting.wait_ms)
         return not missing

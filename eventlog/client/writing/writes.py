@@ -43,7 +43,7 @@ class CacheWrites(CacheAcknowledging):
 
         Raises:
             ListenerNotFound: there is no such listener; nothing was written.
-            ListenerTimeout: the event is written, and a listener has not acknowledged it.
+            ListenerTimeout: the event is written, and a listener has not acknowledged it, or was removed (`gone`) before it had.
             KeyExists: `if_absent`, and there is an entry.
             VersionMismatch: `if_version`, and the entry has another version, or there is none.
             BadValue, InvalidArgument, TooLarge: nothing was sent.

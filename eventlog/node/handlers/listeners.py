@@ -149,13 +149,14 @@ async def await_listeners(node: "Node", exchange: Exchange) -> None:
     if len(request.segments) != len(request.ids) or any(segment >= node.segments for segment in request.segments):
         raise InvalidArgument(why="give the id of each segment")
     names = list(dict.fromkeys(request.listeners))
-    done = await asyncio.gather(*(_is_acknowledged(node, exchange.message, name) for name in names))
-    missing = [name for name, is_done in zip(names, done, strict=True) if not is_done]
-    exchange.answer(Message(await_listeners_answer=pb.AwaitListenersAnswer(missing=missing)))
+    answer = pb.AwaitListenersAnswer()
+    for found in await asyncio.gather(*(_awaited(node, exchange.message, name) for name in names)):
+        answer.MergeFrom(found)
+    exchange.answer(Message(await_listeners_answer=answer))
 
 
-async def _is_acknowledged(node: "Node", message: Message, listener: str) -> bool:
-    """Return whether one listener acknowledges in time, wherever it is kept, and wherever it moves meanwhile."""
+async def _awaited(node: "Node", message: Message, listener: str) -> pb.AwaitListenersAnswer:
+    """Return whether one listener is missing when it is or time is up, wherever it is kept, and wherever it moves meanwhile."""
     request = message.await_listeners
     loop = asyncio.get_running_loop()
     deadline = loop.time() + min(request.wait_ms or LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX) / 1000
@@ -164,23 +165,23 @@ async def _is_acknowledged(node: "Node", message: Message, listener: str) -> boo
         left_ms = max(int((deadline - loop.time()) * 1000), 0)
         try:
             if message.forwarded or node.inner.leads(route):
-                return await node.listeners.home.acknowledged(
+                is_done = await node.listeners.home.acknowledged(
                     listener, cache_id=request.cache_id, segments=request.segments, ids=request.ids, wait_ms=left_ms
                 )
+                return pb.AwaitListenersAnswer(missing=() if is_done else (listener,))
             asked = Message(timeout_ms=left_ms + 500)
             asked.await_listeners.CopyFrom(request)
             del asked.await_listeners.listeners[:]
             asked.await_listeners.listeners.append(listener)
             asked.await_listeners.wait_ms = max(left_ms, 1)
-            answer = (await node.inner.ask(route, asked, deadline_ms=left_ms)).message.await_listeners_answer
-            return not answer.missing
+            return (await node.inner.ask(route, asked, deadline_ms=left_ms)).message.await_listeners_answer
         except ListenerNotFound:
-            return False
+            return pb.AwaitListenersAnswer(missing=[listener], gone=[listener])
         except Unavailable:
             if message.forwarded:
                 raise
             if loop.time() >= deadline:
-                return False
+                return pb.AwaitListenersAnswer(missing=[listener])
             await asyncio.sleep(0.02)
 
 

@@ -322,7 +322,8 @@ def test_who_waits_for_listeners_hears_when_they_have_acknowledged(tmp_path: Pat
         request.await_listeners.wait_ms = 50
         request.await_listeners.listeners.append("nobody")
         for connection in connections:
-            assert (await connection.request(request)).message.await_listeners_answer.missing == [*names, "nobody"]
+            answer = (await connection.request(request)).message.await_listeners_answer
+            assert (answer.missing, answer.gone) == ([*names, "nobody"], ["nobody"])
 
     on_spread_cluster(tmp_path, act)
 
@@ -339,6 +340,7 @@ def test_nobody_waits_for_listeners_that_acknowledge_nothing_of_the_cache(tmp_pa
         request = pb.AwaitListeners(listeners=names, cache_id=cache_id(cluster), segments=[0], ids=[1], wait_ms=50_000)
         for connection in connections:  # all of them, the durable one too, are past the id that is asked for
             answer = await connection.request(Message(await_listeners=request, timeout_ms=60_000))
-            assert answer.message.await_listeners_answer.missing == ["of-other", "ephemeral"]
+            found = answer.message.await_listeners_answer
+            assert found.missing == found.gone == ["of-other", "ephemeral"]
 
     on_spread_cluster(tmp_path, act)

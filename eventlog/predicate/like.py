@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 PIECE_CHARACTERS_MAX = 64
+# I with a dot, of which `str.lower` makes two characters; and sigma, of which it makes another letter at the end of a word
+_FOLDED_ALONE = str.maketrans({"\u0130": "i", "\u03a3": "\u03c3", "\u03c2": "\u03c3"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,7 @@ class Pattern:
     def matches(self, text: str) -> bool:
         """Return whether a text matches."""
         if self.ignore_case:
-            text = text.lower()
+            text = _fold(text)
         first, last = self._searches[0], self._searches[-1]
         if len(self.pieces) == 1:
             return len(text) == len(self.pieces[0]) and first.match(text) is not None
@@ -84,10 +86,15 @@ class Pattern:
         return [re.compile("".join("." if one is None else re.escape(one) for one in piece), re.DOTALL) for piece in self.pieces]
 
 
+def _fold(text: str) -> str:
+    """Return a text without regard to case, character by character."""
+    return text.lower() if text.isascii() else text.translate(_FOLDED_ALONE).lower()
+
+
 def like(pattern: str, *, escape: str, ignore_case: bool) -> Pattern:
     """Return a pattern; a character behind `escape` stands for itself."""
     if ignore_case:
-        pattern, escape = pattern.lower(), escape.lower()
+        pattern, escape = _fold(pattern), _fold(escape)
     pieces: list[tuple[str | None, ...]] = []
     piece: list[str | None] = []
     characters = iter(pattern)

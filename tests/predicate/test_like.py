@@ -1,6 +1,7 @@
 """LIKE, against a regular expression of the same meaning; and in time that does not explode."""
 
 import re
+import sys
 import time
 
 import pytest
@@ -40,6 +41,25 @@ def test_case_is_ignored_where_it_is_asked_for():
     assert found.matches("abxxCd")
     assert found.prefix == found.longest == ""
     assert not found.matches("abxxd")
+
+
+DOTTED, ALPHA, SIGMA, SMALL, LAST = "\u0130", "\u0391", "\u03a3", "\u03c3", "\u03c2"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        *(("_", DOTTED), (DOTTED, DOTTED), ("a_b", f"A{DOTTED}B")),
+        *((f"%{SMALL}", ALPHA + SIGMA), (f"_{LAST}", ALPHA + SIGMA), (f"{ALPHA}{SIGMA}%", f"{ALPHA}{LAST} x")),
+    ],
+)
+def test_a_character_is_one_character_in_any_case(pattern, text):
+    assert like(pattern, escape="", ignore_case=True).matches(text)
+
+
+def test_no_character_becomes_several():
+    found = like("_", escape="", ignore_case=True)
+    assert all(found.matches(chr(number)) for number in range(sys.maxunicode + 1))
 
 
 def test_a_pattern_that_would_take_long_is_refused():

@@ -109,7 +109,11 @@ def describe(listener: str) -> None:
 @click.option("--from-id", type=ID, default=0, help="The new filter is for events after this id.  [default: from now on]")
 @common_options
 def alter(listener: str, *, hold: Hold | None, params: tuple[tuple[str, Any], ...], **options: Any) -> None:
-    """Change what the listener ID wants from an id on, or what it may hold back."""
+    """Change what the listener ID wants from an id on, or what it may hold back.
+
+    --where, --filter, --param, --select and --continuous are one filter, which is replaced as a whole: name all that it is to have.
+    Without any of them it stays.
+    """
     holds = {"hold": 0, "hold_ms": 0} | dict([hold]) if hold else {}  # the one that is named takes the place of the other
     given = options | holds | {"params": dict(params) or None}
     if all(value is None or value is False for name, value in given.items() if name != "from_id"):

@@ -127,6 +127,8 @@ class ListenerAdmin:
     ) -> ListenerInfo:
         """Give a listener another filter for events after `from_id`, 0: from now on; or change what it may hold back (0: nothing).
 
+        `where` to `continuous` are one filter, which is replaced as a whole: what is not named of it is gone. Without any of them it stays.
+
         Raises:
             ListenerNotFound: there is none.
             BadPredicate, BadFilterParameters, FilterNotFound: as for `register`.

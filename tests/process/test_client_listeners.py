@@ -49,6 +49,10 @@ def test_a_listener_goes_on_from_where_it_has_acknowledged(node: NodeProcess) ->
                 await client.listeners.alter(listener.id, **wrong)
         with pytest.raises(InvalidArgument):
             await client.listeners.alter(listener.id, where="key = 'k'", from_id=-1)
+        altered = await client.listeners.alter(listener.id, hold=1 << 20)
+        assert (altered.where, altered.select) == ("value.total > 2", ("value.total",))
+        altered = await client.listeners.alter(listener.id, select="value.other")
+        assert (altered.where, altered.select) == (None, ("value.other",))
         await client.listeners.remove(listener.id)
         for call in (cache.poll(listener=listener.id), client.listeners.describe(listener.id), client.listeners.remove(listener.id)):
             with pytest.raises(ListenerNotFound):

@@ -163,10 +163,13 @@ class NearCache:
         return await self._write(key, value, options, self._cache.replace)
 
     async def _write(self, key: str | bytes, value: Any, options: Mapping[str, Any], write: Callable[..., Awaitable[Stored]]) -> Stored:
-        """Write a value, and keep it as it is stored. One that expires is not kept: the node says when, and to who reads it."""
+        """Write a value, and keep it as it is stored. One that expires is not kept: the node says when, and to who reads it.
+
+        Whether somebody else has given the cache a lifespan meanwhile is not in the answer, so it is held for `max_staleness_ms` alone.
+        """
         self._demand_open()
         stored_key, data = self._form.key(key), self._form.value(key, value)
-        fill = None
+        fill, asked_at = None, now_s()
         if self._info.lifespan_ms is None and options.get("lifespan_ms") is None:
             place = key if self._form.is_text else stored_key
             fill = self._table.begin_write(place, hash_key(stored_key), nbytes=len(stored_key))
@@ -175,7 +178,8 @@ class NearCache:
         stored = await write(key, value, **options)
         if fill is not None and stored.id is not None:
             entry = Entry(value=self._form.read_value(data), value_bytes=data, version=stored.id)
-            self._table.end(fill, Read(entry=entry, as_of=stored.id, until=NEVER, nbytes=len(data)))
+            until = asked_at + self._table.staleness_s
+            self._table.end(fill, Read(entry=entry, as_of=stored.id, until=until, nbytes=len(data)))
         return stored
 
     async def remove(self, key: str | bytes, /, **options: Any) -> Stored:

@@ -106,6 +106,16 @@ def test_own_writes_are_read_whichever_way_they_were_made(tmp_path: Path):
     with_near(tmp_path, act)
 
 
+def test_what_was_written_is_read_once_before_it_is_held_for_long(tmp_path: Path):
+    async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
+        await kept(near, "a")
+        await near.put("a", 1)
+        await until(lambda: near.peek("a", "miss") == "miss" and near.is_fresh, within_s=10)
+        assert (await kept(near, "a")).value == 1
+
+    with_near(tmp_path, act, max_staleness_ms=1_000)
+
+
 def test_only_writes_to_keys_that_are_held_are_sent(tmp_path: Path):
     async def act(cluster: Cluster, near: NearCache, cache: Cache, other: Cache) -> None:
         watching = [node for node in cluster.up if node.near.digests]

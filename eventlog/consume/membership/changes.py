@@ -52,16 +52,15 @@ def leave(state: GroupState, gone: Collection[str], *, leaders: Sequence[int] = 
 def let_go(state: GroupState, member: str, owned: Collection[int], *, epoch: int) -> GroupState:
     """Return the group after a member has said what it is still reading: whatever it was to give up, and has, is given on.
 
+    Or given to it again, where it is to have it after all: then its commits from before are fenced, for it begins where the group is.
     What was given to it after `epoch` is not meant: it may be about to begin with it, having been told after it spoke.
     """
-    rows = enumerate(zip(state.holders, state.targets, state.given, strict=True))
     holders = tuple(
-        NOBODY if holder == member != target and given <= epoch and segment not in owned else holder
-        for segment, (holder, target, given) in rows
+        NOBODY if holder == member and given <= epoch and segment not in owned else holder
+        for segment, (holder, given) in enumerate(zip(state.holders, state.given, strict=True))
     )
-    if holders == state.holders:
-        return state
-    return give(replace(state, holders=holders))
+    found = give(replace(state, holders=holders))
+    return state if found == state else found
 
 
 def give(state: GroupState) -> GroupState:

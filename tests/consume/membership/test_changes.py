@@ -82,3 +82,19 @@ def test_a_member_that_joins_anew_keeps_what_it_has_and_its_earlier_commits_are_
         check_commit("g", again, Commit(member="a", epoch=state.generation, places=place))
     check_commit("g", again, Commit(member="b", epoch=state.generation, places={min(state.held("b")): Place(id=9)}))
     assert join_again(state, "stranger") is state
+
+
+def test_what_a_member_let_go_of_and_is_to_have_after_all_is_given_to_it_anew():
+    """It begins again where the group is: a commit of before that comes later would be of events that it is about to get."""
+    state = group("a", "b")
+    withdrawn = frozenset(range(4)) - state.assigned("a")
+    state = leave(state, {"b"})
+    assert {state.given[segment] for segment in withdrawn} == {1}
+    commit = Commit(member="a", epoch=1, places={segment: Place(id=5) for segment in withdrawn})
+    check_commit("g", state, commit)
+    after = let_go(state, "a", state.assigned("a") - withdrawn, epoch=2)
+    assert after.assigned("a") == {0, 1, 2, 3}
+    assert {after.given[segment] for segment in withdrawn} == {state.generation}
+    with pytest.raises(StaleMember):
+        check_commit("g", after, commit)
+    assert let_go(after, "a", after.assigned("a"), epoch=after.generation) is after

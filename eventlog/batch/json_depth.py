@@ -1,6 +1,7 @@
 """How deep a JSON value is nested: how deep a decoder can go hangs on how deep its caller is already, so there is a limit for all."""
 
 import re
+from collections.abc import Collection
 
 import numpy as np
 
@@ -10,6 +11,11 @@ TOO_DEEP = f"it is nested deeper than {JSON_DEPTH_MAX} levels"
 _DEEP_BYTES_MIN = 2 * JSON_DEPTH_MAX  # what opens and closes
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACE, _OPEN, _CLOSE = np.uint8(ord("{") & ~ord("[")), np.uint8(ord("{")), np.uint8(ord("}"))
+
+
+def are_too_deep(values: Collection[bytes]) -> bool:
+    """Return whether one of many is; that none is large enough is found out without a call for each."""
+    return max(map(len, values), default=0) >= _DEEP_BYTES_MIN and any(map(is_too_deep, values))
 
 
 def is_too_deep(value: bytes) -> bool:

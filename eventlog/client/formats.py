@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventlog.batch.json_depth import TOO_DEEP, is_too_deep
+from eventlog.batch.json_depth import TOO_DEEP, are_too_deep, is_too_deep
 from eventlog.client.values import CacheInfo
 from eventlog.errors import BadValue, InvalidArgument, TooLarge
 from eventlog.events import decode_value, encode_headers
@@ -106,7 +106,7 @@ class CacheFormat:
                 stored = list(map(_encode, values))
             except (TypeError, ValueError, RecursionError):
                 return list(map(self.value, keys, values))  # says which
-            return stored if not any(map(is_too_deep, stored)) else list(map(_checked_depth, keys, stored))
+            return list(map(_checked_depth, keys, stored)) if are_too_deep(stored) else stored
         return list(map(self.value, keys, values))
 
     def read_key(self, key: bytes) -> str | bytes:

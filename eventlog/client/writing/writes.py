@@ -243,10 +243,10 @@ class CacheWrites(CacheAcknowledging):
             raise InvalidArgument(why=f"columns hold bytes, not {min(kind.__name__ for kind in strange)}")
         if not keys:
             return _done(_nothing())
+        expecting = await self._expecting((), None, None)
         future: asyncio.Future[StoredMany] = await self._core.writer.write(changes, is_many=True, timeout_ms=timeout_ms)
         if self._core.nears:
             future.add_done_callback(lambda _: self._core.nears.wrote_some(info.id, keys))
-        expecting = await self._expecting((), None, None)
         return future if expecting is None else asyncio.ensure_future(self._once_acknowledged(future, expecting, keys))
 
     async def _once_acknowledged(self, sent: "asyncio.Future[StoredMany]", expecting: Expecting, keys: Sequence[bytes]) -> StoredMany:

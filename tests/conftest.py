@@ -1,7 +1,9 @@
 """Settings of every test run: Hypothesis profiles, the marks that folders give, and what a run as root (or not) leaves untried."""
 
+import gc
 import json
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
@@ -23,6 +25,19 @@ hypothesis.settings.register_profile("ci", _UNTIMED, derandomize=True, max_examp
 hypothesis.settings.register_profile("dev", _UNTIMED, max_examples=50)
 hypothesis.settings.register_profile("quick", _UNTIMED, max_examples=QUICK)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the collector from going through what the run itself consists of, again and again: it all stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.hookimpl(tryfirst=True)  # the marks must be there before -m selects by them

@@ -87,7 +87,7 @@ def lanes() -> dict[str, Lane]:
         Lane(name="unit", commands=((tool["pytest"], "-m", "not process", "-n", "2", *covered, report["unit"]),), runs_tests=True),
         Lane(
             name="quick",
-            commands=((tool["pytest"], "-m", "not process", "--hypothesis-profile=quick", "-n", "2", report["quick"]),),
+            commands=((tool["pytest"], "-m", "not process", "--hypothesis-profile=quick", "-n", "3", report["quick"]),),
             runs_tests=True,
         ),
         Lane(

@@ -58,7 +58,7 @@ def test_facts_that_json_cannot_say_are_made_text():
 
 @pytest.mark.parametrize("kind", walk(), ids=lambda kind: kind.__name__)
 def test_an_error_whose_facts_are_too_large_is_still_that_error(kind):
-    for fact in ("x" * 20_000, "\N{GRINNING FACE}" * 20_000, b"x" * 20_000, ["x" * 10_000] * 1_000):
+    for fact in ("x" * 20_000, "\N{GRINNING FACE}" * 20_000, b"x" * 20_000, ["x" * 10_000] * 20):
         message = error_message(kind(**dict.fromkeys(kind.fact_names, fact)))
         assert len(message.error.facts) <= ERROR_FACTS_BYTES_MAX
         found = read_error(message.error)

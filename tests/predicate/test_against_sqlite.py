@@ -1,6 +1,8 @@
 """Random predicates over random events say what SQLite says of the same rows, NULL included."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -198,39 +200,46 @@ ROWS = st.lists(
 )
 
 
-def table(rows) -> tuple[sqlite3.Connection, list[dict]]:
+@contextmanager
+def table(rows) -> Iterator[tuple[sqlite3.Connection, EventColumns]]:
     made = []
     for given_row in rows:
         row = dict(given_row)
         key, removed, before = row.pop("key"), row.pop("removed", False), row.pop("before", None)
         made.append({"key": key, "value": None if removed else row, **({} if before is None else {"before": before})})
     columns = events(made)
-    connection = sqlite3.connect(":memory:")
-    connection.execute("PRAGMA case_sensitive_like = ON")
-    connection.execute("CREATE TABLE rows (row INTEGER, key, kind, id, segment, place, time, n, f, ox, os, s, t, b, bn, l1)")
-    placed = zip(made, columns.ids.tolist(), columns.segments.tolist(), columns.offsets.tolist(), strict=True)
-    for index, (row, event_id, segment, offset) in enumerate(placed):
-        value, before = row["value"] or {}, row.get("before") or {}
-        inner = value.get("o") if isinstance(value.get("o"), dict) else {}
-        before = before if kind_of(row).name in {"MODIFIED", "REMOVED"} else {}
-        fields = [value.get(name) for name in ("n", "f")] + [inner.get("x"), inner.get("s"), value.get("s"), value.get("t"), value.get("b")]
-        items = value.get("l") or []
-        connection.execute(
-            f"INSERT INTO rows VALUES ({', '.join('?' * 16)})",
-            [
-                index,
-                row["key"],
-                kind_of(row).name,
-                event_id,
-                segment,
-                offset,
-                time_of(event_id),
-                *fields,
-                before.get("n"),
-                items[1] if len(items) > 1 else None,
-            ],
-        )
-    return connection, columns
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA case_sensitive_like = ON")
+        connection.execute("CREATE TABLE rows (row INTEGER, key, kind, id, segment, place, time, n, f, ox, os, s, t, b, bn, l1)")
+        placed = zip(made, columns.ids.tolist(), columns.segments.tolist(), columns.offsets.tolist(), strict=True)
+        for index, (row, event_id, segment, offset) in enumerate(placed):
+            value, before = row["value"] or {}, row.get("before") or {}
+            inner = value.get("o") if isinstance(value.get("o"), dict) else {}
+            before = before if kind_of(row).name in {"MODIFIED", "REMOVED"} else {}
+            fields = [value.get(name) for name in ("n", "f")] + [
+                inner.get("x"),
+                inner.get("s"),
+                value.get("s"),
+                value.get("t"),
+                value.get("b"),
+            ]
+            items = value.get("l") or []
+            connection.execute(
+                f"INSERT INTO rows VALUES ({', '.join('?' * 16)})",
+                [
+                    index,
+                    row["key"],
+                    kind_of(row).name,
+                    event_id,
+                    segment,
+                    offset,
+                    time_of(event_id),
+                    *fields,
+                    before.get("n"),
+                    items[1] if len(items) > 1 else None,
+                ],
+            )
+        yield connection, columns
 
 
 def chosen(connection, condition: str) -> list[int]:
@@ -242,13 +251,10 @@ def chosen(connection, condition: str) -> list[int]:
 @example([{"key": "a", "n": 3}], ("(value.n IN (1, NULL))", "(n IN (1, NULL))"))
 def test_a_predicate_is_true_where_sqlite_says_so_and_null_where_it_says_so(rows, condition):
     ours, theirs = condition
-    connection, columns = table(rows)
-    try:
+    with table(rows) as (connection, columns):
         assert np.flatnonzero(compiled(ours).mask(columns)).tolist() == chosen(connection, theirs), ours
         assert np.flatnonzero(compiled(f"({ours}) IS NULL").mask(columns)).tolist() == chosen(connection, f"({theirs}) IS NULL"), ours
         assert np.flatnonzero(compiled(f"NOT ({ours})").mask(columns)).tolist() == chosen(connection, f"NOT ({theirs})"), ours
-    finally:
-        connection.close()
 
 
 PROMOTED = ("value.n", "value.s", "value.o.x")
@@ -267,23 +273,19 @@ def filed(columns: EventColumns) -> EventColumns:
 @example([{"key": "a long key, more than eight bytes"}], ("(key = 'a long key, mind')", "(key = 'a long key, mind')"))
 def test_a_predicate_says_the_same_of_events_in_a_file_of_columns(rows, condition):
     ours, theirs = condition
-    connection, columns = table(rows)
     context = replace(JSON, promoted=frozenset(PROMOTED))
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(text_index, "_UNSURE_SHARE", 1)
-            for own, their in ((ours, theirs), (f"({ours}) IS NULL", f"({theirs}) IS NULL"), (f"NOT ({ours})", f"NOT ({theirs})")):
-                assert np.flatnonzero(compiled(own, context).mask(filed(columns))).tolist() == chosen(connection, their), own
-    finally:
-        connection.close()
+    with table(rows) as (connection, columns), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_index, "_UNSURE_SHARE", 1)
+        for own, their in ((ours, theirs), (f"({ours}) IS NULL", f"({theirs}) IS NULL"), (f"NOT ({ours})", f"NOT ({theirs})")):
+            assert np.flatnonzero(compiled(own, context).mask(filed(columns))).tolist() == chosen(connection, their), own
 
 
 @given(ROWS, CONDITIONS)
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_bounds_hold_every_event_that_matches(rows, condition):
     found = compiled(condition[0])
-    _, columns = table(rows)
-    matched = columns.take(np.flatnonzero(found.mask(columns)))
+    with table(rows) as (_, columns):
+        matched = columns.take(np.flatnonzero(found.mask(columns)))
     bounds = found.bounds
     assert all(bounds.kinds >> kind & 1 for kind in matched.kinds.tolist())
     assert all(bounds.id_low <= event_id <= bounds.id_high for event_id in matched.ids.tolist())
@@ -295,8 +297,7 @@ def test_bounds_hold_every_event_that_matches(rows, condition):
 @given(ROWS)
 @settings(max_examples=examples(30), deadline=None)
 def test_operators_bind_as_in_sqlite(rows):
-    connection, columns = table(rows)
-    try:
+    with table(rows) as (connection, columns):
         for where in (
             "NOT value.n = 1 AND value.b",
             "value.b OR value.n > 2 AND value.f < 1",
@@ -327,15 +328,10 @@ def test_operators_bind_as_in_sqlite(rows):
             for ours, column in (NUMBERS | TEXTS | BOOLEANS).items():
                 theirs = theirs.replace(ours, column)
             assert np.flatnonzero(compiled(where).mask(columns)).tolist() == chosen(connection, theirs), where
-    finally:
-        connection.close()
 
 
 @pytest.mark.parametrize("name", ["value.n", "value.o.x"])
 def test_the_oracle_tells_null_from_false(name):
-    connection, columns = table([{"key": "a"}])
-    try:
+    with table([{"key": "a"}]) as (connection, columns):
         assert not compiled(f"NOT ({name} > 1)").mask(columns).any()
         assert chosen(connection, "NOT (n > 1)") == []
-    finally:
-        connection.close()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from eventlog.client.connections.uplink import chance
@@ -23,6 +24,7 @@ from eventlog.wire.eventlog_pb2 import Filter, Message
 
 log = logging.getLogger("eventlog.client")
 AGAIN_MS_MAX = 200
+UNHEARD_MS_MAX = 1_000  # what a good-bye may take of one who has not heard whether it is a member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,7 @@ class Membership:
         self._words = self._first_words()  # here, where who chose what a request cannot hold hears of it
         self._expiry: asyncio.TimerHandle | None = None
         self._expires_at = 0.0
+        self._may_be_known = False  # it has asked to join, and nobody has said since that it is no member
         self._attempt = 0
         self._losses = 0
 
@@ -93,13 +96,16 @@ class Membership:
         """Join, and stay a member."""
         while True:
             sent_at, losses = self._now(), self._losses
+            self._may_be_known = True
             try:
                 reply = await self.ask(Message(group_beat=self._beat()), timeout_ms=self._options.beat_ms_max)
             except (StaleMember, GroupNotFound) as error:
                 log.info("group_rejoined group=%s why=%s", self._options.group, error)
+                self._may_be_known = False
                 self._lose()
             except EventLogError as error:
                 if not isinstance(error, (*CURABLE, TimedOut)):
+                    self._may_be_known = False
                     self._lose()
                     self._hooks.failed(error)
                     self._tell()
@@ -224,10 +230,11 @@ class Membership:
         await self.insist(Message(commit_group=request), encode_places(places), timeout_ms=timeout_ms)
 
     async def leave(self, *, timeout_ms: int) -> None:
-        """Say good-bye. A static member does not: it is expected back."""
+        """Say good-bye, also where no answer has come yet to who asked to join. A static member does not: it is expected back."""
         if self._expiry is not None:
             self._expiry.cancel()
-        if self.epoch and not self._options.instance_id:
+        if self._may_be_known and not self._options.instance_id:
             request = pb.LeaveGroup(group=self._options.group, cache_id=self._cache_id, member=self.id)
-            await self.insist(Message(leave_group=request), timeout_ms=timeout_ms)
+            with suppress(GroupNotFound):
+                await self.insist(Message(leave_group=request), timeout_ms=timeout_ms if self.epoch else min(timeout_ms, UNHEARD_MS_MAX))
         self.epoch, self.owned = 0, frozenset()

@@ -103,6 +103,23 @@ def running_of(cluster, group="billing"):
     return [running for node in cluster.up for (name, _), running in node.coordinators._running.items() if name == group]
 
 
+def test_who_gives_up_joining_leaves_no_member_behind(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("orders")
+            for turns in range(0, 200, 10):  # so that some are broken off before the coordinator has heard of it, and some after
+                consumer = await cache.new_consumer("billing")
+                opening = asyncio.create_task(consumer.open())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                opening.cancel()
+                await asyncio.wait([opening])
+                await consumer.close()
+                assert not [group.members for group in await client.groups.list() if group.members]
+
+    run(act())
+
+
 def test_members_share_the_segments_and_take_over_from_who_leaves(tmp_path):
     async def act():
         async with (

@@ -256,6 +256,14 @@ def test_a_reader_that_was_trimmed_away_is_given_what_there_is(node: NodeProcess
         news = await cache.put("k1", "news")
         assert (await anext(events)).id == news.id
         await events.aclose()
+        with pytest.raises(EventsTrimmed):
+            await cache.poll(first)
+        answer = await cache.poll(first, on_trimmed="resync", where="value <> 'news'")
+        state = answer.events
+        while not answer.is_end:
+            answer = await cache.poll(answer.position, on_trimmed="resync", where="value <> 'news'")
+            state += answer.events
+        assert {event.key: (event.kind, event.id) for event in state} == {key: ("STATE", ids[key]) for key in ids if key != "k1"}
 
     using(node, test)
 

@@ -141,7 +141,7 @@ class CacheReads(CacheHandle):
                 except EventsTrimmed:
                     if wanted.on_trimmed != "resync":
                         raise
-                begun = replace(begun, after=0, position=None, goes_on=False, state_first=True)
+                begun = _anew(begun)
 
         return batches()
 
@@ -225,6 +225,14 @@ class CacheReads(CacheHandle):
         begun = await self._begin(reading, start, wanted)
         if begun is None:
             raise InvalidArgument(why=f"until_id {wanted.until_id} is not after the position")
+        try:
+            return await self._answer(begun, max_events=max_events, wait_ms=wait_ms)
+        except EventsTrimmed:
+            if wanted.on_trimmed != "resync":
+                raise
+        return await self._answer(_anew(begun), max_events=max_events, wait_ms=wait_ms)
+
+    async def _answer(self, begun: Reading, *, max_events: int, wait_ms: int) -> Answer:
         source = await self._source(begun.position)
         request = begun.poll(source.cache_id)
         request.max_events, request.wait_ms, request.notify = max_events, wait_ms, max_events == 0
@@ -239,6 +247,11 @@ class CacheReads(CacheHandle):
             stalled=stalled(answer),
             held_percent=answer.held_percent,
         )
+
+
+def _anew(reading: Reading) -> Reading:
+    """Return a reading whose place retention has passed, from the entries that there are on."""
+    return replace(reading, after=0, position=None, goes_on=False, state_first=True)
 
 
 def _limit(limit: int | None) -> int:

@@ -1,5 +1,6 @@
 """`eventlog listener`: filters registered with the cluster, and how far whoever polls them is."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -7,7 +8,7 @@ import click
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import DURATION, ID, PARAM, Parsed
+from eventlog_cli.parameters import ID, PARAM, SPAN, Parsed
 from eventlog_cli.quantities import format_duration, format_seconds, format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -21,16 +22,17 @@ def parse_hold(text: str) -> Hold:
     """Return what `--hold` says: `hold` in bytes, or `hold_ms`.
 
     Raises:
-        ValueError: it is neither a size nor a duration.
+        ValueError: it is neither a size nor a duration, or may be both.
     """
-    try:
-        return "hold", parse_size(text)
-    except ValueError:
-        pass
-    try:
-        return "hold_ms", parse_duration(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is neither a size nor a duration: write 1GiB, or 24h") from None
+    found: list[Hold] = []
+    for name, parse in (("hold", parse_size), ("hold_ms", parse_duration)):
+        with suppress(ValueError):
+            found.append((name, parse(text)))
+    if not found:
+        raise ValueError(f"{text!r} is neither a size nor a duration: write 1GiB, or 24h")
+    if len(found) > 1 and found[0][1]:
+        raise ValueError(f"{text!r} may be megabytes or minutes: write 5MB, or 300s")
+    return found[0]
 
 
 HOLD = Parsed("size|duration", parse_hold)
@@ -45,7 +47,7 @@ def _filtering(function: Any) -> Any:
             click.option("--select", metavar="FIELDS", help="These fields of the value alone."),
             click.option("--continuous", is_flag=True, help="What enters, changes in or leaves the set of matching entries."),
             click.option("--hold", type=HOLD, help="Retention keeps what is not acknowledged up to this size, or this age; 0: nothing."),
-            click.option("--expire", "expire_ms", type=DURATION, help="Without --durable: gone when unused for so long.  [default: 10m]"),
+            click.option("--expire", "expire_ms", type=SPAN, help="Without --durable: gone when unused for so long.  [default: 10m]"),
         )
     ):
         function = option(function)

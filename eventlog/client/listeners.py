@@ -72,6 +72,7 @@ class CacheListeners(CacheHandle):
         Raises:
             BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or a node lacks it.
             ListenerExists: the `id` is taken by another one.
+            InvalidArgument: an ephemeral one is to hold retention back, or a durable one to expire.
         """
         info, _ = await self._found()
         _check_bounds(hold=hold, hold_ms=hold_ms, expire_ms=expire_ms)
@@ -138,6 +139,8 @@ class ListenerAdmin:
         chosen = filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params, continuous=continuous)
         if chosen is not None:
             request.filter.CopyFrom(chosen)
+        elif from_id:
+            raise InvalidArgument(why="from_id is where another filter begins, and none is named")
         for name, value in (("hold_bytes", hold), ("hold_ms", hold_ms), ("expire_ms", expire_ms)):
             if value is not None:
                 setattr(request, name, value)
@@ -156,8 +159,9 @@ class ListenerAdmin:
 
 def _check_bounds(**numbers: int | None) -> None:
     for name, number in numbers.items():
-        if number is not None and not 0 <= number <= _BOUND_MAX:
-            raise InvalidArgument(why=f"{name} is {number}, not in [0, {_BOUND_MAX}]")
+        lowest = 1 if name == "expire_ms" else 0
+        if number is not None and not lowest <= number <= _BOUND_MAX:
+            raise InvalidArgument(why=f"{name} is {number}, not in [{lowest}, {_BOUND_MAX}]")
 
 
 def check_awaited(listener: ListenerInfo, *, cache: str) -> None:

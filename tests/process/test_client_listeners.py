@@ -42,13 +42,15 @@ def test_a_listener_goes_on_from_where_it_has_acknowledged(node: NodeProcess) ->
         assert (found.where, found.select, found.durable, found.hold_bytes) == ("value.total > 2", ("value.total",), True, 1 << 30)
         with pytest.raises(InvalidArgument):
             await cache.poll(listener=listener.id, where="kind = 'REMOVED'")
-        for wrong in ({"hold": -1}, {"hold_ms": -1}, {"expire_ms": 1 << 64}):
+        for wrong in ({"hold": -1}, {"hold_ms": -1}, {"expire_ms": 1 << 64}, {"expire_ms": 0}, {"expire_ms": 60_000}):
             with pytest.raises(InvalidArgument):
                 await cache.register(durable=True, **wrong)
             with pytest.raises(InvalidArgument):
                 await client.listeners.alter(listener.id, **wrong)
         with pytest.raises(InvalidArgument):
             await client.listeners.alter(listener.id, where="key = 'k'", from_id=-1)
+        with pytest.raises(InvalidArgument, match="from_id"):
+            await client.listeners.alter(listener.id, hold=1, from_id=listener.last_id)
         altered = await client.listeners.alter(listener.id, hold=1 << 20)
         assert (altered.where, altered.select) == ("value.total > 2", ("value.total",))
         altered = await client.listeners.alter(listener.id, select="value.other")
@@ -118,6 +120,9 @@ def test_commands_register_and_read_and_remove(node: NodeProcess) -> None:
     gone = shell.run("listener", "describe", name)
     assert (gone.code, "LISTENER_NOT_FOUND" in gone.err) == (1, True)
     assert shell.run("listener", "alter", name).code == 2
+    for wrong in (("--hold", "5m"), ("--expire", "0")):
+        refused = shell.run("listener", "register", "told", *wrong)
+        assert (refused.code, wrong[0] in refused.err) == (2, True)
 
 
 def test_a_position_file_goes_past_what_does_not_match_a_listener(node: NodeProcess, tmp_path: Path) -> None:

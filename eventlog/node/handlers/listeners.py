@@ -40,8 +40,7 @@ async def register_listener(node: "Node", exchange: Exchange) -> None:
     cache = node.caches.find(request.cache_id)
     if not cache.options.events:
         raise NoEvents(cache=cache.name)
-    if not request.durable and (request.hold_bytes or request.hold_ms):
-        raise InvalidArgument(why="a listener that holds retention back is durable")
+    _check_kept(durable=request.durable, holds=bool(request.hold_bytes or request.hold_ms), expires=bool(request.expire_ms))
     spec = await _checked(node, cache, spec_in(request.filter))
     last_id = await _last_id(node, cache, exchange)
     record = ListenerRecord(
@@ -96,11 +95,19 @@ async def alter_listener(node: "Node", exchange: Exchange) -> None:
         spec = await _checked(node, cache, spec_in(request.filter))
         record = altered(record, spec, from_id=request.from_id or await _last_id(node, cache, exchange))
     given = {name: getattr(request, name) for name in ("hold_bytes", "hold_ms", "expire_ms") if request.HasField(name)}
-    if not record.durable and (given.get("hold_bytes") or given.get("hold_ms")):
-        raise InvalidArgument(why="a listener that holds retention back is durable")
+    _check_kept(durable=record.durable, holds=bool(given.get("hold_bytes") or given.get("hold_ms")), expires=bool(given.get("expire_ms")))
+    if "expire_ms" in given and not record.durable:
+        given["expire_ms"] = given["expire_ms"] or LISTENER_EXPIRE_MS_DEFAULT
     await node.listeners.home.alter(kept, msgspec.structs.replace(record, **given))
     await _spread(node, request.id)
     exchange.answer(Message(listener_answer=pb.ListenerAnswer(listener=described(kept))))
+
+
+def _check_kept(*, durable: bool, holds: bool, expires: bool) -> None:
+    if holds and not durable:
+        raise InvalidArgument(why="a listener that holds retention back is durable")
+    if expires and durable:
+        raise InvalidArgument(why="a durable listener stays until it is removed: only an ephemeral one has an expire_ms")
 
 
 async def remove_listener(node: "Node", exchange: Exchange) -> None:

@@ -15,7 +15,7 @@ from eventlog.client.reading.filtering import FilterInfo, filter_info
 from eventlog.client.values import CacheInfo, CheckReport, Format, KeyFormat, RetentionRun, SegmentInfo, Status
 from eventlog.client.wording import cache_info, cache_options, check_report, retention_run, segment_info, status
 from eventlog.errors import InvalidArgument, TimedOut
-from eventlog.routing.addresses import parse_address
+from eventlog.routing.addresses import Address, parse_address
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -39,6 +39,12 @@ def connect(*addresses: str, **options: Any) -> "Client":
     return Client(addresses or (ADDRESS_DEFAULT,), ClientOptions(**options))
 
 
+def _parsed(given: object) -> list[Address]:
+    if not isinstance(given, str):
+        raise InvalidArgument(why=f"{given!r:.60} is no address: write HOST:PORT; several are arguments, or have commas between")
+    return [parse_address(part) for part in given.split(",")]
+
+
 class Client:
     """Connected while it is entered, or from `open` to `close`. Use it from one event loop, by as many tasks as you like.
 
@@ -46,7 +52,7 @@ class Client:
     """
 
     def __init__(self, addresses: Sequence[str], options: ClientOptions) -> None:
-        self._addresses = [parse_address(part) for address in addresses for part in address.split(",")]
+        self._addresses = [address for given in addresses for address in _parsed(given)]
         self._options = options
         self._core: ClientCore | None = None
         self._keeper: asyncio.Task[None] | None = None

@@ -289,6 +289,12 @@ def test_addresses_may_come_as_one_text() -> None:
         connect("127.0.0.1:7400,")
 
 
+@pytest.mark.parametrize("wrong", [["127.0.0.1:7400", "127.0.0.1:7401"], None, 7400])
+def test_what_is_no_text_is_no_address(wrong: object) -> None:
+    with pytest.raises(eventlog.errors.InvalidArgument, match="several are arguments"):
+        connect(wrong)
+
+
 def test_writes_that_nobody_waits_for_any_more_are_not_sent_on_a_new_connection() -> None:
     async def main() -> None:
         node = FakeNode()

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import msgspec
@@ -81,9 +82,9 @@ class Task:
 
     async def retry(self, *, after_ms: int | None = None, reason: str = "") -> None:
         """Have it handed out again, to whomever, after `after_ms` or a back-off that doubles; as a dead letter after too many times."""
-        if after_ms is not None and not 0 <= after_ms <= TASK_DELAY_MS_MAX:
-            raise InvalidArgument(why=f"after_ms is {after_ms}, not in [0, {TASK_DELAY_MS_MAX}]")
-        await self._settle(_AGAIN, after_ms=-1 if after_ms is None else after_ms, reason=reason)
+        if after_ms is not None and not (hasattr(after_ms, "__index__") and 0 <= after_ms <= TASK_DELAY_MS_MAX):
+            raise InvalidArgument(why=f"after_ms is {after_ms}: give a whole number in [0, {TASK_DELAY_MS_MAX}]")
+        await self._settle(_AGAIN, after_ms=-1 if after_ms is None else index(after_ms), reason=reason)
 
     async def reject(self, reason: str) -> None:
         """Have it put among the dead letters at once, with the reason in its headers.

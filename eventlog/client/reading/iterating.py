@@ -267,7 +267,7 @@ def deal(owners: list[list[int]], parallel: int) -> list[list[int]]:
     """Return the segments of each owner in at most `parallel` groups, as even as can be, none of them empty."""
     if not owners:
         return [[]]
-    pieces = -(-parallel // len(owners))
+    pieces = min(-(-parallel // len(owners)), max(map(len, owners)))
     parts = [own[index::pieces] for own in owners for index in range(pieces) if own[index::pieces]]
     groups: list[list[int]] = [[] for _ in range(min(parallel, len(parts)))]
     for part in sorted(parts, key=len, reverse=True):

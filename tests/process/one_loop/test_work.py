@@ -70,6 +70,9 @@ def test_what_fails_is_tried_again_and_ends_among_the_dead_letters(tmp_path):
                         await task.reject("no such customer")
                     else:
                         seen.append(task.deliveries)
+                        for wrong in (-1, 1.5, "1"):
+                            with pytest.raises(InvalidArgument, match="after_ms"):
+                                await task.retry(after_ms=wrong)
                         await task.retry(after_ms=0)
                 for _ in range(2):
                     (task,) = await tasks_of(consumer, 1)

@@ -163,6 +163,7 @@ def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeP
         assert late is not None
         assert told.value.ids == [late.version]
         await cache.put("later", 1, wait_listeners=[one], wait_ms=50, on_wait_timeout="proceed")
+        await cache.put("later", 2, wait_listeners=f"{one},{two}", wait_ms=50, on_wait_timeout="proceed")
         with pytest.raises(ListenerNotFound):
             await cache.put("never", 1, wait_listeners=["nobody"])
         assert await cache.get("never") is None

@@ -10,7 +10,7 @@ import pytest
 
 import eventlog.blocking
 from eventlog.consume.membership.record import GROUPS_CACHE
-from eventlog.errors import EventsTrimmed
+from eventlog.errors import EventsTrimmed, InvalidArgument
 from tests.process.group_checks import gaps, read_twice
 from tests.process.group_member import CACHE, SESSION_MS, GroupMember
 from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
@@ -97,6 +97,13 @@ def test_blocking_callers_consume_too(tmp_path: Path) -> None:
     with NodeProcess(tmp_path, "--segments", "4") as node, eventlog.blocking.connect(node.address) as client:
         cache = client.create_cache(CACHE)
         cache.put_many([(f"k{n}", n) for n in range(100)])
+        for use in (iter, lambda consumer: consumer.batches()):
+            with pytest.raises(InvalidArgument, match="not open"):
+                next(iter(use(cache.consumer("g"))))
+        with pytest.raises(InvalidArgument, match="not open"):
+            cache.consumer("g").commit()
+        with pytest.raises(InvalidArgument, match="not open"):
+            next(iter(cache.consumer("w", mode="work")))
         with cache.consumer("g") as consumer:
             found = [event.value for _ in range(2) for event in islice(consumer, 30)]
         with cache.consumer("g") as consumer:

@@ -107,3 +107,5 @@ class Joined:
             raise self._error
         if self._is_closed:
             raise ClientClosed(what="consumer")
+        if not self._tasks and not self._member.epoch:
+            raise InvalidArgument(why="this consumer is not open: enter it with `with` or `async with`")

@@ -30,7 +30,7 @@ class CacheAcknowledging(CacheHandle):
         super().__init__(*given, **options)
         self._listeners_seen: set[str] = set()
 
-    async def _expecting(self, listeners: Sequence[str], wait_ms: int | None, on_wait_timeout: str | None) -> Expecting | None:
+    async def _expecting(self, listeners: Sequence[str] | str, wait_ms: int | None, on_wait_timeout: str | None) -> Expecting | None:
         """Return what a call waits for, beside the cache's own listeners; None for nothing.
 
         Raises:
@@ -38,6 +38,8 @@ class CacheAcknowledging(CacheHandle):
             InvalidArgument: or it is one of another cache, or an ephemeral one; nothing was written.
         """
         info, _ = await self._found()
+        if isinstance(listeners, str):  # as create_cache takes them, too
+            listeners = [listener for listener in listeners.split(",") if listener]
         if on_wait_timeout not in {None, "error", "proceed"}:
             raise InvalidArgument(why=f"on_wait_timeout is {on_wait_timeout!r}: use error or proceed")
         if wait_ms is not None and not 0 < wait_ms <= POLL_WAIT_MS_MAX:

@@ -31,7 +31,7 @@ class CacheWrites(CacheAcknowledging):
         if_absent: bool = False,
         previous: bool = False,
         timeout_ms: int | None = None,
-        wait_listeners: Sequence[str] = (),
+        wait_listeners: Sequence[str] | str = (),
         wait_ms: int | None = None,
         on_wait_timeout: OnWaitTimeout | None = None,
     ) -> Stored:
@@ -77,7 +77,7 @@ class CacheWrites(CacheAcknowledging):
         lifespan_ms: int | None = None,
         previous: bool = False,
         timeout_ms: int | None = None,
-        wait_listeners: Sequence[str] = (),
+        wait_listeners: Sequence[str] | str = (),
         wait_ms: int | None = None,
         on_wait_timeout: OnWaitTimeout | None = None,
     ) -> Stored:
@@ -107,7 +107,7 @@ class CacheWrites(CacheAcknowledging):
         if_version: int | None = None,
         previous: bool = False,
         timeout_ms: int | None = None,
-        wait_listeners: Sequence[str] = (),
+        wait_listeners: Sequence[str] | str = (),
         wait_ms: int | None = None,
         on_wait_timeout: OnWaitTimeout | None = None,
     ) -> Stored:
@@ -129,7 +129,7 @@ class CacheWrites(CacheAcknowledging):
             expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None,
         )
 
-    def _may_wait(self, listeners: Sequence[str]) -> bool:
+    def _may_wait(self, listeners: Sequence[str] | str) -> bool:
         """Whether a write waits for listeners; nearly never, and then it does nothing more."""
         return bool(listeners) or self._info is None or bool(self._info.wait_listeners)
 
@@ -175,7 +175,7 @@ class CacheWrites(CacheAcknowledging):
         headers: Mapping[str, bytes] | None = None,
         lifespan_ms: int | None = None,
         timeout_ms: int | None = None,
-        wait_listeners: Sequence[str] = (),
+        wait_listeners: Sequence[str] | str = (),
         wait_ms: int | None = None,
         on_wait_timeout: OnWaitTimeout | None = None,
     ) -> StoredMany:

@@ -13,7 +13,7 @@ from eventlog.client.near.tail import NearTail
 from eventlog.client.reading.rows import RowReader, entry_of
 from eventlog.client.values import CacheInfo, Entry, Stored, StoredMany
 from eventlog.clock import now_s
-from eventlog.errors import InvalidArgument, NoEvents, NoState, TimedOut
+from eventlog.errors import ClientClosed, InvalidArgument, NoEvents, NoState, TimedOut
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX
 from eventlog.wire.eventlog_pb2 import PRIMARY, Get, Message
@@ -41,6 +41,7 @@ class NearCache:
         self._form: CacheFormat
         self._tail: NearTail
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         """Begin to follow the cache.
@@ -77,8 +78,9 @@ class NearCache:
 
     async def _end(self) -> None:
         task = self._task
-        if task is None or task.cancelled():
+        if task is None or self._is_closed:
             return
+        self._is_closed = True
         tables = self._core.nears.get(self._info.id, [])
         if self._table in tables:
             tables.remove(self._table)
@@ -217,6 +219,8 @@ class NearCache:
     def _demand_open(self) -> None:
         if self._task is None:
             raise InvalidArgument(why="this near cache is not open: enter it with `async with`")
+        if self._is_closed:  # nothing tells it of changes any more, so every read would be one of its primary
+            raise ClientClosed(what="near cache")
 
 
 class CacheNear(CacheHandle):

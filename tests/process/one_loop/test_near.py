@@ -9,7 +9,7 @@ from eventlog.client.cache import Cache
 from eventlog.client.near.near_cache import NearCache
 from eventlog.client.near.table import MISS
 from eventlog.clock import now_s
-from eventlog.errors import InvalidArgument, NoEvents, NoState, VersionMismatch
+from eventlog.errors import ClientClosed, InvalidArgument, NoEvents, NoState, VersionMismatch
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX
 from eventlog.transport.connect import connect as dial
@@ -219,6 +219,26 @@ def test_a_cache_without_events_or_without_entries_has_no_near_cache(tmp_path: P
             for wrong in ({"max_entries": 0}, {"max_bytes": -1}, {"max_staleness_ms": 0}, {"max_entries": NEAR_ENTRIES_MAX + 1}):
                 with pytest.raises(InvalidArgument):
                     log.near(**wrong)
+
+    with_cluster(tmp_path, run)
+
+
+def test_before_it_is_entered_and_after_it_is_left_it_is_not_open(tmp_path: Path):
+    async def run(cluster: Cluster) -> None:
+        async with client_of(cluster) as client:
+            cache = await client.create_cache("c")
+            near = cache.near(max_staleness_ms=STALENESS_MS)
+            with pytest.raises(InvalidArgument, match="not open"):
+                await near.get("k")
+            async with near:
+                await near.put("k", 1)
+                await kept(near, "k")
+            for call in (near.get("k"), near.get_many(["k", "l"]), near.put("k", 2), near.remove("k"), near.clear()):
+                with pytest.raises(ClientClosed):
+                    await call
+            assert near.peek("k", MISS) is MISS
+            assert (await cache.get("k")).value == 1
+            await near.__aexit__()
 
     with_cluster(tmp_path, run)
 

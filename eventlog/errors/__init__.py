@@ -8,7 +8,8 @@
 
 Each class has a stable `code`, the same in Python, on the wire, over HTTP and on the command line, and says whether the same
 request can succeed later (`retry`). The facts of an error are its annotated attributes; `str(error)` is one sentence made from
-them that ends with what to do next. A write error also carries `outcome`: `none` (never appended) or `unknown`.
+them that ends with what to do next. A write error also carries `outcome`: `none` (never appended), `unknown`, or `committed` (what
+failed is what was to come after the write).
 
 The branches are in `tree`; the leaves are in one module a field.
 """
@@ -102,7 +103,7 @@ def by_code() -> dict[str, type[EventLogError]]:
 def from_wire(code: str, outcome: str, facts: dict[str, Any]) -> EventLogError:
     """Return the error that a peer described; an unknown code or odd facts become `Unavailable` or its root with the text kept."""
     kind = by_code().get(code)
-    known: Outcome = "unknown" if outcome == "unknown" else "none"
+    known: Outcome = "unknown" if outcome == "unknown" else "committed" if outcome == "committed" else "none"
     if kind is None or set(facts) != set(kind.fact_names):
         return EventLogError(outcome=known, why=f"{code}: {facts.get('why', facts)}")
     return kind(outcome=known, **facts)

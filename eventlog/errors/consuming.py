@@ -52,7 +52,7 @@ class ListenerExists(Refused):
 
 
 class ListenerTimeout(Unavailable):
-    """The write is committed and stays: only the acknowledgement did not come. `ids` are those of its events.
+    """The write is committed, which is its outcome, and stays: only the acknowledgement did not come. `ids` are those of its events.
 
     `gone` are those of the missing that were removed before they had acknowledged it, so that nobody waits for them any more.
     """

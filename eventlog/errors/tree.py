@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
-Outcome = Literal["none", "unknown"]
+Outcome = Literal["none", "unknown", "committed"]
 
 
 class EventLogError(Exception):

@@ -10,8 +10,19 @@ import pytest
 
 import eventlog
 import eventlog.blocking
+from eventlog.client.connections.requests import Requests
 from eventlog.client.reading.bounds import shortest
-from eventlog.errors import BadPredicate, EventsTrimmed, InvalidArgument, ListenerNotFound, ListenerTimeout, OperationRefused
+from eventlog.errors import (
+    BadPredicate,
+    ConnectionLost,
+    EventsTrimmed,
+    InvalidArgument,
+    ListenerNotFound,
+    ListenerTimeout,
+    OperationRefused,
+)
+from eventlog.transport.reply import Reply
+from eventlog.wire.eventlog_pb2 import Message
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess
 from tests.process.one_node import using
@@ -158,7 +169,7 @@ def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeP
         await asyncio.gather(*readers)
         with pytest.raises(ListenerTimeout) as told:
             await cache.put("late", 1, wait_listeners=[one, two], wait_ms=50)
-        assert (told.value.missing, told.value.gone) == ([one, two], [])
+        assert (told.value.missing, told.value.gone, told.value.outcome) == ([one, two], [], "committed")
         late = await cache.get("late")
         assert late is not None
         assert told.value.ids == [late.version]
@@ -192,6 +203,26 @@ def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeP
         await client.listeners.remove(one)
         await client.alter_cache("waited", wait_listeners=[])
         await client.listeners.remove(two)
+
+    using(node, test)
+
+
+def test_a_write_of_which_no_node_says_who_acknowledged_it_is_written_all_the_same(node: NodeProcess, monkeypatch) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache("unanswered")
+        listener = (await cache.register(durable=True)).id
+        ask = Requests.ask
+
+        async def lost(self: Requests, message: Message, **options: Any) -> Reply:
+            if message.HasField("await_listeners"):
+                raise ConnectionLost(address="n1", why="it is gone")
+            return await ask(self, message, **options)
+
+        monkeypatch.setattr(Requests, "ask", lost)
+        with pytest.raises(ListenerTimeout) as told:
+            await cache.put("k", 1, wait_listeners=[listener])
+        assert (told.value.missing, told.value.outcome) == ([listener], "committed")
+        assert (await cache.put("k", 2, wait_listeners=[listener], on_wait_timeout="proceed")).kind == "MODIFIED"
 
     using(node, test)
 

@@ -66,6 +66,11 @@ def test_an_error_whose_facts_are_too_large_is_still_that_error(kind):
         assert all(str(getattr(found, name))[:10] in (str(fact)[:10], "x" * 10) for name in kind.fact_names)
 
 
+@pytest.mark.parametrize(("said", "read"), [("none", "none"), ("unknown", "unknown"), ("committed", "committed"), ("later", "none")])
+def test_an_outcome_is_read_as_it_was_said(said, read):
+    assert read_error(Error(code="DISK_FULL", outcome=said, facts=b"{}")).outcome == read
+
+
 def test_an_error_of_a_later_version_keeps_its_text():
     found = read_error(Error(code="NEW_THING", outcome="unknown", facts=b'{"why": "because", "more": 1}'))
     assert type(found) is EventLogError

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from eventlog.client.handle import CacheHandle
 from eventlog.client.listeners import ListenerAdmin, check_awaited
-from eventlog.errors import InvalidArgument, ListenerTimeout
+from eventlog.errors import EventLogError, InvalidArgument, ListenerTimeout
 from eventlog.limits import LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -61,7 +61,7 @@ class CacheAcknowledging(CacheHandle):
         """Return whether the listeners have acknowledged the events of some keys in time.
 
         Raises:
-            ListenerTimeout: they have not, or were removed, and the call does not proceed then. The events are written.
+            ListenerTimeout: they have not, were removed, or nobody could say, and the call does not proceed then. The events are written.
         """
         info, _ = await self._found()
         last_ids: dict[int, int] = {}
@@ -78,11 +78,16 @@ class CacheAcknowledging(CacheHandle):
             ids=last_ids.values(),
             wait_ms=expecting.wait_ms,
         )
-        reply = await self._core.requests.ask(Message(await_listeners=request), wait_ms=expecting.wait_ms)
-        answer = reply.message.await_listeners_answer
+        unheard: EventLogError | None = None
+        try:
+            reply = await self._core.requests.ask(Message(await_listeners=request), wait_ms=expecting.wait_ms)
+            answer = reply.message.await_listeners_answer
+        except EventLogError as error:  # it speaks of the asking: that nothing was done is not true of the write
+            answer, unheard = pb.AwaitListenersAnswer(missing=expecting.listeners), error
         missing = list(answer.missing)
         if missing and not expecting.proceeds:
             self._listeners_seen.difference_update(missing)
             written = [id_ for id_ in ids if id_]
-            raise ListenerTimeout(missing=missing, gone=list(answer.gone), ids=written, timeout_ms=expecting.wait_ms)
+            gone = list(answer.gone)
+            raise ListenerTimeout(outcome="committed", missing=missing, gone=gone, ids=written, timeout_ms=expecting.wait_ms) from unheard
         return not missing

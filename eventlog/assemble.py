@@ -10,8 +10,8 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +45,7 @@ __all__ = ["NodeConfig", "load_config", "move_metadata", "rebuild_metadata", "se
 
 log = logging.getLogger("eventlog")
 STOP_GRACE_MS = 10_000
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
 SWITCH_INTERVAL_S = 0.0005  # how long the storage thread may keep the loop from the GIL; the default of 5 ms shows in every latency
 
 FREED_BYTES_KEPT = 32 * MIB
@@ -93,9 +94,9 @@ def supervise(config: NodeConfig, *, command: Sequence[str]) -> int:
 
 
 async def _supervise(config: NodeConfig, command: Sequence[str]) -> int:
-    code = await Supervisor(config, command=command).run()
-    _ignore_signals()
-    return code
+    supervisor = Supervisor(config, command=command)
+    with _stopped_by_signals(supervisor.stop):
+        return await supervisor.run()
 
 
 def move_metadata(source: str, target: str, *, on_progress: Callable[[int, int], None]) -> Move:
@@ -171,16 +172,40 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
         if not stop.done():
             stop.set_result(error)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, end)
+    with _stopped_by_signals(end):
+        await _serve_until(stop, config, clock=clock, on_fatal=end)
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Have SIGTERM and SIGINT call `stop` on the loop, and do nothing from the end on.
+
+    They are not the loop's own, which gives them back when it is closed: one that is sent again a moment later would kill the process.
+    """
+    loop = asyncio.get_running_loop()
+
+    def call(*_: object) -> None:
+        loop.call_soon_threadsafe(stop)
+
+    for number in _STOPPING:
+        signal.signal(number, call)
+    try:
+        yield
+    finally:
+        for number in _STOPPING:
+            signal.signal(number, signal.SIG_IGN)
+
+
+async def _serve_until(
+    stop: "asyncio.Future[EventLogError | None]", config: NodeConfig, *, clock: Clock | None, on_fatal: Callable[[EventLogError], None]
+) -> None:
     with ExitStack() as sockets:
         bound = sockets.enter_context(_bind(config.listen, option="listen"))
         pages = sockets.enter_context(_bind(config.http, option="http"))
         listens = _with_port(config.listen, bound.getsockname()[1])
         try:
-            started = await open_node(config, listens=listens, on_fatal=end, stop=stop, clock=clock)
+            started = await open_node(config, listens=listens, on_fatal=on_fatal, stop=stop, clock=clock)
         except Stopping:
-            _ignore_signals()
             log.info("stopped before=ready")
             return
         sockets.pop_all()  # they are the servers' from here on
@@ -201,7 +226,6 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
         error = await stop
     finally:
         await _stop(started, server, http, clean=error is None)
-        _ignore_signals()
     if error is not None:
         raise error
 
@@ -213,13 +237,6 @@ def _connections_max(config: NodeConfig, files_max: int) -> int:
     limited = max(files_max // FILES_PER_CONNECTION, 1)
     log.warning("connections_limited asked=%d max=%d open_files=%d", config.connections_max, limited, files_max)
     return limited
-
-
-def _ignore_signals() -> None:
-    """Have a signal that is sent again change nothing: the loop would give its signals back as it is closed, and they would kill."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
 
 
 def _bind(address: str, *, option: str) -> socket.socket:

@@ -96,7 +96,7 @@ def test_a_signal_that_comes_twice_stops_once_and_cleanly(tmp_path, number):
         node.signal(number)
         while node.is_running:  # also when it has stopped and is about to end
             node.signal(number)
-            time.sleep(0.001)
+            time.sleep(0.0001)
         assert node.wait() == 0
         assert node.log_text().count("stopped clean=True") == 1
         assert "Traceback" not in node.log_text()

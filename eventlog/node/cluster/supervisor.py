@@ -7,7 +7,6 @@ of the whole: ports that count up, a directory inside the data directory, one ho
 import asyncio
 import logging
 import shutil
-import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -82,13 +81,10 @@ class Supervisor:
         self._kept = len(self._configs)  # nodes that are started again when they end
 
     async def run(self) -> int:
-        """Run until SIGTERM or SIGINT, or until no node is a member any more; return the exit code: 0 when every node ended well.
+        """Run until `stop`, or until no node is a member any more; return the exit code: 0 when every node ended well.
 
         A node that is removed from the cluster ended well as long as there are others.
         """
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
         try:
             async with asyncio.TaskGroup() as group:
                 for index, config in enumerate(self._configs):
@@ -99,6 +95,10 @@ class Supervisor:
                 process.kill()
         log.info("stopped nodes=%d code=%d", len(self._configs), self._code)
         return self._code
+
+    def stop(self) -> None:
+        """Have every node stop, and then `run`."""
+        self._stop.set()
 
     async def _keep(self, index: int, config: NodeConfig) -> None:
         """Have one node running until everything stops."""

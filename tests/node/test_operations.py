@@ -92,6 +92,28 @@ def test_a_cache_with_few_events_is_cut_without_being_asked(tmp_path):
     assert 0 < small < 100
 
 
+def test_a_restart_that_forgets_what_was_removed_has_no_more_removed_later(tmp_path):
+    async def write(node, cache, count):
+        for low in range(0, count, 100):
+            await submit(node, cache, [(b"k%06d" % number, b"") for number in range(low, low + 100)])
+
+    async def before(node):
+        cache = await cache_of(node, "c", retain_events=1_000)
+        await write(node, cache, 8_000)
+        await node.retention.run(cache, dry_run=False)
+
+    async def after(node):
+        cache = node.caches.named("c")
+        while not node.steps.last(cache.cache_id).id:
+            await write(node, cache, 100)
+        await write(node, cache, 800)
+        await node.retention.run(cache, dry_run=False)
+        return cache.events_kept
+
+    with_node(tmp_path, before, storage="rocksdb")
+    assert 1_000 <= with_node(tmp_path, after, storage="rocksdb") <= 1_100
+
+
 def test_a_run_that_removes_nothing_by_order_keeps_no_later_one_from_it(tmp_path):
     async def act(node):
         cache = await cache_of(node, "few", retain_events=10)

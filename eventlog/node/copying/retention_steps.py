@@ -42,7 +42,9 @@ def own_log(node: "Node", cache: CacheState) -> CacheLog:
     total = int(cache.next_offsets[led].sum())
     trimmed_events = int((cache.trimmed_offsets[led] + 1).sum())
     counted, counted_bytes = node.steps.now(cache.cache_id)
-    share = total / counted if counted else 0.0
+    # a start counts nothing of what was removed before the first step: all that was ever here counts, or a step would seem further back
+    held = max(counted, int(cache.next_offsets.sum()))
+    share = total / held if held else 0.0
     steps = node.steps.between(cache.cache_id, after=0, upto=ID_MAX)
     marks = [
         Mark(step.id, total - int((counted - step.events) * share), int(step.nbytes * share)) for step in steps if step.events <= counted

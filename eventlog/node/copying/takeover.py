@@ -162,7 +162,8 @@ class TakeOver:
         """Build key tables anew, beside the first writes: what they knew of these segments may be of an earlier term."""
         node = self._node
         for cache in node.caches:
-            if not cache.options.state or not cache.live[segments].any():
+            may_know_more = cache.building is not None or (cache.keys is not None and cache.keys.size > 0)
+            if not cache.options.state or not (may_know_more or cache.live[segments].any()):
                 continue
             cache.keys = None
             cache.building = []  # from this step on: what is committed before the scan begins

@@ -5,14 +5,16 @@ ends in the same state. Counters stand for exactly the mark; replay moves both.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from xxhash import xxh3_128_digest
 
 from eventlog.errors import CorruptData
-from eventlog.limits import CACHES_MAX
+from eventlog.limits import CACHES_MAX, MIB
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.writing.storage import StorageThread
 from eventlog.replication import Replication
@@ -26,12 +28,13 @@ from eventlog.segment.keys import (
     producer_key,
     tag_range,
 )
-from eventlog.segment.port import Store
+from eventlog.segment.port import Snapshot, Store
 
 Ints = npt.NDArray[np.int64]
 Puts = list[tuple[bytes, bytes | None]]
 _COUNTS = b"\xff\xffcounts"
-_PAGE = 5_000
+_ROWS = 5_000
+_BYTES = 4 * MIB
 
 
 class Checkpoints:
@@ -44,6 +47,7 @@ class Checkpoints:
         self._applied = applied
         self._caches = caches
         self._written, _ = load_marks(store)
+        self._counted: dict[int, bytes] = {}  # digests of the counters that this process wrote, by cache
         self._turn = asyncio.Lock()
 
     async def write(self) -> None:
@@ -52,21 +56,33 @@ class Checkpoints:
             marks = self._applied.copy()
             rows = checkpoint_rows(self._caches, marks=marks, epochs=self._core.end_epochs, written=self._written)
             if rows:
+                rows += self._count_rows()
                 self._written = marks
                 await self._storage.run(partial(self._store.apply, rows), is_vital=True)  # what it says is not said again
 
+    def _count_rows(self) -> Puts:
+        """Return the counters of caches that are others than were written last: of thousands of caches few are written to in a second."""
+        rows = {cache.cache_id: count_row(cache) for cache in self._caches}
+        digests = {cache_id: xxh3_128_digest(row) for cache_id, (_, row) in rows.items()}
+        before, self._counted = self._counted, digests
+        return [row for cache_id, row in rows.items() if digests[cache_id] != before.get(cache_id)]
+
 
 def checkpoint_rows(caches: Iterable[CacheState], *, marks: Ints, epochs: npt.NDArray[np.uint32], written: Ints) -> Puts:
-    """Return the rows that bring the stored marks from `written` to `marks`; nothing where nothing moved."""
+    """Return the marks and producers that bring what is stored from `written` to `marks`; nothing where nothing moved."""
     moved = np.unique(np.flatnonzero(marks != written) // MARKS_PER_PAGE).tolist()
     if not moved:
         return []
     rows: Puts = [encode_marks(page, marks, epochs) for page in moved]
     for cache in caches:
-        rows.append((_counts_key(cache.cache_id), bytes([cache.may_expire]) + cache.live.tobytes()))
         cache.producers.forget_silent(int(marks.max()))
         rows += [(producer_key(segment, cache.cache_id, producer), data) for segment, producer, data in cache.producers.take_dirty()]
     return rows
+
+
+def count_row(cache: CacheState) -> tuple[bytes, bytes]:
+    """Return the row of a cache's counters."""
+    return _counts_key(cache.cache_id), bytes([cache.may_expire]) + cache.live.tobytes()
 
 
 def load_marks(store: Store) -> tuple[Ints, npt.NDArray[np.uint32]]:
@@ -82,14 +98,19 @@ def load_counts(store: Store, cache: CacheState) -> None:
             raise CorruptData(where=f"counters of cache {cache.name}", why=f"{len(row)} bytes instead of {1 + 8 * cache.segments}")
         cache.may_expire = cache.may_expire or row[0] != 0
         cache.live[:] = np.frombuffer(row[1:], np.int64)
+    with closing(store.snapshot()) as snapshot:  # one iterator: to make one costs several times what a seek does
+        cache.producers.load(_producer_rows(snapshot, cache))
+
+
+def _producer_rows(snapshot: Snapshot, cache: CacheState) -> Iterator[tuple[int, int, bytes]]:
     for segment in range(cache.segments):
         lower, upper = tag_range(segment, cache.cache_id, TAG_PRODUCER)
-        while True:
-            page = store.read_state(lower, upper, limit=_PAGE)
-            cache.producers.load((segment, int.from_bytes(parse_state_key(key)[3]), data) for key, data in page)
-            if len(page) < _PAGE:
-                break
-            lower = page[-1][0] + b"\0"
+        is_end = False
+        while not is_end:
+            keys, values, is_end, _ = snapshot.read(lower, upper, rows_max=_ROWS, bytes_max=_BYTES)
+            for key, data in zip(keys, values, strict=True):
+                lower = key + b"\0"
+                yield segment, int.from_bytes(parse_state_key(key)[3]), data
 
 
 def counts_range(cache_id: int) -> tuple[bytes, bytes]:

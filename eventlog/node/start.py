@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from eventlog.batch.layout import read_head
 from eventlog.clock import Clock, Entropy, SystemClock, SystemEntropy
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises
@@ -27,7 +26,6 @@ from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.control.metastores.sqlite import SqliteStore
 from eventlog.errors import CorruptData, EventLogError, MemberReplaced, Stopping
 from eventlog.ids import ID_MAX
-from eventlog.limits import MIB
 from eventlog.node.cluster.controller import start_controller
 from eventlog.node.cluster.joining import Found, find_cluster
 from eventlog.node.cluster.keeping import keep_now, keep_records
@@ -40,17 +38,17 @@ from eventlog.node.node import Node, Opened
 from eventlog.node.operations import follow_caches
 from eventlog.node.periodic import Periodic
 from eventlog.node.repeated import attempt, every
-from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.state.caches import Caches
 from eventlog.node.state.replay import rewind_offsets, trim_markers
 from eventlog.replication import EpochStart, Replica, Replication
-from eventlog.segment.keys import decode_step, log_range, step_range
+from eventlog.segment.keys import decode_step, step_range
 from eventlog.segment.port import Store
 from eventlog.segment.recovery import Recovery
+from eventlog.segment.trimming import heads_between
 
 log = logging.getLogger("eventlog.node")
 _ADOPT_ALONE_MS_MAX = 60_000  # how long a start waits for the segments it begins with: when nobody else has to be there ...
 _ADOPT_MS_MAX = 1_000  # ... and when others have, who may be down
-_READ_BYTES = 4 * MIB
 
 T = TypeVar("T")
 
@@ -330,28 +328,20 @@ def _bring_up(origin: _Origin, caches: Caches, found: Recovery) -> Opened:
         core=core,
         applied=found.marks,
         caches=caches,
-        steps=_load_steps(store, caches),
+        steps=_load_steps(store, caches, found),
         promises=Promises(store.segments),
         low=low,
     )
 
 
-def _load_steps(store: Store, caches: Caches) -> StepIndex:
+def _load_steps(store: Store, caches: Caches, found: Recovery) -> StepIndex:
     """Return the index of the log by id, with what came after each cache's last step."""
     steps = StepIndex()
     for cache in caches:
         steps.load(decode_step(pair) for pair in store.read_meta(*step_range(cache.cache_id)))
-        _count_tail(store, steps, cache)
+        after = steps.last(cache.cache_id).id
+        own = found.caches.get(cache.cache_id)
+        segments = [] if own is None else np.flatnonzero(own.ends > after).tolist()
+        tail = heads_between(store, cache.cache_id, segments, after=after, upto=ID_MAX - 1)
+        steps.add_tail(cache.cache_id, events=sum(head.events for head in tail), nbytes=sum(head.nbytes for head in tail))
     return steps
-
-
-def _count_tail(store: Store, steps: StepIndex, cache: CacheState) -> None:
-    after = steps.last(cache.cache_id).id
-    events = nbytes = 0
-    for segment in range(store.segments):
-        lower, upper = log_range(segment, cache.cache_id, after=after, upto=ID_MAX - 1)
-        while pairs := store.read_log(lower, upper, bytes_max=_READ_BYTES):
-            events += sum(read_head(data, where=f"segment {segment}, cache {cache.name}").count for _, data in pairs)
-            nbytes += sum(len(data) for _, data in pairs)
-            lower = pairs[-1][0] + b"\0"
-    steps.add_tail(cache.cache_id, events=events, nbytes=nbytes)

@@ -7,6 +7,7 @@ are deleted when they are due.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,7 +25,7 @@ from eventlog.node.state.caches import CacheState
 from eventlog.node.state.entries import EntryReader, Pace
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.segment.keys import expiry_range, parse_state_key
-from eventlog.segment.port import Store
+from eventlog.segment.port import Snapshot, Store
 
 _DEADLINE_BYTES = 8
 _ANSWER_S = 2.0  # an expiry that takes longer to commit holds up its own segment alone
@@ -115,13 +116,18 @@ class Expirer:
             await self._delete_rows(done)
 
     def _due(self, cache: CacheState, now: int) -> list[Due]:
+        with closing(self._store.snapshot()) as snapshot:  # one iterator: to make one costs several times what a seek does
+            return self._due_in(snapshot, cache, now)
+
+    def _due_in(self, snapshot: Snapshot, cache: CacheState, now: int) -> list[Due]:
         found: list[Due] = []
         for segment in range(cache.segments):
             if self._is_left(cache, segment):
                 continue
             before = now + 1 if self._serving[segment] else now - _BACKUP_LATE_MS
             lower, upper = expiry_range(segment, cache.cache_id, before=before)
-            for key, _ in self._store.read_state(lower, upper, limit=EXPIRE_PER_TURN_MAX - len(found)):
+            rows = snapshot.read(lower, upper, rows_max=EXPIRE_PER_TURN_MAX - len(found), bytes_max=1)  # they have no values
+            for key in rows.keys:
                 _, _, _, rest = parse_state_key(key)
                 deadline = int.from_bytes(rest[:_DEADLINE_BYTES])
                 found.append(Due(row=key, segment=segment, deadline=deadline, key=rest[_DEADLINE_BYTES:]))

@@ -1,5 +1,9 @@
+import resource
+import subprocess
+
 import pytest
 
+from eventlog.errors import DiskFull
 from eventlog.segment.recovery import recover
 from eventlog.segment.rocks.store import open_store
 from tests.process.disks import memory_disk
@@ -27,3 +31,13 @@ def test_a_full_disk_refuses_writes_keeps_reading_and_goes_on_when_there_is_spac
         assert read_all(store) == expected(groups_upto(acknowledged))
         assert faults(store) == []
         store.close()
+
+
+@pytest.mark.needs_root("a full disk is a small tmpfs, and mounting one needs root")
+@pytest.mark.parametrize("pages", [3, 6, 9])
+def test_a_disk_without_room_for_a_new_store_is_told_from_damage_and_leaves_none(tmp_path, pages):
+    with memory_disk(tmp_path / "disk", nbytes=pages * resource.getpagesize()) as disk:
+        with pytest.raises(DiskFull):
+            open_store(disk / "store", segments=SEGMENTS)
+        subprocess.run(["mount", "-o", f"remount,size={48 << 20}", str(disk)], check=True)
+        open_store(disk / "store", segments=SEGMENTS).close()

@@ -46,6 +46,17 @@ def opening_error(where: str) -> Judge:
     return judge
 
 
+def creating_error(where: str) -> Judge:
+    """Judge a new database that could not be made: nothing is lost by it."""
+
+    def judge(why: str) -> EventLogError:
+        if NO_SPACE in why:
+            return DiskFull(free_bytes=0, reserve_bytes=0)
+        return _too_many_files() if _NO_FILES in why else Unavailable(why=f"{where}: {why}")
+
+    return judge
+
+
 def closing_error(where: str) -> Judge:
     """Judge a close that could not write everything out."""
 

@@ -18,7 +18,7 @@ from eventlog.errors import CorruptData
 from eventlog.limits import GIB, KIB, MIB
 from eventlog.segment.directory import sync_path
 from eventlog.segment.port import Pair, StoreOptions
-from eventlog.segment.rocks.failing import calling, opening_error
+from eventlog.segment.rocks.failing import calling, creating_error, opening_error
 
 FAMILIES = ("log", "state", "meta")
 PARTITIONED = ("log",)
@@ -50,7 +50,19 @@ class Database:
 
 
 def create_database(path: Path, rows: Sequence[Pair]) -> None:
-    """Make an empty database whose meta family holds `rows`, durable when it returns."""
+    """Make an empty database whose meta family holds `rows`, durable when it returns.
+
+    Raises:
+        DiskFull, Overloaded, Unavailable: it cannot be made here and now.
+    """
+    calling(lambda: _create(path, rows), creating_error(str(path)))
+    newest = newest_options(path)
+    newest.write_text(with_hidden_options(newest.read_text()))
+    sync_path(newest)
+    sync_path(path)
+
+
+def _create(path: Path, rows: Sequence[Pair]) -> None:
     options = Options(raw_mode=True)
     options.create_if_missing(create_if_missing=True)
     options.create_missing_column_families(create_missing_cfs=True)
@@ -61,11 +73,6 @@ def create_database(path: Path, rows: Sequence[Pair]) -> None:
     root.flush_wal(sync=True)
     meta.close()
     root.close()
-    del meta, root
-    newest = newest_options(path)
-    newest.write_text(with_hidden_options(newest.read_text()))
-    sync_path(newest)
-    sync_path(path)
 
 
 def with_hidden_options(text: str) -> str:

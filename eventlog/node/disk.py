@@ -31,6 +31,11 @@ class DiskWatch:
         """Whether the reserve is touched now."""
         return self.free_bytes < self.reserve_bytes
 
+    @property
+    def is_scarce(self) -> bool:
+        """Whether not even half of the reserve is left now: what can wait is not written."""
+        return 2 * self.free_bytes < self.reserve_bytes
+
     def resume(self) -> None:
         """Let writes be taken again: the store has taken one. Must not be called while the disk is short."""
         assert not self.is_short

@@ -71,10 +71,11 @@ class Periodic:
             self._node.clock.hear_others(ahead_ms)
 
     async def _expire(self) -> None:
-        now = self._node.now_2020()
-        for cache in list(self._node.caches):
+        """End lifespans. On a disk that is nearly full they wait: readers see none that is over, and a write without room ends the node."""
+        node, now = self._node, self._node.now_2020()
+        for cache in list(node.caches):
             try:
-                while cache.may_expire and not cache.dropped and not self._node.is_stopping:
+                while cache.may_expire and not (cache.dropped or node.is_stopping or node.disk.is_scarce):
                     if await self._expirer.turn(cache, now=now) < EXPIRE_PER_TURN_MAX:
                         break
             except EventLogError as error:  # this cache's lifespans wait for a repair, those of the others do not

@@ -223,3 +223,24 @@ def test_a_segment_whose_lifespans_cannot_end_holds_up_no_other(tmp_path, monkey
         return int(cache.live.sum())
 
     assert with_node(tmp_path, act) == 0
+
+
+def test_lifespans_wait_while_half_of_the_reserve_of_the_disk_is_used_up(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await submit(node, cache, [(b"ever", b"v")])
+        node.disk.reserve_bytes = 1 << 62
+        node.disk.look()
+        await put_mortals(node, cache, lifespan_ms=1, count=100)
+        put = node.now_2020()
+        await until(lambda: node.now_2020() > put + 1)
+        await node.storage.run(lambda: None)  # what is due is in the store behind it
+        periodic = Periodic(node, renew_lease=node.renew_lease)
+        await periodic._expire()
+        assert (await visible(node, cache), int(cache.live.sum())) == (1, 101)
+        node.disk.reserve_bytes = 0
+        node.disk.look()
+        await periodic._expire()
+        return int(cache.live.sum())
+
+    assert with_node(tmp_path, act) == 1

@@ -35,7 +35,9 @@ class RocksSnapshot:
             iterator = self._iterator
             if iterator is None:
                 raise ClientClosed(what="snapshot")
-            return calling(lambda: _read(iterator, (lower, upper), rows_max, bytes_max), self._judge)
+            held = [iterator]
+            del iterator  # whoever keeps an error keeps this frame, and with an iterator the database's LOCK
+            return calling(lambda: _read(held.pop(), (lower, upper), rows_max, bytes_max), self._judge)
 
     def close(self) -> None:
         self._iterator = None

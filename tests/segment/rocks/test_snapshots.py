@@ -1,6 +1,6 @@
 import pytest
 
-from eventlog.errors import ClientClosed
+from eventlog.errors import ClientClosed, CorruptData
 from eventlog.segment.rocks.store import open_store
 
 ALL = (b"", b"\xff" * 16)
@@ -32,3 +32,19 @@ def test_a_snapshot_reaches_from_memory_over_files(tmp_path):
     with pytest.raises(ClientClosed):
         snapshot.read(*ALL, rows_max=9, bytes_max=99)
     open_store(tmp_path, segments=4).close()
+
+
+def test_who_keeps_the_error_of_a_damaged_file_does_not_keep_the_directory(tmp_path):
+    store = open_store(tmp_path, segments=4)
+    store.apply([(b"%06d" % number, b"x" * 100) for number in range(5_000)])
+    store.close()
+    table = max((tmp_path / "store" / "db").glob("*.sst"), key=lambda file: file.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[1_000] ^= 1
+    table.write_bytes(data)
+    store = open_store(tmp_path, segments=4)
+    with pytest.raises(CorruptData) as caught:
+        store.snapshot().read(*ALL, rows_max=10_000, bytes_max=1 << 30)
+    store.close()
+    open_store(tmp_path, segments=4).close()
+    assert caught.tb is not None

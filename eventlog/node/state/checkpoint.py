@@ -90,14 +90,17 @@ def load_marks(store: Store) -> tuple[Ints, npt.NDArray[np.uint32]]:
     return decode_marks(store.get_many(applied_keys(store.segments)), store.segments)
 
 
-def load_counts(store: Store, cache: CacheState) -> None:
-    """Set a cache's counters and producers to what was stored with the marks."""
+def load_counts(store: Store, cache: CacheState, *, marks: Ints) -> None:
+    """Set a cache's counters and producers to what was stored with the marks.
+
+    Where a mark is 0 nothing is in the state: what a start deletes of a segment that is not whole was counted when it was.
+    """
     row = store.get_many([_counts_key(cache.cache_id)])[0]
     if row is not None:
         if len(row) != 1 + 8 * cache.segments:
             raise CorruptData(where=f"counters of cache {cache.name}", why=f"{len(row)} bytes instead of {1 + 8 * cache.segments}")
         cache.may_expire = cache.may_expire or row[0] != 0
-        cache.live[:] = np.frombuffer(row[1:], np.int64)
+        cache.live[:] = np.where(marks > 0, np.frombuffer(row[1:], np.int64), 0)
     with closing(store.snapshot()) as snapshot:  # one iterator: to make one costs several times what a seek does
         cache.producers.load(_producer_rows(snapshot, cache))
 

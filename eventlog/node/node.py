@@ -179,6 +179,7 @@ class Node:
             steps=self.steps.add,
             show=self._follow,
             refresh_caches=self.learn_caches,
+            made_room=self.writer.wake,
         )
 
     def start(self) -> None:

@@ -76,6 +76,7 @@ class Followed:
         steps: Steps,
         show: Show,
         refresh_caches: Callable[[], Awaitable[None]],
+        made_room: Callable[[], None] = lambda: None,
     ) -> None:
         self.applied = applied.copy()
         self._store = store
@@ -84,6 +85,7 @@ class Followed:
         self._caches = caches
         self._show = show
         self._refresh_caches = refresh_caches
+        self._made_room = made_room  # in the overlay: groups of the writer may wait for it
         self._gone: set[int] = set()
         self._number = number
         self._steps = steps
@@ -307,6 +309,7 @@ class Followed:
     def _applied_in_store(self, error: BaseException | None) -> None:
         if error is None:
             self._overlay.pop_oldest()
+            self._made_room()
 
     def _count(self, cache_id: int, own: Arrived) -> list[tuple[int, int, int, int]]:
         """Count what other primaries made in the index of the log by id; return the rows to store.

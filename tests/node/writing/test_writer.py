@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -25,7 +26,7 @@ from eventlog.errors import (
 )
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
-from eventlog.limits import GROUP_BYTES_MAX, PRODUCER_RESULTS_KEPT, VALUE_BYTES_MAX
+from eventlog.limits import GROUP_BYTES_MAX, OVERLAY_BYTES_MAX, PRODUCER_RESULTS_KEPT, VALUE_BYTES_MAX
 from eventlog.node import operations
 from eventlog.node.config import NodeConfig
 from eventlog.node.copying.replicate import term_of
@@ -405,3 +406,21 @@ def test_a_commit_that_fails_half_way_ends_the_writer_instead_of_holding_its_seg
         return fatal
 
     assert "half-way" in str(asyncio.run(run())[0])
+
+
+def test_a_write_waits_for_the_state_that_follows_others_and_no_longer(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        await node.writer.drain()
+        is_looked_at, go_on = asyncio.Event(), threading.Event()
+        holding = node.storage.run(go_on.wait)
+        node.followed._show_puts([(entry_key(0, cache.cache_id, b"theirs"), b"")], OVERLAY_BYTES_MAX)
+        written = submit(node, cache, [(b"own", b"v")])
+        asyncio.get_running_loop().call_soon(is_looked_at.set)  # behind the writer's turn
+        await is_looked_at.wait()
+        assert not written.done()
+        go_on.set()
+        await holding
+        return kinds_of(await asyncio.wait_for(written, 5))
+
+    assert with_node(tmp_path, act) == [Kind.CREATED]

@@ -1,5 +1,6 @@
 """What operators ask of a node: caches, status, segments, checks."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -93,6 +94,7 @@ async def follow_caches(node: "Node") -> None:
             _take_in(node, versioned.record)
     for cache in dropped:
         await forget_cache(node, cache)
+        await asyncio.sleep(0)  # writes that waited for it begin before the next
 
 
 def _take_in(node: "Node", record: CacheRecord) -> CacheState:

@@ -15,6 +15,7 @@ from eventlog.node.figures import bounded
 from eventlog.node.handlers import events
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.segment.keys import cache_range, entry_key
+from tests.loops import until
 from tests.node.nodes import cache_of, submit, with_node
 from tests.node.polling import poll_exchange
 
@@ -166,6 +167,26 @@ def test_caches_made_and_dropped_at_once_end_as_the_records_say(tmp_path):
         return created, cache.cache_id == book.caches["c"].record.id, [other.name for other in node.caches]
 
     assert with_node(tmp_path, act) == (True, True, ["c"])
+
+
+def test_writes_go_on_while_caches_are_forgotten_that_others_dropped(tmp_path):
+    async def act(node):
+        kept, *others = [await filled(node, f"c{number}", rounds=1) for number in range(20)]
+
+        def left() -> int:
+            return sum(bool(node.store.read_log(*cache_range(0, cache.cache_id), bytes_max=1)) for cache in others)
+
+        async with node.changing_caches:  # nobody hears of the first before the last
+            for cache in others:
+                await node.cache_records.drop(cache.name)
+            following = asyncio.create_task(operations.follow_caches(node))
+        await until(lambda: others[-1].dropped)
+        await submit(node, kept, [(b"k", b"v")])
+        assert left()
+        await following
+        await until(lambda: not left())
+
+    with_node(tmp_path, act)
 
 
 def test_a_dropped_cache_leaves_nothing_behind(tmp_path):

@@ -73,7 +73,14 @@ def check(store: Store, *, keyed: Collection[int], checked: Checked | None = Non
     for refusal in recovery.refusals:
         yield Finding(segment=None, cache=None, why=str(refusal))
     for segment in range(store.segments):
-        own = _SegmentCheck(store=store, segment=segment, recovery=recovery, keyed=frozenset(keyed), checked=checked or Checked())
+        own = _SegmentCheck(
+            store=store,
+            segment=segment,
+            recovery=recovery,
+            keyed=frozenset(keyed),
+            checked=checked or Checked(),
+            epochs=frozenset(row.epoch for row in recovery.epochs[segment]),
+        )
         try:
             yield from own.findings()
         except EventLogError as error:  # the engine met a damaged file: what follows in this segment cannot be reached
@@ -87,6 +94,7 @@ class _SegmentCheck:
     recovery: Recovery
     keyed: frozenset[int]
     checked: Checked
+    epochs: frozenset[int]
     walks: dict[int, _Walk] = field(default_factory=dict)
     runs: list[tuple[int, int, int]] = field(default_factory=list)  # base, last id, cache
 
@@ -119,7 +127,7 @@ class _SegmentCheck:
         self.checked.events += value.head.count
         self.runs.append((base, value.head.last_id, cache))
         yield from _header_faults(value.head, base, walk)
-        if all(row.epoch != value.head.epoch for row in self.recovery.epochs[self.segment]):
+        if value.head.epoch not in self.epochs:
             yield f"epoch {value.head.epoch} is not in the history"
         if cache in self.keyed:
             _note_newest(value, walk.newest)

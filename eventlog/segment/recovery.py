@@ -282,8 +282,9 @@ def _state_behind(found: Found, keyed: Collection[int]) -> list[Fault]:
 def _epochs_missing(found: Found, epochs: tuple[tuple[EpochRow, ...], ...]) -> list[Fault]:
     """An epoch's row is written with its first value: a value of an epoch without a row tells of lost meta rows."""
     faults: list[Fault] = []
+    known = [{row.epoch for row in history} for history in epochs]  # one more with each start
     for last in found.last_values:
-        if all(row.epoch != last.head.epoch for row in epochs[last.segment]):
+        if last.head.epoch not in known[last.segment]:
             why = f"epoch {last.head.epoch} of id {last.head.base} is not in its history"
             faults.append(Fault(last.segment, CorruptData(where=f"segment {last.segment}", why=why)))
     return faults

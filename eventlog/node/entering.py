@@ -30,7 +30,7 @@ from eventlog.node.state.caches import Caches, new_cache
 from eventlog.node.state.checkpoint import counted_caches, load_counts
 from eventlog.node.state.replay import MARKER_CACHE
 from eventlog.segment.deleting import drop_partial
-from eventlog.segment.directory import sync_path
+from eventlog.segment.directory import Directory, sync_path
 from eventlog.segment.port import Identity, Store, StoreOptions
 from eventlog.segment.recovery import Recovery, recover
 from eventlog.segment.salvage import cut_faulty, drop_faulty
@@ -170,7 +170,7 @@ async def _come_back(given: Entrance, joined: _Joined, damage: CorruptData | Los
     config, home = given.config, given.home
     await _check_others(given, joined, damage)
     if not is_open:
-        _check_aside(config.data / SET_ASIDE)
+        _check_aside(config.data)
     again = await _join(given, _token(given), cluster=joined.records.identity.cluster)
     alone = await _check_others(given, again, damage)  # once more: two that look at each other in one moment both see it now
     log.error("data_lost where=%s why=%s kept=%s alone=%d", damage.where, damage.why, is_open, len(alone))
@@ -205,18 +205,25 @@ async def _check_others(given: Entrance, joined: _Joined, damage: CorruptData | 
     raise type(damage)(where=damage.where, why=why)
 
 
-def _check_aside(aside: Path) -> None:
-    if aside.exists():
+def _check_aside(data: Path) -> None:
+    """Refuse to set a second store aside; where the first is and none is left, a process ended in between."""
+    aside = data / SET_ASIDE
+    if aside.exists() and _has_store(data):
         why = f"a store was set aside before, in {aside}; look at the disk, then remove that"
         raise OperationRefused(what="setting a damaged store aside", why=why)
 
 
 def _set_aside(data: Path) -> None:
     """Move the store out of the way, if there is one; nothing of it is deleted."""
-    if (data / STORE).exists():
+    if _has_store(data):
         (data / STORE).rename(data / SET_ASIDE)
         sync_path(data)
         log.error("store_set_aside path=%s", data / SET_ASIDE)
+
+
+def _has_store(data: Path) -> bool:
+    """Return whether there is a store, whole or not; where one was looked for in vain, the folder for it is there."""
+    return Directory(data / STORE).store.exists()
 
 
 def _token(given: Entrance) -> str:

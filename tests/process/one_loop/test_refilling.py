@@ -1,4 +1,4 @@
-"""Segments that a start deletes because they are not whole, and that come back through the log."""
+"""Segments and stores that a start deletes or misses because an earlier one ended in the middle, and that others fill again."""
 
 import asyncio
 from pathlib import Path
@@ -25,6 +25,21 @@ def test_entries_of_segments_that_a_start_deletes_are_not_counted_twice(tmp_path
         await cluster.until(cluster.is_whole)
         await cluster.until(cluster.are_equal)
         assert running.node.replicas.copies.installed == 0
+        assert running.node.caches.named("c").live.tolist() == cluster.up[0].caches.named("c").live.tolist()
+
+    with_cluster(tmp_path, act, storage="rocksdb")
+
+
+def test_a_start_goes_on_where_the_one_before_ended_after_it_had_set_the_store_aside(tmp_path: Path) -> None:
+    async def act(cluster: Cluster) -> None:
+        await cluster.create_cache()
+        await asyncio.gather(*(cluster.put(b"key-%d" % number, b"v") for number in range(100)))
+        running = cluster.nodes[2]
+        await running.kill()
+        (tmp_path / "n3" / "store").rename(tmp_path / "n3" / "store.damaged")
+        await running.start()
+        await cluster.until(cluster.is_whole)
+        await cluster.until(cluster.are_equal)
         assert running.node.caches.named("c").live.tolist() == cluster.up[0].caches.named("c").live.tolist()
 
     with_cluster(tmp_path, act, storage="rocksdb")

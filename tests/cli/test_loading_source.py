@@ -2,6 +2,8 @@
 
 import gzip
 import lzma
+import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -130,6 +132,17 @@ def test_an_xz_header_cannot_ask_for_more_memory_than_the_limit(tmp_path: Path) 
     path.write_bytes(data)
     with pytest.raises(Damaged, match="memory"):
         read(path)
+
+
+def test_a_named_pipe_is_read_once_and_has_no_size(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    os.mkfifo(path)
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit(path.write_bytes, PLAIN)
+        with open_source(str(path)) as source:
+            assert (source.size, source.stream.path) == (None, None)
+            assert b"".join(iter(lambda: source.stream.read(1 << 16), b"")) == PLAIN
+        written.result()
 
 
 def test_the_position_counts_packed_bytes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import gzip
 import io
 import lzma
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -196,15 +197,17 @@ def open_source(path: str) -> Iterator[Source]:
     """
     with ExitStack() as opened:
         file = sys.stdin.buffer if path == "-" else opened.enter_context(Path(path).open("rb"))
+        # a named pipe can be read once, as stdin
+        size = None if path == "-" or not stat.S_ISREG((told := os.fstat(file.fileno())).st_mode) else told.st_size
         counted = _Counted(file)
         packing = next((name for magic, name in _MAGIC.items() if counted.peek(6).startswith(magic)), "")
         unpack = _UNPACK[packing](io.BufferedReader(counted, MIB))
-        stream = Unpacked(unpack, path=None if packing or path == "-" else path)
+        stream = Unpacked(unpack, path=None if packing or size is None else path)
         head = stream.peek(FORMAT_BYTES)
         yield Source(
             name="stdin" if path == "-" else Path(path).name,
             stream=stream,
-            size=None if path == "-" else os.fstat(file.fileno()).st_size,
+            size=size,
             head=head,
             _counted=counted,
         )

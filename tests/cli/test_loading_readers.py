@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import orjson
@@ -241,6 +242,12 @@ def test_whole_numbers_are_keys_and_blank_lines_and_carriage_returns_are_nothing
     assert [value for batch in batches for value in batch.values] == [b'{"k":7}', b'{"k":"x"}']
 
 
+@pytest.mark.parametrize("other", [b"", b'{"k":7}\n'])  # with it the lines are gone through one by one
+def test_blanks_around_a_line_are_no_part_of_its_value(other: bytes) -> None:
+    batches = read("jsonl", b'{"k":"a"}\r\n \t{"k":"b"} \r\n' + other, KEYED, rows=10)
+    assert [value for batch in batches for value in batch.values][:2] == [b'{"k":"a"}', b'{"k":"b"}']
+
+
 def test_the_rejection_says_how_many_rows_of_its_batch_stand_before_it() -> None:
     [batch] = read("jsonl", b'{"k":"a"}\n{"k":"b"}\nbad\n{"k":"c"}\n', KEYED, rows=10)
     assert batch.rejections[0].before == 2
@@ -422,6 +429,43 @@ def test_avro_in_zstandard_is_read() -> None:
     whole = b"".join([head, sync, block[:1], bytes([size & 0x7F | 0x80, size >> 7]), data, sync])
     assert items(read("avro", whole, KEYED)) == items(read("avro", to_avro(ROWS), KEYED))
     assert "cut short or damaged" in refused(read("avro", whole[:-30], KEYED))[0][1]
+
+
+def to_avro_of(kind: Row, values: list[Any]) -> bytes:
+    sink = io.BytesIO()
+    schema = {"type": "record", "name": "row", "fields": [{"name": "k", "type": "string"}, {"name": "t", "type": kind}]}
+    fastavro.writer(sink, schema, [{"k": key, "t": value} for key, value in zip("abc", values, strict=False)])
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ({"type": "long", "logicalType": "timestamp-micros"}, 1, 1 << 60),
+        ({"type": "int", "logicalType": "date"}, 1, -800_000),
+        ({"type": "string", "logicalType": "uuid"}, str(UUID(int=1)), "none"),
+    ],
+)
+def test_an_avro_record_that_python_cannot_hold_is_refused_alone(kind: Row, good: Any, bad: Any) -> None:
+    batches = read("avro", to_avro_of(kind, [good, bad, good]), KEYED)
+    assert [key for key, _ in items(batches)] == [b"a", b"c"]
+    [(line, why)] = refused(batches)
+    assert line == 2
+    assert why.startswith("a field cannot be read: ")
+
+
+@pytest.mark.parametrize("format_name", ["parquet", "avro"])
+def test_a_uuid_is_a_key(format_name: str) -> None:
+    found = UUID(int=7)
+    if format_name == "parquet":
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"t": pa.array([found.bytes], pa.uuid())}), sink)
+        data = sink.getvalue()
+    else:
+        data = to_avro_of({"type": "string", "logicalType": "uuid"}, [str(found)])
+    [batch] = read(format_name, data, Shape(key="t"))
+    assert batch.keys == [str(found).encode()]
+    assert batch.rejections == []
 
 
 def test_an_avro_block_that_claims_to_be_huge_is_damage_not_memory() -> None:

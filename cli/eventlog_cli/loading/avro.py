@@ -1,14 +1,14 @@
 """Avro object container files: records with their schema, read one by one as they stream in."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
 import fastavro
-from fastavro.read import BLOCK_READERS
+from fastavro.read import BLOCK_READERS, LOGICAL_READERS
 
 from eventlog.limits import VALUE_BYTES_CAP
-from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, Batch, RowRefused, Shape, type_name
+from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, Batch, RowRefused, Shape, Unreadable, type_name
 from eventlog_cli.loading.source import Damaged, Input
 
 
@@ -41,7 +41,20 @@ def _read_zstandard(file: IO[bytes]) -> io.BytesIO:
     return io.BytesIO(pa.CompressedInputStream(pa.BufferReader(file.read(size >> 1)), "zstd").read())
 
 
+def _read_or_refuse(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `read` with `Unreadable` for what Python has no value for, a year beyond 9999, say: the bytes around it are sound."""
+
+    def read_one(*data: Any) -> Any:
+        try:
+            return read(*data)
+        except (ValueError, OverflowError) as error:
+            return Unreadable(str(error))
+
+    return read_one
+
+
 BLOCK_READERS["zstandard"] = _read_zstandard
+LOGICAL_READERS.update({name: _read_or_refuse(read) for name, read in LOGICAL_READERS.items()})
 
 
 class Avro:

@@ -1,4 +1,4 @@
-"""One JSON object a line. A line's bytes are its value as they stand, so a row is parsed once and never written again."""
+"""One JSON object a line. Its bytes are the value as they stand, so a row is parsed once and never written again."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +15,7 @@ READ_BYTES = 1 * MIB
 _LINE_SLACK_BYTES = 64 * KIB  # what a line may have beside its value: the operation's field, blanks
 _UNUSUAL = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _BOM = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r"
 
 
 class Lines:
@@ -95,7 +96,8 @@ class JsonLines:
             keys = [row.key.encode() for row in map(self._decode, lines)]
         except _UNUSUAL:
             return None
-        return Batch(keys=keys, values=lines) if self._fits(keys, lines) and why_not_json(lines) is None else None
+        values = [line.strip(_BLANKS) for line in lines]
+        return Batch(keys=keys, values=values) if self._fits(keys, values) and why_not_json(values) is None else None
 
     def _fast_with_operation(self, lines: list[bytes]) -> Batch | None:
         operation, words = self._shape.operation, self._shape.removal_words
@@ -121,7 +123,7 @@ class JsonLines:
     def _slow(self, first: int, lines: list[bytes]) -> Iterator[Batch]:
         batch, held = Batch(), 0
         for number, line in enumerate(lines, first):
-            text = line.strip(b" \t\r")
+            text = line.strip(_BLANKS)
             if not text:
                 continue
             try:

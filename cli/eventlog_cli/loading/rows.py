@@ -102,6 +102,8 @@ class Shape:
             key = encode_text(found, self.key)
         elif isinstance(found, int) and not isinstance(found, bool):
             key = b"%d" % found
+        elif _is_uuid(found):
+            key = str(found).encode()
         else:
             raise RowRefused(f"field {self.key!r} for the key holds {type_name(found)}, not text or a whole number")
         if len(key) > self.key_bytes_max:
@@ -174,7 +176,24 @@ def dump(row: dict[str, Any]) -> bytes:
         raise RowRefused(_why_not_json(error)) from None
 
 
+def _is_uuid(value: object) -> bool:
+    from uuid import UUID  # noqa: PLC0415 - only rows of parquet and avro have such values
+
+    return isinstance(value, UUID)
+
+
+class Unreadable:
+    """A field that its reader cannot hold, and why; the row is refused for it. No dataclass: JSON would take it."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
 def _why_not_json(error: Exception) -> str:
+    if isinstance(error.__cause__, RowRefused):
+        return str(error.__cause__)
     text = str(error)
     return "a field is not UTF-8 text" if "surrogates" in text else f"a field cannot be written as JSON: {text}"
 
@@ -194,6 +213,8 @@ def _dump_other(value: object) -> object:
             return {"base64": b64encode(value).decode()}
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if isinstance(value, Unreadable):
+        raise RowRefused(f"a field cannot be read: {value.why}")
     raise TypeError(f"a value of type {type(value).__name__}")
 
 

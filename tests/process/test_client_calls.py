@@ -37,6 +37,8 @@ def test_what_is_of_no_use_is_refused_at_the_call_and_the_client_goes_on(node: N
         for refused in (
             cache.put("k", 3, headers=odd),
             cache.put("k", 3, if_version=odd),
+            cache.put("k", 3, if_version=True),
+            cache.remove("k", if_version=True),
             cache.poll(where=odd and 5),
             cache.poll(select=[5]),
             cache.poll(position=odd and 5),
@@ -132,7 +134,7 @@ def test_waiting_for_an_id_ends_when_readers_see_it(node: NodeProcess) -> None:
         await client.wait_for(other.name, stored.id)
         with pytest.raises(TimedOut):
             await client.wait_for(cache, stored.id + (60_000 << 22), timeout_ms=50)
-        for nothing in ((await cache.remove("nothing")).id, -1, 1.5, str(stored.id), 1 << 63):
+        for nothing in ((await cache.remove("nothing")).id, -1, 1.5, True, str(stored.id), 1 << 63):
             with pytest.raises(InvalidArgument, match="is not an id"):
                 await client.wait_for(cache, nothing, timeout_ms=50)
 

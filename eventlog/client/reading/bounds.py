@@ -125,7 +125,8 @@ def checked_id(number: int) -> int:
     Raises:
         InvalidArgument: it cannot.
     """
-    if not hasattr(number, "__index__") or not 0 <= (whole := index(number)) <= ID_MAX:
+    # what the request does not take as a number would end the sending of everything behind it
+    if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= (whole := index(number)) <= ID_MAX:
         raise InvalidArgument(why=f"{number!r} is not an id")
     return whole
 

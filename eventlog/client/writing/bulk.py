@@ -55,12 +55,20 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
     if found is None:
         if not form.is_json:
             raise InvalidArgument(why=f"column {value!r} is neither text nor binary; values of this cache are bytes")
-        objects = batch.column(value).to_pylist()
+        objects = _objects(batch.column(value), value)
         found = [None if item is None else form.value(own, item) for own, item in zip(keys, objects, strict=True)]
     elif form.is_json:
         _check_json(keys, found)
     removed = [item is None for item in found]
     return keys, [item or b"" for item in found], removed if any(removed) else None
+
+
+def _objects(column: Any, name: str) -> list[Any]:
+    try:
+        found: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError) as error:  # a year beyond 9999, half a microsecond
+        raise InvalidArgument(why=f"column {name!r} holds what Python has no value for: {error}") from error
+    return found
 
 
 def _check_json(keys: list[bytes], values: list[bytes | None]) -> None:

@@ -41,6 +41,12 @@ def test_other_arrow_columns_become_json() -> None:
         arrow_columns(batch, BYTES, key="k", value="v")
 
 
+@pytest.mark.parametrize("far", [pa.array([1 << 60], pa.timestamp("us")), pa.array([1], pa.timestamp("ns"))])
+def test_an_arrow_column_of_times_that_python_cannot_hold_is_refused_by_name(far: pa.Array) -> None:
+    with pytest.raises(InvalidArgument, match="column 'value' holds"):
+        arrow_columns(pa.record_batch([pa.array(["a"]), far], names=["key", "value"]), JSON, key="key", value="value")
+
+
 @pytest.mark.parametrize("form", [JSON, BYTES])
 def test_arrow_columns_without_a_type_hold_removals_or_nothing(form: CacheFormat) -> None:
     removals = pa.record_batch([pa.array(["a", "b"]), pa.array([None, None])], names=["key", "value"])

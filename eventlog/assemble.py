@@ -202,6 +202,8 @@ async def _serve_until(
     with ExitStack() as sockets:
         bound = sockets.enter_context(_bind(config.listen, option="listen"))
         pages = sockets.enter_context(_bind(config.http, option="http"))
+        if pages.getsockname() == bound.getsockname():  # neither listens yet, so the system lets both have it
+            raise BadConfig(option="http", why=f"{config.http} is where clients connect; give it a port of its own")
         listens = _with_port(config.listen, bound.getsockname()[1])
         try:
             started = await open_node(config, listens=listens, on_fatal=on_fatal, stop=stop, clock=clock)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -59,6 +60,15 @@ def test_who_cannot_have_its_addresses_becomes_no_member(tmp_path: Path, option:
         assert done.stderr == f"error: BAD_CONFIG: {option[2:]}: cannot listen on {shell.node.address}: Address already in use\n"
         assert not (tmp_path / "other").exists()
         assert len(shell.ok("admin", "nodes", "--json").rows) == 1
+
+
+def test_one_address_for_clients_and_http_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    done = serve("--data", str(tmp_path / "data"), "--listen", f"127.0.0.1:{port}", "--http", f"localhost:{port}")
+    assert done.returncode == 2
+    assert done.stderr == f"error: BAD_CONFIG: http: localhost:{port} is where clients connect; give it a port of its own\n"
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_second_node_on_the_same_directory_is_refused(tmp_path: Path) -> None:

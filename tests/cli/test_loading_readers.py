@@ -402,6 +402,22 @@ def test_a_row_that_python_cannot_hold_is_refused_alone() -> None:
     assert [line for line, _ in refused(batches)] == [2, 3]
 
 
+@pytest.mark.parametrize("repeats", [False, True])  # where values repeat, the file says little of their size
+def test_large_rows_of_a_parquet_file_are_read_a_few_at_a_time(tmp_path: Path, *, repeats: bool) -> None:
+    values = [chr(97 + (0 if repeats else number % 26)) * 900_000 for number in range(150)]
+    table = pa.table({"k": list(map(str, range(150))), "v": values})
+    pq.write_table(table, tmp_path / "large.parquet", compression="none", use_dictionary=repeats, write_batch_size=1)
+    del table, values
+    with open_source(str(tmp_path / "large.parquet")) as source:
+        batches = reader_of(source, KEYED, format_name="parquet", rows=1_000).batches()
+        tracemalloc.start()
+        read_ = [key for batch in batches for key in batch.keys]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert read_ == [str(number).encode() for number in range(150)]
+    assert peak < 100 << 20  # the JSON writer is said to hold eight times the size of some values
+
+
 def test_columns_of_one_name_are_refused_as_in_csv() -> None:
     file = io.BytesIO()
     pq.write_table(pa.table([pa.array(["a"]), pa.array(["b"])], names=["k", "k"]), file)

@@ -10,8 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from eventlog.limits import MIB
 from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, Batch, RowRefused, Shape
 from eventlog_cli.loading.source import Damaged, Unpacked
+
+READ_BYTES = 1 * MIB  # of a column at once; all of it in a row group otherwise
 
 
 class Parquet:
@@ -26,12 +29,12 @@ class Parquet:
         """Yield the file. Lines count rows; damage ends it."""
         line = 1
         try:
-            with _seekable(self._stream) as file, pq.ParquetFile(file) as parquet:
+            with _seekable(self._stream) as file, pq.ParquetFile(file, buffer_size=READ_BYTES, pre_buffer=False) as parquet:
                 names = parquet.schema_arrow.names
                 if len(set(names)) < len(names):
                     yield _last(line, "two columns have the same name")
                     return
-                for table in parquet.iter_batches(self._rows):
+                for table in self._tables(parquet):
                     yield from self._convert(_readable(table), line)
                     line += table.num_rows
         except Damaged as damage:
@@ -40,6 +43,16 @@ class Parquet:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             yield _last(line, f"the file is cut short or damaged: {error}")
+
+    def _tables(self, parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, few together where they are large."""
+        for group in range(parquet.num_row_groups):
+            told = parquet.metadata.row_group(group)
+            rows = min(self._rows, _rows_together(told.num_rows, told.total_byte_size))
+            for table in parquet.iter_batches(rows, row_groups=[group]):
+                step = _rows_together(table.num_rows, table.nbytes)  # more bytes than were told where values repeat
+                for at in range(0, table.num_rows, step):
+                    yield table.slice(at, step)
 
     def _convert(self, table: pa.RecordBatch, first: int) -> Iterator[Batch]:
         batch, held = Batch(), 0
@@ -57,6 +70,10 @@ class Parquet:
                 batch, held = Batch(), 0
         if batch.lines:
             yield batch
+
+
+def _rows_together(rows: int, nbytes: int) -> int:
+    return max(1, BATCH_BYTES_TARGET * rows // max(nbytes, 1))
 
 
 def _to_rows(table: pa.RecordBatch) -> list[dict[str, Any] | RowRefused]:

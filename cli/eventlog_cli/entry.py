@@ -9,7 +9,7 @@ import orjson
 
 from eventlog.errors import BadValue
 from eventlog_cli.conventions import common_options, open_client, settings
-from eventlog_cli.output import id_fields, note, print_row, print_text, stdout
+from eventlog_cli.output import id_fields, note, print_row, print_text, stdin, stdout
 from eventlog_cli.parameters import HEADER, POSITIVE, SPAN, VERSION
 from eventlog_cli.render import json_of, readable
 
@@ -36,7 +36,7 @@ def put(cache_name: str, key: str, value: str, **options: Any) -> None:
     if options["if_absent"] and options["if_version"] is not None:
         raise click.UsageError("--if-absent and --if-version exclude each other")
     headers = dict(options.pop("headers"))
-    data = sys.stdin.buffer.read() if value == "-" else value.encode(errors="surrogateescape")
+    data = stdin().read() if value == "-" else value.encode(errors="surrogateescape")
     with open_client(one_shot=True) as client:
         cache = client.cache(cache_name)
         content = _json(key, data) if cache.info().format == "json" else data

@@ -1,5 +1,6 @@
-"""What commands print: rows of JSON and text on stdout, everything else on stderr."""
+"""What commands print: rows of JSON and text on stdout, everything else on stderr. And stdin, for those that read it."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,17 @@ import orjson
 def stdout() -> BinaryIO:
     """Return stdout for bytes."""
     return cast("BinaryIO", sys.stdout.buffer)
+
+
+def stdin() -> BinaryIO:
+    """Return stdin for bytes.
+
+    Raises:
+        OSError: the caller has closed it, which is not the same as empty.
+    """
+    if sys.stdin.name == os.devnull:  # opened in its place; redirected, it has another name
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF), "stdin")
+    return cast("BinaryIO", sys.stdin.buffer)
 
 
 def print_row(row: dict[str, Any]) -> None:

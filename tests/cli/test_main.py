@@ -192,6 +192,13 @@ def test_what_is_printed_to_a_closed_stdout_goes_nowhere() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("words", ["put c k -", "load c - --key k"])
+def test_a_closed_stdin_is_an_error_and_not_an_empty_one(words: str) -> None:
+    line = f'"{sys.executable}" -m eventlog_cli {words} <&-'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "error: IO_ERROR: stdin: Bad file descriptor\n")
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_nothing_is_lost_by_a_process_that_is_stopped_while_it_waits_for_its_reader(unbuffered: str) -> None:
     program = """

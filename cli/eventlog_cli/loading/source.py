@@ -5,7 +5,6 @@ import io
 import lzma
 import os
 import stat
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 from eventlog.limits import KIB, MIB
+from eventlog_cli.output import stdin
 
 FORMAT_BYTES = 4  # enough to know parquet and avro; asking a pipe for more could wait for a line that comes later
 XZ_MEMORY_BYTES_MAX = 256 * MIB  # what the header of an .xz file may make its decoder allocate; xz -9 needs 65 MiB
@@ -196,7 +196,7 @@ def open_source(path: str) -> Iterator[Source]:
         OSError: there is no such file, or it cannot be read.
     """
     with ExitStack() as opened:
-        file = sys.stdin.buffer if path == "-" else opened.enter_context(Path(path).open("rb"))
+        file = stdin() if path == "-" else opened.enter_context(Path(path).open("rb"))
         # a named pipe can be read once, as stdin
         size = None if path == "-" or not stat.S_ISREG((told := os.fstat(file.fileno())).st_mode) else told.st_size
         counted = _Counted(file)

@@ -428,7 +428,7 @@ class Client(_Facade[AsyncClient]):
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
-            if kind is None:
+            if kind is None and not self._thread.is_stopped:
                 self.flush()
         finally:
             self.close()

@@ -7,6 +7,15 @@ import eventlog.blocking
 from tests.process.nodes import NodeProcess
 
 
+def test_a_client_may_be_closed_before_its_with_statement_ends(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data") as node:
+        with eventlog.blocking.connect(node.address) as client:
+            client.create_cache("c").put("k", 1)
+            client.close()
+        with eventlog.blocking.connect(node.address) as client:
+            assert client.cache("c").size() == 1
+
+
 def test_entries_are_iterated_in_and_without_a_with_statement(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "data") as node, eventlog.blocking.connect(node.address) as client:
         cache = client.create_cache("c")

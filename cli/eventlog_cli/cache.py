@@ -38,8 +38,7 @@ def _alterable(function: Function) -> Function:
         click.option("--retain-bytes", type=SIZE, help="Keep at most this much; 0 for no limit.  [new: 10GiB]"),
         click.option("--retain-events", type=COUNT, help="Keep at most this many events; 0 for no limit.  [new: 0]"),
         click.option("--lifespan", "lifespan_ms", type=DURATION, help="Let entries expire after this time; 0 for never.  [new: 0]"),
-        click.option("--wait-listeners", metavar="IDS", help="Writes wait until these durable listeners have acknowledged; '' for none."),
-        click.option("--wait", "wait_ms", type=DURATION, help="For so long at most.  [new: 1s]"),
+        click.option("--wait", "wait_ms", type=DURATION, help="How long writes wait for listeners at most.  [new: 1s]"),
         click.option("--wait-proceeds/--wait-fails", default=None, help="Then go on, or fail: the event is written.  [new: fail]"),
         click.option(
             "--promote", metavar="FIELDS", help="Store these fields, as in value.a,value.b.c, beside values for filters; '' for none."
@@ -92,6 +91,7 @@ def describe(name: str) -> None:
 @command.command("alter")
 @NAME
 @_alterable
+@click.option("--wait-listeners", metavar="IDS", help="Writes wait until these durable listeners have acknowledged; '' for none.")
 @common_options
 def alter(name: str, **options: Any) -> None:
     """Change options of the cache NAME; format, state and keys are fixed."""

@@ -148,7 +148,6 @@ class Client:
         route_by_prefix: bool | None = None,
         schema: str | None = None,
         promote: Sequence[str] | str | None = None,
-        wait_listeners: Sequence[str] | str | None = None,
         wait_ms: int | None = None,
         wait_proceeds: bool | None = None,
         if_exists: Literal["error", "use"] = "error",
@@ -156,8 +155,8 @@ class Client:
         """Create a cache and return it.
 
         What is None is the node's default: events and state on, before-images with JSON, events kept for 7 days and up to 10 GiB.
-        A limit of 0 is none. `promote` names fields, as `value.a`, that are stored beside the values, for filters. Writes wait for
-        `wait_listeners` as those of `put` do.
+        A limit of 0 is none. `promote` names fields, as `value.a`, that are stored beside the values, for filters. Listeners
+        to wait for come later, with `alter_cache`: there is none of a cache before the cache.
 
         Raises:
             CacheExists: there is one, and `if_exists` is `error`. With `use` it is returned, whatever its options.
@@ -179,7 +178,6 @@ class Client:
                 "route_by_prefix": route_by_prefix,
                 "schema": schema,
                 "promote": promote,
-                "wait_listeners": wait_listeners,
                 "wait_ms": wait_ms,
                 "wait_proceeds": wait_proceeds,
             }
@@ -195,6 +193,8 @@ class Client:
 
     async def alter_cache(self, name: str, **options: object) -> CacheInfo:
         """Change options of a cache (those of `create_cache`; a limit of 0 is none) and return all of them.
+
+        Writes wait for `wait_listeners` as those of `put` do.
 
         Raises:
             Unalterable: one is fixed at creation.

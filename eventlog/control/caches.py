@@ -190,7 +190,7 @@ def _checked(values: Mapping[str, Any]) -> CacheOptions:
         (not options.state and not options.events, "a cache without state and events keeps nothing"),
         (options.before and not options.state, "before-images need state"),
         (options.lifespan_ms and not options.state, "a lifespan needs state"),
-        (options.schema and options.format == "bytes", "a schema needs format json or avro"),
+        (options.schema and options.format != "avro", "a schema needs format avro: values of others are not checked against one"),
         (options.promote and options.format != "json", "fields are promoted of JSON values"),
         (options.promote and not options.events, "promoted fields are stored with events"),
         (options.format == "avro" and not options.schema, "format avro needs a schema"),

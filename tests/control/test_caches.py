@@ -143,6 +143,7 @@ def test_events_and_state_are_on_and_retention_is_a_week_and_ten_gibibytes():
         {"state": False, "before": True},
         {"state": False, "lifespan_ms": 1},
         {"format": "bytes", "schema": "{}"},
+        {"format": "json", "schema": '"string"'},
         {"format": "avro"},
         {"format": "avro", "schema": "{}"},
     ],

@@ -149,6 +149,14 @@ def test_a_position_file_goes_past_what_does_not_match_a_listener(node: NodeProc
     assert int(shortest(file.read_text().strip())) >= last_id
 
 
+def test_writes_of_a_cache_wait_for_nobody_when_it_is_created(node: NodeProcess) -> None:
+    async def test(client: eventlog.Client) -> None:
+        with pytest.raises(TypeError, match="wait_listeners"):
+            await client.create_cache("waited-new", wait_listeners=["nobody"])  # type: ignore[call-arg]  # every write would fail
+
+    using(node, test)
+
+
 def test_a_write_waits_for_listeners_and_stays_when_they_do_not_come(node: NodeProcess) -> None:
     async def read(cache: Any, listener: str, *, count: int) -> None:
         async for _ in cache.events(listener=listener, follow=True):

@@ -13,6 +13,7 @@ from eventlog.batch.one import build_one
 from eventlog.errors import BadBlock, BadMessage, BadName, ConnectionLost, EventLogError, InvalidArgument, NoState, Overloaded
 from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import BATCH_EVENTS_MAX
+from eventlog.node.handlers import TABLE
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import frames
@@ -243,6 +244,18 @@ def test_a_member_that_says_nonsense_about_ids_is_refused(tmp_path):
             Message(digest_segments=DigestSegments(segments=[0], after=[CacheBound(cache=1, id=U64)])),
         ):
             assert await code_of(connection, message) == "BAD_MESSAGE"
+
+    lie_to(tmp_path, act)
+
+
+def test_requests_of_members_are_refused_to_whoever_has_not_greeted_as_one(tmp_path):
+    async def act(connection: Connection, _: NodeProcess) -> None:
+        for kind, handler in TABLE.items():
+            if handler.right == "peer" and kind != "peer_hello":
+                message = Message()
+                getattr(message, kind).SetInParent()
+                with pytest.raises(BadMessage, match=f"{kind} is for members"):
+                    await ask(connection, message)
 
     lie_to(tmp_path, act)
 

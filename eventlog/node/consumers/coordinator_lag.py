@@ -16,6 +16,7 @@ from eventlog.errors import EventLogError
 from eventlog.ids import ID_MAX, ID_STEP, time_of
 from eventlog.limits import KIB
 from eventlog.node.aside import aside
+from eventlog.node.cluster.peers import peer_of
 from eventlog.node.state.caches import CacheState
 from eventlog.segment.keys import log_range
 from eventlog.transport.exchange import Exchange
@@ -64,6 +65,7 @@ async def _ask(node: "Node", number: int, cache_id: int, places: Mapping[int, Pl
 
 async def group_lag(node: "Node", exchange: Exchange) -> None:
     """Count for a coordinator what lies behind places of segments that are led here."""
+    peer_of(exchange)
     request = exchange.message.group_lag
     places = decode_places(exchange.body, rows=request.places, count=node.segments)
     found = await aside(partial(_count, node, node.caches.find(request.cache_id), places))

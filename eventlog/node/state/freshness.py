@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eventlog.errors import EventLogError, NotPrimary
+from eventlog.node.cluster.peers import peer_of
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import ConfirmEpochs, Message
 
@@ -101,6 +102,7 @@ class Freshness:
 
 def confirm_epochs(node: "Node", exchange: Exchange) -> None:
     """Answer of which segments a higher epoch is known here."""
+    peer_of(exchange)
     request, message = exchange.message.confirm_epochs, Message()
     answer = message.confirm_epochs_answer
     answer.SetInParent()

@@ -20,12 +20,15 @@ from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import (
     BYTES,
     CacheBound,
+    CompareCopies,
     DigestSegments,
     Hello,
+    Keys,
     Message,
     PeerHello,
     RetentionCut,
     RetentionSteps,
+    Size,
     Status,
     TrimCopies,
 )
@@ -229,6 +232,25 @@ def test_absurd_reads_are_answered_or_refused(tmp_path):
         message.poll.cache_id, message.poll.until_id = 1, U64
         message.poll.segments.extend([0, 0, U32])
         assert await code_of(connection, message) in {"INVALID_ARGUMENT", "BAD_MESSAGE"}
+
+    lie_to(tmp_path, act)
+
+
+def test_a_segment_that_is_asked_for_again_and_again_is_worked_on_once(tmp_path):
+    async def act(connection: Connection, _: NodeProcess) -> None:
+        await ask(connection, write_of(), one(b"k"))
+        segment = segment_of(hash_key(b"k"), SEGMENTS)
+        for message in (Message(compare_copies=CompareCopies()), Message(digest_segments=DigestSegments())):
+            getattr(message, message.WhichOneof("kind")).segments.extend([segment] * 30_000)
+            answer = await ask(connection, message)
+            assert [digest.segment for digest in answer.digest_segments_answer.digests] == [segment]
+        for segments in ([segment] * 30_000, [segment, segment], [SEGMENTS], [U32]):
+            assert await code_of(connection, Message(size=Size(cache_id=1, segments=segments))) == "BAD_MESSAGE"
+            with pytest.raises(BadMessage):
+                async for _ in connection.stream(Message(keys=Keys(cache_id=1, segments=segments))):
+                    pass
+        items = [item async for item in connection.stream(Message(keys=Keys(cache_id=1, segments=[segment, (segment - 1) % SEGMENTS])))]
+        assert [item.message.stream_item.entries.count for item in items] == [1]
 
     lie_to(tmp_path, act)
 

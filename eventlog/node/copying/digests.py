@@ -46,7 +46,7 @@ async def own_digests(node: "Node", asked: pb.DigestSegments) -> pb.DigestSegmen
     """Return digests of this node's copies; segments that it does not hold are left out."""
     answer = pb.DigestSegmentsAnswer()
     asked_after = {bound.cache: bound.id for bound in asked.after}
-    for segment in asked.segments:
+    for segment in dict.fromkeys(asked.segments):
         if segment >= node.segments or not node.core.holds[segment]:
             continue
         watermark = int(node.core.watermark[segment])

@@ -152,7 +152,7 @@ async def compare_copies(node: "Node", exchange: Exchange) -> None:
     """Answer with checksums of the copies that in-sync replicas hold and can be reached; what cannot be compared is left out."""
     reached = {node.number, *node.peers.incarnations}
     wanted = []
-    for segment in exchange.message.compare_copies.segments:
+    for segment in dict.fromkeys(exchange.message.compare_copies.segments):
         found = node.view.segments.get(segment)
         if found is not None:
             wanted.append((segment, [replica.node for replica in found.record.in_sync if replica.node in reached]))

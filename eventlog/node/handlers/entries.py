@@ -135,9 +135,7 @@ async def keys(node: "Node", exchange: Exchange) -> None:
     """Stream the keys of a cache (with `values`, its entries), segment by segment, keys ascending."""
     request = exchange.message.keys
     cache = _state_cache(node, request.cache_id)
-    segments = request.segments or range(node.segments)
-    if max(segments) >= node.segments:
-        raise BadMessage(why=f"segment {max(segments)} of {node.segments}")
+    segments = _named(request.segments, of=node.segments) or range(node.segments)
     left = request.limit or (1 << 62)
     after = request.after if request.HasField("after") else None
     for leader, own in groupby(segments, node.leader_of):
@@ -151,6 +149,15 @@ async def keys(node: "Node", exchange: Exchange) -> None:
             after = None
     _check_kept(cache)
     exchange.stream_end()
+
+
+def _named(segments: Sequence[int], *, of: int) -> Sequence[int]:
+    """Return the segments that a request names. Raises BadMessage where one is none, or comes twice."""
+    if segments and max(segments) >= of:
+        raise BadMessage(why=f"segment {max(segments)} of {of}")
+    if len(segments) > of or len(set(segments)) < len(segments):
+        raise BadMessage(why="a segment is named twice")
+    return segments
 
 
 async def _send_segment(node: "Node", exchange: Exchange, cache: CacheState, where: Page) -> int:
@@ -201,8 +208,8 @@ async def size(node: "Node", exchange: Exchange) -> None:
     cache = _state_cache(node, request.cache_id)
     message = Message()
     if request.segments:
-        for segment in request.segments:
-            if segment >= node.segments or not leads(node, segment):
+        for segment in _named(request.segments, of=node.segments):
+            if not leads(node, segment):
                 raise NotPrimary(segment=segment)
         message.size_answer.size = int(cache.live[list(request.segments)].sum())
     else:

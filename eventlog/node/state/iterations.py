@@ -10,7 +10,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from eventlog.clock import Entropy, SystemEntropy
@@ -23,6 +22,7 @@ from eventlog.limits import (
     ITERATION_IDLE_MS_MAX,
     ITERATIONS_MAX,
 )
+from eventlog.node.installed import installed
 from eventlog.node.reading.filters import spec_of
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.state_reads import StateAsk, StateFound, cursor_of
@@ -213,7 +213,7 @@ def topology_of(node: "Node") -> Topology:
 def _scope_of(name: str) -> Scope | None:
     if not name or name in BUILT_IN:
         return None
-    point = next(iter(entry_points(group=GROUP, name=name)), None)
+    point = installed(GROUP).get(name)
     if point is None:
         return None
 

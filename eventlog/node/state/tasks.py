@@ -13,7 +13,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -26,6 +25,7 @@ from eventlog.errors import EventLogError, InvalidArgument, TaskFailed, TaskNotF
 from eventlog.errors.foreign import foreign
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
+from eventlog.node.installed import installed
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.state_reads import StateFound
 from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
@@ -166,10 +166,9 @@ def make_task(name: str, parameters: Mapping[str, Any]) -> Task:
         TaskNotFound: none of this name is installed.
         InvalidArgument: the factory refuses the parameters.
     """
-    point = next(iter(entry_points(group=GROUP, name=name)), None)
+    point = installed(GROUP).get(name)
     if name not in BUILT_IN and point is None:
-        installed = sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
-        raise TaskNotFound(task=name, installed=", ".join(installed))
+        raise TaskNotFound(task=name, installed=", ".join(sorted({*BUILT_IN, *installed(GROUP)})))
     try:
         factory: Factory = BUILT_IN[name] if point is None or name in BUILT_IN else point.load()
         return factory(parameters)

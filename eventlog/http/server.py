@@ -22,6 +22,7 @@ class Probes:
 
 STOP_S = 0.5  # is what requests get to end in when the node stops
 IDLE_S = 75.0  # after which a connection without a request is closed
+METHODS = ("GET", "HEAD")
 CONNECTIONS_MAX = 64  # another one has the oldest closed, so that probes get through whoever keeps connections
 
 log = logging.getLogger("eventlog.http")
@@ -34,7 +35,8 @@ class HttpServer:
     def __init__(self, probes: Probes, bound: socket.socket) -> None:
         self._probes = probes
         self._bound = bound
-        self._runner: web.AppRunner | None = None
+        self._pages = {"/": self._root, "/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
+        self._runner: web.ServerRunner | None = None
         self._listening: asyncio.Server | None = None
         self._connections_peak = 0
 
@@ -44,20 +46,11 @@ class HttpServer:
         Raises:
             BadConfig: the address cannot be listened on.
         """
-        app = web.Application()
-        app.router.add_get("/", self._root)
-        app.router.add_get("/health/live", self._live)
-        app.router.add_get("/health/ready", self._ready)
-        app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            keepalive_timeout=IDLE_S,
-            lingering_time=STOP_S,
-            logger=log,
-            shutdown_timeout=STOP_S,
+        # Without an application, whose router has its own opinion of a header `Expect`; and what bodies hold is nobody's business.
+        server = web.Server(
+            self._answer, access_log=None, auto_decompress=False, keepalive_timeout=IDLE_S, lingering_time=STOP_S, logger=log
         )
+        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
         try:
             self._listening = await asyncio.get_running_loop().create_server(self._accept, sock=self._bound, backlog=CONNECTIONS_MAX)
@@ -92,15 +85,23 @@ class HttpServer:
             await self._runner.cleanup()
         self._bound.close()
 
-    async def _root(self, _: web.Request) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        page = self._pages.get(request.path)
+        if page is None:
+            return web.Response(status=404, text="404: Not Found")
+        if request.method not in METHODS:
+            return web.Response(status=405, text="405: Method Not Allowed", headers={"Allow": ",".join(METHODS)})
+        return page()
+
+    def _root(self) -> web.Response:
         return web.json_response({})
 
-    async def _live(self, _: web.Request) -> web.Response:
+    def _live(self) -> web.Response:
         return web.json_response({"live": True})
 
-    async def _ready(self, _: web.Request) -> web.Response:
+    def _ready(self) -> web.Response:
         why = self._probes.ready()
         return web.json_response({"ready": not why, "why": why}, status=503 if why else 200)
 
-    async def _metrics(self, _: web.Request) -> web.Response:
+    def _metrics(self) -> web.Response:
         return web.Response(body=self._probes.metrics().encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})

@@ -45,6 +45,34 @@ def test_what_is_no_request_is_refused_and_leaves_nothing_in_the_log(request_: b
     assert caplog.records == []
 
 
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello", b"405"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Encoding: deflate\r\nContent-Length: 5\r\n\r\nhello", b"200"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nExpect: \xff\r\n\r\n", b"200"),
+        (b"PUT /none HTTP/1.1\r\nHost: a\r\nExpect: \xff\r\n\r\n", b"404"),
+        (b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", b"404"),
+        (b"GET /%ff%00%zz HTTP/1.1\r\nHost: a\r\n\r\n", b"404"),
+        (b"HEAD /health/live HTTP/1.1\r\nHost: a\r\n\r\n", b"200"),
+        (b"DELETE /metrics HTTP/1.1\r\nHost: a\r\n\r\n", b"405"),
+    ],
+)
+def test_requests_that_nobody_needs_are_answered_and_leave_nothing_in_the_log(
+    request_: bytes, status: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        server = HttpServer(Probes(ready=str, metrics=str), bind("127.0.0.1", 0))
+        reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
+        writer.write(request_)
+        assert (await reader.readline()).split()[1] == status
+        writer.close()
+        await server.stop()
+
+    asyncio.run(main())
+    assert caplog.records == []
+
+
 def test_a_page_that_fails_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> str:
         raise ZeroDivisionError

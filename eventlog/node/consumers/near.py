@@ -8,6 +8,7 @@ before the probe has been looked at; then word is taken of all primaries first, 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,7 @@ class NearWatcher:
         self._cache = pull.cache
         self._segments = node.segments
         self._interest = Interest(_digests(exchange.body, (request.digests,))[0])
+        _check_few(self._interest)
         self.at = pull.cursor.lowest
         self._probe = 0  # the last one asked, and what is to be looked at before it is answered
         self._target: tuple[int, int] | None = None
@@ -148,12 +150,11 @@ class NearWatcher:
 
     def change(self, *, added: Digests, removed: Digests) -> None:
         """Look for other keys from now on, in what follows `at`."""
-        before = len(self._interest)
-        if before + len(added) - len(removed) > NEAR_ENTRIES_MAX:
-            raise Overloaded(what="keys watched for one near cache", limit=NEAR_ENTRIES_MAX)
-        self._readers.hold(len(added))
-        self._interest.change(added=added, removed=removed)
-        self._readers.hold(len(self._interest) - before - len(added))
+        interest = copy(self._interest)
+        interest.change(added=added, removed=removed)
+        _check_few(interest)
+        self._readers.hold(len(interest) - len(self._interest))
+        self._interest = interest
 
     def probe(self, number: int) -> None:
         """Answer a probe as soon as everything acknowledged by now has been looked at."""
@@ -265,6 +266,12 @@ def near_interest(_: "Node", exchange: Exchange) -> None:
     if request.probe:
         watcher.probe(request.probe)
     exchange.answer(message)
+
+
+def _check_few(interest: Interest) -> None:
+    """Raise Overloaded where one near cache wants more watched than it may, whatever it says that it removes."""
+    if len(interest) > NEAR_ENTRIES_MAX:
+        raise Overloaded(what="keys watched for one near cache", limit=NEAR_ENTRIES_MAX)
 
 
 def _digests(body: memoryview, counts: tuple[int, ...]) -> list[Digests]:

@@ -3,17 +3,19 @@
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from eventlog.client.cache import Cache
 from eventlog.client.near.near_cache import NearCache
 from eventlog.client.near.table import MISS
 from eventlog.clock import now_s
-from eventlog.errors import ClientClosed, InvalidArgument, NoEvents, NoState, VersionMismatch
+from eventlog.errors import ClientClosed, InvalidArgument, NoEvents, NoState, Overloaded, VersionMismatch
 from eventlog.hashing import hash_key
 from eventlog.limits import NEAR_ENTRIES_MAX
+from eventlog.node.consumers import near as near_module
 from eventlog.transport.connect import connect as dial
-from eventlog.wire.eventlog_pb2 import Message, NearInterest
+from eventlog.wire.eventlog_pb2 import Message, NearInterest, NearWatch
 from tests.process.one_loop.clients import client_of, until
 from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 
@@ -248,6 +250,41 @@ def test_forged_interest_is_refused(tmp_path: Path):
         connection = await dial("127.0.0.1", cluster.nodes[0].port)
         with pytest.raises(InvalidArgument, match="no such watch"):
             await connection.request(Message(near_interest=NearInterest(watch=77)))
+        connection.close()
+
+    with_cluster(tmp_path, run)
+
+
+def test_one_near_cache_has_no_more_watched_than_it_may_whatever_it_says_that_it_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(near_module, "NEAR_ENTRIES_MAX", 100)
+
+    def digests(*ranges: range) -> bytes:
+        return b"".join(np.array(list(one), "<u8").tobytes() for one in ranges)
+
+    async def run(cluster: Cluster) -> None:
+        async with client_of(cluster) as client:
+            cache_id = (await (await client.create_cache("c")).info()).id
+        readers = cluster.nodes[0].node.near
+        connection = await dial("127.0.0.1", cluster.nodes[0].port)
+        async with connection.stream(Message(near_watch=NearWatch(cache_id=cache_id, digests=101)), digests(range(101))) as crowded:
+            with pytest.raises(Overloaded, match="one near cache"):
+                await anext(aiter(crowded))
+        async with connection.stream(Message(near_watch=NearWatch(cache_id=cache_id, digests=90)), digests(range(90))) as watch:
+            await anext(aiter(watch))
+            for added, removed, kept in (
+                (range(90, 100), range(0), 100),
+                (range(100, 150), range(1000, 1050), 100),  # none of these is watched
+                (range(100, 150), range(50), 100),
+                (range(0), range(50, 150), 0),
+            ):
+                change = NearInterest(watch=watch.number, added=len(added), removed=len(removed))
+                asked = connection.request(Message(near_interest=change), digests(added, removed))
+                if removed.start == 1000:
+                    with pytest.raises(Overloaded, match="one near cache"):
+                        await asked
+                else:
+                    await asked
+                assert readers.digests == kept
         connection.close()
 
     with_cluster(tmp_path, run)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from eventlog.batch.build import Columns, build_write
 from eventlog.batch.one import build_one
 from eventlog.errors import BadBlock, BadMessage, BadName, ConnectionLost, EventLogError, InvalidArgument, NoState, Overloaded
 from eventlog.hashing import hash_key, segment_of
-from eventlog.limits import BATCH_EVENTS_MAX
+from eventlog.limits import BATCH_EVENTS_MAX, WORK_WINDOW_MAX
 from eventlog.node.handlers import TABLE
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
@@ -20,16 +21,20 @@ from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import (
     BYTES,
     CacheBound,
+    CommitGroup,
     CompareCopies,
     DigestSegments,
+    GetMany,
     Hello,
     Keys,
     Message,
     PeerHello,
     RetentionCut,
     RetentionSteps,
+    SettleTasks,
     Size,
     Status,
+    TakeTasks,
     TrimCopies,
 )
 from tests.process.nodes import NodeProcess
@@ -251,6 +256,35 @@ def test_a_segment_that_is_asked_for_again_and_again_is_worked_on_once(tmp_path)
                     pass
         items = [item async for item in connection.stream(Message(keys=Keys(cache_id=1, segments=[segment, (segment - 1) % SEGMENTS])))]
         assert [item.message.stream_item.entries.count for item in items] == [1]
+
+    lie_to(tmp_path, act)
+
+
+def test_more_rows_than_there_can_be_are_not_looked_at(tmp_path):
+    async def act(connection: Connection, _: NodeProcess) -> None:
+        handed_out_max = SEGMENTS * WORK_WINDOW_MAX
+        whose = {"group": "g", "cache_id": 1, "member": "m"}
+        ids, rows = np.arange(handed_out_max + 1), [(0, 1, 0, 0, "")] * (handed_out_max + 1)
+        take, settle = Message(take_tasks=TakeTasks(**whose)), Message(settle_tasks=SettleTasks(**whose))
+        for count, code in ((handed_out_max, "GROUP_NOT_FOUND"), (handed_out_max + 1, "BAD_MESSAGE")):
+            take.take_tasks.holding, settle.settle_tasks.tasks = count, count
+            assert await code_of(connection, take, ids[:count].tobytes()) == code
+            assert await code_of(connection, settle, msgspec.msgpack.encode(rows[:count])) == code
+        commit = Message(commit_group=CommitGroup(**whose, epoch=1, places=SEGMENTS + 1))
+        with pytest.raises(BadMessage, match=f"of {SEGMENTS} segments"):
+            await ask(connection, commit, bytes(24 * (SEGMENTS + 1)))
+
+    lie_to(tmp_path, act)
+
+
+def test_millions_of_keys_are_asked_for_as_they_are_come_to(tmp_path):
+    async def act(connection: Connection, node: NodeProcess) -> None:
+        count = 2_800_000
+        before = rss_bytes(node.pid)
+        request = Message(get_many=GetMany(cache_id=1, count=count))
+        async with connection.stream(request, (2 * np.arange(count + 1, dtype="<i4")).tobytes(), b"ab" * count, credit_bytes=1) as stream:
+            assert (await anext(aiter(stream))).message.stream_item.entries.count > 0
+            assert rss_bytes(node.pid) - before < 100 << 20
 
     lie_to(tmp_path, act)
 

@@ -47,8 +47,8 @@ def decode_places(data: bytes | memoryview, *, rows: int, count: int) -> dict[in
     Raises:
         BadMessage: not so many rows, or one that no place can be.
     """
-    if len(data) != rows * PLACE_ROW.itemsize:
-        raise BadMessage(why=f"{rows} places in {len(data)} bytes")
+    if rows > count or len(data) != rows * PLACE_ROW.itemsize:
+        raise BadMessage(why=f"{rows} places in {len(data)} bytes, of {count} segments")
     table = np.frombuffer(data, PLACE_ROW)
     found: dict[int, Place] = {}
     for segment, _, epoch, id_, next_offset in table.tolist():

@@ -80,10 +80,10 @@ async def get_many(node: "Node", exchange: Exchange) -> None:
     """Stream the entries of many keys, in their order."""
     request = exchange.message.get_many
     cache = _state_cache(node, request.cache_id)
-    keys = _read_keys(exchange.body, request.count)
+    asked = _Asked(exchange.body, request.count)
     low, pace = 0, Pace()
-    while low < len(keys):
-        own = keys[low : low + pace.rows]
+    while low < len(asked):
+        own = asked.some(low, pace.rows)
         found = await _find(node, exchange, cache, own)
         _check_kept(cache)
         pace.saw(len(own), sum(len(row.value) for row in found))
@@ -119,16 +119,24 @@ def _row(key: bytes, entry: Entry | None, *, now: int, applied_id: int) -> Entry
     return EntryRow(key, entry.value, entry.version, applied_id, expires_ms=entry.expiry + EPOCH_MS, lifespan_ms=entry.expiry - now)
 
 
-def _read_keys(body: memoryview, count: int) -> list[bytes]:
-    size = 4 * (count + 1)
-    if size > len(body):
-        raise BadMessage(why=f"{count} keys do not fit a body of {len(body)} bytes")
-    offsets = np.frombuffer(body[:size], "<i4")
-    data = bytes(body[size:])
-    if offsets[0] != 0 or offsets[-1] != len(data) or (count and int(np.diff(offsets).min()) < 0):
-        raise BadMessage(why="offsets of keys do not rise from 0 to the body's end")
-    ends = offsets.tolist()
-    return [data[a:b] for a, b in pairwise(ends)]
+class _Asked:
+    """A column of keys, taken out of a request's body as they are come to: millions of them may be asked for at once."""
+
+    def __init__(self, body: memoryview, count: int) -> None:
+        size = 4 * (count + 1)
+        if size > len(body):
+            raise BadMessage(why=f"{count} keys do not fit a body of {len(body)} bytes")
+        self._ends = np.frombuffer(body[:size], "<i4")
+        self._data = body[size:]
+        if self._ends[0] != 0 or self._ends[-1] != len(self._data) or (count and int(np.diff(self._ends).min()) < 0):
+            raise BadMessage(why="offsets of keys do not rise from 0 to the body's end")
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def some(self, low: int, count: int) -> list[bytes]:
+        """Return up to `count` keys from one on."""
+        return [bytes(self._data[a:b]) for a, b in pairwise(self._ends[low : low + count + 1].tolist())]
 
 
 async def keys(node: "Node", exchange: Exchange) -> None:

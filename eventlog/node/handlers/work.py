@@ -1,6 +1,7 @@
 """Requests of members of work groups: events to work on, and what became of them. The group's coordinator answers."""
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ from eventlog.consume.work.queue import Task
 from eventlog.consume.work.record import TASK_ROW
 from eventlog.errors import BadMessage, InvalidArgument, TooLarge
 from eventlog.ids import ID_MAX
-from eventlog.limits import TASK_DELAY_MS_MAX
+from eventlog.limits import TASK_DELAY_MS_MAX, WORK_WINDOW_MAX
 from eventlog.node.consumers.work import Work
 from eventlog.node.consumers.work_reading import Row
 from eventlog.node.consumers.work_requests import GIVEN_BACK, VERDICTS, Settled, Wanted
@@ -30,7 +31,7 @@ async def take_tasks(node: "Node", exchange: Exchange) -> None:
     request = exchange.message.take_tasks
     if is_elsewhere(node, exchange, request.group):
         return
-    if len(exchange.body) != 8 * request.holding:
+    if len(exchange.body) != 8 * request.holding or request.holding > _handed_out_max(node.segments):
         raise BadMessage(why=f"{request.holding} ids in {len(exchange.body)} bytes")
     holding = frozenset(np.frombuffer(exchange.body, "<i8").tolist())
     work = await _work(node, request.group, request.cache_id)
@@ -46,6 +47,11 @@ async def take_tasks(node: "Node", exchange: Exchange) -> None:
     except TooLarge:  # nobody has seen them
         await work.settle(request.member, [Settled(segment=row.segment, id=task.id, verdict=GIVEN_BACK) for task, row in found])
         raise
+
+
+def _handed_out_max(segments: int) -> int:
+    """Return how many events of a group its members can have: whoever speaks of more is not listened to, as that takes the node's time."""
+    return segments * WORK_WINDOW_MAX
 
 
 async def _work(node: "Node", group: str, cache_id: int) -> Work:
@@ -77,15 +83,20 @@ async def settle_tasks(node: "Node", exchange: Exchange) -> None:
     request = exchange.message.settle_tasks
     if is_elsewhere(node, exchange, request.group):
         return
-    rows = _settled(exchange.body, request.tasks)
+    rows = _settled(exchange.body, request.tasks, at_most=_handed_out_max(node.segments))
     work = await _work(node, request.group, request.cache_id)
     await work.settle(request.member, rows)
     exchange.answer(Message(done=Done()))
 
 
-def _settled(body: memoryview, count: int) -> list[Settled]:
+@cache
+def _decoder(rows_max: int) -> "msgspec.msgpack.Decoder[list[tuple[int, int, int, int, str]]]":
+    return msgspec.msgpack.Decoder(Annotated[list[tuple[int, int, int, int, str]], msgspec.Meta(max_length=rows_max)])
+
+
+def _settled(body: memoryview, count: int, *, at_most: int) -> list[Settled]:
     try:
-        rows: list[tuple[Any, ...]] = msgspec.msgpack.decode(body, type=list[tuple[int, int, int, int, str]])
+        rows = _decoder(at_most).decode(body)
     except msgspec.MsgspecError as error:
         raise BadMessage(why=f"settled tasks: {error}") from error
     if len(rows) != count:

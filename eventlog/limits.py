@@ -108,6 +108,7 @@ LISTENER_EXPIRE_MS_DEFAULT = 600_000  # an ephemeral one that nobody has polled 
 LISTENER_POSITION_WRITE_MS = 1_000  # a durable one's position is written down at most so often ...
 LISTENER_POSITIONS_PER_WRITE_MAX = 200  # ... and of so many in one turn
 LISTENER_WAIT_MS_DEFAULT = 1_000  # how long a write waits for synchronous listeners
+GROUPS_PER_NODE_MAX = 10_000  # with members, coordinated where their routes are led: tens of kilobytes each
 GROUP_MEMBERS_MAX = 1_000
 GROUP_NAME_BYTES_MAX = 200
 WORK_WINDOW_MAX = 256  # events of one segment above a work group's position: handed out, waiting, or done out of turn

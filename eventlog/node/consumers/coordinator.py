@@ -30,7 +30,8 @@ from eventlog.consume.membership.rows import encode_places, encode_set
 from eventlog.consume.membership.sessions import Via
 from eventlog.consume.membership.values import GroupState
 from eventlog.consume.work.record import decode_known
-from eventlog.errors import EventLogError, Fenced, GroupNotFound, NotPrimary, StaleMember, Stopping, VersionMismatch
+from eventlog.errors import EventLogError, Fenced, GroupNotFound, NotPrimary, Overloaded, StaleMember, Stopping, VersionMismatch
+from eventlog.limits import GROUPS_PER_NODE_MAX
 from eventlog.node.consumers.work import Work
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -265,7 +266,12 @@ class Coordinators:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._running: dict[GroupId, Running] = {}
+        self._peak = 0
         self._loading: dict[str, asyncio.Lock] = {}
+
+    def figures(self) -> dict[str, tuple[int, int, int]]:
+        """Return used, limit and peak of what is bounded here."""
+        return {"groups": (len(self._running), GROUPS_PER_NODE_MAX, self._peak)}
 
     async def find(self, group: str, cache_id: int, *, create: Callable[[], GroupState] | None = None) -> Running:
         """Return a group, loaded if need be; `create` makes what there is from now on where there is none. It is led here, and freshly so.
@@ -273,10 +279,13 @@ class Coordinators:
         Raises:
             NotPrimary: it is not.
             GroupNotFound: there is none.
+            Overloaded: as many as allowed have members here, and it would be one more.
         """
         await self._check_fresh(group)
         self._drop_old(group)
         running = self._running.get((group, cache_id))
+        if running is None and create is not None and len(self._running) >= GROUPS_PER_NODE_MAX:
+            raise Overloaded(what="the number of groups with members at one node", limit=GROUPS_PER_NODE_MAX)
         if running is None:
             await self._load(group)
             running = self._running.get((group, cache_id))
@@ -338,6 +347,7 @@ class Coordinators:
 
     def _begin(self, id_: GroupId, state: GroupState, *, version: int | None) -> Running:
         running = self._running[id_] = Running(self._node, id_, Coordinator(id_[0], state, now_ms()), version)
+        self._peak = max(self._peak, len(self._running))
         return running
 
     def forgotten(self, running: Running) -> None:

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 import eventlog
-from eventlog.errors import BadMessage, InvalidArgument, StaleMember
+from eventlog.errors import BadMessage, InvalidArgument, Overloaded, StaleMember
 from eventlog.ids import id_before
 from eventlog.node.cluster.leaving import hand_over
-from eventlog.node.consumers import coordinator_via
+from eventlog.node.consumers import coordinator, coordinator_via
 from eventlog.transport.connect import connect
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -429,5 +429,37 @@ def test_of_one_connection_no_more_members_are_watched_than_there_is_room_for(tm
             async with cache.consumer("billing") as one, cache.consumer("billing") as two:
                 await until(lambda: shared(one, two))
                 assert {len(ids) for ids in noted(cluster)} == {1}
+
+    run(act())
+
+
+def test_a_node_has_no_more_groups_with_members_than_it_may(tmp_path, monkeypatch):
+    monkeypatch.setattr(coordinator, "GROUPS_PER_NODE_MAX", 1)
+
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            await client.create_cache("orders")
+            who = {"member": "m", "cache_id": cluster.up[0].caches.named("orders").cache_id}
+            connection = await connect("127.0.0.1", cluster.nodes[0].port)
+
+            async def join(group):
+                try:
+                    await connection.request(Message(group_beat=pb.GroupBeat(group=group, **who)), timeout_ms=20_000)
+                except Overloaded:
+                    return False
+                return True
+
+            joined = {group: await join(group) for group in (f"g{number}" for number in range(12))}
+            figures = [node.coordinators.figures()["groups"] for node in cluster.up]
+            assert set(figures) <= {(0, 1, 0), (1, 1, 1)}
+            assert 1 <= sum(joined.values()) == sum(used for used, *_ in figures)
+            for group, is_in in joined.items():
+                assert await join(group) is is_in  # again, as somebody in it or as one more
+            for group in filter(joined.get, joined):
+                await connection.request(Message(leave_group=pb.LeaveGroup(group=group, **who)), timeout_ms=20_000)
+            await until(lambda: not any(node.coordinators._running for node in cluster.up))
+            assert await join(next(group for group, is_in in joined.items() if not is_in))
+            connection.close()
+            await connection.wait_closed()
 
     run(act())

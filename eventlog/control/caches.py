@@ -24,7 +24,7 @@ from eventlog.control.records import (
     encode,
 )
 from eventlog.errors import BadName, CacheExists, CacheNotFound, InvalidArgument, Overloaded, TooLarge, Unalterable
-from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX, PROMOTED_FIELDS_MAX
+from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX, LISTENERS_AWAITED_MAX, PROMOTED_FIELDS_MAX
 from eventlog.predicate.avro_schema import AvroSchema
 
 UNALTERABLE = ("format", "state", "bytes_keys", "route_by_prefix")
@@ -186,6 +186,8 @@ def _checked(values: Mapping[str, Any]) -> CacheOptions:
     if len(options.schema.encode("utf-8", "surrogatepass")) > SCHEMA_BYTES_MAX:
         raise TooLarge(what="the schema", size=len(options.schema), limit=SCHEMA_BYTES_MAX)
     _check_promoted(options.promoted)
+    if options.wait_listeners.count(",") >= LISTENERS_AWAITED_MAX:
+        raise InvalidArgument(why=f"writes wait for at most {LISTENERS_AWAITED_MAX} listeners")
     for condition, why in (
         (not options.state and not options.events, "a cache without state and events keeps nothing"),
         (options.before and not options.state, "before-images need state"),

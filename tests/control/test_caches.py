@@ -22,7 +22,7 @@ from eventlog.control.caches import (
 from eventlog.control.metastore import Item, Listing
 from eventlog.control.records import CacheOptions, CacheRecord, Versioned, encode
 from eventlog.errors import BadName, CacheExists, CacheNotFound, CorruptData, InvalidArgument, Overloaded, TooLarge, Unalterable
-from eventlog.limits import CACHES_MAX
+from eventlog.limits import CACHES_MAX, LISTENERS_AWAITED_MAX
 
 EMPTY = CacheBook(caches={}, next_id=1, next_revision=0)
 
@@ -208,6 +208,13 @@ def test_what_avro_values_mean_stays_as_well():
 def test_an_alteration_that_would_not_go_together_is_refused():
     with pytest.raises(InvalidArgument):
         plan_alter(with_cache(given={"state": False}), "orders", {"events": False}, from_id=8)
+
+
+def test_writes_wait_for_so_many_listeners_and_no_more():
+    names = ",".join(f"l{number}" for number in range(LISTENERS_AWAITED_MAX))
+    assert plan_alter(with_cache(), "orders", {"wait_listeners": names}, from_id=8)[0].options.wait_listeners == names
+    with pytest.raises(InvalidArgument, match="at most 100 listeners"):
+        plan_alter(with_cache(), "orders", {"wait_listeners": names + ",one-more"}, from_id=8)
 
 
 @pytest.mark.parametrize("plan", [plan_drop, lambda book, name: plan_alter(book, name, {}, from_id=1)], ids=["drop", "alter"])

@@ -10,7 +10,7 @@ import pytest
 
 import eventlog
 from eventlog.client.client import connect
-from eventlog.errors import OutcomeUnknown, Overloaded, Stopping, TimedOut
+from eventlog.errors import InvalidArgument, OutcomeUnknown, Overloaded, Stopping, TimedOut
 from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.routing.retry import RetryPolicy
@@ -310,6 +310,17 @@ def test_writes_that_nobody_waits_for_any_more_are_not_sent_on_a_new_connection(
             await until(lambda: client._core.nodes.home.live is None)
             assert (await cache.put("k", 2)).kind == "CREATED"
             assert [event.value for event in node.log] == [b"2"]
+
+    run(main())
+
+
+def test_a_write_for_too_many_listeners_is_refused_before_it_is_written() -> None:
+    async def main() -> None:
+        async with client_of(FakeNode()) as client:
+            cache = await client.create_cache("c")
+            with pytest.raises(InvalidArgument, match="at most 100 listeners, not for 101"):
+                await cache.put("k", 1, wait_listeners=[f"l{number}" for number in range(101)])
+            assert await cache.size() == 0
 
     run(main())
 

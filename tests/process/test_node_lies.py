@@ -13,13 +13,14 @@ from eventlog.batch.build import Columns, build_write
 from eventlog.batch.one import build_one
 from eventlog.errors import BadBlock, BadMessage, BadName, ConnectionLost, EventLogError, InvalidArgument, NoState, Overloaded
 from eventlog.hashing import hash_key, segment_of
-from eventlog.limits import BATCH_EVENTS_MAX, WORK_WINDOW_MAX
+from eventlog.limits import BATCH_EVENTS_MAX, LISTENERS_AWAITED_MAX, WORK_WINDOW_MAX
 from eventlog.node.handlers import TABLE
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import (
     BYTES,
+    AwaitListeners,
     CacheBound,
     CommitGroup,
     CompareCopies,
@@ -270,6 +271,9 @@ def test_more_rows_than_there_can_be_are_not_looked_at(tmp_path):
             take.take_tasks.holding, settle.settle_tasks.tasks = count, count
             assert await code_of(connection, take, ids[:count].tobytes()) == code
             assert await code_of(connection, settle, msgspec.msgpack.encode(rows[:count])) == code
+        for count in (100, 101):
+            wait = Message(await_listeners=AwaitListeners(cache_id=1, listeners=[f"l{number}" for number in range(count)], wait_ms=1))
+            assert await code_of(connection, wait) == ("" if count == LISTENERS_AWAITED_MAX else "INVALID_ARGUMENT")
         commit = Message(commit_group=CommitGroup(**whose, epoch=1, places=SEGMENTS + 1))
         with pytest.raises(BadMessage, match=f"of {SEGMENTS} segments"):
             await ask(connection, commit, bytes(24 * (SEGMENTS + 1)))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from eventlog.client.handle import CacheHandle
 from eventlog.client.listeners import ListenerAdmin, check_awaited
 from eventlog.errors import EventLogError, InvalidArgument, ListenerTimeout
-from eventlog.limits import LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX
+from eventlog.limits import LISTENER_WAIT_MS_DEFAULT, LISTENERS_AWAITED_MAX, POLL_WAIT_MS_MAX
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -35,7 +35,7 @@ class CacheAcknowledging(CacheHandle):
 
         Raises:
             ListenerNotFound: a listener that the call names is not there; nothing was written.
-            InvalidArgument: or it is one of another cache, or an ephemeral one; nothing was written.
+            InvalidArgument: or it is one of another cache, or an ephemeral one, or they are too many; nothing was written.
         """
         info, _ = await self._found()
         if isinstance(listeners, str):  # as create_cache takes them, too
@@ -44,11 +44,13 @@ class CacheAcknowledging(CacheHandle):
             raise InvalidArgument(why=f"on_wait_timeout is {on_wait_timeout!r}: use error or proceed")
         if wait_ms is not None and not 0 < wait_ms <= POLL_WAIT_MS_MAX:
             raise InvalidArgument(why=f"wait_ms is {wait_ms}, not in [1, {POLL_WAIT_MS_MAX}]")
+        names = tuple(dict.fromkeys((*listeners, *info.wait_listeners)))
+        if len(names) > LISTENERS_AWAITED_MAX:
+            raise InvalidArgument(why=f"a write waits for at most {LISTENERS_AWAITED_MAX} listeners, not for {len(names)}")
         for listener in listeners:
             if listener not in self._listeners_seen:
                 check_awaited(await ListenerAdmin(self._core.requests).describe(listener), cache=info.name)
                 self._listeners_seen.add(listener)
-        names = tuple(dict.fromkeys((*listeners, *info.wait_listeners)))
         if not names:
             return None
         return Expecting(

@@ -9,7 +9,13 @@ import msgspec
 from eventlog.consume.listeners.records import FilterFrom, ListenerRecord, altered, checked_listener, listener_name
 from eventlog.errors import EventLogError, InvalidArgument, ListenerNotFound, NoEvents, NotPrimary, OperationRefused, Unavailable
 from eventlog.ids import ID_MAX
-from eventlog.limits import CLOSE_UP_MS_MAX, LISTENER_EXPIRE_MS_DEFAULT, LISTENER_WAIT_MS_DEFAULT, POLL_WAIT_MS_MAX
+from eventlog.limits import (
+    CLOSE_UP_MS_MAX,
+    LISTENER_EXPIRE_MS_DEFAULT,
+    LISTENER_WAIT_MS_DEFAULT,
+    LISTENERS_AWAITED_MAX,
+    POLL_WAIT_MS_MAX,
+)
 from eventlog.node.cluster.forward import ask, others
 from eventlog.node.cluster.peers import peer_of
 from eventlog.node.consumers.listener_lag import count_after as counted_after
@@ -156,6 +162,8 @@ async def await_listeners(node: "Node", exchange: Exchange) -> None:
     if len(request.segments) != len(request.ids) or any(segment >= node.segments for segment in request.segments):
         raise InvalidArgument(why="give the id of each segment")
     names = list(dict.fromkeys(request.listeners))
+    if len(names) > LISTENERS_AWAITED_MAX:
+        raise InvalidArgument(why=f"a write waits for at most {LISTENERS_AWAITED_MAX} listeners, not for {len(names)}")
     answer = pb.AwaitListenersAnswer()
     for found in await asyncio.gather(*(_awaited(node, exchange.message, name) for name in names)):
         answer.MergeFrom(found)

@@ -358,6 +358,7 @@ def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
     loop = asyncio.get_running_loop()
     plain = {kind: handler.function for kind, handler in table.items() if not handler.is_async}
     with_body = {kind: handler.right for kind, handler in table.items() if handler.has_body}
+    long = frozenset(kind for kind, handler in table.items() if handler.takes_long)
 
     def dispatch(exchange: Exchange) -> None:
         if len(exchange.body):
@@ -366,6 +367,8 @@ def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
                 raise BadMessage(why=f"a body of {len(exchange.body)} bytes, and {exchange.kind} has none")
             if right != "peer":  # for theirs those that fill the memory may be waiting
                 exchange.connection.budget.process.check(len(exchange.body))
+        if exchange.kind in long:
+            exchange.connection.ends_turn = True
         function = plain.get(exchange.kind)
         if function is not None:
             try:

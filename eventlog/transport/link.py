@@ -37,6 +37,7 @@ class Link(asyncio.BufferedProtocol):
         self.peer = ""
         self.is_closed = True  # nothing goes out: not yet, or not any more
         self.is_reading = True
+        self.ends_turn = False  # set by whoever handles what took long: the next frame is taken after others had their turn
         self.is_heard = False  # something came; whoever watches for idleness sets it back
         self.budget = budget
         self.reader = reader
@@ -144,7 +145,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _pump(self) -> None:
         """Pass on what has arrived, as far as budget and fairness allow."""
-        self._is_pump_due = False
+        self._is_pump_due = self.ends_turn = False
         if self.is_closed:
             return
         self._is_pumping = True
@@ -182,8 +183,8 @@ class Link(asyncio.BufferedProtocol):
                 handle(event)
             if self._out_bytes > JOINED_BYTES_MAX:
                 self._flush()
-            if frame[0] & CODEC_BITS:
-                break  # one a turn: half a kilobyte may take milliseconds to become all that a frame may hold
+            if self.ends_turn or frame[0] & CODEC_BITS:
+                break  # one a turn: compressed, half a kilobyte may take milliseconds to become all that a frame may hold
         self.pump_soon()
         return False
 

@@ -1,11 +1,14 @@
 """A node's own tasks, to the end of the node; what its start says."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from eventlog.errors import ClientClosed
 from eventlog.limits import SEGMENTS_DEFAULT
+from eventlog.node.handlers import TABLE
+from eventlog.node.node import dispatcher
 from tests.node.nodes import SEGMENTS, with_node
 
 
@@ -34,3 +37,16 @@ def test_a_number_of_segments_that_cannot_be_had_is_said_where_somebody_asked_fo
     caplog.clear()
     assert with_node(tmp_path, count, storage="rocksdb", segments=asked) == SEGMENTS
     assert any(record.message.startswith("segments_fixed") for record in caplog.records) is said
+
+
+def test_what_takes_long_is_the_last_that_its_connection_asks_in_a_turn(tmp_path):
+    async def act(node):
+        dispatch = dispatcher(node, TABLE)
+        for kind, ends_turn in (("status", True), ("list_nodes", True), ("ping", False)):
+            answers = []
+            exchange = SimpleNamespace(kind=kind, body=b"", connection=SimpleNamespace(ends_turn=False), answer=answers.append)
+            dispatch(exchange)
+            assert len(answers) == 1
+            assert exchange.connection.ends_turn is ends_turn
+
+    with_node(tmp_path, act)

@@ -11,6 +11,7 @@ import pytest
 from eventlog.errors import ConnectionLost, Overloaded
 from eventlog.limits import FRAME_BYTES_MAX, MIB
 from eventlog.transport.connect import connect
+from eventlog.transport.link import FRAMES_PER_TURN_MAX
 from eventlog.transport.options import ConnectOptions, ServerOptions
 from eventlog.transport.server import Server, bind
 from eventlog.wire import frames
@@ -212,13 +213,14 @@ def test_claimed_lengths_cost_no_memory():
     run(main)
 
 
-async def is_heard_beside(sent):
+async def is_heard_beside(sent, *, take_long=False):
     """Have one peer send these requests at once, and another one then a single one; return whether it was not among the last."""
     seen = []
     answers = Answers()
 
     def dispatch(exchange):
         seen.append(exchange.connection.peer)
+        exchange.connection.ends_turn = take_long
         answers(exchange)
 
     async with serving(dispatch) as (_, port):
@@ -237,6 +239,13 @@ async def is_heard_beside(sent):
 def test_a_peer_that_sends_thousands_of_requests_at_once_lets_others_have_their_turn():
     async def main():
         assert await is_heard_beside([frames.encode(opaque, GET, version=1) for opaque in range(3000)])
+
+    run(main)
+
+
+def test_requests_that_take_long_take_turns_with_what_others_ask():
+    async def main():
+        assert await is_heard_beside([frames.encode(opaque, GET, version=1) for opaque in range(FRAMES_PER_TURN_MAX)], take_long=True)
 
     run(main)
 

@@ -34,12 +34,16 @@ Right = Literal["none", "read", "write", "admin", "peer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """How one kind of request is served. `repeatable`: doing it twice is doing it once. `has_body`: else one that comes is refused."""
+    """How one kind of request is served. `repeatable`: doing it twice is doing it once. `has_body`: else one that comes is refused.
+
+    `takes_long`: milliseconds of the loop for a few bytes, so that one is begun in each turn of a connection, and not hundreds.
+    """
 
     function: Callable[..., Any]
     right: Right
     repeatable: bool
     has_body: bool
+    takes_long: bool
 
     @property
     def is_async(self) -> bool:
@@ -47,8 +51,10 @@ class Handler:
         return inspect.iscoroutinefunction(self.function)
 
 
-def _row(function: Callable[..., Any], right: Right, *, repeatable: bool = True, has_body: bool = False) -> Handler:
-    return Handler(function=function, right=right, repeatable=repeatable, has_body=has_body)
+def _row(
+    function: Callable[..., Any], right: Right, *, repeatable: bool = True, has_body: bool = False, takes_long: bool = False
+) -> Handler:
+    return Handler(function=function, right=right, repeatable=repeatable, has_body=has_body, takes_long=takes_long)
 
 
 TABLE: dict[str, Handler] = {
@@ -56,33 +62,33 @@ TABLE: dict[str, Handler] = {
     "ping": _row(admin.ping, "none"),
     "get_topology": _row(topology.get_topology, "none"),
     "write": _row(write.write, "write", repeatable=False, has_body=True),
-    "clear": _row(write.clear, "write"),
+    "clear": _row(write.clear, "write", takes_long=True),
     "get": _row(entries.get, "read"),
     "get_many": _row(entries.get_many, "read", has_body=True),
     "keys": _row(entries.keys, "read"),
     "size": _row(entries.size, "read"),
     "poll": _row(events.poll, "read"),
     "watch": _row(events.watch, "read"),
-    "iteration_start": _row(iteration.iteration_start, "read"),
+    "iteration_start": _row(iteration.iteration_start, "read", takes_long=True),
     "iteration_next": _row(iteration.iteration_next, "read", repeatable=False),
-    "for_each": _row(iteration.for_each, "write"),
+    "for_each": _row(iteration.for_each, "write", takes_long=True),
     "iteration_end": _row(iteration.iteration_end, "read"),
-    "log_ends": _row(events.log_ends, "read"),
-    "list_filters": _row(filters.list_filters, "read"),
+    "log_ends": _row(events.log_ends, "read", takes_long=True),
+    "list_filters": _row(filters.list_filters, "read", takes_long=True),
     "near_watch": _row(near.near_watch, "read", has_body=True),
     "near_interest": _row(near.near_interest, "read", has_body=True),
-    "group_beat": _row(groups.group_beat, "read"),
+    "group_beat": _row(groups.group_beat, "read", takes_long=True),
     "leave_group": _row(groups.leave_group, "read"),
     "commit_group": _row(groups.commit_group, "read", has_body=True),
     "take_tasks": _row(work.take_tasks, "read", has_body=True),
     "settle_tasks": _row(work.settle_tasks, "read", has_body=True),
-    "list_groups": _row(group_admin.list_groups, "read"),
-    "describe_group": _row(group_admin.describe_group, "read"),
-    "reset_group": _row(group_admin.reset_group, "admin"),
-    "delete_group": _row(group_admin.delete_group, "admin"),
-    "register_listener": _row(listeners.register_listener, "read", repeatable=False),
-    "list_listeners": _row(listeners.list_listeners, "read"),
-    "alter_listener": _row(listeners.alter_listener, "read"),
+    "list_groups": _row(group_admin.list_groups, "read", takes_long=True),
+    "describe_group": _row(group_admin.describe_group, "read", takes_long=True),
+    "reset_group": _row(group_admin.reset_group, "admin", takes_long=True),
+    "delete_group": _row(group_admin.delete_group, "admin", takes_long=True),
+    "register_listener": _row(listeners.register_listener, "read", repeatable=False, takes_long=True),
+    "list_listeners": _row(listeners.list_listeners, "read", takes_long=True),
+    "alter_listener": _row(listeners.alter_listener, "read", takes_long=True),
     "remove_listener": _row(listeners.remove_listener, "read", repeatable=False),
     "await_listeners": _row(listeners.await_listeners, "read"),
     "use_listeners": _row(listeners.use_listeners, "peer"),
@@ -91,22 +97,22 @@ TABLE: dict[str, Handler] = {
     "retention_cut": _row(retention.retention_cut, "peer"),
     "trim_copies": _row(retention.trim_copies, "peer"),
     "count_after": _row(listeners.count_after, "peer"),
-    "create_cache": _row(admin.create_cache, "admin", repeatable=False),
+    "create_cache": _row(admin.create_cache, "admin", repeatable=False, takes_long=True),
     "describe_cache": _row(admin.describe_cache, "read"),
-    "alter_cache": _row(admin.alter_cache, "admin"),
-    "drop_cache": _row(admin.drop_cache, "admin", repeatable=False),
-    "list_caches": _row(admin.list_caches, "read"),
-    "status": _row(admin.status, "read"),
-    "list_segments": _row(cluster_admin.list_segments, "read"),
-    "run_retention": _row(retention.run_retention, "admin"),
-    "check_data": _row(admin.check_data, "admin"),
-    "list_nodes": _row(cluster_admin.list_nodes, "read"),
-    "change_cluster": _row(cluster_admin.change_cluster, "admin", repeatable=False),
-    "plan_rebalance": _row(cluster_admin.plan_rebalance, "read"),
-    "rebalance_status": _row(cluster_admin.rebalance_status, "read"),
-    "digest_segments": _row(cluster_admin.digest_segments, "admin"),
-    "compare_copies": _row(cluster_admin.compare_copies, "read"),
-    "force_primary": _row(cluster_admin.force_primary, "admin", repeatable=False),
+    "alter_cache": _row(admin.alter_cache, "admin", takes_long=True),
+    "drop_cache": _row(admin.drop_cache, "admin", repeatable=False, takes_long=True),
+    "list_caches": _row(admin.list_caches, "read", takes_long=True),
+    "status": _row(admin.status, "read", takes_long=True),
+    "list_segments": _row(cluster_admin.list_segments, "read", takes_long=True),
+    "run_retention": _row(retention.run_retention, "admin", takes_long=True),
+    "check_data": _row(admin.check_data, "admin", takes_long=True),
+    "list_nodes": _row(cluster_admin.list_nodes, "read", takes_long=True),
+    "change_cluster": _row(cluster_admin.change_cluster, "admin", repeatable=False, takes_long=True),
+    "plan_rebalance": _row(cluster_admin.plan_rebalance, "read", takes_long=True),
+    "rebalance_status": _row(cluster_admin.rebalance_status, "read", takes_long=True),
+    "digest_segments": _row(cluster_admin.digest_segments, "admin", takes_long=True),
+    "compare_copies": _row(cluster_admin.compare_copies, "read", takes_long=True),
+    "force_primary": _row(cluster_admin.force_primary, "admin", repeatable=False, takes_long=True),
     "cluster_info": _row(peers.cluster_info, "none"),
     "read_state": _row(iteration.read_state, "peer"),
     "confirm_epochs": _row(freshness.confirm_epochs, "peer"),

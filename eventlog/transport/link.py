@@ -37,6 +37,7 @@ class Link(asyncio.BufferedProtocol):
         self.peer = ""
         self.is_closed = True  # nothing goes out: not yet, or not any more
         self.is_reading = True
+        self._queued_max = WRITE_HIGH_BYTES
         self.ends_turn = False  # set by whoever handles what took long: the next frame is taken after others had their turn
         self.is_heard = False  # something came; whoever watches for idleness sets it back
         self.budget = budget
@@ -115,17 +116,22 @@ class Link(asyncio.BufferedProtocol):
     def bound_unsent(self) -> None:
         """Queue little of what the peer does not read, here and in the kernel, which by itself keeps megabytes for each connection."""
         if self._transport is not None:
-            self._transport.set_write_buffer_limits(high=WRITE_LOW_BYTES, low=WRITE_LOW_BYTES // 4)
+            self._limit_queue(self._transport, WRITE_LOW_BYTES)
         found: socket.socket | None = self._transport.get_extra_info("socket") if self._transport is not None else None
         option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
         if found is not None and option is not None and found.family in (socket.AF_INET, socket.AF_INET6):
             found.setsockopt(socket.IPPROTO_TCP, option, KERNEL_UNSENT_BYTES)
 
+    def _limit_queue(self, transport: asyncio.Transport, size: int) -> None:
+        """Be told when more than `size` bytes are in the socket's queue, at once if they are."""
+        self._queued_max = size
+        transport.set_write_buffer_limits(high=size, low=size // 4)
+
     # ------------------------------------------------------------ asyncio's calls: receiving
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        self._limit_queue(self._transport, WRITE_HIGH_BYTES)
         self.peer = _name_of(transport)
         self.is_closed = False
         self.budget.open()
@@ -265,6 +271,8 @@ class Link(asyncio.BufferedProtocol):
             transport.write(b"".join(out) if len(out) > 1 else out[0])
         else:
             transport.writelines(_coalesce(out))
+            if not self.is_congested and transport.get_write_buffer_size() > self._queued_max:
+                self._limit_queue(transport, self._queued_max)  # asyncio's own forgets to look after `writelines` (CVE-2024-12254)
         if self.is_congested:
             self._charge(size)
 

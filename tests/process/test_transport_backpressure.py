@@ -22,8 +22,31 @@ def asking_for_mebibytes(count):
     return b"".join(frames.encode(opaque, Message(log_ends=LogEnds()), version=1) for opaque in range(1, count + 1))
 
 
+@pytest.fixture
+def forgetful(monkeypatch):
+    """Have asyncio's own transport not look how full it is after `writelines`, as in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1."""
+    kind = asyncio.selector_events._SelectorSocketTransport
+    write = kind.writelines
+
+    def write_lines(self, lines):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "_maybe_pause_protocol", lambda _: None)
+            write(self, lines)
+
+    monkeypatch.setattr(kind, "writelines", write_lines)
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_peer_that_stops_reading_waits_alone_and_gets_everything_when_it_reads_again(loop):
+    stop_reading(loop)
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_peer_that_stops_reading_waits_alone_also_where_the_loop_does_not_look_by_itself():
+    stop_reading("asyncio")
+
+
+def stop_reading(loop):
     async def main():
         async with serving(bytes_in_flight_max=4 * MIB) as (server, port), connected(port) as connection:
             stopped = await Plain.open(port, receive_bytes=1 << 10)

@@ -231,12 +231,12 @@ class Client:
 
         Raises:
             TimedOut: they do not in time.
-            InvalidArgument: `id` is none.
+            InvalidArgument: `id` is none, or `timeout_ms` not above 0.
             NoEvents: the cache keeps none. Its entries are read as they are from the moment on at which a write has returned.
         """
         wanted = checked_id(id)
         read = self.cache(cache) if isinstance(cache, str) else cache
-        timeout_ms = timeout_ms or self._options.timeout_ms
+        timeout_ms = self._options.limit_ms(timeout_ms)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while (await read.log_ends()).last_id < wanted:
@@ -266,7 +266,7 @@ class Client:
 
     async def check(self, cache: str | None = None, *, timeout_ms: int | None = None) -> CheckReport:
         """Have everything stored read and compared with its checksums; return what is wrong. Takes long: give it time."""
-        extra_ms = max(0, (timeout_ms or 0) - self._options.timeout_ms)
+        extra_ms = max(0, self._options.limit_ms(timeout_ms) - self._options.timeout_ms)
         reply = await self._opened.requests.ask(Message(check_data=pb.CheckData(cache=cache or "")), wait_ms=extra_ms)
         return check_report(reply.message.check_data_answer)
 

@@ -64,7 +64,13 @@ class CacheFormat:
         return stored
 
     def keys(self, keys: Iterable[str | bytes]) -> list[bytes]:
-        """Return many keys; the common case costs no call each."""
+        """Return many keys; the common case costs no call each.
+
+        Raises:
+            InvalidArgument: it is one text or bytes, whose characters are hardly meant.
+        """
+        if isinstance(keys, (str, *_BYTES)):
+            raise InvalidArgument(why=f"{_article(keys)} is given where many keys are wanted: put it into a list")
         given: list[Any] = list(keys)
         if set(map(type, given)) <= {str if self.is_text else bytes}:
             try:

@@ -36,5 +36,17 @@ class ClientOptions:
         if self.read_ahead_bytes > CONNECTION_BYTES_IN_FLIGHT_MAX:
             raise InvalidArgument(why=f"read_ahead_bytes is {self.read_ahead_bytes}, at most {CONNECTION_BYTES_IN_FLIGHT_MAX} are useful")
 
+    def limit_ms(self, timeout_ms: int | None) -> int:
+        """Return how long one operation may take: `timeout_ms`, or what all may where it is None.
+
+        Raises:
+            InvalidArgument: it is not above 0.
+        """
+        if timeout_ms is None:
+            return self.timeout_ms
+        if not timeout_ms > 0:  # so is NaN not
+            raise InvalidArgument(why=f"timeout_ms is {timeout_ms}: give a number above 0, or None for the client's")
+        return timeout_ms
+
 
 _POSITIVE = ("timeout_ms", "connect_timeout_ms", "reconnect_ms_max", "bytes_unanswered_max", "frame_bytes_target", "read_ahead_bytes")

@@ -185,9 +185,10 @@ def _convert(name: str, value: Any) -> Any:
         return value
     if isinstance(default, tuple):
         return _texts(name, value)
-    if not isinstance(value, str) or "\0" in value:
-        raise BadConfig(option=name, why=f"{value!r} is not a text")
-    return Path(value) if isinstance(default, Path) else value
+    is_path = isinstance(default, Path)
+    if not isinstance(value, str) or "\0" in value or (is_path and not value):
+        raise BadConfig(option=name, why=f"{value!r} is not a {'path' if is_path else 'text'}")
+    return Path(value) if is_path else value
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:

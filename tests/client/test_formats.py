@@ -135,6 +135,13 @@ def test_keys_of_the_wrong_kind_are_refused(form: CacheFormat, key: Any) -> None
         form.keys([key])
 
 
+@pytest.mark.parametrize("keys", ["abc", b"abc", bytearray(b"abc")])
+def test_one_key_is_not_taken_for_many(keys: Any) -> None:
+    for form in (JSON, BYTES):
+        with pytest.raises(InvalidArgument, match="where many keys are wanted"):
+            form.keys(keys)
+
+
 def test_keys_of_all_kinds_of_bytes_are_stored_as_bytes() -> None:
     for keys in ([b"a", b"b"], [bytearray(b"a"), b"b"], (b"a", memoryview(b"b")), iter([b"a", b"b"])):
         stored = BYTES.keys(keys)  # type: ignore[arg-type]

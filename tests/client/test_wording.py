@@ -54,6 +54,14 @@ def test_options_of_a_client_are_above_0(name: str) -> None:
         ClientOptions(**{name: 0})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("given", [0, -1, -0.5, float("nan")])
+def test_the_time_of_one_operation_is_above_0(given: float) -> None:
+    options = ClientOptions(timeout_ms=700)
+    assert (options.limit_ms(None), options.limit_ms(5)) == (700, 5)
+    with pytest.raises(InvalidArgument, match="timeout_ms is"):
+        options.limit_ms(given)  # type: ignore[arg-type]
+
+
 def test_reading_ahead_is_bounded_by_what_a_connection_holds() -> None:
     with pytest.raises(InvalidArgument, match="read_ahead"):
         ClientOptions(read_ahead_bytes=1 << 40)

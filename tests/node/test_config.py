@@ -51,6 +51,7 @@ def test_sizes_have_units(text, size):
         ("rack", "r\n1"),
         ("node_name", "n" * 201),
         ("data", 5),
+        ("data", ""),
         ("data", "a\0b"),
         ("listen", 7400),
         ("listen", "127.0.0.1"),

@@ -69,9 +69,10 @@ class Writer:
 
         Raises:
             TimedOut: no room in time.
+            InvalidArgument: `timeout_ms` is not above 0.
             ClientClosed: the client is closed.
         """
-        timeout_ms = timeout_ms or self._options.timeout_ms
+        timeout_ms = self._options.limit_ms(timeout_ms)
         call = Call(changes, timeout_ms=timeout_ms, is_many=is_many, deadline=deadline)
         if not self._backlog.has_admitted(call.nbytes):
             await self._backlog.admit(call.nbytes, deadline=call.deadline, timeout_ms=timeout_ms)

@@ -304,7 +304,7 @@ class CacheWrites(CacheAcknowledging):
 
     async def _write_parts(self, parts: list[Changes], *, timeout_ms: int | None) -> "list[StoredMany | BaseException]":
         """Return what became of each part of one call, which has one deadline."""
-        timeout_ms = timeout_ms or self._core.options.timeout_ms
+        timeout_ms = self._core.options.limit_ms(timeout_ms)
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         futures: list[asyncio.Future[StoredMany]] = []
         refused: list[StoredMany | BaseException] = []

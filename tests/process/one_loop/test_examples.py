@@ -9,6 +9,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import InvalidArgument
+from eventlog.node import installed as entry_points
 from eventlog.predicate import factories
 from tests.process.one_loop.clients import address, fill
 from tests.process.one_loop.cluster import Cluster, with_cluster
@@ -26,9 +27,11 @@ def installed(tmp_path, monkeypatch):
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    factories.installed.cache_clear()
+    for found in (factories.installed, entry_points.installed):
+        found.cache_clear()
     yield
-    factories.installed.cache_clear()
+    for found in (factories.installed, entry_points.installed):
+        found.cache_clear()
 
 
 @pytest.mark.usefixtures("installed")

@@ -71,7 +71,7 @@ class Periodic:
             self._node.clock.hear_others(ahead_ms)
 
     async def _expire(self) -> None:
-        """End lifespans. On a disk that is nearly full they wait: readers see none that is over, and a write without room ends the node."""
+        """End lifespans. On a disk that is nearly full they wait: `get` gives none that is over, and a write without room ends the node."""
         node, now = self._node, self._node.now_2020()
         for cache in list(node.caches):
             try:

@@ -77,14 +77,15 @@ def lanes() -> dict[str, Lane]:
     tool = {name: str(BIN / name) for name in ("pytest", "ruff", "mypy", "lint-imports")}
     python = str(BIN / "python")
     covered = ("--cov", "--cov-report=term")
+    gate = "--hypothesis-profile=gate"
     known = (
         # Most of a process test is waiting, so two share a core; tests of one file stay together and share its nodes.
         Lane(
             name="process",
-            commands=((tool["pytest"], "-m", "process", "-n", "2", "--dist", "loadfile", report["process"]),),
+            commands=((tool["pytest"], "-m", "process", gate, "-n", "2", "--dist", "loadfile", report["process"]),),
             runs_tests=True,
         ),
-        Lane(name="unit", commands=((tool["pytest"], "-m", "not process", "-n", "2", *covered, report["unit"]),), runs_tests=True),
+        Lane(name="unit", commands=((tool["pytest"], "-m", "not process", gate, "-n", "2", *covered, report["unit"]),), runs_tests=True),
         Lane(
             name="quick",
             commands=((tool["pytest"], "-m", "not process", "--hypothesis-profile=quick", "-n", "3", report["quick"]),),
@@ -100,7 +101,7 @@ def lanes() -> dict[str, Lane]:
         ),
         Lane(
             name="wheel",
-            commands=((str(TOP / ".ci" / "wheel"), "-m", "not source and (smoke or not process)", "-n", "2", report["wheel"]),),
+            commands=((str(TOP / ".ci" / "wheel"), "-m", "not source and (smoke or not process)", gate, "-n", "2", report["wheel"]),),
             runs_tests=True,
         ),
         Lane(name="types", commands=((tool["mypy"],),)),

@@ -231,6 +231,13 @@ def test_a_row_that_python_cannot_hold_is_refused_alone() -> None:
     assert [line for line, _ in refused(batches)] == [2, 3]
 
 
+def test_a_parquet_file_whose_names_are_no_text_is_damaged() -> None:
+    changed = to_parquet([{"k": "a", "name": 1}]).replace(b"name", b"\xebame")
+    batches = read("parquet", changed, KEYED)
+    assert items(batches) == []
+    assert [(line, why.partition(":")[0]) for line, why in refused(batches)] == [(1, "the file is cut short or damaged")]
+
+
 @pytest.mark.parametrize("repeats", [False, True])  # where values repeat, the file says little of their size
 def test_large_rows_of_a_parquet_file_are_read_a_few_at_a_time(tmp_path: Path, *, repeats: bool) -> None:
     values = [chr(97 + (0 if repeats else number % 26)) * 900_000 for number in range(150)]

@@ -39,7 +39,7 @@ class Parquet:
                     line += table.num_rows
         except Damaged as damage:
             yield _last(line, str(damage))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a column's name
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             yield _last(line, f"the file is cut short or damaged: {error}")

@@ -8,7 +8,7 @@ ephemeral one that nobody has used for its time is removed; a new home counts th
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("eventlog.node")
 WARN_PERCENTS = (50, 80, 95)
+_ALTER_TRIES = 10
 
 
 class Kept:
@@ -61,6 +62,11 @@ class Kept:
     def is_unused(self, now: float) -> bool:
         """Return whether it is ephemeral, and nobody has polled for its time."""
         return not self.record.durable and not self.waiting and (now - self.used_at) * 1000 > self.record.expire_ms
+
+    def became(self, record: ListenerRecord, *, version: int) -> None:
+        """Note what was written, unless something newer is noted by now."""
+        if version > self.version:
+            self.record, self.version = record, version
 
     def answer_waiting(self) -> None:
         """Tell whoever waits for what is acknowledged by now."""
@@ -230,16 +236,36 @@ class ListenerHome:
         self._keep(kept)
         return kept
 
-    async def alter(self, kept: Kept, record: ListenerRecord) -> None:
-        """Keep a listener as `record` from now on.
+    async def alter(self, listener: str, change: Callable[[ListenerRecord], ListenerRecord]) -> Kept:
+        """Keep a listener as `change` makes it of what it is then, which is asked again where somebody else was faster.
 
         Raises:
-            VersionMismatch: it was altered by somebody else in between.
+            NotPrimary: it is kept elsewhere.
+            ListenerNotFound: there is none.
+            VersionMismatch: somebody else was faster _ALTER_TRIES times.
         """
-        key = record_key(record.id)
-        puts = {key: encode_record(record)}
-        kept.version = await self._write(record.id, puts=puts, expect={key: kept.version})
-        kept.record = record
+        key = record_key(listener)
+        tries = 0
+        while True:
+            tries += 1
+            kept = await self.find(listener)
+            record, version = change(kept.record), kept.version
+            try:
+                kept.became(record, version=await self._write(listener, puts={key: encode_record(record)}, expect={key: version}))
+            except VersionMismatch:
+                if tries == _ALTER_TRIES:
+                    raise
+                await self._look_again(kept)
+            else:
+                return kept
+
+    async def _look_again(self, kept: Kept) -> None:
+        """Take in the record as it is stored: somebody has written it who has not come to noting that, or never learned of it."""
+        entry = await self._node.inner.entry(LISTENERS, record_key(kept.record.id))
+        if entry is not None:
+            kept.became(decode_record(entry.value), version=entry.version)
+        elif self._kept.get(kept.record.id) is kept:
+            self._drop(kept.record.id)
 
     async def remove(self, listener: str) -> None:
         """Keep a listener no longer.
@@ -356,6 +382,8 @@ class ListenerHome:
         try:
             await self._write(listener, puts={position_key(listener): data}, expect={key: kept.version}, deadline_ms=1_000)
         except EventLogError as error:
+            if isinstance(error, VersionMismatch):
+                await self._look_again(kept)
             if self._kept.get(listener) is kept:
                 self._dirty.add(listener)
             log.info("listener_position_not_written listener=%s why=%s", listener, error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -94,17 +95,19 @@ async def alter_listener(node: "Node", exchange: Exchange) -> None:
     request = exchange.message.alter_listener
     if await _sent_home(node, exchange, request.id):
         return
-    kept = await node.listeners.home.find(request.id)
-    record = kept.record
-    if request.HasField("filter"):
-        cache = node.caches.find(record.cache_id)
-        spec = await _checked(node, cache, spec_in(request.filter))
-        record = altered(record, spec, from_id=request.from_id or await _last_id(node, cache, exchange))
+    record = (await node.listeners.home.find(request.id)).record
     given = {name: getattr(request, name) for name in ("hold_bytes", "hold_ms", "expire_ms") if request.HasField(name)}
     _check_kept(durable=record.durable, holds=bool(given.get("hold_bytes") or given.get("hold_ms")), expires=bool(given.get("expire_ms")))
     if "expire_ms" in given and not record.durable:
         given["expire_ms"] = given["expire_ms"] or LISTENER_EXPIRE_MS_DEFAULT
-    await node.listeners.home.alter(kept, msgspec.structs.replace(record, **given))
+    change = partial(msgspec.structs.replace, **given)
+    if request.HasField("filter"):
+        cache = node.caches.find(record.cache_id)
+        spec = await _checked(node, cache, spec_in(request.filter))
+        from_id = request.from_id or await _last_id(node, cache, exchange)
+        kept = await node.listeners.home.alter(request.id, lambda found: altered(change(found), spec, from_id=from_id))
+    else:
+        kept = await node.listeners.home.alter(request.id, change)
     await _spread(node, request.id)
     exchange.answer(Message(listener_answer=pb.ListenerAnswer(listener=described(kept))))
 

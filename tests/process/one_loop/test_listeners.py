@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from eventlog.consume import token
@@ -141,6 +142,46 @@ def test_an_alteration_holds_from_its_id_on_at_every_node(tmp_path: Path) -> Non
                 answer = await poll(connection, cluster, listener.id, wait_ms=10_000, **start)
                 seen, position = seen + answer.events, answer.position
             assert seen == 3  # odd 1 of before, even 2 and 3 of after
+
+    on_spread_cluster(tmp_path, act)
+
+
+def test_alterations_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        listener = await register(connections[0], cluster, durable=True)
+        alterations = [
+            pb.AlterListener(id=listener.id, hold_bytes=1 << 20),
+            pb.AlterListener(id=listener.id, hold_ms=60_000),
+            pb.AlterListener(id=listener.id, filter=pb.Filter(where="key LIKE 'even%'")),
+        ]
+        asked = zip(connections, alterations, strict=True)
+        await asyncio.gather(*(connection.request(Message(alter_listener=alteration)) for connection, alteration in asked))
+        for connection in connections:
+            found = await describe(connection, listener.id)
+            assert (found.hold_bytes, found.hold_ms, found.filter.where) == (1 << 20, 60_000, "key LIKE 'even%'")
+
+    on_spread_cluster(tmp_path, act)
+
+
+def test_an_alteration_that_its_home_never_heard_the_end_of_is_not_in_the_way(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        name = homed_at(cluster, 0)
+        listener = await register(connections[0], cluster, id=name, durable=True)
+        home = cluster.nodes[0].node.listeners.home
+        kept = home._kept[name]
+        await home.alter(name, lambda record: msgspec.structs.replace(record, hold_ms=60_000))
+        kept.record, kept.version = msgspec.structs.replace(kept.record, hold_ms=0), kept.version - 1
+        await connections[1].request(Message(alter_listener=pb.AlterListener(id=name, hold_bytes=1 << 20)))
+        found = await describe(connections[2], name)
+        assert (found.hold_bytes, found.hold_ms) == (1 << 20, 60_000)
+        kept.version -= 1
+        await put_some(cluster, "a")
+        answer = await poll(connections[0], cluster, name, after=listener.last_id, wait_ms=10_000)
+        await poll(connections[0], cluster, name, position=answer.position)
+        await cluster.until(lambda: kept.progress.lowest == token.decode(answer.position).at)
+        await home.write_positions(is_last=True)
+        await home.write_positions(is_last=True)
+        assert not home._dirty
 
     on_spread_cluster(tmp_path, act)
 

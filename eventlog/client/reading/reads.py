@@ -184,8 +184,7 @@ class CacheReads(CacheHandle):
         if not begun.state_first and (begun.position is None or not (begun.position.unread or begun.position.steps)):
             return partial(to_batches, source=source, order=order)
         scope = (self._core.cluster, source.cache_id, self._core.routes.segments)
-        is_continuous = begun.filter is not None and begun.filter.continuous
-        made = StateBatches(source, start=begun.position, scope=scope, segments=begun.segments, is_continuous=is_continuous)
+        made = StateBatches(source, start=begun.position, scope=scope, segments=begun.segments)
         return partial(made.batches, order=order)
 
     async def _source(self, start: Position | None) -> EventSource:

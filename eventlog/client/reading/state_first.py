@@ -49,17 +49,11 @@ class StatePiece(Piece):
 
 
 class StateBatches:
-    """Makes batches of a reader's answers, entries and events; `start` is where the reader begins, None at the beginning.
+    """Makes batches of a reader's answers, entries and events; `start` is where the reader begins, None at the beginning."""
 
-    `is_continuous`: a continuous query is read, to which every entry is JOINED.
-    """
-
-    def __init__(
-        self, source: EventSource, *, start: Position | None, scope: Scope, segments: tuple[int, ...], is_continuous: bool = False
-    ) -> None:
+    def __init__(self, source: EventSource, *, start: Position | None, scope: Scope, segments: tuple[int, ...]) -> None:
         self._source = source
         self._scope = scope
-        self._is_continuous = is_continuous
         self._segments = segments or tuple(range(scope[2]))
         self._before = start if start is not None and start.unread else None
         self._overlap: Overlap | None = None
@@ -76,7 +70,7 @@ class StateBatches:
         return [kept for batch in found if (kept := self._without_known(batch, order)) is not None]
 
     def _entries(self, answer: PollAnswer, body: memoryview) -> list[EventBatch]:
-        piece = _read(answer, body, is_continuous=self._is_continuous)
+        piece = _read(answer, body)
         after = token.decode(answer.position)
         found: list[EventBatch] = []
         if piece is not None:
@@ -106,7 +100,7 @@ class StateBatches:
         return EventBatch(_rows_of(batch, rows), self._source, last_id=batch.last_id, order=order) if len(rows) else None
 
 
-def _read(answer: PollAnswer, body: memoryview, *, is_continuous: bool) -> StatePiece | None:
+def _read(answer: PollAnswer, body: memoryview) -> StatePiece | None:
     """Return the entries of an answer, None if there are none. Raises CorruptData."""
     pieces: list[Piece] = []
     versions: list[Ints] = []
@@ -141,7 +135,7 @@ def _read(answer: PollAnswer, body: memoryview, *, is_continuous: bool) -> State
     fields = ("kinds", "keys", "values", "before", "headers", "segments", "counts", "bases", "first_offsets", "epochs")
     return StatePiece(
         versions=np.concatenate(versions),
-        changes=np.full(len(whole), Change.JOINED, np.uint8) if is_continuous else None,
+        changes=np.full(len(whole), Change.JOINED, np.uint8) if answer.parts[0].changes else None,
         **{name: getattr(whole, name) for name in fields},
     )
 

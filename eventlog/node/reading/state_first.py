@@ -76,6 +76,7 @@ class _Reading:
     node: StateNode
     ask: StateAsk
     progress: StateProgress
+    is_continuous: bool
 
     @property
     def position(self) -> Position:
@@ -89,6 +90,9 @@ class _Reading:
         self.ask = replace(self.ask, held=found.held)
         self.progress.took(found.cursors)
         answer = PollAnswer(parts=found.parts, position=token.encode(self.position), events=found.entries, state=True)
+        if self.is_continuous:
+            for part in answer.parts:
+                part.changes = True
         return answer, found
 
 
@@ -106,7 +110,7 @@ def _begin(node: StateNode, poll: Poll, matches: CompiledFilter | None) -> _Read
         bytes_max=min(poll.max_bytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX),
         any_copy=True,
     )
-    return _Reading(node=node, ask=ask, progress=_progress_of(node, poll, cache))
+    return _Reading(node=node, ask=ask, progress=_progress_of(node, poll, cache), is_continuous=poll.filter.continuous)
 
 
 def _progress_of(node: StateNode, poll: Poll, cache: CacheState) -> StateProgress:

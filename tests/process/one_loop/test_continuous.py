@@ -202,3 +202,15 @@ def test_a_continuous_listener_is_polled_for_changes_at_any_node(tmp_path: Path)
         assert {event.change async for event in cache.events()} == {None}
 
     with_cache(tmp_path, act)
+
+
+def test_the_state_before_the_events_of_a_continuous_listener_has_joined(tmp_path: Path):
+    async def act(cluster: Cluster, client: Client, cache: Cache) -> None:
+        await cache.put_many([("a", {"n": 11}), ("b", {"n": 1})])
+        for narrowed in ({"listener": (await cache.register(where=WHERE, continuous=True)).id}, {"where": WHERE, "continuous": True}):
+            found = [(event.kind, event.change, event.key) async for event in cache.events(state_first=True, follow=False, **narrowed)]
+            assert found == [("STATE", "JOINED", "a")]
+        plain = await cache.register(where=WHERE)
+        assert [event.change async for event in cache.events(state_first=True, follow=False, listener=plain.id)] == [None]
+
+    with_cache(tmp_path, act)

@@ -111,7 +111,8 @@ class EventBatch:
         """Return the columns as a `pyarrow.RecordBatch` of the same memory.
 
         id int64, segment uint16, offset int64, kind dictionary of strings, key string (binary where keys are bytes), value binary
-        (string where values are JSON; null for REMOVED and EXPIRED), before likewise and headers binary where the events have them.
+        (string where values are JSON; null for REMOVED and EXPIRED), before likewise and headers binary where the events have them, change
+        as kind where a continuous query is read.
         """
         arrow, text = arrow_module(), self.source.json_values
         has_value = (self.kinds != Kind.REMOVED) & (self.kinds != Kind.EXPIRED)
@@ -127,6 +128,8 @@ class EventBatch:
             columns["before"] = arrow.string_array(self.before, text=text, valid=self._has_image(self.kinds, self.before))
         if self.headers is not None:
             columns["headers"] = arrow.string_array(self.headers)
+        if self.changes is not None:
+            columns["change"] = arrow.change_array(self.changes)
         return arrow.record_batch(columns)
 
     def events(self) -> Iterator[Event]:

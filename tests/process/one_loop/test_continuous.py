@@ -214,3 +214,17 @@ def test_the_state_before_the_events_of_a_continuous_listener_has_joined(tmp_pat
         assert [event.change async for event in cache.events(state_first=True, follow=False, listener=plain.id)] == [None]
 
     with_cache(tmp_path, act)
+
+
+def test_columns_of_changes_have_their_names(tmp_path: Path):
+    async def act(cluster: Cluster, client: Client, cache: Cache) -> None:
+        for number in (11, 12, 1):
+            await cache.put("a", {"n": number})
+        batches = [batch async for batch in cache.event_batches(where=WHERE, continuous=True)]
+        assert [name for batch in batches for name in batch.arrow()["change"].to_pylist()] == ["JOINED", "UPDATED", "LEFT"]
+        initial, *_ = [batch.arrow() async for batch in cache.event_batches(state_first=True, where="key = 'a'", continuous=True)]
+        assert (initial["kind"].to_pylist(), initial["change"].to_pylist()) == (["STATE"], ["JOINED"])
+        plain, *_ = [batch.arrow() async for batch in cache.event_batches(where="key = 'a'")]
+        assert "change" not in plain.schema.names
+
+    with_cache(tmp_path, act)

@@ -9,6 +9,7 @@ from eventlog.errors import InvalidArgument
 from eventlog.ids import id_before
 from eventlog_cli.consume_group import GroupRead, consume_group, refuse_beside_group
 from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.ending import EndingInOrder
 from eventlog_cli.output import note_interrupt
 from eventlog_cli.parameters import ID, MOMENT, PARAM, POSITIVE, SEGMENTS, SPAN, START
 from eventlog_cli.position_file import PositionFile
@@ -46,6 +47,7 @@ _PLACES = frozenset({"earliest", "latest", "committed"})
 @click.option("--select", metavar="FIELDS", help="These fields of the value alone, as in value.total,value.customer.name.")
 @click.option("--format", "format_name", type=click.Choice(["json", "raw", "csv"]), default="json", show_default=True, help="How to print.")
 @common_options
+@EndingInOrder()
 def command(
     cache_name: str,
     *,

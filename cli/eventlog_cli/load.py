@@ -8,6 +8,7 @@ import click
 from eventlog.errors import BadRow, EventLogError, InvalidArgument
 from eventlog.limits import VALUE_BYTES_MAX
 from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.ending import EndingInOrder
 from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
 from eventlog_cli.loading.loader import Loader, Summary
 from eventlog_cli.loading.rows import Reader, Rejection, Shape
@@ -48,6 +49,7 @@ REJECTIONS_SHOWN_MAX = 20
     help="Largest value sent; the node has its own limit.  [default: 1MiB]",
 )
 @common_options
+@EndingInOrder()
 def command(cache_name: str, path: str, **options: Any) -> None:
     """Write every row of a file into CACHE, in its order: the row is the value.
 

@@ -3,7 +3,8 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 
 from eventlog.errors import EventLogError
 from eventlog_cli.conventions import common_options
+from eventlog_cli.ending import Ended
 from eventlog_cli.lazy import Entry, LazyGroup
 from eventlog_cli.output import drop, print_aside
 
@@ -65,7 +67,24 @@ class ClosedPipe(Exception):
 
 
 class Interrupted(Exception):
-    """Ctrl-C. Not a KeyboardInterrupt, to which click would add a line of its own."""
+    """Ctrl-C, or a signal that asks for the same. Not a KeyboardInterrupt, to which click would add a line of its own."""
+
+    def __init__(self, exit_with: int) -> None:
+        super().__init__(exit_with)
+        self.exit_with = exit_with
+
+
+@contextmanager
+def _ends_of_our_own() -> Iterator[None]:
+    """Keep from click what it has an end of its own for."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ClosedPipe from error
+    except Ended as error:
+        raise Interrupted(128 + error.number) from error  # as shells count it
+    except KeyboardInterrupt as error:
+        raise Interrupted(EXIT_INTERRUPTED) from error
 
 
 class Root(LazyGroup):
@@ -80,21 +99,13 @@ class Root(LazyGroup):
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Read the command line; `--help` prints here."""
-        try:
+        with _ends_of_our_own():
             return super().make_context(*args, **options)
-        except BrokenPipeError as error:
-            raise ClosedPipe from error
-        except KeyboardInterrupt as error:
-            raise Interrupted from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command named."""
-        try:
+        with _ends_of_our_own():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise ClosedPipe from error
-        except KeyboardInterrupt as error:
-            raise Interrupted from error
 
 
 def _open_standard_streams() -> None:
@@ -124,8 +135,8 @@ def exit_code(action: Callable[[], object]) -> int:
     except (BrokenPipeError, ClosedPipe):
         drop(sys.stdout)
         return 0
-    except (KeyboardInterrupt, Interrupted, click.Abort):
-        return EXIT_INTERRUPTED
+    except (KeyboardInterrupt, Interrupted, click.Abort) as error:
+        return error.exit_with if isinstance(error, Interrupted) else EXIT_INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return EXIT_USAGE

@@ -142,23 +142,27 @@ def test_wrong_usage_of_load_is_one_line(shell: Shell, words: list[str], code: i
 # ------------------------------------------------------------------ consume
 
 
-def test_following_prints_each_event_as_it_happens_and_ctrl_c_says_where_to_resume(shell: Shell) -> None:
-    shell.ok("cache", "create", "live")
-    first = shell.ok("put", "live", "a", "1", "--json").row["id"]
-    follower = shell.start("consume", "live", "--follow")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_following_prints_each_event_as_it_happens_and_its_end_says_where_to_resume(
+    shell: Shell, number: signal.Signals, code: int
+) -> None:
+    live = f"live-{code}"
+    shell.ok("cache", "create", live)
+    first = shell.ok("put", live, "a", "1", "--json").row["id"]
+    follower = shell.start("consume", live, "--follow")
     assert follower.stdout is not None
     assert json.loads(follower.stdout.readline())["id"] == first
-    for number in range(3):
-        stored = shell.ok("put", "live", "a", str(number), "--json").row["id"]
+    for value in range(3):
+        stored = shell.ok("put", live, "a", str(value), "--json").row["id"]
         assert json.loads(follower.stdout.readline())["id"] == stored
-    follower.send_signal(signal.SIGINT)
+    follower.send_signal(number)
     _, err = follower.communicate(timeout=60)
-    assert follower.returncode == 130
+    assert follower.returncode == code
     resume = int(err.decode().removeprefix("interrupted; resume with: --from-id "))
     assert resume >= stored
-    assert shell.ok("consume", "live", "--from-id", str(resume)).out == ""
-    later = shell.ok("put", "live", "b", "1", "--json").row["id"]
-    assert [row["id"] for row in shell.ok("consume", "live", "--from-id", str(resume)).rows] == [later]
+    assert shell.ok("consume", live, "--from-id", str(resume)).out == ""
+    later = shell.ok("put", live, "b", "1", "--json").row["id"]
+    assert [row["id"] for row in shell.ok("consume", live, "--from-id", str(resume)).rows] == [later]
 
 
 def test_latest_follows_from_now_on(shell: Shell) -> None:
@@ -238,10 +242,12 @@ def test_segments_alone(shell: Shell) -> None:
     assert shell.run("consume", "parts", "--segments", "256").code == 1
 
 
-def test_a_loading_that_is_interrupted_says_how_far_it_came(shell: Shell) -> None:
-    shell.ok("cache", "create", "partly")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_loading_that_is_ended_says_how_far_it_came(shell: Shell, number: signal.Signals, code: int) -> None:
+    cache = f"partly-{code}"
+    shell.ok("cache", "create", cache)
     loader = subprocess.Popen(
-        [*PROGRAM, "load", "partly", "-", "--key", "k", "--json"],
+        [*PROGRAM, "load", cache, "-", "--key", "k", "--json"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -251,11 +257,11 @@ def test_a_loading_that_is_interrupted_says_how_far_it_came(shell: Shell) -> Non
     loader.stdin.write(b"".join(b'{"k":"%d"}\n' % number for number in range(1_500)))
     loader.stdin.flush()
     deadline = time.monotonic() + 60
-    while shell.ok("size", "partly").out != "1500\n":
+    while shell.ok("size", cache).out != "1500\n":
         assert time.monotonic() < deadline
-    loader.send_signal(signal.SIGINT)
+    loader.send_signal(number)
     out, err = loader.communicate(timeout=60)
-    assert loader.returncode == 130
+    assert loader.returncode == code
     assert json.loads(out)["loaded"] == 1_500
     assert err == b"interrupted; rows up to line 1500 are written, go on after it\n"
 

@@ -1,8 +1,6 @@
 """`eventlog demo`: the command, its last page, and what stays behind."""
 
 import shlex
-import signal
-import sys
 import tempfile
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from eventlog_cli.demo.checks import PROBLEMS_SHOWN, Check
 from eventlog_cli.demo.cluster import Cluster
 from eventlog_cli.demo.commands import commands_to_try, program_words
 from eventlog_cli.demo.input import rows_of_file, time_zones
+from eventlog_cli.ending import EndingInOrder
 from eventlog_cli.output import print_row, print_text, table
 
 EXIT_BROKEN = 1
@@ -27,6 +26,7 @@ EXIT_BROKEN = 1
 @click.option("--data", "directory", type=click.Path(file_okay=False), help="Where to put its files.  [default: a new temporary directory]")
 @click.option("--listen", metavar="HOST:PORT", help="Address of the first node.  [default: 127.0.0.1:7400, or a free port]")
 @common_options
+@EndingInOrder()
 def command(path: str | None, key: str | None, *, nodes: int, keep: bool, directory: str | None, listen: str | None) -> None:
     """Start nodes, load real input, read it, kill the busiest node while writing, grow, shrink, and check every promise.
 
@@ -45,7 +45,6 @@ def command(path: str | None, key: str | None, *, nodes: int, keep: bool, direct
     cluster = Cluster(home, count=nodes, listen=listen)
     story = Story(cluster, given)
     stays = False
-    _end_in_order_on(signal.SIGTERM, signal.SIGHUP)
     try:
         story.run()
         stays = keep
@@ -60,13 +59,6 @@ def command(path: str | None, key: str | None, *, nodes: int, keep: bool, direct
     _print_what_next(commands, cluster, stop=stop, is_running=stays)
     if not all(check.is_kept for check in story.checks):
         click.get_current_context().exit(EXIT_BROKEN)
-
-
-def _end_in_order_on(*numbers: signal.Signals) -> None:
-    """Let a signal end the demo as Ctrl-C does: its nodes have sessions of their own, and would go on without it."""
-    for number in numbers:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup it is
-            signal.signal(number, lambda got, _: sys.exit(128 + got))
 
 
 def _print_checks(checks: list[Check]) -> None:

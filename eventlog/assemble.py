@@ -1,7 +1,6 @@
 """The process of `serve`: the one place that knows node and HTTP together."""
 
 import asyncio
-import ctypes
 import gc
 import json
 import logging
@@ -11,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from eventlog.node.cluster.peers import is_of_member
 from eventlog.node.cluster.supervisor import Supervisor, check
 from eventlog.node.config import NodeConfig, load_config, split_address
 from eventlog.node.figures import metrics_page
+from eventlog.node.freed_memory import keep_freed_memory
 from eventlog.node.handlers import TABLE
 from eventlog.node.home import RECORDS, Home
 from eventlog.node.node import dispatcher
@@ -47,9 +47,6 @@ log = logging.getLogger("eventlog")
 STOP_GRACE_MS = 10_000
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 SWITCH_INTERVAL_S = 0.0005  # how long the storage thread may keep the loop from the GIL; the default of 5 ms shows in every latency
-
-FREED_BYTES_KEPT = 32 * MIB
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 FILES_PER_CONNECTION = 4  # of those that the process may have open: half are for the store's tables, the rest for everything else
 GC_OBJECTS = 50_000  # a request makes a dozen objects and no cycles; the default of 700 costs a tenth of all CPU under single puts
 
@@ -68,18 +65,6 @@ def serve(config: NodeConfig, *, clock: Clock | None = None) -> None:
     gc.freeze()  # what is loaded stays, no collection looks at it again
     gc.set_threshold(GC_OBJECTS, 20, 100)
     run(_serve(config, clock))
-
-
-def keep_freed_memory() -> None:
-    """Have the C library keep up to `FREED_BYTES_KEPT` of what a thread freed last, as it does by itself once a block of half the size was.
-
-    By default it is twice the largest block so far: each stored value of a few MiB that was read went back to the system, to be
-    paged in anew.
-    """
-    with suppress(AttributeError):  # a C library without these
-        library = ctypes.CDLL(None)
-        library.mallopt(_MMAP_THRESHOLD, FREED_BYTES_KEPT // 2)
-        library.mallopt(_TRIM_THRESHOLD, FREED_BYTES_KEPT)
 
 
 def supervise(config: NodeConfig, *, command: Sequence[str]) -> int:

@@ -13,6 +13,7 @@ from eventlog.limits import BALLAST_BYTES, EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_
 from eventlog.node.aside import aside
 from eventlog.node.ballast import keep_ballast, shrink_ballast
 from eventlog.node.consumers.dropped_groups import DroppedGroups
+from eventlog.node.freed_memory import GIVE_BACK_MS, FreedMemory
 from eventlog.node.node import Node
 from eventlog.node.repeated import every
 from eventlog.node.state.checkpoint import Puts
@@ -58,6 +59,7 @@ class Periodic:
             "clocks": (_CLOCKS_MS, self._hear_clocks),
             "groups": (_GROUPS_MS, self._node.coordinators.tidy),
             "dropped groups": (_GROUPS_MS, DroppedGroups(self._node).tick),
+            "freed memory": (GIVE_BACK_MS, FreedMemory().give_back),
             "close_up": (_CLOSE_UP_MS, self._close_up),
             "retention": (self._node.config.retention_interval_ms, self._node.retention.run_all),
         }

@@ -42,3 +42,50 @@ def test_a_static_member_may_restart_in_peace():
 
 def test_a_new_coordinator_starts_all_timers_anew():
     assert Sessions([Member(id="a", timeout_ms=5_000)], 100_000).ended(104_999) == []
+
+
+def test_what_is_heard_after_its_connection_closed_does_not_prolong_a_session():
+    found = sessions(Member(id="a", timeout_ms=5_000))
+    first, second = Via(node=1, connection=7), Via(node=1, connection=8)
+    found.heard("a", first, 100)
+    found.closed("a", first, 200)
+    found.heard("a", first, 210)
+    assert found.next_ms == 200 + CLOSED_MS
+    found.heard("a", second, 300)
+    found.heard("a", first, 310)
+    assert found.next_ms == 5_300
+    found.closed("a", second, 400)
+    assert found.next_ms == 400 + CLOSED_MS
+
+
+def test_who_joins_over_a_connection_that_has_closed_is_given_the_time_to_come_back():
+    found = sessions()
+    via = Via(node=1, connection=7)
+    found.closed("a", via, 100)
+    found.heard("a", via, 200)
+    found.follow([Member(id="a", timeout_ms=5_000)], 300)
+    assert found.next_ms == 300 + CLOSED_MS
+    found = sessions()
+    found.heard("a", via, 200)
+    found.follow([Member(id="a", timeout_ms=5_000)], 300)
+    assert found.next_ms == 5_300
+    found.closed("a", via, 400)
+    assert found.next_ms == 400 + CLOSED_MS
+
+
+def test_a_first_word_over_another_connection_that_has_closed_says_nothing():
+    found = sessions(Member(id="a", timeout_ms=5_000))
+    living, dead = Via(node=1, connection=7), Via(node=2, connection=1)
+    found.heard("a", living, 100)
+    found.closed("a", dead, 150)
+    found.heard("a", dead, 200)
+    assert found.next_ms == 5_100
+    found.closed("a", living, 300)
+    assert found.next_ms == 300 + CLOSED_MS
+
+
+def test_only_so_many_closed_connections_are_remembered():
+    found = sessions(Member(id="a", timeout_ms=5_000))
+    for number in range(1_000):
+        found.closed("a", Via(node=1, connection=number), 100)
+    assert len(found._closed) <= 100

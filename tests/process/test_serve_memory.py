@@ -62,4 +62,4 @@ def given_back(mib):
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="a C library that gives nothing back")
 def test_much_that_lies_free_between_what_is_used_is_given_back_and_little_is_not():
     assert given_back(200) > 150
-    assert given_back(10) == 0
+    assert given_back(10) < 2

@@ -196,6 +196,33 @@ def test_a_member_whose_connection_closes_is_replaced_after_a_second(tmp_path):
     run(act())
 
 
+@pytest.mark.parametrize("node", range(3))
+def test_a_beat_that_waited_while_its_connection_closed_keeps_nobody(tmp_path, node):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            await client.create_cache("orders")
+            who = {"group": "billing", "member": "m", "cache_id": cluster.up[0].caches.named("orders").cache_id}
+            connection = await connect("127.0.0.1", cluster.nodes[node].port)
+            beat = pb.GroupBeat(session_timeout_ms=60_000, **who)
+            for _ in range(2):
+                told = (await connection.request(Message(group_beat=beat), timeout_ms=20_000)).message.group_beat_answer
+                beat.epoch = told.epoch
+            (running,) = running_of(cluster)
+            async with running.lock:  # as while something of the group is being written
+                asked = asyncio.create_task(connection.request(Message(group_beat=beat), timeout_ms=20_000))
+                await until(lambda: running.lock._waiters)
+                connection.close()
+                await asyncio.wait([asked])
+                await until(lambda: running.core.sessions.left_ms("m", coordinator.now_ms()) <= 1_000)
+            began = asyncio.get_running_loop().time()
+            await until(lambda: not running.state.members)
+            assert asyncio.get_running_loop().time() - began < 20
+            assert asked.exception() is not None
+            await connection.wait_closed()
+
+    run(act())
+
+
 def test_the_death_of_the_coordinator_moves_nothing(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster, client_of(cluster) as one, client_of(cluster) as two:

@@ -51,7 +51,7 @@ class Interest:
 
 
 def _distinct(digests: Digests) -> Digests:
-    """Return digests in order, each once. `np.unique` goes through a hash table: 1.3 s a million, where sorting takes 0.1 s."""
+    """Return digests in order, each once; by sorting alone, as `np.unique` may also go through a hash table, which takes far longer."""
     found = np.sort(digests)
     is_first = np.ones(len(found), bool)
     is_first[1:] = found[1:] != found[:-1]

@@ -2,7 +2,6 @@
 
 import re
 import sys
-import time
 
 import pytest
 from hypothesis import given
@@ -69,7 +68,6 @@ def test_a_pattern_that_would_take_long_is_refused():
 
 
 @pytest.mark.parametrize("pattern", ["%a" * 100 + "b", "%_a%_a" * 50 + "b", "a%" * 300, "_%" * 300])
+@pytest.mark.timeout(20)
 def test_no_pattern_takes_long(pattern):
-    started = time.process_time()
     like(pattern, escape="", ignore_case=False).matches("a" * 20_000)
-    assert time.process_time() - started < 2

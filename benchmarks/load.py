@@ -25,15 +25,18 @@ def run(scale: Scale) -> Iterator[Row]:
         empty = directory / "one.jsonl"
         _write_lines(empty, 1)
         start_cpu, _ = _load(node.address.text, "start", empty)
-        server = cpu_seconds(node.address.pid)
-        cpus, walls = zip(*(_load(node.address.text, f"lines-{number}", path) for number in range(ROUNDS)), strict=True)
-        cpu, seconds = median(cpus), median(walls)
-        server = (cpu_seconds(node.address.pid) - server) / ROUNDS
-        count, bare = in_child(ceilings.json_lines, path)
-    ours = (cpu - start_cpu) / lines * 1e6
-    yield against("load jsonl", ours=ours, bare=bare / count * 1e6, unit="us/line of the command's CPU", at_most=RATIO_AT_MOST)
-    yield note("load jsonl, wall", f"{lines / seconds / 1000:.0f} k lines/s, start-up {start_cpu:.2f} s of CPU not counted")
-    yield note("server meanwhile", f"{server / lines * 1e6:.2f} us/line: keyed, before-images, JSON checked")
+        cpus, walls, servers, bares = [], [], [], []
+        for number in range(ROUNDS):
+            server = cpu_seconds(node.address.pid)
+            cpu, seconds = _load(node.address.text, f"lines-{number}", path)
+            servers.append(cpu_seconds(node.address.pid) - server)
+            cpus.append(cpu - start_cpu)
+            walls.append(seconds)
+            bares.append(in_child(ceilings.json_lines, path)[1])
+    ours, bare = median(cpus) / lines * 1e6, median(bares) / lines * 1e6
+    yield against("load jsonl", ours=ours, bare=bare, unit="us/line of the command's CPU", at_most=RATIO_AT_MOST)
+    yield note("load jsonl, wall", f"{lines / median(walls) / 1000:.0f} k lines/s, start-up {start_cpu:.2f} s of CPU not counted")
+    yield note("server meanwhile", f"{median(servers) / lines * 1e6:.2f} us/line: keyed, before-images, JSON checked")
 
 
 def _write_lines(path: Path, lines: int) -> None:

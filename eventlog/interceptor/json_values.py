@@ -6,19 +6,21 @@ UTF-8 and numbers out of range. Values are asked for these all at once; only whe
 What is nested too deep for some of them is refused as well.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.check import BadBlocks
-from eventlog.batch.json_depth import TOO_DEEP, is_too_deep
+from eventlog.batch.json_depth import TOO_DEEP, are_too_deep, is_too_deep
 from eventlog.events import Kind
 from eventlog.interceptor.share import Share
 
 _skim = msgspec.json.Decoder(msgspec.Raw).decode
 _decode = msgspec.json.Decoder().decode
+_NOT_JSON = (ValueError, RecursionError)  # of msgspec, and UnicodeDecodeError
 _DIGITS_MIN = 300  # a number with fewer, and without an exponent of three, is in range
 _OUT_OF_RANGE_BYTES_MIN = len(b"1e309")
 _STEP = _DIGITS_MIN // 2
@@ -32,7 +34,7 @@ def check_json(share: Share) -> None:
         BadBlocks: naming the blocks that hold others.
     """
     if len(share.kinds) == 1:  # most of the time of a lone put would go into arrays of one
-        if share.blocks.kinds.item(0) == Kind.CREATED and (why := _why_not(_decode, share.values)):
+        if share.blocks.kinds.item(0) == Kind.CREATED and (why := _why_not_one(share.values[0])):
             raise BadBlocks([(0, f"a value is not JSON: {why}")])
         return
     puts = share.blocks.kinds == Kind.CREATED
@@ -40,29 +42,31 @@ def check_json(share: Share) -> None:
     if why_not_json(values) is None:
         return
     rows = puts.nonzero()[0].tolist()
-    whys = {int(share.block_of_row[row]): why for row, value in zip(rows, values, strict=True) if (why := _why_not(_decode, (value,)))}
+    whys = {int(share.block_of_row[row]): why for row, value in zip(rows, values, strict=True) if (why := _why_not_one(value))}
     raise BadBlocks([(block, f"a value is not JSON: {why}") for block, why in sorted(whys.items())])
 
 
 def is_json(value: bytes) -> bool:
     """Return whether every reader can decode a value."""
-    return _why_not(_decode, (value,)) is None
+    return _why_not_one(value) is None
 
 
 def why_not_json(values: Sequence[bytes]) -> str | None:
-    """Return what is wrong with the first value that some reader could not decode, None if there is none."""
-    return _why_not(_skim if _is_plain(b"".join(values)) else _decode, values)
-
-
-def _why_not(decode: Callable[[bytes], object], values: Iterable[bytes]) -> str | None:
+    """Return what is wrong with a value that some reader could not decode, None if there is none."""
+    decode = _skim if _is_plain(b"".join(values)) else _decode
     try:
-        for value in values:
-            decode(value)
-            if is_too_deep(value):
-                return TOO_DEEP
-    except (ValueError, RecursionError) as error:  # of msgspec, and UnicodeDecodeError
+        deque(map(decode, values), maxlen=0)
+    except _NOT_JSON as error:
         return str(error)
-    return None
+    return TOO_DEEP if are_too_deep(values) else None
+
+
+def _why_not_one(value: bytes) -> str | None:
+    try:
+        _decode(value)
+    except _NOT_JSON as error:
+        return str(error)
+    return TOO_DEEP if is_too_deep(value) else None
 
 
 def _is_plain(joined: bytes) -> bool:

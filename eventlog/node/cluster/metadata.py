@@ -63,6 +63,7 @@ class Metadata:
         self._moved = asyncio.Event()
         self.changed = asyncio.Event()  # set by whatever is more than the renewal of a lease; cleared by who keeps a copy of the records
         self._outage = ""  # why the store could not be followed, as it was logged last
+        self._told = 0  # the last revision that the others were told of
         self._answers: set[asyncio.Future[Reply]] = set()
         peers.hooks.beaten.append(self._heard)
 
@@ -125,9 +126,12 @@ class Metadata:
         return True
 
     def committed(self, revision: int, keys: Collection[str]) -> None:
-        """Tell the others of a commit of this process, unless it was but the renewal of its lease: that nobody waits for."""
-        if all(key.startswith(NODE_PREFIX) for key in keys):
-            return
+        """Tell the others of a commit of this process, unless it may be but the renewal of its lease: that nobody waits for."""
+        if not all(key.startswith(NODE_PREFIX) for key in keys):
+            self._tell(revision)
+
+    def _tell(self, revision: int) -> None:
+        self._told = max(self._told, revision)
         self._peers.revision = max(self._peers.revision, revision)
         for number in self._peers.incarnations:
             try:
@@ -137,8 +141,10 @@ class Metadata:
             self._answers.add(answer)
             answer.add_done_callback(self._answers.discard)
 
-    async def spread(self) -> None:
-        """Wait until the connected members have seen what this process committed so far, or time is up."""
+    async def spread(self, revision: int = 0) -> None:
+        """Wait until the connected members have seen what they were told of so far, and `revision` in any case, or time is up."""
+        if self._told < revision:
+            self._tell(revision)
         if self._answers:
             await asyncio.wait(set(self._answers), timeout=SPREAD_MS_MAX / 1000)
 

@@ -71,8 +71,9 @@ async def change_cluster(node: "Node", exchange: Exchange) -> None:
 
 async def _seen(node: "Node") -> None:
     """Wait until what was committed is known here and at the members that are reached: the next question may go to any of them."""
-    await node.metadata.reached(node.records.remember().revision)
-    await node.metadata.spread()
+    revision = node.records.remember().revision
+    await node.metadata.reached(revision)
+    await node.metadata.spread(revision)
 
 
 Change = Callable[[Situation, str], CommitPlan | None]

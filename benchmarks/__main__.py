@@ -24,6 +24,7 @@ NAMES = (
     "failover",
     "fan-out",
     "slow",
+    "short",
     "group",
     "follow",
     "near",

@@ -10,12 +10,14 @@ from benchmarks.inputs import Load
 from benchmarks.latency import percentiles
 from benchmarks.peers import etcd, produce
 from benchmarks.peers.kafka import KafkaBrokers, KafkaUnavailable, jars
-from benchmarks.processes import in_child, scratch
+from benchmarks.processes import Node, in_child, scratch
 
-ROUNDS = 2
+ROUNDS = 4  # as many with ours first as with Kafka first
 LOADS = ((Load(batch=1_000), 500_000, 1.0), (Load(batch=10_000), MILLION, 1 / 1.5), (Load(batch=1_000, value_bytes=1024), 100_000, 1.0))
 KEYED_CPU_SECONDS_AT_MOST = 10.0  # per million: grids in memory with two copies take 6 to 26
 PUTS = 2_000
+TOPICS = {True: "synced", False: "plain"}  # by whether every message is flushed before it is acknowledged
+FLUSH = ", flush"
 
 
 def run(scale: Scale) -> Iterator[Row]:
@@ -30,15 +32,33 @@ def run(scale: Scale) -> Iterator[Row]:
 
 
 def _against_kafka(scale: Scale) -> Iterator[Row]:
-    for load, events, at_most in LOADS:
-        ours, peers = _measure(load, events=scale.of(events), rounds=scale.of(ROUNDS, quick=1))
-        cost = median(written.us_per_event for written in ours)
-        flushed = median(produced.us_per_event for produced in peers["aiokafka send_batch, flush"])
-        yield against(f"{load.label}", ours=cost, bare=flushed, unit="us/event, all CPU", at_most=at_most)
-        for name, found in peers.items():
-            each = median(produced.us_per_event for produced in found)
-            yield note(f"{load.label}: {name}", f"{each:.2f} us/event, {median(p.records / p.seconds for p in found) / MILLION:.2f} M/s")
-        yield note(f"{load.label}: ours", f"{median(w.events / w.seconds for w in ours) / MILLION:.2f} M/s, {_split(ours)}")
+    """Compare on a cluster and on brokers that stay up for all loads, as in production: both are warm, both logs grow alike."""
+    with scratch() as theirs, scratch() as directory, KafkaBrokers(theirs, 3) as brokers, cluster(directory) as nodes:
+        for flush, topic in TOPICS.items():
+            in_child(produce.create_topic, brokers.addresses, topic, replicas=3, flush=flush)
+            warm = scale.of(produce.WARM_RECORDS_MIN, quick=produce.WARM_RECORDS)
+            found = in_child(produce.warm, brokers.addresses, topic, pids=brokers.pids, records=warm)
+            yield note(f"brokers warmed{', flush' if flush else ''}", _warmed(found))
+        for load, events, at_most in LOADS:
+            ours, peers = _measure(nodes, brokers, load, events=scale.of(events), rounds=scale.of(ROUNDS, quick=2))
+            cost = median(written.us_per_event for written in ours)
+            costs = {name: median(round_.us_per_event for round_ in produced) for name, produced in peers.items()}
+            best = min((name for name in costs if name.endswith(FLUSH)), key=costs.__getitem__)
+            yield against(f"{load.label}", ours=cost, bare=costs[best], unit="us/event, all CPU", at_most=at_most)
+            for name, produced in peers.items():
+                speed = median(round_.records / round_.seconds for round_ in produced) / MILLION
+                yield note(f"{load.label}: {name}", f"{_spread([round_.us_per_event for round_ in produced])}, {speed:.2f} M/s")
+            speed = median(written.events / written.seconds for written in ours) / MILLION
+            yield note(f"{load.label}: ours", f"{_spread([w.us_per_event for w in ours])}, {speed:.2f} M/s, {_split(ours)}")
+
+
+def _spread(costs: list[float]) -> str:
+    return f"{median(costs):.2f} us/event ({min(costs):.2f} to {max(costs):.2f})"
+
+
+def _warmed(found: list[float]) -> str:
+    last = ", ".join(f"{cost:.2f}" for cost in found[-produce.WARM_ROUNDS_ALIKE :])
+    return f"{len(found)} rounds, brokers' CPU a record {found[0]:.2f} us in the first, {last} in the last"
 
 
 def _split(found: list[Written]) -> str:
@@ -46,20 +66,25 @@ def _split(found: list[Written]) -> str:
     return f"client {client:.2f} us/event, nodes {median(written.nodes_cpu / written.events for written in found) * 1e6:.2f}"
 
 
-def _measure(load: Load, *, events: int, rounds: int) -> tuple[list[Written], dict[str, list[produce.Produced]]]:
-    """Return rounds of ours and of Kafka's clients, taken in turn on a cluster and brokers that stay up."""
+def _measure(
+    nodes: list[Node], brokers: KafkaBrokers, load: Load, *, events: int, rounds: int
+) -> tuple[list[Written], dict[str, list[produce.Produced]]]:
+    """Return rounds of ours and of Kafka's clients by turns, in both orders."""
     ours: list[Written] = []
     peers: dict[str, list[produce.Produced]] = {}
+
+    def measure_ours() -> None:
+        ours.append(in_child(write_batches, [node.address for node in nodes], load, events=events, state=False))
+
+    def measure_peers() -> None:
+        for flush, topic in TOPICS.items():
+            for name, function in (("aiokafka send_batch", produce.send_batches), ("confluent", produce.confluent)):
+                found = in_child(function, brokers.addresses, topic, pids=brokers.pids, records=events, value_bytes=load.value_bytes)
+                peers.setdefault(name + FLUSH * flush, []).append(found)
+
     for number in range(rounds):
-        with scratch() as directory, cluster(directory) as nodes:
-            ours.append(in_child(write_batches, [node.address for node in nodes], load, events=events, state=False))
-        with scratch() as directory, KafkaBrokers(directory, 3) as brokers:
-            for flush in (True, False):
-                topic = f"t{number}{flush}".lower()
-                in_child(produce.create_topic, brokers.addresses, topic, replicas=3, flush=flush)
-                for name, function in (("aiokafka send_batch", produce.send_batches), ("confluent", produce.confluent)):
-                    found = in_child(function, brokers.addresses, topic, pids=brokers.pids, records=events, value_bytes=load.value_bytes)
-                    peers.setdefault(f"{name}, flush" if flush else name, []).append(found)
+        for measure in (measure_ours, measure_peers) if number % 2 == 0 else (measure_peers, measure_ours):
+            measure()
     return ours, peers
 
 

@@ -11,6 +11,11 @@ BATCH_BYTES = 128 * 1024
 BATCHES_IN_FLIGHT = 8
 PARTITIONS = 3
 READY_S = 60
+WARM_RECORDS = 500_000  # of one round of warming
+WARM_RECORDS_MIN = 3_000_000  # the compiler of a JVM still replaces code after 50,000
+WARM_RECORDS_MAX = 12_000_000
+WARM_ROUNDS_ALIKE = 3
+WARM_SPREAD_MAX = 0.05  # what so many rounds in a row cost the brokers may differ by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,26 @@ def create_topic(addresses: str, topic: str, *, replicas: int, flush: bool) -> N
         time.sleep(0.1)
 
 
+def warm(addresses: str, topic: str, *, pids: list[int], records: int) -> list[float]:
+    """Write until the brokers' CPU a record stands still, and return that CPU of each round in microseconds.
+
+    At least `records`; rounds go on until `WARM_ROUNDS_ALIKE` in a row lie within `WARM_SPREAD_MAX` of each other.
+
+    Raises:
+        RuntimeError: it did not stand still within `WARM_RECORDS_MAX`.
+    """
+    size = min(WARM_RECORDS, records)
+    found: list[float] = []
+    while True:
+        produced = send_batches(addresses, topic, pids=pids, records=size, value_bytes=100)
+        found.append(produced.brokers_cpu / size * 1e6)
+        last = found[-WARM_ROUNDS_ALIKE:]
+        if len(found) * size >= records and max(last) <= min(last) * (1 + WARM_SPREAD_MAX):
+            return found
+        if len(found) * size >= max(WARM_RECORDS_MAX, 2 * records):
+            raise RuntimeError(f"the brokers' CPU a record does not stand still: {', '.join(f'{cost:.2f}' for cost in found)} us")
+
+
 def send_batches(addresses: str, topic: str, *, pids: list[int], records: int, value_bytes: int) -> Produced:
     """Produce with aiokafka's `send_batch`, acks=all: its fastest way."""
     from aiokafka import AIOKafkaProducer
@@ -85,7 +110,7 @@ def send_batches(addresses: str, topic: str, *, pids: list[int], records: int, v
                 batches += 1
             await asyncio.gather(*waiting)
 
-        await produce(records // 10)  # the JVMs are warm
+        await produce(records // 10)  # connections, metadata and buffers are there
         meter = _Meter(pids)
         await produce(records)
         found = meter.produced(records)

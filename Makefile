@@ -2,7 +2,7 @@
 # make demo    the main job on real input, checked at the end (KEEP=1 leaves the node running)
 # make test    everything: lint, types, import contracts, unit tests, process tests, and the tests against the built wheel
 # make check   the inner loop: all but tests/process (sockets, disks, processes), and few examples of each property
-# make sim     the simulators on SEEDS=2000 seeds, and as many from 1,000,000 on; make sim-mutants: planted protocol bugs must be found
+# make sim     the simulators on SEEDS=2000 seeds, and as many from 1 and 2 million on; make sim-mutants: planted protocol bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked
 # make bench   the benchmarks, each with its baseline
 # make model   check the protocol in docs/spec with TLC (needs Java; CHECK=name runs some of it)
@@ -31,7 +31,7 @@ check: setup
 	@$(PYTHON_ENV) tests/lanes.py quick types lint contracts
 
 sim: setup
-	@$(PYTHON_ENV) -m eventlog.testing.sim --known --seeds 0:$(or $(SEEDS),2000) 1000000:$$((1000000 + $(or $(SEEDS),2000)))
+	@$(PYTHON_ENV) -m eventlog.testing.sim --known --seeds 0:$(or $(SEEDS),2000) $$(for first in 1000000 2000000; do echo $$first:$$(($$first + $(or $(SEEDS),2000))); done)
 	@$(PYTHON_ENV) -m eventlog.testing.consumers --known --seeds 0:$(or $(SEEDS),2000)
 
 sim-mutants: setup

@@ -9,7 +9,8 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -51,20 +52,29 @@ FILES_PER_CONNECTION = 4  # of those that the process may have open: half are fo
 GC_OBJECTS = 50_000  # a request makes a dozen objects and no cycles; the default of 700 costs a tenth of all CPU under single puts
 
 
-def serve(config: NodeConfig, *, clock: Clock | None = None) -> None:
+def serve(config: NodeConfig, *, clock: Clock | None = None, on_ready: Callable[[str], None] = lambda _address: None) -> None:
     """Run a node until SIGTERM or SIGINT; returns when everything is closed. `clock` is the machine's unless given.
+
+    `on_ready` is told where clients connect once they can.
 
     Raises:
         EventLogError: it could not start, or had to stop: the sentence says why.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    if is_unoptimized(sysconfig.get_config_vars()):
+        log.warning(
+            "python_not_optimized python=%s advice=%s",
+            sys.executable,
+            "use one built with --enable-optimizations: puts take a quarter less",
+        )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    os.umask(0o077)  # the engine's files as well are the owner's alone
     keep_freed_memory()
     _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))  # segments have files of their own
     gc.freeze()  # what is loaded stays, no collection looks at it again
     gc.set_threshold(GC_OBJECTS, 20, 100)
-    run(_serve(config, clock))
+    run(_serve(config, clock, on_ready))
 
 
 def supervise(config: NodeConfig, *, command: Sequence[str]) -> int:
@@ -150,7 +160,7 @@ def _kept_records(directory: Path) -> bytes:
         raise BadConfig(option="data", why=f"{directory} keeps no copy of the records: {error.strerror}") from error
 
 
-async def _serve(config: NodeConfig, clock: Clock | None) -> None:
+async def _serve(config: NodeConfig, clock: Clock | None, on_ready: Callable[[str], None]) -> None:
     stop: asyncio.Future[EventLogError | None] = asyncio.get_running_loop().create_future()
 
     def end(error: EventLogError | None = None) -> None:
@@ -158,7 +168,7 @@ async def _serve(config: NodeConfig, clock: Clock | None) -> None:
             stop.set_result(error)
 
     with _stopped_by_signals(end):
-        await _serve_until(stop, config, clock=clock, on_fatal=end)
+        await _serve_until(stop, config, clock=clock, on_fatal=end, on_ready=on_ready)
 
 
 @contextmanager
@@ -182,7 +192,12 @@ def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 async def _serve_until(
-    stop: "asyncio.Future[EventLogError | None]", config: NodeConfig, *, clock: Clock | None, on_fatal: Callable[[EventLogError], None]
+    stop: "asyncio.Future[EventLogError | None]",
+    config: NodeConfig,
+    *,
+    clock: Clock | None,
+    on_fatal: Callable[[EventLogError], None],
+    on_ready: Callable[[str], None],
 ) -> None:
     with ExitStack() as sockets:
         bound = sockets.enter_context(_bind(config.listen, option="listen"))
@@ -210,11 +225,22 @@ async def _serve_until(
     try:
         await _listen(config, bound, server, http)
         log.info("ready name=%s data=%s", node.name, config.data)
+        on_ready(listens)
         error = await stop
     finally:
         await _stop(started, server, http, clean=error is None)
     if error is not None:
         raise error
+
+
+def is_unoptimized(built: Mapping[str, object]) -> bool:
+    """Return whether the variables of a build (`sysconfig.get_config_vars`) say that the interpreter was compiled without a profile.
+
+    Distributions that profile by rules of their own clear PGO_PROF_USE_FLAG, so an unknown build counts as optimized.
+    """
+    return bool(built.get("Py_DEBUG")) or (
+        bool(built.get("PGO_PROF_USE_FLAG")) and "--enable-optimizations" not in str(built.get("CONFIG_ARGS"))
+    )
 
 
 def _connections_max(config: NodeConfig, files_max: int) -> int:
@@ -255,8 +281,12 @@ async def _listen(config: NodeConfig, bound: socket.socket, server: Server, http
 
 
 def _write_ready(path: Path, content: dict[str, object]) -> None:
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(content))
+    """Put the file there as a new one, whatever is there: nothing is written through a link."""
+    new = path.with_name(f"{path.name}.new-{os.getpid()}")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        os.fchmod(file.fileno(), 0o644)  # whoever waits for the node may be another user
+        file.write(json.dumps(content))
     new.replace(path)
 
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Itera
 from concurrent.futures import Future
 from functools import cached_property, update_wrapper
 from operator import attrgetter
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from eventlog.client.cache import Cache as AsyncCache
 from eventlog.client.client import Client as AsyncClient
@@ -28,6 +28,7 @@ from eventlog.client.members.work import Task as AsyncTask
 from eventlog.client.members.work import WorkConsumer as AsyncWorkConsumer
 from eventlog.client.near.near_cache import NearCache as AsyncNearCache
 from eventlog.client.near.table import MISS, NearStatistics
+from eventlog.client.options import ConnectOptions
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.continuous import QueryChange
 from eventlog.client.reading.entries import Entries as AsyncEntries
@@ -46,7 +47,7 @@ Wrapped_co = TypeVar("Wrapped_co", covariant=True)
 ROWS_PER_HOP = 1_000
 
 
-def connect(*addresses: str, **options: Any) -> "Client":
+def connect(*addresses: str, **options: Unpack[ConnectOptions]) -> "Client":
     """Return a client, connected to the first of `addresses` that answers; close it, or use it in a `with` statement.
 
     `options` are those of `eventlog.connect`.
@@ -70,6 +71,12 @@ class _Facade(Generic[Wrapped_co]):
     def __init__(self, thread: LoopThread, wrapped: Wrapped_co) -> None:
         self._thread = thread
         self._async = wrapped
+
+    def __repr__(self) -> str:
+        return repr(self._async).replace("<eventlog.", "<eventlog.blocking.", 1)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled: send its address or name, and connect in the other process")
 
 
 def _call(function: Callable[Concatenate[Wrapped_co, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Facade[Wrapped_co], P], T]:
@@ -101,9 +108,6 @@ class Cache(_Facade[AsyncCache]):
     def name(self) -> str:
         """The cache's name."""
         return self._async.name
-
-    def __repr__(self) -> str:
-        return f"Cache({self.name!r})"
 
     info = _call(AsyncCache.info)
     put = _call(AsyncCache.put)
@@ -402,6 +406,7 @@ class ClusterAdmin(_Facade[AsyncClusterAdmin]):
     remove = _call(AsyncClusterAdmin.remove)
     replace = _call(AsyncClusterAdmin.replace)
     set_replicas = _call(AsyncClusterAdmin.set_replicas)
+    rotate_key = _call(AsyncClusterAdmin.rotate_key)
     plan_rebalance = _call(AsyncClusterAdmin.plan_rebalance)
     start_rebalance = _call(AsyncClusterAdmin.start_rebalance)
     cancel_rebalance = _call(AsyncClusterAdmin.cancel_rebalance)
@@ -482,6 +487,7 @@ class Client(_Facade[AsyncClient]):
     flush = _call(AsyncClient.flush)
     ping = _call(AsyncClient.ping)
     status = _call(AsyncClient.status)
+    health = _call(AsyncClient.health)
     segments = _call(AsyncClient.segments)
     run_retention = _call(AsyncClient.run_retention)
     check = _call(AsyncClient.check)

@@ -1,8 +1,8 @@
 """What an event is: its kinds, and the object that an application sees."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -29,8 +29,27 @@ CHANGE_NAMES = (None, *(change.name for change in Change))
 KIND_NAMES = tuple(kind.name for kind in Kind)
 
 
+class ValueFormat(Protocol):
+    """How values are decoded that are neither JSON nor just bytes."""
+
+    def decode(self, data: bytes) -> Any:
+        """Return what a stored value stands for."""
+        ...
+
+    def json(self, data: bytes) -> bytes:
+        """Return a stored value as JSON."""
+        ...
+
+    def array(self, values: Sequence[bytes | None]) -> Any:
+        """Return stored values as a `pyarrow.Array`, null where one is None."""
+        ...
+
+
 class EventSource(msgspec.Struct, frozen=True, gc=False):
-    """What the events of one reader share: how to read keys and values, and where they come from."""
+    """What the events of one reader share: how to read keys and values, and where they come from.
+
+    Where `values` is None they are JSON, or with `json_values` False bytes as they are.
+    """
 
     cache: str
     cache_id: int
@@ -39,6 +58,11 @@ class EventSource(msgspec.Struct, frozen=True, gc=False):
     json_values: bool
     position_at: Callable[[int], str] = str  # the token to go on with after an id; an id alone is one, too
     may_repeat: "Callable[[Event], bool] | None" = None  # whether an event may have come before, to this reader or another; None: never
+    values: ValueFormat | None = None
+
+    def decode(self, data: bytes) -> Any:
+        """Return what a stored value stands for."""
+        return decode_value(data, json_values=self.json_values) if self.values is None else self.values.decode(data)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -75,12 +99,12 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         """The value as the cache's format reads it; None for REMOVED and EXPIRED."""
         if self.kind_number in _WITHOUT_VALUE:
             return None
-        return decode_value(self.value_bytes, json_values=self.source.json_values)
+        return self.source.decode(self.value_bytes)
 
     @property
     def before(self) -> Any:
         """The value that this change replaced, or None where there was none or the cache keeps none."""
-        return None if self.before_bytes is None else decode_value(self.before_bytes, json_values=self.source.json_values)
+        return None if self.before_bytes is None else self.source.decode(self.before_bytes)
 
     @property
     def headers(self) -> dict[str, bytes]:

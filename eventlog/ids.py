@@ -23,6 +23,7 @@ SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 TIME_MS_MAX = EPOCH_MS + (1 << TIME_BITS) - 1  # in September 2089
 ID_MAX = (1 << 63) - 1
 MEDIAN_SLACK_MS = 5_000  # how far the wall clock may run ahead of the members' median before it is not believed
+AGREED_WITHIN_MS = 2 * MEDIAN_SLACK_MS  # how far the agreed times of two members may be apart
 
 assert NODE_NUMBER_MAX == ID_STEP - 1, "every node number fits its bits"
 
@@ -155,6 +156,23 @@ class FlakeClock:
     def _lift(self, physical: int) -> None:
         self._physical()
         self._physical_halves = max(self._physical_halves, 2 * physical)
+
+    def agreed_ms(self) -> int:
+        """Return physical time brought within `MEDIAN_SLACK_MS` of the members' median: what members agree on, in `AGREED_WITHIN_MS`.
+
+        Physical time is bounded from above alone, so that of a member whose wall clock is an hour behind may be as far behind. This one
+        is for what one member writes and another reads. It follows the median, and so may go back.
+        """
+        physical = self._physical()
+        if self._median_ms is not None:
+            median, heard = self._median_ms
+            median += self._measured_ms - heard
+            physical = min(max(physical, median - MEDIAN_SLACK_MS), median + MEDIAN_SLACK_MS)
+        return physical + EPOCH_MS
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds since some moment of this machine; what must not change when a wall clock jumps is counted by it."""
+        return self._clock.monotonic_ms()
 
     def wall_ms(self) -> int:
         """Return the wall clock, in milliseconds since 1970."""

@@ -14,6 +14,7 @@ NODE_NUMBER_MAX = 1023
 CLOCK_AHEAD_MS_MAX = 60_000  # how far stamped ids may run ahead of physical time
 LEASE_MS = 5_000  # id space granted at once
 LEASE_AHEAD_MS = 2_000  # the same where ids run ahead of the clock: each takeover starts above the old primary's lease
+KEY_OVERLAP_MS_DEFAULT = 60_000  # how long a replaced cluster key holds beside the new one: all members hear of that within seconds
 LEASE_RENEW_MS = 1_000
 
 # replicas and who is alive: docs/protocol.md, "Replication and failover"
@@ -59,6 +60,7 @@ FOLLOW_BYTES_MAX = 32 * MIB  # what a backup keeps at hand until the watermark p
 OVERLAY_BYTES_MAX = 32 * MIB
 KEY_INDEX_BYTES_MAX = 512 * MIB
 PRODUCERS_PER_SEGMENT_MAX = 10_000
+PRODUCERS_LATE_MAX = 40_000  # of one cache that wrote within PRODUCER_IDLE_MS_MIN; above, new ones are refused
 PRODUCER_RESULTS_KEPT = 16  # a client keeps at most as many blocks of one segment unanswered
 PRODUCER_IDLE_MS_MAX = 24 * 3_600_000
 PRODUCER_BYTES_MAX = 64 * MIB  # of the producers of one cache; above, who is silent for PRODUCER_IDLE_MS_MIN is forgotten

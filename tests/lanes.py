@@ -29,6 +29,8 @@ FAULTS_HIT = "faults hit "
 """How a line begins with which a test of faults prints, as JSON, how many operations in flight each of them hit."""
 UNTRIED = "untried: "
 """How tests/conftest.py begins the reason of a skip that only depends on being root."""
+SEEDS = ("0:500", "1000000:1000100", "2000000:2000060")
+"""Of the simulator of clusters. There are faults from 1,000,000 and others from 2,000,000 on."""
 
 _running: set[subprocess.Popen[bytes]] = set()
 
@@ -94,7 +96,7 @@ def lanes() -> dict[str, Lane]:
         Lane(
             name="sim",
             commands=(
-                (python, "-m", "eventlog.testing.sim", "--known", "--seeds", "0:500", "1000000:1000100", "--processes", "1"),
+                (python, "-m", "eventlog.testing.sim", "--known", "--seeds", *SEEDS, "--processes", "1"),
                 (python, "-m", "eventlog.testing.consumers", "--known", "--seeds", "0:100"),
                 (python, "-m", "eventlog.testing.mutation", "--known", "--processes", "1"),
             ),

@@ -121,6 +121,28 @@ def test_a_median_far_ahead_does_not_pull_physical_time_above_the_wall_clock():
     assert flake.physical_ms() == NOW
 
 
+@pytest.mark.parametrize(("off_ms", "apart_ms"), [(-3_600_000, -5_000), (-4_000, -4_000), (0, 0), (4_000, 4_000), (3_600_000, 5_000)])
+def test_members_agree_on_the_time_whatever_their_wall_clocks_say(off_ms, apart_ms):
+    clock = ManualClock(wall_ms=NOW + off_ms)
+    flake = leased(clock)
+    flake.hear_others([-off_ms, -off_ms])
+    assert flake.agreed_ms() == NOW + apart_ms
+    clock.advance(700)
+    assert flake.agreed_ms() == NOW + apart_ms + 700
+
+
+def test_who_has_heard_of_nobody_agrees_with_its_physical_time():
+    assert leased().agreed_ms() == NOW
+
+
+def test_the_agreed_time_does_not_stay_at_a_ceiling_far_ahead():
+    flake = leased()
+    flake.start_above(make_id(NOW + 3_600_000, 0, NODE))
+    flake.hear_others([0, 0])
+    assert flake.physical_ms() == NOW + 3_600_000
+    assert flake.agreed_ms() == NOW + 5_000
+
+
 def test_physical_time_starts_at_the_stored_ceiling_and_ids_above_it():
     clock = ManualClock(wall_ms=NOW - 3_600_000)
     flake = leased(clock)

@@ -1,10 +1,14 @@
 """The `eventlog` command as a process, also as `python -m eventlog_cli`: Ctrl-C ends it quietly from its first moment to its last."""
 
+import os
+
 from eventlog_cli.interrupts import EndingAtOnce, end_at_once
 
 
 def run() -> None:
     """Run the command line and exit."""
+    # Neither a command nor a node multiplies matrices, and numpy's library for that starts a thread a core when it is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with EndingAtOnce():
         from eventlog_cli.main import EXIT_INTERRUPTED, main  # noqa: PLC0415 -- not before Ctrl-C is seen to
 

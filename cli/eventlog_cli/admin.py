@@ -1,6 +1,7 @@
 """`eventlog admin`: the cluster, its nodes and segments, retention, stored data."""
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,14 +13,16 @@ from eventlog_cli.admin_metastore import command as metastore
 from eventlog_cli.cache import as_row
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import id_fields, print_row, print_text, table
+from eventlog_cli.output import id_fields, print_row, print_text, stdout, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE
 from eventlog_cli.quantities import format_duration, format_size
+from eventlog_cli.watching import draw, rounds
 
 if TYPE_CHECKING:
     from eventlog.client.values import Status
 
 _ASK_EVERY_SECONDS = 0.25
+_WATCH_EVERY_MS = 2_000
 EXIT_NOT_OK = 1
 
 
@@ -41,16 +44,36 @@ for found_command in COMMANDS:
 @command.command("status")
 @click.option("--check", is_flag=True, help="Exit with 1 unless health is ok.")
 @click.option("--wait", "wait_ms", type=DURATION, help="Wait until health is ok, at most this long.")
+@click.option("--watch", is_flag=True, help="Say it again every two seconds, until Ctrl-C.")
 @common_options
-def status(*, check: bool, wait_ms: int | None) -> None:
+def status(*, check: bool, wait_ms: int | None, watch: bool) -> None:
     """Say how the cluster is; exit with 0 if the node answers."""
+    if watch:
+        if check or wait_ms is not None:
+            raise click.UsageError("--watch goes on until Ctrl-C: it excludes --check and --wait")
+        _watch()
+        return
     found = _status() if wait_ms is None else _wait_until_ok(wait_ms)
     if settings().is_json:
         print_row(_status_row(found))
     else:
-        _print_status(found)
+        print_text("\n".join(_status_lines(found)))
     if found.health != "ok" and (check or wait_ms is not None):
         click.get_current_context().exit(EXIT_NOT_OK)
+
+
+def _watch() -> None:
+    for _ in rounds(_WATCH_EVERY_MS, None):
+        try:
+            found = _status()
+        except Unavailable as error:
+            draw([f"{error.code}: {error}"])
+            continue
+        if settings().is_json:
+            print_row(_status_row(found))
+            stdout().flush()
+        else:
+            draw(_status_lines(found))
 
 
 def _status() -> "Status":
@@ -84,6 +107,9 @@ def _status_row(found: "Status") -> dict[str, Any]:
         "nodes_live": found.nodes_live,
         "segments": found.segments,
         "without_primary": found.without_primary,
+        "unwritable": found.unwritable,
+        "unreadable": found.unreadable,
+        "missing": list(found.missing),
         "under_replicated": found.under_replicated,
         **id_fields(low_watermark=found.low_watermark),
         "low_watermark_age_ms": found.low_watermark_age_ms,
@@ -92,12 +118,23 @@ def _status_row(found: "Status") -> dict[str, Any]:
     }
 
 
-def _print_status(found: "Status") -> None:
-    lines = (
+def _counted(found: "Status") -> Iterator[str]:
+    """Yield what is said of the segments; what cannot be written or read only where there is such."""
+    yield f"{found.segments}"
+    yield f"{found.without_primary} without primary"
+    if found.unwritable:
+        yield f"{found.unwritable} cannot be written"
+    if found.unreadable:
+        yield f"{found.unreadable} cannot be read"
+    yield f"{found.under_replicated} under-replicated"
+
+
+def _status_lines(found: "Status") -> list[str]:
+    facts = (
         ("cluster", found.cluster),
         ("health", found.health),
         ("nodes", f"{found.nodes_live} live of {found.nodes}"),
-        ("segments", f"{found.segments}, {found.without_primary} without primary, {found.under_replicated} under-replicated"),
+        ("segments", ", ".join(_counted(found))),
         (
             "low watermark",
             f"{found.low_watermark}, {found.low_watermark_age_ms} ms old" + (f", held by {found.held_by}" if found.held_by else ""),
@@ -106,10 +143,8 @@ def _print_status(found: "Status") -> None:
         ("metastore", found.metastore),
         ("rebalance", found.rebalance),
     )
-    for name, value in lines:
-        print_text(f"{name:<14} {value}")
-    for advice in found.advice or ("nothing to do",):
-        print_text(f"next: {advice}")
+    advice = found.advice or ("nothing to do",)
+    return [*(f"{name:<14} {value}" for name, value in facts), *(f"next: {each}" for each in advice)]
 
 
 # ------------------------------------------------------------------ segments
@@ -119,11 +154,12 @@ def _print_status(found: "Status") -> None:
 @click.option("--cache", "cache_name", default="", help="Only events of this cache.")
 @click.option("--under-replicated", is_flag=True, help="Only segments with fewer copies in sync and there than wanted.")
 @click.option("--without-primary", is_flag=True, help="Only segments that nobody serves.")
+@click.option("--unwritable", is_flag=True, help="Only segments that take no writes now.")
 @click.option("--verify", is_flag=True, help="Print the checksum of every copy instead; exit with 1 on a difference.")
 @common_options
-def segments(cache_name: str, *, under_replicated: bool, without_primary: bool, verify: bool) -> None:
+def segments(cache_name: str, *, under_replicated: bool, without_primary: bool, unwritable: bool, verify: bool) -> None:
     """List the segments."""
-    if verify and not under_replicated and not without_primary:
+    if verify and not (under_replicated or without_primary or unwritable):
         verify_copies()
         return
     with open_client() as client:
@@ -132,6 +168,8 @@ def segments(cache_name: str, *, under_replicated: bool, without_primary: bool, 
         found = [segment for segment in found if segment.under_replicated]
     if without_primary:
         found = [segment for segment in found if not segment.primary]
+    if unwritable:
+        found = [segment for segment in found if segment.unwritable]
     if verify:
         verify_copies([segment.segment for segment in found])
         return
@@ -147,6 +185,9 @@ def segments(cache_name: str, *, under_replicated: bool, without_primary: bool, 
                     **id_fields(first_id=segment.first_id or None, last_id=segment.last_id or None, high_watermark=segment.high_watermark),
                     "events": segment.events,
                     "bytes": segment.bytes,
+                    "under_replicated": segment.under_replicated,
+                    "unwritable": segment.unwritable,
+                    "unreadable": segment.unreadable,
                 }
             )
         return
@@ -169,7 +210,7 @@ def segments(cache_name: str, *, under_replicated: bool, without_primary: bool, 
 # ------------------------------------------------------------------ retention
 
 
-@command.group("retention")
+@command.group("retention", cls=SynonymGroup)
 @common_options
 def retention() -> None:
     """Show, set and run retention."""

@@ -11,7 +11,7 @@ from eventlog.limits import REPLICAS_MAX
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import SEGMENTS, SIZE
+from eventlog_cli.parameters import DURATION, SEGMENTS, SIZE
 from eventlog_cli.progress import Progress
 from eventlog_cli.quantities import format_size
 
@@ -117,7 +117,7 @@ def replace(old: str, new: str, *, wait: bool) -> None:
     _say({"old": old, "new": new, "segments": left}, done)
 
 
-@click.group("set", cls=SynonymGroup, synonyms={})
+@click.group("set", cls=SynonymGroup)
 @common_options
 def change() -> None:
     """Change settings of the cluster."""
@@ -135,6 +135,26 @@ def set_replicas(replicas: int) -> None:
     with open_client() as client:
         client.admin.set_replicas(replicas)
     _say({"replicas": replicas}, f"{replicas} replicas; copies are made or dropped now: eventlog admin status --wait 10m")
+
+
+@click.group("cluster-key", cls=SynonymGroup)
+@common_options
+def cluster_key() -> None:
+    """Replace the key that members prove to know."""
+
+
+@cluster_key.command("rotate")
+@click.option("--overlap", type=DURATION, default="60s", show_default=True, help="How long the key before goes on to hold.")
+@common_options
+def rotate_cluster_key(overlap: int) -> None:
+    """Make a new cluster key, without a stop.
+
+    Members prove the new key to each other on the connections that they have. When the key before has ended, a process that knows it alone
+    is no member any more. Nobody is shown a key.
+    """
+    with open_client() as client:
+        client.admin.rotate_key(overlap_ms=overlap)
+    _say({"overlap_ms": overlap}, f"the members have a new key; the one before ends in {overlap / 1000:g} s")
 
 
 def _until_empty(client: "Client", node: str) -> None:
@@ -168,7 +188,7 @@ def _named(nodes: "Sequence[NodeInfo]", node: str) -> "NodeInfo | None":
 # ---------------------------------------------------------------- rebalancing
 
 
-@click.group("rebalance", cls=SynonymGroup, synonyms={})
+@click.group("rebalance", cls=SynonymGroup)
 @common_options
 def rebalance() -> None:
     """Even out what nodes hold: plan, start, status, cancel, verify."""
@@ -369,4 +389,4 @@ def _say(row: dict[str, Any], text: str) -> None:
         print_text(text)
 
 
-COMMANDS: tuple[click.Command, ...] = (nodes, drain, remove, replace, change, rebalance, force_primary)
+COMMANDS: tuple[click.Command, ...] = (nodes, drain, remove, replace, change, rebalance, force_primary, cluster_key)

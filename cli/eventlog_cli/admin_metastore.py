@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from eventlog_cli.conventions import common_options, settings
+from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import print_row, print_text
 from eventlog_cli.progress import Progress
 
 
-@click.group("metastore")
+@click.group("metastore", cls=SynonymGroup)
 @common_options
 def command() -> None:
     """Move the metadata of a stopped cluster, or make them again."""

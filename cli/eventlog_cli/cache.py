@@ -1,16 +1,19 @@
 """`eventlog cache`: caches and their options."""
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from eventlog.ids import decode_id
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, print_row, print_text, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE
-from eventlog_cli.quantities import format_duration, format_size
+from eventlog_cli.quantities import IdTimes, format_duration, format_size
 
 if TYPE_CHECKING:
     from eventlog.client.values import CacheInfo
@@ -51,10 +54,10 @@ def _alterable(function: Function) -> Function:
 
 @command.command("create")
 @NAME
-@click.option("--format", type=click.Choice(["json", "bytes", "avro"]), default="json", show_default=True, help="What values are.")
+@click.option("--format", type=click.Choice(["json", "bytes", "avro"]), help="What values are.  [default: json]")
 @click.option("--state/--no-state", default=None, help="Keep current entries; without, events alone.  [default: keep]")
 @click.option("--key-format", type=click.Choice(["utf8", "bytes"]), help="What keys are.  [default: utf8]")
-@click.option("--if-not-exists", is_flag=True, help="Do nothing if there is such a cache.")
+@click.option("--if-not-exists", is_flag=True, help="Use the cache that is there, if the options given hold for it, too.")
 @_alterable
 @common_options
 def create(name: str, *, if_not_exists: bool, **options: Any) -> None:
@@ -83,9 +86,13 @@ def list_caches(*, internal: bool) -> None:
 @NAME
 @common_options
 def describe(name: str) -> None:
-    """Print the options of the cache NAME."""
+    """Print the options of the cache NAME, and how much it holds."""
     with open_client() as client:
-        _tell(client.describe_cache(name))
+        info = client.describe_cache(name)
+        cache = client.cache(name)
+        ends, entries = cache.log_ends(), cache.size() if info.state else None
+        size = sum(segment.bytes for segment in client.segments(name))
+    _tell(info, Held(entries=entries, events=ends.events, bytes=size, first_id=ends.first_id, last_id=ends.last_id))
 
 
 @command.command("alter")
@@ -133,6 +140,7 @@ def as_row(info: "CacheInfo") -> dict[str, Any]:
     return {
         "cache": info.name,
         "format": info.format,
+        **({"schema": json.loads(info.schema)} if info.schema else {}),
         "key_format": info.key_format,
         "events": info.events,
         "state": info.state,
@@ -154,14 +162,32 @@ def _limits(info: "CacheInfo") -> tuple[str | None, str | None, int | None]:
     return time, None if info.retain_bytes is None else format_size(info.retain_bytes), info.retain_events
 
 
-def _tell(info: "CacheInfo") -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a cache holds: entries (None: it has no state), and the log's events up to the low watermark, `bytes` on one replica."""
+
+    entries: int | None
+    events: int
+    bytes: int
+    first_id: int | None
+    last_id: int
+
+    @property
+    def events_per_second(self) -> float | None:
+        """Return how many came a second, from the first event kept until now; None where none is kept."""
+        if self.first_id is None:
+            return None
+        return self.events / max((decode_id(self.last_id)[0] - decode_id(self.first_id)[0]) / 1_000, 1)
+
+
+def _tell(info: "CacheInfo", held: Held | None = None) -> None:
     if settings().is_json:
-        print_row(as_row(info))
+        print_row(as_row(info) | ({} if held is None else _held_row(held)))
         return
     time, size, events = _limits(info)
     lines = (
         ("cache", info.name),
-        ("format", info.format),
+        ("format", f"avro, {_type_name(json.loads(info.schema))}" if info.schema else info.format),
         ("keys", info.key_format),
         ("events", "kept" if info.events else "not kept"),
         ("state", "kept" if info.state else "not kept: events alone"),
@@ -171,5 +197,37 @@ def _tell(info: "CacheInfo") -> None:
         ("promoted", ", ".join(info.promote) or "none"),
         ("writes wait", f"for {', '.join(info.wait_listeners)}" if info.wait_listeners else "for no listener"),
     )
-    for name, value in lines:
+    for name, value in (*lines, *(() if held is None else _held_lines(held))):
         print_text(f"{name:<14} {value}")
+
+
+def _type_name(schema: Any) -> str:
+    """Return the name of an Avro type, and how many fields it has."""
+    if not isinstance(schema, dict):
+        return schema if isinstance(schema, str) else "a union"
+    name, fields = schema.get("name") or schema.get("type"), schema.get("fields")
+    return f"{name} with {len(fields)} fields: --json has the schema" if fields is not None else _type_name(name)
+
+
+def _held_row(held: Held) -> dict[str, Any]:
+    per_second = held.events_per_second
+    return {
+        "entries": held.entries,
+        "kept": held.events,
+        "kept_bytes": held.bytes,
+        "kept_per_second": None if per_second is None else round(per_second, 3),
+        **id_fields(first_id=held.first_id, last_id=held.last_id),
+    }
+
+
+def _held_lines(held: Held) -> list[tuple[str, str]]:
+    lines = [] if held.entries is None else [("entries", f"{held.entries:,}")]
+    if held.first_id is None:
+        return [*lines, ("log", "no events")]
+    each = format_size(held.bytes // max(held.events, 1))
+    since = IdTimes().text(held.first_id)
+    return [
+        *lines,
+        ("log", f"{held.events:,} events, {format_size(held.bytes)}, {each} each"),
+        ("rate", f"{held.events_per_second:,.1f} events a second since {since}"),
+    ]

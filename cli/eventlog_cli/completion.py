@@ -6,18 +6,12 @@ from click.shell_completion import get_completion_class
 from eventlog_cli.conventions import common_options
 from eventlog_cli.output import print_text
 
-_HOW = {
-    "bash": 'eval "$(eventlog completion bash)"    in ~/.bashrc',
-    "zsh": 'eval "$(eventlog completion zsh)"     in ~/.zshrc',
-    "fish": "eventlog completion fish | source     in ~/.config/fish/config.fish",
-}
 
-
-@click.command("completion", epilog="\b\n" + "\n".join(_HOW.values()))
-@click.argument("shell", type=click.Choice(sorted(_HOW)))
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
 @common_options
 def command(shell: str) -> None:
-    """Print the completion script of SHELL; add one of these lines to its start file."""
+    """Print the completion script of SHELL; one of the lines below goes into its start file."""
     kind = get_completion_class(shell)
     assert kind is not None, "click knows the shells that the argument allows"
     root = click.get_current_context().find_root()

@@ -14,7 +14,7 @@ from eventlog_cli.output import note_interrupt
 from eventlog_cli.parameters import ID, MOMENT, PARAM, POSITIVE, SEGMENTS, SPAN, START
 from eventlog_cli.position_file import PositionFile
 from eventlog_cli.printing import Printer
-from eventlog_cli.render import renderer
+from eventlog_cli.render import Render, renderer
 
 Start = int | str
 _PLACES = frozenset({"earliest", "latest", "committed"})
@@ -46,6 +46,7 @@ _PLACES = frozenset({"earliest", "latest", "committed"})
 @click.option("--listener", metavar="ID", help="What this listener wants, from where it has acknowledged.")
 @click.option("--select", metavar="FIELDS", help="These fields of the value alone, as in value.total,value.customer.name.")
 @click.option("--format", "format_name", type=click.Choice(["json", "raw", "csv"]), default="json", show_default=True, help="How to print.")
+@click.option("--output-format", "pattern", metavar="PATTERN", help=r"Print each event by a pattern, as in '%k %v\n'; see below.")
 @common_options
 @EndingInOrder()
 def command(
@@ -58,17 +59,20 @@ def command(
     position_file: str | None,
     state_first: bool,
     format_name: str,
+    pattern: str | None,
     params: tuple[tuple[str, Any], ...],
     **reading: Any,
 ) -> None:
-    """Print the events of CACHE after an id, one a line, in the order of their ids.
+    r"""Print the events of CACHE after an id, one a line, in the order of their ids.
 
     Ends at the log's end of now, or goes on with --follow. Ctrl-C prints where to resume.
+
+    In a pattern stand %k key, %v value, %b value before, %h headers, %i id, %t time, %s segment, %o offset, %e kind of the event, and
+    %% for a per cent sign; \n, \t, \r, \0 and \\ as in C.
     """
     if from_id is not None and from_time is not None:
         raise click.UsageError("--from-id and --from-time exclude each other")
-    if settings().is_json and format_name != "json":
-        raise click.UsageError(f"--json and --format {format_name} exclude each other")
+    render = _render(format_name, pattern, has_changes=reading["continuous"])
     if state_first and (group is not None or from_time is not None or from_id not in {None, "earliest"}):
         raise click.UsageError("--state-first begins with the entries: it excludes --group, --from-time and --from-id")
     _check_start(from_id)
@@ -76,7 +80,7 @@ def command(
     if group is not None:
         refuse_beside_group(position_file=position_file, **reading)
         chosen = GroupRead(group=group, from_id=from_id, from_time=from_time, events_max=events_max)
-        consume_group(cache_name, chosen, renderer(format_name), params=dict(params) or None, **reading)
+        consume_group(cache_name, chosen, render, params=dict(params) or None, **reading)
         return
     if from_id == "committed":
         raise click.UsageError("--from-id committed needs a --group")
@@ -94,7 +98,7 @@ def command(
             file.write(str(start))
         goes_on = listener is not None and from_id is None and from_time is None and start == "earliest"
         batches = cache.event_batches(from_id=None if goes_on else start, state_first=state_first, **reading)
-        printer = Printer(renderer(format_name, has_changes=reading["continuous"]), file=file, events_max=events_max)
+        printer = Printer(render, file=file, events_max=events_max)
         try:
             printer.run(batches)
         except KeyboardInterrupt:
@@ -102,6 +106,17 @@ def command(
             raise
         if listener is not None and printer.position:
             cache.poll(position=printer.position, listener=listener, max_events=0)  # nobody asks for more: what was printed is had
+
+
+def _render(format_name: str, pattern: str | None, *, has_changes: bool) -> Render:
+    if settings().is_json and format_name != "json":
+        raise click.UsageError(f"--json and --format {format_name} exclude each other")
+    if pattern is not None and (settings().is_json or format_name != "json"):
+        raise click.UsageError("--output-format excludes --json and --format")
+    try:
+        return renderer(format_name, has_changes=has_changes, pattern=pattern)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--output-format'") from error
 
 
 def _check_start(from_id: Start | None) -> None:

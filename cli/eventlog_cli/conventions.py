@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from eventlog_cli.contexts import read_contexts
 from eventlog_cli.interrupts import EndingAtOnce
 from eventlog_cli.parameters import SPAN
 
@@ -33,9 +34,12 @@ class Settings:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Return where to connect: `--server`, else the environment, else the default."""
+        """Return where to connect: `--server`, else the environment, else the context in use, else the default."""
         said = self.servers or (os.environ.get(SERVER_VARIABLE, ""),)
-        return tuple(address for part in said for address in part.replace(",", " ").split()) or (SERVER_DEFAULT,)
+        if found := tuple(address for part in said for address in part.replace(",", " ").split()):
+            return found
+        kept = read_contexts()
+        return kept.servers.get(kept.used) or (SERVER_DEFAULT,)
 
 
 def settings() -> Settings:
@@ -63,7 +67,7 @@ def common_options(function: Function) -> Function:
             multiple=True,
             expose_value=False,
             callback=_keep("servers"),
-            help=f"Node to ask; more with commas, or given again.  [default: ${SERVER_VARIABLE}, else {SERVER_DEFAULT}]",
+            help=f"Node to ask; more with commas, or given again.  [default: ${SERVER_VARIABLE}, the context in use, {SERVER_DEFAULT}]",
         ),
         click.option(
             "--json", "json_", is_flag=True, expose_value=False, callback=_keep("is_json"), help="Print one JSON object a line on stdout."

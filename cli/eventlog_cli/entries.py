@@ -9,7 +9,7 @@ import orjson
 from eventlog_cli.conventions import common_options, open_client
 from eventlog_cli.output import stdout
 from eventlog_cli.parameters import PARAM, POSITIVE, SEGMENTS
-from eventlog_cli.render import json_of, readable
+from eventlog_cli.render import json_of_cache, readable
 
 _AT_ONCE = 1_000
 
@@ -31,12 +31,12 @@ def command(cache_name: str, *, prefix: str, entries_max: int | None, params: tu
         info = cache.info()
         start = prefix if info.key_format == "utf8" else prefix.encode(errors="surrogateescape")
         rows = iter(cache.entries(start, limit=entries_max, params=dict(params) or None, **options))
-        out, is_json = stdout(), info.format == "json"
+        text_of, out = json_of_cache(info, is_selected=options["select"] is not None), stdout()
         while some := list(islice(rows, _AT_ONCE)):
-            out.write(b"".join([_line(key, entry.value_bytes, entry.version, is_json=is_json) for key, entry in some]))
+            out.write(b"".join([_line(key, text_of(entry.value_bytes), entry.version) for key, entry in some]))
             out.flush()
 
 
-def _line(key: str | bytes, value: bytes, version: int, *, is_json: bool) -> bytes:
+def _line(key: str | bytes, value: bytes, version: int) -> bytes:
     name = orjson.dumps(key if isinstance(key, str) else readable(key))
-    return b'{"key":%b,"value":%b,"version":%d,"version_str":"%d"}\n' % (name, json_of(value, json_values=is_json), version, version)
+    return b'{"key":%b,"value":%b,"version":%d,"version_str":"%d"}\n' % (name, value, version, version)

@@ -7,11 +7,12 @@ import click
 import msgspec
 import orjson
 
-from eventlog.errors import BadValue
+from eventlog.errors import BadValue, TooLarge
+from eventlog.limits import VALUE_BYTES_CAP
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.output import id_fields, note, print_row, print_text, stdin, stdout
 from eventlog_cli.parameters import HEADER, POSITIVE, SPAN, VERSION
-from eventlog_cli.render import json_of, readable
+from eventlog_cli.render import json_of_cache, readable
 
 if TYPE_CHECKING:
     from eventlog.blocking import Cache
@@ -32,14 +33,14 @@ EXIT_NONE = 1
 @click.option("--header", "headers", type=HEADER, multiple=True, metavar="NAME=TEXT", help="Header of the event; may be given again.")
 @common_options
 def put(cache_name: str, key: str, value: str, **options: Any) -> None:
-    """Write VALUE, or stdin for -, under KEY: JSON, or anything where CACHE holds bytes."""
+    """Write VALUE, or stdin for -, under KEY: JSON, which becomes Avro where CACHE holds that, or anything where it holds bytes."""
     if options["if_absent"] and options["if_version"] is not None:
         raise click.UsageError("--if-absent and --if-version exclude each other")
     headers = dict(options.pop("headers"))
-    data = stdin().read() if value == "-" else value.encode(errors="surrogateescape")
+    data = _stdin_value() if value == "-" else value.encode(errors="surrogateescape")
     with open_client(one_shot=True) as client:
         cache = client.cache(cache_name)
-        content = _json(key, data) if cache.info().format == "json" else data
+        content = data if cache.info().format == "bytes" else _json(key, data)
         _tell(cache.put(_key(cache, key), content, headers=headers, **options))
 
 
@@ -61,7 +62,7 @@ def remove(cache_name: str, key: str, **options: Any) -> None:
 @click.option("--consistency", type=click.Choice(["primary", "linear", "any"]), default="primary", show_default=True, help="How fresh.")
 @common_options
 def get(cache_name: str, key: str, consistency: str) -> None:
-    """Print the value of KEY, its bytes alone; exit with 1 when there is none."""
+    """Print the value of KEY, its bytes alone, Avro as JSON; exit with 1 when there is none."""
     with open_client() as client:
         cache = client.cache(cache_name)
         found = _key(cache, key)
@@ -69,13 +70,13 @@ def get(cache_name: str, key: str, consistency: str) -> None:
         if entry is None:
             note(f"{key}: no entry")
             click.get_current_context().exit(EXIT_NONE)
-        is_json = cache.info().format == "json"
+        info = cache.info()
         if settings().is_json:
-            value = orjson.Fragment(json_of(entry.value_bytes, json_values=is_json))
+            value = orjson.Fragment(json_of_cache(info)(entry.value_bytes))
             print_row({"key": _shown(found), "value": value, **id_fields(version=entry.version)})
             return
     out = stdout()
-    out.write(entry.value_bytes)
+    out.write(json_of_cache(info)(entry.value_bytes) if info.format == "avro" else entry.value_bytes)
     if sys.stdout.isatty():
         out.write(b"\n")
 
@@ -135,6 +136,18 @@ def _key(cache: "Cache", text: str) -> str | bytes:
 def _shown(key: str | bytes) -> Any:
     """Return a key as it stands in JSON."""
     return key if isinstance(key, str) else readable(key)
+
+
+def _stdin_value() -> bytes:
+    """Return all of stdin, unless that is more than any node takes.
+
+    Raises:
+        TooLarge: it is.
+    """
+    data = stdin().read(VALUE_BYTES_CAP + 1)
+    if len(data) > VALUE_BYTES_CAP:
+        raise TooLarge(what="what stdin gives", size=len(data), limit=VALUE_BYTES_CAP)
+    return data
 
 
 def _json(key: str, data: bytes) -> msgspec.Raw:

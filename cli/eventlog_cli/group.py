@@ -9,12 +9,15 @@ from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
 from eventlog_cli.parameters import SEGMENTS, Parsed, parse_id
-from eventlog_cli.quantities import format_seconds, format_size, parse_moment
+from eventlog_cli.quantities import NUMBER_MAX, format_seconds, format_size, parse_moment
 
 if TYPE_CHECKING:
-    from eventlog.client.groups import GroupDescription, GroupSegment
+    from collections.abc import Sequence
+
+    from eventlog.client.groups import GroupDescription, GroupMove, GroupSegment
 
 GROUP = click.argument("group")
+SEGMENTS_SHOWN = 8
 To = tuple[str, int | str]
 
 
@@ -56,16 +59,20 @@ def list_() -> None:
 
 @command.command("describe")
 @GROUP
+@click.option("--segments", "all_segments", is_flag=True, help="Print every segment, not the latest few alone.")
 @common_options
-def describe(group: str) -> None:
-    """Print how far GROUP is in every segment, who reads it, and how much is left to read."""
+def describe(group: str, *, all_segments: bool) -> None:
+    """Print how far GROUP is, who reads it, and how much is left to read.
+
+    With --json always one object a segment.
+    """
     with open_client() as client:
         found = client.groups.describe(group)
     for one in found:
         if settings().is_json:
             _print_rows(one)
         else:
-            _print_table(one)
+            _print_table(one, all_segments=all_segments)
 
 
 def _print_rows(one: "GroupDescription") -> None:
@@ -85,7 +92,7 @@ def _print_rows(one: "GroupDescription") -> None:
         )
 
 
-def _print_table(one: "GroupDescription") -> None:
+def _print_table(one: "GroupDescription", *, all_segments: bool) -> None:
     print_text(f"group {one.group}, cache {one.cache}, mode {one.mode}, assignor {one.assignor}, generation {one.generation}")
     lags: dict[str | None, list[int]] = {}
     for row in one.segments:
@@ -101,10 +108,15 @@ def _print_table(one: "GroupDescription") -> None:
     ]
     rows += [(names[member.member], 0, 0, format_size(0), format_seconds(0)) for member in one.members if member.member not in lags]
     print_text(table(("member", "segments", "lag events", "lag bytes", "oldest"), rows))
-    late = [row for row in one.segments if row.lag_events or row.lag_events is None]
-    if late:
+    shown = one.segments
+    if not all_segments:
+        late = [row for row in shown if row.lag_events or row.lag_events is None]
+        shown = sorted(late, key=lambda row: -(row.lag_events if row.lag_events is not None else NUMBER_MAX))[:SEGMENTS_SHOWN]
+        if len(late) > len(shown):
+            print_text(f"{len(late)} of {len(one.segments)} segments have events left; those with most (all: --segments):")
+    if shown:
         heads = ("segment", "member", "position", "lag events", "lag bytes", "oldest")
-        print_text(table(heads, [_late_row(row, names) for row in late]))
+        print_text(table(heads, [_late_row(row, names) for row in shown]))
 
 
 def _late_row(row: "GroupSegment", names: dict[str, str]) -> tuple[object, ...]:
@@ -132,8 +144,27 @@ def reset(group: str, *, to: To, cache_name: str | None, segments: list[int] | N
             ids = id_fields(from_id=move.from_id, to_id=move.to_id)
             print_row({"group": group, "cache": move.cache, "segment": move.segment, **ids, "dry_run": dry_run})
         return
-    print_text(table(("cache", "segment", "from", "to"), [(move.cache, move.segment, move.from_id, move.to_id) for move in changed]))
-    note(f"{'would move' if dry_run else 'moved'} {len(changed)} of {len(moves)} segments")
+    is_short = len(changed) <= SEGMENTS_SHOWN
+    if is_short:
+        print_text(table(("cache", "segment", "from", "to"), [(move.cache, move.segment, move.from_id, move.to_id) for move in changed]))
+    else:
+        print_text(table(("cache", "segments", "back", "ahead", "from", "to"), _by_cache(changed)))
+    note(f"{'would move' if dry_run else 'moved'} {len(changed)} of {len(moves)} segments{'' if is_short else ' (each: --json)'}")
+
+
+def _by_cache(moves: "Sequence[GroupMove]") -> list[tuple[object, ...]]:
+    """Return a row a cache: how many segments go back and how many ahead, and between which ids."""
+    rows: list[tuple[object, ...]] = []
+    for cache in dict.fromkeys(move.cache for move in moves):
+        of = [move for move in moves if move.cache == cache]
+        back = sum(move.to_id < move.from_id for move in of)
+        old, new = ([getattr(move, name) for move in of] for name in ("from_id", "to_id"))
+        rows.append((cache, len(of), back, len(of) - back, _span(old), _span(new)))
+    return rows
+
+
+def _span(ids: list[int]) -> str:
+    return str(ids[0]) if min(ids) == max(ids) else f"{min(ids)} .. {max(ids)}"
 
 
 @command.command("delete")

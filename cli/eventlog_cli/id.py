@@ -4,12 +4,13 @@ import click
 
 from eventlog.ids import decode_id, id_before
 from eventlog_cli.conventions import common_options, settings
+from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, print_row, print_text
 from eventlog_cli.parameters import ID, MOMENT
 from eventlog_cli.quantities import IdTimes
 
 
-@click.group("id")
+@click.group("id", cls=SynonymGroup)
 @common_options
 def command() -> None:
     """Take ids apart, and make them from times."""

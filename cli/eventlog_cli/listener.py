@@ -121,7 +121,8 @@ def alter(listener: str, *, hold: Hold | None, params: tuple[tuple[str, Any], ..
     if all(value is None or value is False for name, value in given.items() if name != "from_id"):
         raise click.UsageError("name at least one option to change")
     with open_client() as client:
-        _tell(client.listeners.alter(listener, **given))
+        client.listeners.alter(listener, **given)
+        _tell(client.listeners.describe(listener))  # what alters it does not count how far it lags
 
 
 @command.command("remove")

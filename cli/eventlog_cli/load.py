@@ -1,11 +1,12 @@
 """`eventlog load`: the rows of a file as writes."""
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from eventlog.errors import BadRow, EventLogError, InvalidArgument
+from eventlog.errors import BadRow, EventLogError
 from eventlog.limits import VALUE_BYTES_MAX
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.ending import EndingInOrder
@@ -18,6 +19,9 @@ from eventlog_cli.output import id_fields, note, note_interrupt, print_row, prin
 from eventlog_cli.parameters import COUNT, SIZE
 from eventlog_cli.progress import Progress
 from eventlog_cli.quantities import format_seconds
+
+if TYPE_CHECKING:
+    from eventlog.client.values import CacheInfo
 
 REJECTIONS_SHOWN_MAX = 20
 
@@ -55,6 +59,9 @@ def command(cache_name: str, path: str, **options: Any) -> None:
 
     Reads jsonl, csv, parquet and avro, plain or packed with gzip, xz or zstd; - is stdin. A row that cannot be written is reported
     with its line, or its number in parquet and avro; what comes before it is written.
+
+    Where CACHE holds Avro each row is encoded with its schema. A row that does not fit is reported with the field; the key's field is
+    left out where the schema has none of its name, and an empty field of csv is null where the schema takes that.
     """
     if bool(options["operation"]) != bool(options["removal_words"]):
         raise click.UsageError("--op and --delete-value need each other")
@@ -65,19 +72,27 @@ def command(cache_name: str, path: str, **options: Any) -> None:
         with open_client() as client:
             cache = client.create_cache(cache_name, if_exists="use") if options["create"] else client.cache(cache_name)
             info = cache.info()
-            if info.format == "avro":
-                raise InvalidArgument(why=f"rows are written as JSON, and {cache_name} holds avro; load into a cache of json or bytes")
             shape = Shape(
                 key=options["key"],
                 operation=options["operation"],
                 removal_words=frozenset(options["removal_words"]),
                 value_bytes_max=options["max_value"],
                 text_keys=info.key_format == "utf8",
+                encode=_encoder(info, key=options["key"], is_text=format_name == "csv"),
             )
             reader = reader_of(source, shape, format_name=format_name, rows=options["batch"])
             stop = _load(source, reader, CacheTarget(cache), errors_max=options["max_errors"])
     if stop is not None:
         raise BadRow(source=source.name, line=stop.line, why=stop.why)
+
+
+def _encoder(info: "CacheInfo", *, key: str, is_text: bool) -> "Callable[[dict[str, Any]], bytes] | None":
+    """Return what makes a value of a row, None where it is the row as JSON."""
+    if info.format != "avro":
+        return None
+    from eventlog_cli.loading.avro_rows import row_encoder  # noqa: PLC0415 -- fastavro is slow to load
+
+    return row_encoder(info.schema, key=key, is_text=is_text)
 
 
 def _load(source: Source, reader: Reader, target: CacheTarget, *, errors_max: int) -> Rejection | None:

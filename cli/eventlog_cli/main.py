@@ -45,6 +45,8 @@ _SHOWN = {
     "listener": _entry("listener", "Look after registered listeners.", _DATA),
     "id": _entry("id", "Take ids apart, and make them from times.", _CARE),
     "admin": _entry("admin", "Look after nodes, segments and retention.", _CARE),
+    "top": _entry("top", "Watch nodes, rates and lag.", _CARE),
+    "context": _entry("context", "Name clusters, and choose the one to ask.", _CARE),
     "completion": _entry("completion", "Print a completion script for a shell.", _CARE),
 }
 _SYNONYMS = {
@@ -56,6 +58,7 @@ _SYNONYMS = {
     "listeners": "listener",
     "key": "keys",
     "ids": "id",
+    "contexts": "context",
 }
 COMMANDS = _SHOWN | {
     name: Entry(module=_SHOWN[shown].module, attribute=_SHOWN[shown].attribute, hidden=True) for name, shown in _SYNONYMS.items()

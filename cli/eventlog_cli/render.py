@@ -1,16 +1,20 @@
 """Events as lines: JSON, the value's bytes alone, or CSV."""
 
-import csv
-import io
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
 
-from eventlog.events import KIND_NAMES, Change, Event, Kind
+from eventlog.errors import UnreadableValue
+from eventlog.events import KIND_NAMES, Change, Event, Kind, ValueFormat
 from eventlog_cli.quantities import IdTimes
+
+if TYPE_CHECKING:
+    from eventlog.client.values import CacheInfo
 
 _WITHOUT_VALUE = frozenset({Kind.REMOVED, Kind.EXPIRED})
 _KINDS = [name.encode() for name in KIND_NAMES]
@@ -18,7 +22,11 @@ _CHANGES: dict[int, bytes] = {change: change.name.encode() for change in Change}
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 # By hand, as orjson would write it: making a dictionary of each event first takes more than twice the time.
 _LINE = b'{"id":%d,"id_str":"%d","time":"%b","segment":%d,"offset":%d,"kind":"%b","key":%b,"value":%b'
-CSV_COLUMNS = ("id", "time", "segment", "offset", "kind", "key", "value")
+CSV_COLUMNS = ("id", "time", "segment", "offset", "kind", "key", "value", "before", "headers")
+QUOTE = '"'
+_CSV_SPECIAL = re.compile(r'[",\r\n]')
+_PATTERN_PIECE = re.compile(r"%.?|\\.?|[^%\\]+", re.DOTALL)
+_ESCAPES = {"%%": b"%", "\\n": b"\n", "\\t": b"\t", "\\r": b"\r", "\\0": b"\0", "\\\\": b"\\"}
 
 Render = Callable[[Iterable[Event]], bytes]
 
@@ -31,8 +39,13 @@ def readable(data: bytes) -> Any:
         return {"base64": b64encode(data).decode()}
 
 
-def json_of(data: bytes, *, json_values: bool) -> bytes:
+def json_of(data: bytes, *, json_values: bool, values: ValueFormat | None = None) -> bytes:
     """Return the JSON that stands for a stored value, on one line. What is JSON keeps its digits: it is checked, and taken as it is."""
+    if values is not None:
+        try:
+            return values.json(data)
+        except UnreadableValue:
+            return orjson.dumps(readable(data))
     if not json_values:
         return orjson.dumps(readable(data))
     try:
@@ -42,6 +55,15 @@ def json_of(data: bytes, *, json_values: bool) -> bytes:
         return orjson.dumps(readable(data))
     # outside of strings a newline is a blank like any other, within them JSON has none
     return data.replace(b"\n", b" ") if b"\n" in data else data
+
+
+def json_of_cache(info: "CacheInfo", *, is_selected: bool = False) -> Callable[[bytes], bytes]:
+    """Return what makes JSON of the values of a cache; where fields are selected, they are JSON already."""
+    if info.format != "avro" or is_selected:
+        return partial(json_of, json_values=info.format != "bytes")
+    from eventlog.client.formats import avro_format  # noqa: PLC0415 -- fastavro is slow to load, and the client knows it already
+
+    return partial(json_of, json_values=False, values=avro_format(info.schema))
 
 
 class JsonLines:
@@ -56,14 +78,14 @@ class JsonLines:
         return b"".join([line(event) for event in events])
 
     def _line(self, event: Event) -> bytes:
-        json_values = event.source.json_values
+        json_values, values = event.source.json_values, event.source.values
         kind = event.kind_number
-        value = b"null" if kind in _WITHOUT_VALUE else json_of(event.value_bytes, json_values=json_values)
+        value = b"null" if kind in _WITHOUT_VALUE else json_of(event.value_bytes, json_values=json_values, values=values)
         key = orjson.dumps(readable(event.key_bytes))
         time = self._times.text(event.id).encode()
         line = _LINE % (event.id, event.id, time, event.segment, event.offset, _KINDS[kind], key, value)
         if event.before_bytes is not None:
-            line += b',"before":' + json_of(event.before_bytes, json_values=json_values)
+            line += b',"before":' + json_of(event.before_bytes, json_values=json_values, values=values)
         if event.header_bytes:
             line += b',"headers":' + orjson.dumps({name: readable(header) for name, header in event.headers.items()})
         if event.change_number:
@@ -79,7 +101,10 @@ def raw_lines(events: Iterable[Event]) -> bytes:
 
 
 class CsvLines:
-    """Events as CSV, names first; values as JSON, but text without its quotes. `has_changes`: of a continuous query."""
+    """Events as CSV, names first; values as JSON, but text without its quotes. `has_changes`: of a continuous query.
+
+    An empty text is `""`; nothing stands where there is none.
+    """
 
     def __init__(self, *, has_changes: bool) -> None:
         self._times = IdTimes()
@@ -88,19 +113,82 @@ class CsvLines:
 
     def lines(self, events: Iterable[Event]) -> bytes:
         """Return one record an event."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        records = [self._record(event) for event in events]
         if self._is_first:
-            writer.writerow((*CSV_COLUMNS, "change") if self._has_changes else CSV_COLUMNS)
+            records.insert(0, ",".join((*CSV_COLUMNS, "change") if self._has_changes else CSV_COLUMNS))
             self._is_first = False
-        for event in events:
-            value = None
-            if event.kind_number not in _WITHOUT_VALUE:
-                value = _unquoted(json_of(event.value_bytes, json_values=event.source.json_values))
-            key = _unquoted(orjson.dumps(readable(event.key_bytes)))
-            changes = (event.change,) if self._has_changes else ()
-            writer.writerow((event.id, self._times.text(event.id), event.segment, event.offset, event.kind, key, value, *changes))
-        return text.getvalue().encode()
+        return "".join(f"{record}\n" for record in records).encode()
+
+    def _record(self, event: Event) -> str:
+        source = event.source
+
+        def shown(data: bytes | None) -> str | None:
+            return None if data is None else _unquoted(json_of(data, json_values=source.json_values, values=source.values))
+
+        fields = [
+            str(event.id),
+            self._times.text(event.id),
+            str(event.segment),
+            str(event.offset),
+            event.kind,
+            _unquoted(orjson.dumps(readable(event.key_bytes))),
+            None if event.kind_number in _WITHOUT_VALUE else shown(event.value_bytes),
+            shown(event.before_bytes),
+            orjson.dumps({name: readable(header) for name, header in event.headers.items()}).decode() if event.header_bytes else None,
+        ]
+        if self._has_changes:
+            fields.append(event.change)
+        return ",".join(map(_csv_field, fields))
+
+
+def _csv_field(text: str | None) -> str:
+    """Return a field as RFC 4180 has it. The csv module tells an empty text from nothing as of Python 3.12 only."""
+    if text is None:
+        return ""
+    return f'"{text.replace(QUOTE, QUOTE + QUOTE)}"' if not text or _CSV_SPECIAL.search(text) else text
+
+
+class Pattern:
+    r"""Events by a pattern of the user's, with nothing added behind them.
+
+    `%k` key, `%v` value, `%b` before, `%h` headers, `%i` id, `%t` time, `%s` segment, `%o` offset, `%e` kind of the event, `%%` a per cent
+    sign; `\n`, `\t`, `\r`, `\0` and `\\` as in C.
+
+    Raises:
+        ValueError: anything else stands behind `%` or `\`.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._times = IdTimes()
+        self._parts: list[bytes | Callable[[Event], bytes]] = []
+        fields: dict[str, Callable[[Event], bytes]] = {
+            "k": lambda event: event.key_bytes,
+            "v": lambda event: b"" if event.kind_number in _WITHOUT_VALUE else _raw_value(event, event.value_bytes),
+            "b": lambda event: b"" if event.before_bytes is None else _raw_value(event, event.before_bytes),
+            "h": lambda event: orjson.dumps({name: readable(header) for name, header in event.headers.items()}),
+            "i": lambda event: b"%d" % event.id,
+            "t": lambda event: self._times.text(event.id).encode(),
+            "s": lambda event: b"%d" % event.segment,
+            "o": lambda event: b"%d" % event.offset,
+            "e": lambda event: _KINDS[event.kind_number],
+        }
+        for piece in _PATTERN_PIECE.findall(pattern):
+            if piece[0] == "%" and piece[1:] in fields:
+                self._parts.append(fields[piece[1:]])
+            elif piece in _ESCAPES:
+                self._parts.append(_ESCAPES[piece])
+            elif piece[0] in "%\\":
+                raise ValueError(f"{piece!r} means nothing: write % and one of {' '.join(fields)} or %, or one of {' '.join(_ESCAPES)}")
+            else:
+                self._parts.append(piece.encode(errors="surrogateescape"))
+
+    def lines(self, events: Iterable[Event]) -> bytes:
+        """Return the events one behind the other."""
+        return b"".join([part if isinstance(part, bytes) else part(event) for event in events for part in self._parts])
+
+
+def _raw_value(event: Event, data: bytes) -> bytes:
+    return data if event.source.values is None else event.source.values.json(data)
 
 
 def _unquoted(data: bytes) -> str:
@@ -108,8 +196,14 @@ def _unquoted(data: bytes) -> str:
     return text
 
 
-def renderer(format_name: str, *, has_changes: bool = False) -> Render:
-    """Return the function that renders events as `json`, `raw` or `csv`; `has_changes`: of a continuous query."""
+def renderer(format_name: str, *, has_changes: bool = False, pattern: str | None = None) -> Render:
+    """Return the function that renders events as `json`, `raw` or `csv`, or by a pattern; `has_changes`: of a continuous query.
+
+    Raises:
+        ValueError: the pattern has what means nothing.
+    """
+    if pattern is not None:
+        return Pattern(pattern).lines
     if format_name == "csv":
         return CsvLines(has_changes=has_changes).lines
     return raw_lines if format_name == "raw" else JsonLines().lines

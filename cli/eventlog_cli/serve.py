@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from eventlog_cli.conventions import common_options
+from eventlog_cli.conventions import SERVER_DEFAULT, common_options
 from eventlog_cli.interrupts import EndingAtOnce
+from eventlog_cli.output import note
 from eventlog_cli.parameters import SIZE
 
 
@@ -17,6 +18,7 @@ from eventlog_cli.parameters import SIZE
 @click.option("--http", metavar="HOST:PORT", help="Health and metrics.  [default: 127.0.0.1:7480]")
 @click.option("--advertise", metavar="HOST:PORT", help="Address told to clients and nodes.  [default: that of --listen]")
 @click.option("--join", multiple=True, metavar="HOST:PORT", help="A node of the cluster to become a member of; repeatable.")
+@click.option("--join-token-file", metavar="FILE", help="A text that lets nodes of other hosts join; needs the same one at both.")
 @click.option("--node-name", metavar="NAME", help="Name of this node.  [default: HOST-PORT]")
 @click.option("--host-label", metavar="LABEL", help="Host that this node fails with; replicas avoid sharing one.  [default: its own]")
 @click.option("--rack", metavar="LABEL", help="Rack that this node fails with; replicas avoid sharing one.  [default: its own]")
@@ -56,12 +58,21 @@ def command(config_file: str | None, **options: Any) -> None:
     The first node makes a cluster; others become members of it with `--join`, and need no `--join` to come back.
     Options are also read from the environment (EVENTLOG_NODE_DATA, EVENTLOG_NODE_LISTEN, ...) and from a TOML file.
     """
-    # not at the top: `serve --help` and completion need no node
+    # neither at the top: `serve --help` and completion need no node; and most of a second goes by until one is loaded
     with EndingAtOnce():
-        from eventlog.assemble import load_config, serve, supervise  # noqa: PLC0415
+        from eventlog.node.config import load_config  # noqa: PLC0415
 
     config = load_config(options, file=Path(config_file) if config_file else None)
+    note(f"starting a node on {config.data}")
+    with EndingAtOnce():
+        from eventlog.assemble import serve, supervise  # noqa: PLC0415
+
     if config.processes == 1:
-        serve(config)
+        serve(config, on_ready=_say_what_is_next)
     elif code := supervise(config, command=[sys.executable, "-m", "eventlog_cli", "serve"]):
         raise click.exceptions.Exit(code)
+
+
+def _say_what_is_next(address: str) -> None:
+    server = "" if address == SERVER_DEFAULT else f" --server {address}"
+    note(f"ready at {address}; in another terminal: eventlog cache create orders{server}")

@@ -2,17 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Literal, NoReturn, Self, Unpack
 
 from eventlog.client.cache import Cache
 from eventlog.client.cluster import ClusterAdmin
 from eventlog.client.core import ClientCore
 from eventlog.client.groups import GroupAdmin
 from eventlog.client.listeners import ListenerAdmin, check_awaited
-from eventlog.client.options import ClientOptions
+from eventlog.client.options import ClientOptions, ConnectOptions
 from eventlog.client.reading.bounds import checked_id
 from eventlog.client.reading.filtering import FilterInfo, filter_info
-from eventlog.client.values import CacheInfo, CheckReport, Format, KeyFormat, RetentionRun, SegmentInfo, Status
+from eventlog.client.values import CacheInfo, CheckReport, Format, Health, KeyFormat, RetentionRun, SegmentInfo, Status
 from eventlog.client.wording import cache_info, cache_options, check_report, retention_run, segment_info, status
 from eventlog.errors import InvalidArgument, TimedOut
 from eventlog.routing.addresses import Address, parse_address
@@ -22,7 +22,7 @@ from eventlog.wire.eventlog_pb2 import Message
 ADDRESS_DEFAULT = "127.0.0.1:7400"
 
 
-def connect(*addresses: str, **options: Any) -> "Client":
+def connect(*addresses: str, **options: Unpack[ConnectOptions]) -> "Client":
     """Return a client of the cluster that answers at one of `addresses`; enter it with `async with`.
 
     An address is `HOST:PORT`, or several with commas between.
@@ -56,6 +56,12 @@ class Client:
         self._options = options
         self._core: ClientCore | None = None
         self._keeper: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<eventlog.Client: {self._core or 'not connected, at ' + ', '.join(map(str, self._addresses))}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled: send its address or name, and connect in the other process")
 
     async def open(self) -> Self:
         """Connect to the first address that answers.
@@ -136,8 +142,8 @@ class Client:
         self,
         name: str,
         *,
-        format: Format = "json",
-        key_format: KeyFormat = "utf8",
+        format: Format | None = None,
+        key_format: KeyFormat | None = None,
         events: bool | None = None,
         state: bool | None = None,
         before: bool | None = None,
@@ -154,12 +160,14 @@ class Client:
     ) -> Cache:
         """Create a cache and return it.
 
-        What is None is the node's default: events and state on, before-images with JSON, events kept for 7 days and up to 10 GiB.
+        What is None is the node's default: JSON under keys of text, events and state on, before-images with JSON and Avro, events kept for
+        7 days and up to 10 GiB.
         A limit of 0 is none. `promote` names fields, as `value.a`, that are stored beside the values, for filters. Listeners
         to wait for come later, with `alter_cache`: there is none of a cache before the cache.
 
         Raises:
-            CacheExists: there is one, and `if_exists` is `error`. With `use` it is returned, whatever its options.
+            CacheExists: there is one, and `if_exists` is `error`. With `use` it is returned.
+            CacheDiffers: with `use`, and format, schema, key_format, state, before, events or route_by_prefix is given and another there.
             BadName: not a name for a cache.
         """
         if if_exists not in ("error", "use"):
@@ -253,6 +261,12 @@ class Client:
     async def status(self) -> Status:
         """Return the health of the cluster."""
         return status((await self._opened.requests.ask(Message(status=pb.Status()))).message.status_answer)
+
+    async def health(self) -> Health:
+        """Return which share of the segments can be written and read now, and which nodes are missing."""
+        found = await self.status()
+        whole = max(found.segments, 1)
+        return Health(writable=1 - found.unwritable / whole, readable=1 - found.unreadable / whole, missing=found.missing)
 
     async def segments(self, cache: str | None = None) -> list[SegmentInfo]:
         """Return every segment, with the figures of one cache or of all."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eventlog.client.connections.requests import Requests
+from eventlog.limits import KEY_OVERLAP_MS_DEFAULT
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -113,6 +114,14 @@ class ClusterAdmin:
     async def set_replicas(self, replicas: int) -> bool:
         """Set how many copies each segment shall have."""
         return await self._change(pb.ChangeCluster(replicas=replicas))
+
+    async def rotate_key(self, *, overlap_ms: int = KEY_OVERLAP_MS_DEFAULT) -> bool:
+        """Replace the key by which members know each other; the one before goes on to hold for `overlap_ms`.
+
+        Raises:
+            OperationRefused: the one before the last has not ended.
+        """
+        return await self._change(pb.ChangeCluster(rotate_key=pb.RotateKey(overlap_ms=overlap_ms)), repeatable=False)
 
     # ------------------------------------------------------------ rebalancing
 

@@ -26,6 +26,13 @@ class ClientCore:
         self.watchman = Watchman(self.nodes, options)
         self.nears = Nears()
 
+    def __repr__(self) -> str:
+        """Say it for the objects that stand on it: cluster, nodes, addresses."""
+        addresses = ", ".join(map(str, self.nodes.home.candidates.order))
+        topology = self.nodes.topology
+        cluster = "not connected" if topology is None else f"cluster {self.cluster} of {len(topology.addresses)} nodes"
+        return f"{cluster}, at {addresses}{', closed' if self.nodes.is_closed else ''}"
+
     async def open(self) -> None:
         """Connect to the first address that answers, and learn the topology."""
         await self.nodes.home.open_once()

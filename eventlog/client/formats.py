@@ -1,15 +1,21 @@
 """Keys and values of one cache: from what callers hold to bytes, and back."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from eventlog.batch.json_depth import TOO_DEEP, are_too_deep, is_too_deep
+from eventlog.client.strict_json import Misfit, article, encode_json, encode_json_many
 from eventlog.client.values import CacheInfo
 from eventlog.errors import BadValue, InvalidArgument, TooLarge
 from eventlog.events import decode_value, encode_headers
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
+
+if TYPE_CHECKING:
+    from eventlog.client.avro import AvroFormat
 
 LIFESPAN_MS_MAX: Final = 1 << 53
 
@@ -29,17 +35,30 @@ REMOVE: Final = Remove()
 _BYTES: Final = (bytes, bytearray, memoryview)
 _NOT_OBJECTS: Final = frozenset({*_BYTES, msgspec.Raw, Remove})
 _decode: Final = msgspec.json.Decoder().decode
-_encode: Final = msgspec.json.Encoder().encode  # many times as fast as orjson.dumps on small values
 
 
 class CacheFormat:
     """How one cache stores keys and values."""
 
-    __slots__ = ("is_json", "is_text")
+    __slots__ = ("avro", "is_json", "is_text")
 
     def __init__(self, info: CacheInfo) -> None:
         self.is_text = info.key_format == "utf8"
         self.is_json = info.format == "json"
+        self.avro = avro_format(info.schema) if info.format == "avro" else None
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether values are bytes as they are."""
+        return not self.is_json and self.avro is None
+
+    def selected(self) -> "CacheFormat":
+        """Return the format of what is answered where fields of values are selected: those of Avro are JSON then."""
+        if self.avro is None:
+            return self
+        found = copy(self)
+        found.avro, found.is_json = None, True
+        return found
 
     def key(self, key: str | bytes) -> bytes:
         """Return a key as it is stored.
@@ -49,15 +68,15 @@ class CacheFormat:
             TooLarge: longer than any node takes.
         """
         if self.is_text:
-            if type(key) is not str:
-                raise InvalidArgument(why=f"a key is {_article(key)}: keys of this cache are str")
+            if not isinstance(key, str):
+                raise InvalidArgument(why=f"a key is {article(key)}: keys of this cache are str")
             try:
-                stored = key.encode()
+                stored = str.encode(key)
             except UnicodeEncodeError as error:
                 raise InvalidArgument(why=f"key {key!r} is not text that UTF-8 can hold: {error.reason}") from error
         else:
             if not isinstance(key, _BYTES):
-                raise InvalidArgument(why=f"a key is {_article(key)}: keys of this cache are bytes")
+                raise InvalidArgument(why=f"a key is {article(key)}: keys of this cache are bytes")
             stored = bytes(key)
         if len(stored) > KEY_BYTES_MAX:
             raise TooLarge(what="a key", size=len(stored), limit=KEY_BYTES_MAX)
@@ -70,7 +89,7 @@ class CacheFormat:
             InvalidArgument: it is one text or bytes, whose characters are hardly meant.
         """
         if isinstance(keys, (str, *_BYTES)):
-            raise InvalidArgument(why=f"{_article(keys)} is given where many keys are wanted: put it into a list")
+            raise InvalidArgument(why=f"{article(keys)} is given where many keys are wanted: put it into a list")
         given: list[Any] = list(keys)
         if set(map(type, given)) <= {str if self.is_text else bytes}:
             try:
@@ -82,38 +101,71 @@ class CacheFormat:
         return list(map(self.key, given))
 
     def value(self, key: str | bytes, value: Any) -> bytes:
-        """Return a value as it is stored: JSON made from an object, `msgspec.Raw` as JSON that is ready, or bytes.
+        """Return a value as it is stored: JSON or Avro made from an object, or bytes; `msgspec.Raw` is JSON that is ready.
 
-        JSON has no NaN and no infinity: they become null.
+        Bytes for an Avro cache are a value that is encoded already.
 
         Raises:
             BadValue: not what the cache's format can hold.
         """
+        if self.avro is not None:
+            return self._avro(self.avro, key, value)
         if isinstance(value, _BYTES) is self.is_json or value is REMOVE:
             expected = "an object that JSON can hold, or ready JSON as msgspec.Raw" if self.is_json else "bytes"
-            raise BadValue(key=_printable(key), why=f"it is {_article(value)}; values of this cache are {expected}")
+            raise BadValue(key=_printable(key), why=f"it is {article(value)}; values of this cache are {expected}")
         if not self.is_json:
             return bytes(value)
         if type(value) is msgspec.Raw:
             return checked_json(key, bytes(value))
         try:
-            stored = _encode(value)
+            stored = encode_json(value)
+        except Misfit as misfit:
+            raise BadValue(key=_printable(key), why=misfit.sentence) from misfit
         except (TypeError, ValueError, RecursionError) as error:
             raise BadValue(key=_printable(key), why=f"JSON cannot hold it: {error}") from error
         return _checked_depth(key, stored)
 
     def values(self, keys: list[Any], values: list[Any]) -> list[bytes]:
         """Return many values; the common case costs no call of ours each."""
+        if self.avro is not None:
+            return [self._avro(self.avro, key, value) for key, value in zip(keys, values, strict=True)]
         kinds = set(map(type, values))
         if not self.is_json and kinds == {bytes}:
             return values
         if self.is_json and kinds.isdisjoint(_NOT_OBJECTS):
             try:
-                stored = list(map(_encode, values))
+                stored = encode_json_many(values)
             except (TypeError, ValueError, RecursionError):
                 return list(map(self.value, keys, values))  # says which
             return list(map(_checked_depth, keys, stored)) if are_too_deep(stored) else stored
         return list(map(self.value, keys, values))
+
+    def _avro(self, avro: "AvroFormat", key: str | bytes, value: Any) -> bytes:
+        try:
+            if isinstance(value, _BYTES) and not avro.is_bytes:
+                return avro.checked(bytes(value))
+            if value is REMOVE:
+                raise Misfit("REMOVE: it is for put_many alone")
+            return avro.encode(_decode(value) if type(value) is msgspec.Raw else value)
+        except Misfit as misfit:
+            raise BadValue(key=_printable(key), why=misfit.sentence) from misfit
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadValue(key=_printable(key), why=f"not JSON: {error}") from error
+
+    def check(self, keys: Sequence[bytes], values: Sequence[bytes], *, removed: Sequence[bool] | None) -> None:
+        """Refuse values that are encoded already and that no node would: nodes check JSON, and not Avro.
+
+        Raises:
+            BadValue: one was not written with the cache's schema.
+        """
+        if self.avro is None:
+            return
+        for key, value, is_gone in zip(keys, values, removed or [False] * len(keys), strict=True):
+            try:
+                if not is_gone:
+                    self.avro.checked(value)
+            except Misfit as misfit:
+                raise BadValue(key=_printable(key), why=misfit.sentence) from misfit
 
     def read_key(self, key: bytes) -> str | bytes:
         """Return a stored key as callers see it."""
@@ -121,7 +173,15 @@ class CacheFormat:
 
     def read_value(self, value: bytes) -> Any:
         """Return a stored value as callers see it."""
-        return decode_value(value, json_values=self.is_json)
+        return decode_value(value, json_values=self.is_json) if self.avro is None else self.avro.decode(value)
+
+
+@lru_cache(maxsize=256)
+def avro_format(schema: str) -> "AvroFormat":
+    """Return how values of a schema are encoded and decoded; caches of one schema share it."""
+    from eventlog.client.avro import AvroFormat  # noqa: PLC0415 -- most programs never need fastavro, and it is slow to load
+
+    return AvroFormat(schema)
 
 
 def headers_bytes(headers: Mapping[Any, Any] | None) -> bytes:
@@ -134,7 +194,7 @@ def headers_bytes(headers: Mapping[Any, Any] | None) -> bytes:
     if not headers:
         return b""
     if not isinstance(headers, Mapping):
-        raise InvalidArgument(why=f"headers are {_article(headers)}: give a mapping of names, which are str, to bytes")
+        raise InvalidArgument(why=f"headers are {article(headers)}: give a mapping of names, which are str, to bytes")
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, bytes) or not _is_header_name(name):
             raise InvalidArgument(why=f"header {str(name)[:50]!r}: names are str of less than 64 KiB, values bytes")
@@ -179,11 +239,6 @@ def _checked_depth(key: str | bytes, data: bytes) -> bytes:
     if is_too_deep(data):
         raise BadValue(key=_printable(key), why=TOO_DEEP)
     return data
-
-
-def _article(value: object) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _printable(key: str | bytes) -> str:

@@ -1,7 +1,7 @@
 """What a cache is known by: its name, and, once looked up, its number and formats."""
 
 from collections.abc import Generator
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from eventlog.client.core import ClientCore
 from eventlog.client.formats import CacheFormat
@@ -20,7 +20,10 @@ class CacheHandle:
         self._form: CacheFormat | None = None if info is None else CacheFormat(info)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+        return f"<eventlog.Cache {self.name!r}: {self._core}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled: send its address or name, and connect in the other process")
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Look the cache up at once: `cache = await client.cache(name)` raises CacheNotFound if there is none."""

@@ -1,7 +1,7 @@
 """What can be chosen about a client. Sizes are bytes, times milliseconds."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
 from eventlog.errors import InvalidArgument
 from eventlog.limits import CONNECTION_BYTES_IN_FLIGHT_MAX, MIB, REQUEST_TIMEOUT_MS_DEFAULT, STREAM_CREDIT_BYTES_DEFAULT
@@ -10,6 +10,24 @@ from eventlog.routing.retry import RetryPolicy
 FRAME_BYTES_TARGET = 1 * MIB  # no gain above 1 MiB a commit
 FRAME_EVENTS_TARGET = 20_000
 BULK_EVENTS_MAX = 100_000  # in a frame of one call: with many segments a block should have some events
+
+
+Routing = Literal["direct", "any"]
+
+
+class ConnectOptions(TypedDict, total=False):
+    """The options of `connect`, for type checkers; `ClientOptions` says what each means and which are the defaults."""
+
+    timeout_ms: int
+    connect_timeout_ms: int
+    reconnect_ms_max: int
+    idempotent: bool
+    bytes_unanswered_max: int
+    frame_bytes_target: int
+    read_ahead_bytes: int
+    retry: RetryPolicy
+    routing: Routing
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +42,7 @@ class ClientOptions:
     frame_bytes_target: int = FRAME_BYTES_TARGET  # writes of one moment share frames up to this size
     read_ahead_bytes: int = STREAM_CREDIT_BYTES_DEFAULT  # how far a node may send ahead of what a reader has taken
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    routing: Literal["direct", "any"] = "direct"  # requests go to each segment's primary, or all to one node, which forwards
+    routing: Routing = "direct"  # requests go to each segment's primary, or all to one node, which forwards
     name: str = ""  # for the node's log
 
     def __post_init__(self) -> None:

@@ -95,7 +95,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheInfo:
-    """A cache and its options; they hold from the id `from_id` on. A limit or lifespan of None is none."""
+    """A cache and its options; they hold from the id `from_id` on. A limit or lifespan of None is none; `schema` is JSON, of avro alone."""
 
     name: str
     id: int
@@ -114,6 +114,7 @@ class CacheInfo:
     wait_listeners: tuple[str, ...] = ()
     wait_ms: int | None = None
     wait_proceeds: bool = False
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,11 +179,26 @@ class Status:
     held_by: str
     rebalance: str
     advice: Sequence[str]
+    unwritable: int = 0
+    unreadable: int = 0
+    missing: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What of the cluster works now: shares of the segments, 0 to 1, that can be written and read, and the nodes that are missing."""
+
+    writable: float
+    readable: float
+    missing: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentInfo:
-    """One segment of the cluster, or of one cache in it. `under_replicated`: fewer copies are in sync and there than the cluster keeps."""
+    """One segment of the cluster, or of one cache in it. `under_replicated`: fewer copies are in sync and there than the cluster keeps.
+
+    `unwritable`, `unreadable`: its primary lacks in-sync replicas for that, or it has none.
+    """
 
     segment: int
     primary: str
@@ -195,6 +211,8 @@ class SegmentInfo:
     events: int
     bytes: int
     under_replicated: bool
+    unwritable: bool = False
+    unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,7 @@ def cache_info(cache: pb.CacheDescription) -> CacheInfo:
         wait_listeners=tuple(filter(None, options.wait_listeners.split(","))),
         wait_ms=options.wait_ms or None,
         wait_proceeds=options.wait_proceeds,
+        schema=options.schema,
         from_id=cache.from_id,
     )
 
@@ -121,6 +122,9 @@ def status(answer: pb.StatusAnswer) -> Status:
         held_by=answer.held_by,
         rebalance=answer.rebalance,
         advice=tuple(answer.advice),
+        unwritable=answer.unwritable,
+        unreadable=answer.unreadable,
+        missing=tuple(answer.missing),
     )
 
 
@@ -138,6 +142,8 @@ def segment_info(segment: pb.SegmentDescription) -> SegmentInfo:
         events=segment.events,
         bytes=segment.bytes,
         under_replicated=segment.under_replicated,
+        unwritable=segment.unwritable,
+        unreadable=segment.unreadable,
     )
 
 

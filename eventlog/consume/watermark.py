@@ -23,6 +23,12 @@ class Promise:
     epochs: Ints
     last_ids: Ints
 
+    def of(self, chosen: npt.NDArray[np.bool_]) -> "Promise":
+        """Return the same for some of its segments."""
+        if np.count_nonzero(chosen) == len(chosen):
+            return self
+        return Promise(id=self.id, segments=self.segments[chosen], epochs=self.epochs[chosen], last_ids=self.last_ids[chosen])
+
 
 class Promises:
     """The primary's side: which segments may be promised, and what is in flight in each.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.control.caches import CacheBook, plan_alter, plan_create, plan_drop, read_book
+from eventlog.control.caches import CacheBook, check_alike, plan_alter, plan_create, plan_drop, read_book
 from eventlog.control.metastore import MetaStore
 from eventlog.control.records import CACHES_SCOPE, CacheRecord, CommitPlan
 from eventlog.errors import CacheExists, MetadataConflict
@@ -24,11 +24,12 @@ class CacheRecords:
     async def create(
         self, name: str, given: Mapping[str, Any], *, from_id: int, use_existing: bool = False, is_internal: bool = False
     ) -> tuple[CacheRecord, bool]:
-        """Return the cache, and whether it was made just now; with `use_existing` one that is there already will do, as it is.
+        """Return the cache, and whether it was made just now; with `use_existing` one that is there already will do if it is alike.
 
         Raises:
             BadName, InvalidArgument, TooLarge: the name or an option cannot be used; says which.
             CacheExists: there is one of this name.
+            CacheDiffers: there is one, `use_existing`, and an option that is given is another there.
             Overloaded: there are too many caches.
         """
         for _ in range(CONFLICTS_MAX):
@@ -39,7 +40,10 @@ class CacheRecords:
             except CacheExists:
                 if not use_existing:
                     raise
-                return book.caches[name].record, False
+                record = book.caches[name].record
+                if not is_internal:  # what those keep may change with a version
+                    check_alike(record, given)
+                return record, False
             except MetadataConflict:
                 continue
             return record, True

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from xxhash import xxh3_64_hexdigest
 
 from eventlog.control.metastore import VALUE_BYTES_MAX, Listing
 from eventlog.control.records import (
@@ -23,12 +24,13 @@ from eventlog.control.records import (
     dropped_key,
     encode,
 )
-from eventlog.errors import BadName, CacheExists, CacheNotFound, InvalidArgument, Overloaded, TooLarge, Unalterable
+from eventlog.errors import BadName, CacheDiffers, CacheExists, CacheNotFound, InvalidArgument, Overloaded, TooLarge, Unalterable
 from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX, LISTENERS_AWAITED_MAX, PROMOTED_FIELDS_MAX
 from eventlog.predicate.avro_schema import AvroSchema
 
 UNALTERABLE = ("format", "state", "bytes_keys", "route_by_prefix")
 assert set(UNALTERABLE) <= set(CacheOptions.__struct_fields__)
+DECISIVE = ("format", "schema", "bytes_keys", "state", "before", "events", "route_by_prefix")  # what is stored, and what can be asked
 SCHEMA_BYTES_MAX = VALUE_BYTES_MAX // 2  # JSON escapes it once more
 FIRST_CACHE_ID = 1
 INTERNAL_PREFIX = "__"  # of the names of the cluster's own caches
@@ -101,6 +103,31 @@ def plan_create(
     expect = {cache_key(name): 0, CACHE_NEXT_KEY: book.next_revision}
     puts = {cache_key(name): encode(record), CACHE_NEXT_KEY: encode(CacheNext(id=book.next_id + 1))}
     return record, CommitPlan(expect=expect, puts=puts)
+
+
+def check_alike(record: CacheRecord, given: Mapping[str, Any]) -> None:
+    """Refuse to use an existing cache in place of a new one that would hold something else; limits and waiting may differ.
+
+    Raises:
+        CacheDiffers: names the option.
+    """
+    options, wanted = record.options, options_of(given)
+    for name in (option for option in DECISIVE if option in given):
+        found, other = getattr(options, name), getattr(wanted, name)
+        if name == "schema" and found and other:
+            found, other = AvroSchema(found).canonical, AvroSchema(other).canonical
+        if found != other:
+            option, *texts = _spelled(name, found, other)
+            raise CacheDiffers(cache=record.name, option=option, found=texts[0], wanted=texts[1])
+
+
+def _spelled(option: str, *values: Any) -> list[str]:
+    """Return an option and its values as users write them."""
+    if option == "bytes_keys":
+        return ["key_format", *("bytes" if value else "utf8" for value in values)]
+    if option == "schema":
+        return ["schema", *(f"with fingerprint {xxh3_64_hexdigest(value.encode())}" if value else "none" for value in values)]
+    return [option, *(str(value).lower() for value in values)]
 
 
 def plan_alter(book: CacheBook, name: str, given: Mapping[str, Any], *, from_id: int) -> tuple[CacheRecord, CommitPlan | None]:

@@ -1,11 +1,12 @@
 """The driver: reads records, lets the pure modules plan, commits, and on a conflict does so again.
 
 At start, in this order: `open_or_create`, `join`, `appoint`, `renew_lease`; then `renew_lease` every second, `release` at a clean
-stop. One task calls these; `watch`, `propose` and `carry_out` may run beside it. A term that another node gave to this one is told by
+stop. One task calls these; `watch`, `decide` and `carry_out` may run beside it. A term that another node gave to this one is told by
 `lead` before anything is stamped in it. The caches have a driver of their own: `cache_records.CacheRecords`.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from eventlog.clock import Clock, Entropy
@@ -13,13 +14,15 @@ from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, next_appointmen
 from eventlog.control.leases import check_own, lost_segments, plan_ceiling
 from eventlog.control.membership import Joining, NodeLabels, plan_join
 from eventlog.control.metastore import Listing, MetaStore
-from eventlog.control.proposals import InSyncChange, Outcome, plan_batch
+from eventlog.control.proposals import InSyncChange, Outcome, Proposals, plan_batch
 from eventlog.control.records import (
+    CLUSTER_KEY,
     IDENTITY_KEY,
     MOVED_KEY,
     NODE_PREFIX,
     SEGMENT_PREFIX,
     SETTINGS_KEY,
+    ClusterKey,
     ClusterSettings,
     CommitPlan,
     Identity,
@@ -39,7 +42,9 @@ from eventlog.ids import FlakeClock
 from eventlog.limits import REPLICAS_DEFAULT, SEGMENTS_MAX
 
 CONFLICTS_MAX = 32  # more nodes than that do not start in one moment
+_READ_SINGLY_MAX = 4  # more records than that are read as one listing
 TOKEN_BYTES = 8
+KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +136,7 @@ class ClusterRecords:
         for _ in range(CONFLICTS_MAX):
             if identity is not None:
                 self._identity = identity
+                await self._make_key()
                 return identity
             fresh = Identity(cluster=self._token(), segments=segments, created_ms=now_ms)
             try:
@@ -140,6 +146,13 @@ class ClusterRecords:
             except MetadataConflict:
                 identity = await self._read_identity()
         raise MetadataConflict(key=IDENTITY_KEY)
+
+    async def _make_key(self) -> None:
+        """See that there is a cluster key: a rebuilt store has none, and one that an earlier version made."""
+        if await self._store.get(CLUSTER_KEY) is None:
+            with suppress(MetadataConflict):  # another node's will do
+                made = ClusterKey(key=self._entropy.token(KEY_BYTES))
+                await self._commit(CommitPlan(expect={CLUSTER_KEY: 0}, puts={CLUSTER_KEY: encode(made)}))
 
     async def _check_not_moved(self) -> None:
         for item in (await self._list(MOVED_KEY)).items:
@@ -343,6 +356,26 @@ class ClusterRecords:
                 continue  # revisions were forgotten
             return
 
+    async def decide(
+        self,
+        proposals: Proposals,
+        *,
+        seen: Mapping[int, Versioned[SegmentRecord]],
+        decided: Callable[[list[Outcome]], None],
+        pause: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Carry out what is proposed, until it is certain what became of all of it; what is added meanwhile goes into the next commit.
+
+        `decided` hears of each change once, `pause` is awaited before one of unknown outcome is tried again. `seen` are the latest
+        records known, as in `propose`.
+        """
+        while changes := proposals.take():
+            certain = proposals.settle(await self.propose(changes, seen=seen))
+            if certain:
+                decided(certain)
+            if proposals.is_unsure:
+                await pause()
+
     async def propose(self, changes: Sequence[InSyncChange], *, seen: Mapping[int, Versioned[SegmentRecord]]) -> list[Outcome]:
         """Commit what this node proposes for segments that it leads, at most one change a segment; return one outcome a change.
 
@@ -394,13 +427,32 @@ class ClusterRecords:
         Raises:
             MetadataUnavailable, MetadataLost: the store does not answer.
         """
-        found: dict[int, Versioned[SegmentRecord]] = {}
-        for segment in segments:
-            key = segment_key(segment)
-            item = await self._store.get(key)
-            if item is not None:
-                found[segment] = Versioned(decode(item.value, SegmentRecord, where=key), item.revision)
-        return found
+        keys = [segment_key(segment) for segment in segments]
+        if len(keys) > _READ_SINGLY_MAX:
+            wanted = set(keys)
+            items = [item for item in (await self._list(SEGMENT_PREFIX)).items if item.key in wanted]
+        else:
+            items = [item for key in keys if (item := await self._store.get(key)) is not None]
+        records = [Versioned(decode(item.value, SegmentRecord, where=item.key), item.revision) for item in items]
+        return {found.record.segment: found for found in records}
+
+    async def led_now(self, terms: Mapping[int, int]) -> frozenset[int]:
+        """Return the segments of some terms (segment -> epoch) that are this node's in the store as it is now.
+
+        Whoever ends a term rewrites the own record. So where that is the one seen last, every term that was noted is still this process's,
+        however many there are; else the segments' records are read.
+
+        Raises:
+            MetadataUnavailable, MetadataLost: the store does not answer.
+        """
+        seen = self._seen_own().revision
+        item = await self._store.get(node_key(self.member.number))
+        is_seen = item is not None and item.revision == seen
+        led = {segment for segment, epoch in terms.items() if is_seen and self._led.get(segment) == epoch}
+        for segment, found in (await self.segments_now(terms.keys() - led)).items():
+            if found.record.primary == self.member.number and found.record.epoch == terms[segment]:
+                led.add(segment)
+        return frozenset(led)
 
     async def carry_out(self, plan: CommitPlan) -> int:
         """Commit what a pure module planned; return the revision.

@@ -13,8 +13,10 @@ from eventlog.control.appointment import PRIMARIES_PER_COMMIT_MAX, commit_of, pr
 from eventlog.control.controller import Controller, Situation, plan_rebalance
 from eventlog.control.membership import tombstone
 from eventlog.control.records import (
+    CLUSTER_KEY,
     REBALANCE_KEY,
     SETTINGS_KEY,
+    ClusterKey,
     ClusterSettings,
     CommitPlan,
     LostRange,
@@ -61,6 +63,30 @@ def set_replicas(view: ClusterView, replicas: int) -> CommitPlan | None:
     return CommitPlan(
         expect={SETTINGS_KEY: found.revision if found else 0}, puts={SETTINGS_KEY: encode(ClusterSettings(replicas=replicas))}
     )
+
+
+def rotate_key(view: ClusterView, fresh: bytes, *, overlap_ms: int) -> CommitPlan | None:
+    """Make `fresh` the cluster key; the one before goes on to hold beside it.
+
+    Raises:
+        OperationRefused: the last replacement is not over: a third key would be known to some members alone.
+    """
+    found = view.key
+    if found is not None and found.record.key == fresh:
+        return None
+    if found is not None and found.record.previous is not None:
+        raise OperationRefused(what="replacing the cluster key", why="the one before is still valid: try again when it has ended")
+    record = ClusterKey(key=fresh, previous=found.record.key if found else None, overlap_ms=overlap_ms)
+    return CommitPlan(expect={CLUSTER_KEY: found.revision if found else 0}, puts={CLUSTER_KEY: encode(record)})
+
+
+def end_previous_key(view: ClusterView) -> CommitPlan | None:
+    """End the cluster key that was replaced."""
+    found = view.key
+    if found is None or found.record.previous is None:
+        return None
+    record = msgspec.structs.replace(found.record, previous=None)
+    return CommitPlan(expect={CLUSTER_KEY: found.revision}, puts={CLUSTER_KEY: encode(record)})
 
 
 # ---------------------------------------------------------------- emptying and replacing

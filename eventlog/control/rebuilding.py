@@ -14,6 +14,7 @@ import msgspec
 from eventlog.control.metastore import Listing
 from eventlog.control.metastores.resolving import WRITER_PREFIX
 from eventlog.control.records import (
+    CLUSTER_KEY,
     IDENTITY_KEY,
     LOST_PREFIX,
     NODE_PREFIX,
@@ -38,7 +39,7 @@ class KeptItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a node keeps: everything that the store held at `revision`."""
+    """What a node keeps: what the store held at `revision`."""
 
     revision: int
     items: tuple[KeptItem, ...]
@@ -65,9 +66,11 @@ class Rebuilt:
 
 
 def encode_kept(listing: Listing) -> bytes:
-    """Return the copy of everything that a store holds."""
+    """Return the copy of what a store holds. The cluster key is in no copy: a rebuilt store gets a new one."""
     items = [
-        KeptItem(key=item.key, value=item.value, revision=item.revision) for item in listing.items if not item.key.startswith(WRITER_PREFIX)
+        KeptItem(key=item.key, value=item.value, revision=item.revision)
+        for item in listing.items
+        if item.key != CLUSTER_KEY and not item.key.startswith(WRITER_PREFIX)
     ]
     return msgspec.json.encode(Kept(revision=listing.revision, items=tuple(items)))
 

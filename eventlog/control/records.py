@@ -1,6 +1,7 @@
 """What the metadata store holds: one frozen struct per kind of record, stored as JSON under the keys below.
 
     identity          the cluster                      node/<number>     a member, or the tombstone of a number
+    cluster-key       what members prove to know
     settings          what operators set for it        segment/<number>  owners, epoch, in-sync set
     controller        who appoints and rebalances      lost/<number>     what forced takeovers of a segment gave up
     rebalance         the rebalancing under way        cache/<name>      a cache and its options
@@ -24,6 +25,7 @@ from eventlog.limits import NODE_NUMBER_MAX, REPLICAS_DEFAULT, REPLICAS_MAX, RET
 
 IDENTITY_KEY = "identity"
 MOVED_KEY = "moved"
+CLUSTER_KEY = "cluster-key"
 NODE_PREFIX = "node/"
 SEGMENT_PREFIX = "segment/"
 LOST_PREFIX = "lost/"
@@ -39,6 +41,7 @@ CacheId = Annotated[int, msgspec.Meta(ge=1, lt=1 << 32)]  # 0 is the log's own, 
 EventId = Annotated[int, msgspec.Meta(ge=0, le=ID_MAX)]
 Number = Annotated[int, msgspec.Meta(ge=1, le=NODE_NUMBER_MAX)]
 Segment = Annotated[int, msgspec.Meta(ge=0, lt=SEGMENTS_MAX)]
+Secret = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Weight = Annotated[int, msgspec.Meta(ge=1, le=100)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -57,6 +60,20 @@ class Identity(Record, frozen=True, kw_only=True):
     segments: Positive
     created_ms: int
     copies: Count = 0
+
+
+class ClusterKey(Record, frozen=True, kw_only=True):
+    """What a node proves to know before others take it for a member. Whoever can read it is one: it is kept in this store alone.
+
+    While it is being replaced, `previous` is valid beside it; that ends `overlap_ms` after the members have heard of the new one.
+    """
+
+    key: Secret
+    previous: Secret | None = None
+    overlap_ms: Count = 0
+
+    def __repr__(self) -> str:  # for logs and errors, which are not to tell it
+        return f"ClusterKey(overlap_ms={self.overlap_ms})"
 
 
 class Moved(Record, frozen=True, kw_only=True):

@@ -7,12 +7,14 @@ from typing import Any
 
 from eventlog.control.metastore import Changes, Listing
 from eventlog.control.records import (
+    CLUSTER_KEY,
     CONTROLLER_KEY,
     LOST_PREFIX,
     NODE_PREFIX,
     REBALANCE_KEY,
     SEGMENT_PREFIX,
     SETTINGS_KEY,
+    ClusterKey,
     ClusterSettings,
     CommitPlan,
     ControllerRecord,
@@ -30,14 +32,14 @@ from eventlog.control.records import (
 from eventlog.errors import CorruptData
 from eventlog.topology import Topology
 
-PREFIXES = (NODE_PREFIX, SEGMENT_PREFIX, LOST_PREFIX, SETTINGS_KEY, CONTROLLER_KEY, REBALANCE_KEY)
+PREFIXES = (NODE_PREFIX, SEGMENT_PREFIX, LOST_PREFIX, SETTINGS_KEY, CONTROLLER_KEY, REBALANCE_KEY, CLUSTER_KEY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterView:
     """Records by number. It may be out of date: what is planned from it is committed against the revisions in it.
 
-    `settings`, `controller` and `rebalance` are None where their key is not there. `revision` is that of the last change seen.
+    `settings`, `controller`, `rebalance` and `key` are None where their key is not there. `revision` is that of the last change seen.
     """
 
     nodes: Mapping[int, Versioned[NodeRecord]]
@@ -46,6 +48,7 @@ class ClusterView:
     settings: Versioned[ClusterSettings] | None = None
     controller: Versioned[ControllerRecord] | None = None
     rebalance: Versioned[RebalanceRecord] | None = None
+    key: Versioned[ClusterKey] | None = None
     revision: int = 0
 
     # ------------------------------------------------------------ what follows from it
@@ -70,6 +73,13 @@ class ClusterView:
         """Return the effective replicas: as many as were set, or as there are members to hold them, dead ones included."""
         wanted = self.settings.record.replicas if self.settings else ClusterSettings().replicas
         return max(1, min(wanted, sum(node.holds_data for node in self.members.values())))
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """Return the cluster keys that are valid, the newest first."""
+        if self.key is None:
+            return ()
+        return (self.key.record.key,) if self.key.record.previous is None else (self.key.record.key, self.key.record.previous)
 
     def lost_ranges(self, segment: int) -> tuple[LostRange, ...]:
         """Return what forced takeovers of a segment gave up."""
@@ -136,6 +146,7 @@ def read_view(listings: Mapping[str, Listing]) -> ClusterView:
         settings=_read(listings[SETTINGS_KEY], SETTINGS_KEY, ClusterSettings).get(SETTINGS_KEY),
         controller=_read(listings[CONTROLLER_KEY], CONTROLLER_KEY, ControllerRecord).get(CONTROLLER_KEY),
         rebalance=_read(listings[REBALANCE_KEY], REBALANCE_KEY, RebalanceRecord).get(REBALANCE_KEY),
+        key=_read(listings[CLUSTER_KEY], CLUSTER_KEY, ClusterKey).get(CLUSTER_KEY),
         revision=min(listing.revision for listing in listings.values()),
     )
 
@@ -168,6 +179,7 @@ _SINGLE: Mapping[str, tuple[str, Any]] = {
     SETTINGS_KEY: ("settings", ClusterSettings),
     CONTROLLER_KEY: ("controller", ControllerRecord),
     REBALANCE_KEY: ("rebalance", RebalanceRecord),
+    CLUSTER_KEY: ("key", ClusterKey),
 }
 _TABLES: tuple[tuple[str, str, Any], ...] = (
     (NODE_PREFIX, "nodes", NodeRecord),

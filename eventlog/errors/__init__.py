@@ -36,14 +36,17 @@ from eventlog.errors.misuse import BadConfig, BadName, BadRow, ClientClosed, Inv
 from eventlog.errors.operating import (
     DirectoryInUse,
     Insecure,
+    JoinRefused,
     MemberReplaced,
     MetastoreLocal,
     NodeNumbersExhausted,
+    NotMember,
     OperationRefused,
     WrongCluster,
 )
 from eventlog.errors.refused import (
     BadValue,
+    CacheDiffers,
     CacheDropped,
     CacheExists,
     CacheNotFound,
@@ -58,21 +61,24 @@ from eventlog.errors.refused import (
     Unalterable,
     VersionMismatch,
 )
-from eventlog.errors.tree import EventLogError, Misuse, Outcome, PeerViolation, Refused, Unavailable
+from eventlog.errors.tree import UNEXPECTED, EventLogError, Misuse, Outcome, PeerViolation, Refused, Unavailable, tellable
 from eventlog.errors.unavailable import (
     ClockAhead,
     ConnectionLost,
     DiskFull,
     MetadataConflict,
     MetadataUnavailable,
+    NobodyListens,
     NotEnoughReplicas,
     NotPrimary,
     OutcomeUnknown,
     Overloaded,
     PartlyWritten,
+    PrimariesMissing,
     Stopping,
     StoreFenced,
     TimedOut,
+    UnknownHost,
 )
 from eventlog.errors.violations import (
     BadBlock,
@@ -82,6 +88,7 @@ from eventlog.errors.violations import (
     LostDisk,
     MetadataLost,
     MetadataMoved,
+    UnreadableValue,
     UnsupportedFormat,
     UnsupportedVersion,
 )
@@ -104,12 +111,13 @@ def from_wire(code: str, outcome: str, facts: dict[str, Any]) -> EventLogError:
     """Return the error that a peer described; an unknown code or odd facts become `Unavailable` or its root with the text kept."""
     kind = by_code().get(code)
     known: Outcome = "unknown" if outcome == "unknown" else "committed" if outcome == "committed" else "none"
-    if kind is None or set(facts) != set(kind.fact_names):
+    if kind is None or not kind.are_facts(facts):
         return EventLogError(outcome=known, why=f"{code}: {facts.get('why', facts)}")
     return kind(outcome=known, **facts)
 
 
 __all__ = [
+    "UNEXPECTED",
     "BadBlock",
     "BadConfig",
     "BadFilterParameters",
@@ -119,6 +127,7 @@ __all__ = [
     "BadPredicate",
     "BadRow",
     "BadValue",
+    "CacheDiffers",
     "CacheDropped",
     "CacheExists",
     "CacheNotFound",
@@ -139,6 +148,7 @@ __all__ = [
     "Insecure",
     "InvalidArgument",
     "IterationExpired",
+    "JoinRefused",
     "KeyExists",
     "ListenerExists",
     "ListenerNotFound",
@@ -153,8 +163,10 @@ __all__ = [
     "Misuse",
     "NoEvents",
     "NoState",
+    "NobodyListens",
     "NodeNumbersExhausted",
     "NotEnoughReplicas",
+    "NotMember",
     "NotPrimary",
     "OperationRefused",
     "Outcome",
@@ -164,6 +176,7 @@ __all__ = [
     "PeerViolation",
     "PositionDiverged",
     "PositionMismatch",
+    "PrimariesMissing",
     "ProducerUnknown",
     "Refused",
     "SequenceGap",
@@ -176,11 +189,14 @@ __all__ = [
     "TooLarge",
     "Unalterable",
     "Unavailable",
+    "UnknownHost",
+    "UnreadableValue",
     "UnsupportedFormat",
     "UnsupportedVersion",
     "VersionMismatch",
     "WrongCluster",
     "by_code",
     "from_wire",
+    "tellable",
     "walk",
 ]

@@ -11,6 +11,26 @@ class WrongCluster(Refused):
     ours: str
 
 
+class NotMember(Refused):
+    """A connection that has not proved to be a member's asked for what only members may have, or failed to prove it."""
+
+    code = "NOT_MEMBER"
+    http_status = 403
+    sentence = "{what} is for members of the cluster alone, and {why}; a node becomes one by: eventlog serve --join HOST:PORT"
+    what: str
+    why: str
+
+
+class JoinRefused(Refused):
+    code = "JOIN_REFUSED"
+    http_status = 403
+    sentence = (
+        "the node at {where} does not tell this process where the metadata are: it is of another host or another user; name them with "
+        "--meta, or start both with a --join-token-file of the same content"
+    )
+    where: str
+
+
 class MetastoreLocal(Refused):
     code = "METASTORE_LOCAL"
     sentence = (

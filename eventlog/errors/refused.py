@@ -16,6 +16,15 @@ class CacheExists(Refused):
     cache: str
 
 
+class CacheDiffers(Refused):
+    code = "CACHE_DIFFERS"
+    sentence = "cache {cache!r} exists with {option} {found}, not {wanted}; leave {option} out to use it as it is, or choose another name"
+    cache: str
+    option: str
+    found: str
+    wanted: str
+
+
 class CacheDropped(Refused):
     code = "CACHE_DROPPED"
     http_status = 410
@@ -47,10 +56,13 @@ class BadValue(Refused):
 class TooLarge(Refused):
     code = "TOO_LARGE"
     http_status = 413
-    sentence = "{what} has {size} bytes, the limit is {limit}; make it smaller or raise the limit"
+    sentence = "{what} has {size} bytes, the limit is {limit}; make it smaller"
     what: str
     size: int
     limit: int
+
+    def __str__(self) -> str:
+        return super().__str__() + (", or start the nodes with a larger --value-max" if self.what == "a value" else "")
 
 
 class KeyExists(Refused):

@@ -1,5 +1,6 @@
 """The root of the tree and its four branches."""
 
+from collections.abc import Collection
 from typing import Any, ClassVar, Literal
 
 Outcome = Literal["none", "unknown", "committed"]
@@ -18,12 +19,17 @@ class EventLogError(Exception):
     outcome: Outcome = "none"
 
     def __init__(self, *, outcome: Outcome = "none", **facts: Any) -> None:
-        if set(facts) != set(self.fact_names):
+        if not self.are_facts(facts):
             raise TypeError(f"{type(self).__name__} takes {', '.join(self.fact_names) or 'no facts'}; got {', '.join(facts) or 'none'}")
         super().__init__()
         self.outcome = outcome
         for name, value in facts.items():
             setattr(self, name, value)
+
+    @classmethod
+    def are_facts(cls, names: Collection[str]) -> bool:
+        """Return whether facts of these names make up an error of this class; one that has a default may be left out."""
+        return set(names) <= set(cls.fact_names) and all(name in names or hasattr(cls, name) for name in cls.fact_names)
 
     def __init_subclass__(cls) -> None:
         own = [name for name in cls.__annotations__ if name not in _NOT_FACTS] if "__annotations__" in cls.__dict__ else []
@@ -42,11 +48,20 @@ class EventLogError(Exception):
         return _rebuild, (type(self), self.outcome, self.facts())
 
     def facts(self) -> dict[str, Any]:
-        """Return the attributes that make up this error, by name."""
-        return {name: getattr(self, name) for name in self.fact_names}
+        """Return the attributes that make up this error, by name; without those that are as their class has them."""
+        return {name: getattr(self, name) for name in self.fact_names if name in self.__dict__}
 
 
 _NOT_FACTS = frozenset({"code", "retry", "sentence", "exit_code", "http_status", "fact_names", "outcome"})
+
+
+UNEXPECTED = "a bug of eventlog; the log of the node that met it says more"
+"""What is told of an error that nobody expected: its own text may hold anybody's data."""
+
+
+def tellable(error: BaseException) -> EventLogError:
+    """Return an error as others may hear of it. Whoever calls this for one that is not ours has logged it."""
+    return error if isinstance(error, EventLogError) else EventLogError(why=UNEXPECTED)
 
 
 def _rebuild(kind: type[EventLogError], outcome: Outcome, facts: dict[str, Any]) -> EventLogError:

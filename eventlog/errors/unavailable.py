@@ -1,6 +1,10 @@
 """What may work later; nobody is to blame."""
 
+from collections.abc import Sequence
+
 from eventlog.errors.tree import Unavailable
+
+_NAMED_MAX = 5
 
 
 class TimedOut(Unavailable):
@@ -18,10 +22,44 @@ class ConnectionLost(Unavailable):
     why: str
 
 
+class NobodyListens(ConnectionLost):
+    code = "NOBODY_LISTENS"
+    sentence = (
+        "nothing listens at {address} ({why}); start a node there with: eventlog serve, or name another address (--server, EVENTLOG_SERVER)"
+    )
+
+
+class UnknownHost(ConnectionLost):
+    code = "UNKNOWN_HOST"
+    sentence = "the host name of {address} is not known ({why}); check the address (--server, EVENTLOG_SERVER), or the name service"
+
+
 class NotPrimary(Unavailable):
     code = "NOT_PRIMARY"
     sentence = "segment {segment} has its primary elsewhere, or none for now; try again, or see eventlog admin status"
     segment: int
+    copy_upto: int = 0  # of a read that failed: the id up to which a copy is complete that `consistency="any"` is answered from
+
+    def __str__(self) -> str:
+        if not self.copy_upto:
+            return super().__str__()
+        return f"{super().__str__()}; consistency='any' would answer from a copy that has everything up to id {self.copy_upto}"
+
+
+class PrimariesMissing(Unavailable):
+    """Of a question to all primaries: the segments that none answered for, each at least once asked."""
+
+    code = "PRIMARIES_MISSING"
+    sentence = "no primary answered for {named} within {timeout_ms} ms ({why}); try again, or see eventlog admin status"
+    segments: list[int]
+    timeout_ms: int
+    why: str
+
+    def __str__(self) -> str:
+        named = ", ".join(map(str, self.segments[:_NAMED_MAX]))
+        more = f" and {len(self.segments) - _NAMED_MAX} more" if len(self.segments) > _NAMED_MAX else ""
+        word = "segment" if len(self.segments) == 1 else "segments"
+        return self.sentence.format(named=f"{word} {named}{more}", **self.facts())
 
 
 class NotEnoughReplicas(Unavailable):
@@ -30,6 +68,10 @@ class NotEnoughReplicas(Unavailable):
     segment: int
     have: int
     need: int
+    missing: Sequence[str] = ()  # names of the nodes whose copies a write waits for
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; not there: {', '.join(self.missing)}" if self.missing else super().__str__()
 
 
 class MetadataUnavailable(Unavailable):

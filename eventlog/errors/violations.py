@@ -23,6 +23,12 @@ class BadBlock(PeerViolation):
     why: str
 
 
+class UnreadableValue(PeerViolation):
+    code = "UNREADABLE_VALUE"
+    sentence = "a value was not written with its cache's Avro schema: {why}; its bytes are in value_bytes, remove it or put another"
+    why: str
+
+
 class UnsupportedFormat(PeerViolation):
     code = "UNSUPPORTED_FORMAT"
     sentence = "{what} has format {found}, this version reads {known}; use the eventlog version that wrote it, or a newer one"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from eventlog.batch.layout import ABSENT, REFUSED
 from eventlog.batch.views import StoredValue
-from eventlog.errors import CorruptData, ProducerUnknown, SequenceGap
+from eventlog.errors import CorruptData, Overloaded, ProducerUnknown, SequenceGap
 from eventlog.events import Kind
 from eventlog.interceptor.results import FrameResult, Kinds, Results, read_row
 from eventlog.interceptor.share import Share
@@ -23,6 +23,7 @@ from eventlog.limits import (
     PRODUCER_BYTES_MAX,
     PRODUCER_IDLE_MS_MAX,
     PRODUCER_IDLE_MS_MIN,
+    PRODUCERS_LATE_MAX,
     PRODUCERS_PER_SEGMENT_MAX,
 )
 
@@ -71,7 +72,7 @@ def runs_of(producers: npt.NDArray[np.uint64], bounds: list[int]) -> list[tuple[
 
 
 class ProducerTable:
-    """The producers of one cache. Holds at most PRODUCERS_PER_SEGMENT_MAX, the longest silent go first."""
+    """The producers of one cache. Of those that are silent it holds at most PRODUCERS_PER_SEGMENT_MAX, the longest silent go first."""
 
     def __init__(self, segments: int) -> None:
         self._segments = segments
@@ -133,6 +134,10 @@ class ProducerTable:
         for low, high in pairwise(bounds):
             producer = self._producers.get(number)
             if producer is None and not np.count_nonzero(submitted.sequences[low:high]):
+                if len(self._producers) >= PRODUCERS_LATE_MAX:
+                    for block in range(low, high):
+                        share.refuse(block, Overloaded(what="the number of producers of a cache", limit=PRODUCERS_LATE_MAX))
+                    continue
                 producer = self._enter(number)
             if producer is None:
                 for block in range(low, high):
@@ -215,15 +220,16 @@ class ProducerTable:
     def forget_silent(self, now_id: int) -> None:
         """Forget who has been silent for PRODUCER_IDLE_MS_MAX of id time, and beyond the limits of the table whoever was so longest.
 
-        For PRODUCER_BYTES_MAX nobody is forgotten who wrote within PRODUCER_IDLE_MS_MIN, and whoever has a block on its way stays: it
-        will be recorded.
+        Nobody is forgotten who wrote within PRODUCER_IDLE_MS_MIN, whatever the limits: the block may come again, and a first one that
+        nobody remembers would be written twice. So copies that forget at different moments agree about every block that may still come
+        again. Whoever has a block on its way stays, too: it will be recorded.
         """
         for number, producer in list(self._producers.items()):
             if producer.is_on_its_way:
                 continue
             silent = now_id - int(producer.last_ids.max())
-            is_over = len(self._producers) > PRODUCERS_PER_SEGMENT_MAX or (self.nbytes > PRODUCER_BYTES_MAX and silent > _IDLE_IDS_MIN)
-            if silent <= _IDLE_IDS and not is_over:
+            is_over = len(self._producers) > PRODUCERS_PER_SEGMENT_MAX or self.nbytes > PRODUCER_BYTES_MAX
+            if silent <= (_IDLE_IDS_MIN if is_over else _IDLE_IDS):
                 return
             self._results_bytes -= producer.results.nbytes
             self._forgotten += [(segment, number) for segment in (producer.logged >= 0).nonzero()[0].tolist()]

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Iterable
 
-from eventlog.errors import BadMessage, EventLogError
+from eventlog.errors import BadMessage, EventLogError, tellable
 from eventlog.ids import ID_MAX
 from eventlog.transport.exchange import Exchange
 
@@ -22,7 +22,7 @@ def refuse_with(exchange: Exchange, error: Exception) -> None:
     """Answer with an error, unless nobody waits for it any more; one that nobody expected is logged."""
     if not isinstance(error, EventLogError):
         log.error("handler_failed kind=%s", exchange.kind, exc_info=error)
-        error = EventLogError(why=repr(error))
+        error = tellable(error)
     if not exchange.is_over:
         exchange.fail(error)
 

@@ -65,6 +65,7 @@ class NodeConfig:
     node_name: str = ""
     meta: str = ""
     join: tuple[str, ...] = ()
+    join_token_file: str = ""
     host_label: str = ""
     rack: str = ""
     weight: int = 1

@@ -168,7 +168,7 @@ async def _give_up_unreadable(given: Entrance, joined: _Joined) -> None:
 async def _come_back(given: Entrance, joined: _Joined, damage: CorruptData | LostDisk, *, is_open: bool) -> Entered:
     """Be another incarnation, with what is left of a store that `is_open` says opens, or with none."""
     config, home = given.config, given.home
-    await _check_others(given, joined, damage)
+    is_open = is_open or bool(await _check_others(given, joined, damage) and await _opens(given, joined))
     if not is_open:
         _check_aside(config.data)
     again = await _join(given, _token(given), cluster=joined.records.identity.cluster)
@@ -190,6 +190,16 @@ async def _come_back(given: Entrance, joined: _Joined, damage: CorruptData | Los
         return await _open(given, again, must_exist=is_open)
     except _Faulty as faulty:
         raise faulty.refusal from None
+
+
+async def _opens(given: Entrance, joined: _Joined) -> bool:
+    """Return whether a store that is older than it was opens as it is, and have it be all that there is."""
+    try:
+        store = await _open_store(given, joined, must_exist=True, accepts_loss=True)
+    except (CorruptData, LostDisk):
+        return False
+    await asyncio.to_thread(store.close)
+    return True
 
 
 async def _check_others(given: Entrance, joined: _Joined, damage: CorruptData | LostDisk) -> list[int]:
@@ -233,13 +243,13 @@ def _token(given: Entrance) -> str:
 # ---------------------------------------------------------------- the store
 
 
-async def _open_store(given: Entrance, joined: _Joined, *, must_exist: bool) -> Store:
+async def _open_store(given: Entrance, joined: _Joined, *, must_exist: bool, accepts_loss: bool = False) -> Store:
     config, member, identity = given.config, joined.member, joined.records.identity
     engines = entry_points(group="eventlog.storage", name=config.storage)
     if not engines:
         raise BadConfig(option="storage", why=f"there is no storage engine {config.storage!r}")
     owner = Identity(cluster=identity.cluster, node=member.number, incarnation=given.home.store_of(member.incarnation))
-    options = StoreOptions(identity=owner, must_exist=must_exist)
+    options = StoreOptions(identity=owner, must_exist=must_exist, accepts_loss=accepts_loss)
     engine = next(iter(engines)).load()
     opened: Store = await asyncio.to_thread(engine, config.data / STORE, segments=identity.segments, options=options)
     return opened
@@ -271,4 +281,5 @@ def _recover(store: Store, book: CacheBook, *, acknowledged: int) -> tuple[Cache
     for cache_id in sorted({*found.caches, *counted_caches(store)} - {cache.cache_id for cache in caches} - {MARKER_CACHE}):
         log.info("dropping_unknown cache=%d", cache_id)
         drop_cache_data(store, cache_id, ends=found.ends)
+    store.settle(found.ends)
     return caches, found

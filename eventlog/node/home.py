@@ -40,7 +40,7 @@ class Home:
 
     @classmethod
     def open(cls, path: Path) -> "Home":
-        """Lock the directory, making it if there is none, and read what it remembers.
+        """Lock the directory, making it if there is none, its owner's alone, and read what it remembers.
 
         Raises:
             DirectoryInUse: another process holds it.
@@ -48,7 +48,9 @@ class Home:
             CorruptData: what it remembers is damaged.
         """
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.stat().st_mode & 0o077:  # of an earlier version, or made by somebody else
+                path.chmod(0o700)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise BadConfig(option="data", why=f"{path}: {error.strerror}") from error

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,27 @@ from eventlog.control.cache_records import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastores.location import Location
 from eventlog.control.view import ClusterView
-from eventlog.errors import BadMessage, CacheNotFound, EventLogError, MetadataLost, MetadataUnavailable, Stopping
+from eventlog.errors import (
+    BadMessage,
+    CacheNotFound,
+    EventLogError,
+    MetadataLost,
+    MetadataUnavailable,
+    NotMember,
+    OperationRefused,
+    Stopping,
+    tellable,
+)
 from eventlog.ids import EPOCH_MS, ID_STEP
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
 from eventlog.node.answering import refuse_with
 from eventlog.node.cluster.controller import ControllerLoop
+from eventlog.node.cluster.greeting import PeerIdentity
+from eventlog.node.cluster.joining import Joiners, join_token
 from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.managed import Managed
 from eventlog.node.cluster.metadata import Metadata
-from eventlog.node.cluster.peers import PeerIdentity, Peers
+from eventlog.node.cluster.peers import Peers, is_of_member
 from eventlog.node.config import NodeConfig
 from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.consumers.inner import Inner
@@ -59,9 +72,10 @@ from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.own_writes import awaited
 from eventlog.node.writing.storage import StorageThread
 from eventlog.node.writing.writer import Ints, Writer, WriterHooks
-from eventlog.replication import Replication
+from eventlog.replication import Replica, Replication
 from eventlog.segment.port import LogEnds, Store
 from eventlog.transport.exchange import Exchange
+from eventlog.wire.eventlog_pb2 import Message
 
 log = logging.getLogger("eventlog.node")
 CACHES_AGAIN_S = 0.2
@@ -91,6 +105,7 @@ class Node:
         self.config = opened.config
         self.cluster = opened.cluster
         self.location = opened.location
+        self.joiners = Joiners(join_token(opened.config))
         self.member = opened.member
         self.name = opened.member.name
         self.number = opened.member.number
@@ -120,7 +135,12 @@ class Node:
         self.managed: Managed | None = None
         self.controller: ControllerLoop
         self.closing = Closing(
-            clock=self.clock, promises=opened.promises, low=opened.low, on_heard=self._heard, vouched=lambda: self.view.highest_ceiling
+            clock=self.clock,
+            promises=opened.promises,
+            low=opened.low,
+            believed=self._believed,
+            on_heard=self._heard,
+            vouched=lambda: self.view.highest_ceiling,
         )
         self.leaders = Leaders(self.segments)
         self.freshness = Freshness(self)
@@ -245,7 +265,7 @@ class Node:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("task_failed name=%s error=%r", task.get_name(), error)
-            self._on_fatal(error if isinstance(error, EventLogError) else EventLogError(why=repr(error)))
+            self._on_fatal(tellable(error))
 
     async def end_tasks(self) -> None:
         """Cancel every owned task and wait for it."""
@@ -339,9 +359,16 @@ class Node:
         copies = [primary, *(one.node for one in found.record.in_sync if one.node != primary)]
         return [number for number in copies if number != self.number]
 
-    def _heard(self, promises: Sequence[Promise]) -> None:
+    def _believed(self, sender: Replica, last_id: int, promises: Sequence[Promise]) -> list[Promise]:
+        """Return what of some promises is their sender's to make. Raises BadMessage where an id in them cannot have been issued."""
+        for id_ in (last_id, *(promise.id for promise in promises)):
+            if id_ > self.core.ids_max:
+                raise BadMessage(why=f"node {sender.node} names id {id_}; no id above {self.core.ids_max} can have been issued")
+        return [promise.of(self.core.believes(sender, promise.segments, epochs=promise.epochs)) for promise in promises]
+
+    def _heard(self, sender: Replica, promises: Sequence[Promise]) -> None:
         for promise in promises:
-            commands = self.core.promised(promise.segments, epochs=promise.epochs, last_ids=promise.last_ids)
+            commands = self.core.promised(sender, promise.segments, epochs=promise.epochs, last_ids=promise.last_ids)
             self.replicas.carry_out(commands)
         self.replicas.incoming.follow_late()  # somebody reads here, or is about to
         self.reads.watermark_rose()
@@ -354,39 +381,69 @@ class Node:
 
 
 def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
-    """Return what the server calls once a request: a plain handler runs at once, a coroutine in a task that the node owns."""
+    """Return what the server calls once a request: a plain handler runs at once, a coroutine in a task that the node owns.
+
+    Who may ask what members ask, pass requests on for others, or use the cluster's own caches is decided here and nowhere else.
+    """
     loop = asyncio.get_running_loop()
     plain = {kind: handler.function for kind, handler in table.items() if not handler.is_async}
-    with_body = {kind: handler.right for kind, handler in table.items() if handler.has_body}
+    with_body = frozenset(kind for kind, handler in table.items() if handler.has_body)
+    of_members = frozenset(kind for kind, handler in table.items() if handler.right == "peer")
     long = frozenset(kind for kind, handler in table.items() if handler.takes_long)
 
     def dispatch(exchange: Exchange) -> None:
+        kind = exchange.kind
+        is_peers = kind in of_members
+        if (is_peers or exchange.message.forwarded) and not is_of_member(exchange.connection):
+            raise NotMember(what=kind if is_peers else "passing requests on", why="this connection has not proved to be one's")
+        _check_whose(node, exchange)
         if len(exchange.body):
-            right = with_body.get(exchange.kind)
-            if right is None:
-                raise BadMessage(why=f"a body of {len(exchange.body)} bytes, and {exchange.kind} has none")
-            if right != "peer":  # for theirs those that fill the memory may be waiting
+            if kind not in with_body:
+                raise BadMessage(why=f"a body of {len(exchange.body)} bytes, and {kind} has none")
+            if not is_peers:  # for theirs those that fill the memory may be waiting
                 exchange.connection.budget.process.check(len(exchange.body))
-        if exchange.kind in long:
+        if kind in long:
             exchange.connection.ends_turn = True
-        function = plain.get(exchange.kind)
+        function = plain.get(kind)
         if function is not None:
             try:
                 function(node, exchange)
             except CacheNotFound:
-                node.own(loop.create_task(_run(node, function, exchange), name=exchange.kind))
+                node.own(loop.create_task(_run(node, function, exchange), name=kind))
             return
-        handler = table.get(exchange.kind)
+        handler = table.get(kind)
         if handler is None:
-            raise BadMessage(why=f"no node answers {exchange.kind}")
-        node.own(loop.create_task(_run(node, handler.function, exchange), name=exchange.kind))
+            raise BadMessage(why=f"no node answers {kind}")
+        node.own(loop.create_task(_run(node, handler.function, exchange), name=kind))
 
     return dispatch
+
+
+def _cache_places() -> dict[str, Callable[[Message], int]]:
+    """Return how each kind of request that is about a cache says which: read from the schema, so that none is forgotten."""
+    kinds: Any = Message.DESCRIPTOR.oneofs_by_name["kind"].fields  # typed as possibly not messages
+    places = {kind.name: set(kind.message_type.fields_by_name) for kind in kinds}
+    found = {kind: f"{kind}.cache_id" for kind, fields in places.items() if "cache_id" in fields}
+    found |= {kind: f"{kind}.poll.cache_id" for kind, fields in places.items() if "poll" in fields}
+    return {kind: attrgetter(place) for kind, place in found.items()}
+
+
+_CACHE_PLACES = _cache_places()
+
+
+def _check_whose(node: Node, exchange: Exchange) -> None:
+    """Raise OperationRefused where a request that is no member's is about one of the cluster's own caches."""
+    cache_of = _CACHE_PLACES.get(exchange.kind)
+    if cache_of is None or (cache_id := cache_of(exchange.message)) not in node.caches.internal or is_of_member(exchange.connection):
+        return
+    raise OperationRefused(what=f"{exchange.kind} of {node.caches.find(cache_id).name}", why="it is the cluster's own")
 
 
 async def _run(node: Node, function: Callable[..., Any], exchange: Exchange, *, is_informed: bool = False) -> None:
     """Run a handler to its end; once more, after a look at the metadata, if it did not know a cache: another node may just have made it."""
     try:
+        if is_informed:
+            _check_whose(node, exchange)  # the cache was not known here when the request came
         done = function(node, exchange)
         if done is not None:
             await done

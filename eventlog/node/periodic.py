@@ -4,11 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
 
-from eventlog.errors import DiskFull, EventLogError
+from eventlog.control.operators import end_previous_key
+from eventlog.errors import DiskFull, EventLogError, MetadataConflict
 from eventlog.limits import BALLAST_BYTES, EXPIRE_PER_TURN_MAX, KEY_INDEX_BYTES_MAX, LEASE_RENEW_MS, LOOP_DELAY_WARN_MS
 from eventlog.node.aside import aside
 from eventlog.node.ballast import keep_ballast, shrink_ballast
@@ -26,9 +28,11 @@ _EXPIRY_MS = 1_000
 _DISK_MS = 250
 _ROOM_MS = 2_000
 _BALLAST_LOOKS = 4  # how often the disk is looked at before the journal's size is asked of it although nothing was appended
+_SETTLE_MS = 1_000  # what the engine wrote since is checked event by event, or not at all, if a file of it gets lost
 _CLOSE_UP_MS = 500
 _CLOCKS_MS = 1_000
 _GROUPS_MS = 1_000
+_KEY_MS = 1_000
 
 
 class Periodic:
@@ -47,6 +51,7 @@ class Periodic:
         self._close_up_due_ms = 0
         self._looks = 0
         self._ends = node.core.ends.copy()
+        self._key_seen = 0, 0.0  # revision of the cluster key's record, and since when it has been known here
 
     def start(self) -> None:
         """Begin."""
@@ -56,8 +61,10 @@ class Periodic:
             "expiry": (_EXPIRY_MS, self._expire),
             "disk": (_DISK_MS, self._look_at_disk),
             "room": (_ROOM_MS, self._make_room),
+            "settle": (_SETTLE_MS, self._settle),
             "clocks": (_CLOCKS_MS, self._hear_clocks),
             "groups": (_GROUPS_MS, self._node.coordinators.tidy),
+            "cluster key": (_KEY_MS, self._end_older_key),
             "dropped groups": (_GROUPS_MS, DroppedGroups(self._node).tick),
             "freed memory": (GIVE_BACK_MS, FreedMemory().give_back),
             "close_up": (_CLOSE_UP_MS, self._close_up),
@@ -66,6 +73,18 @@ class Periodic:
         for name, (interval_ms, act) in works.items():
             work = every(interval_ms, act, name=name, failures=self._node.failures, is_shared=name == "lease")
             self._node.own(asyncio.create_task(work, name=name))
+
+    async def _end_older_key(self) -> None:
+        """End the cluster key that was replaced, when members have had the time to prove the newer one."""
+        view, now = self._node.view, time.monotonic()
+        if view.key is None or view.key.record.previous is None:
+            return
+        if self._key_seen[0] != view.key.revision:
+            self._key_seen = view.key.revision, now
+        elif now - self._key_seen[1] >= view.key.record.overlap_ms / 1000 and (plan := end_previous_key(view)) is not None:
+            with suppress(MetadataConflict):  # another node was quicker
+                await self._node.records.carry_out(plan)
+                log.info("cluster_key_ended revision=%d", view.key.revision)
 
     async def _hear_clocks(self) -> None:
         """Compare wall clocks: one that is far ahead of the others' is followed only so far."""
@@ -86,6 +105,9 @@ class Periodic:
     async def _delete_rows(self, rows: list[bytes]) -> None:
         puts: Puts = [(row, None) for row in rows]
         await self._node.storage.run(partial(self._node.store.apply, puts))
+
+    async def _settle(self) -> None:
+        await aside(self._node.store.settle)
 
     async def _look_at_disk(self) -> None:
         was_full = self._node.disk.is_full

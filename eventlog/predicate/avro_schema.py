@@ -5,7 +5,7 @@ overflows the stack of the process, and five bytes claim three million items tha
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import fastavro
@@ -14,16 +14,18 @@ from fastavro.schema import SchemaParseException, UnknownType, to_parsing_canoni
 from eventlog.errors import InvalidArgument
 
 SCHEMA_DEPTH_MAX = 64
+PRIMITIVE_TYPES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 
 
 class AvroSchema:
     """A schema that values may be decoded with.
 
     `plain` is its JSON without logical types (a predicate compares a timestamp as the number that is stored), `parsed` is what fastavro
-    takes. `logical` is what was left out of both. Where `is_recursive`, values nest as deep as they like.
+    takes. `logical` is what was left out of both. Where `is_recursive`, values nest as deep as they like; where
+    not `takes_bytes`, some have no bytes.
     """
 
-    __slots__ = ("is_recursive", "logical", "parsed", "plain")
+    __slots__ = ("_given", "is_recursive", "logical", "parsed", "plain", "takes_bytes")
 
     def __init__(self, text: str) -> None:
         """Take a schema as JSON.
@@ -31,7 +33,7 @@ class AvroSchema:
         Raises:
             InvalidArgument: it is no Avro schema, nests deeper than `SCHEMA_DEPTH_MAX`, or has arrays of what takes no bytes.
         """
-        given = _read(text)
+        given = self._given = _read(text)
         self.plain = _plain(given, 0)
         self.logical = list(_logical(given))
         try:
@@ -41,8 +43,18 @@ class AvroSchema:
         except (SchemaParseException, UnknownType, TypeError, ValueError, AttributeError) as error:
             raise InvalidArgument(why=f"this is no Avro schema: {error}") from error
         types = _Types()
-        types.takes_bytes(self.parsed)
+        self.takes_bytes = types.takes_bytes(self.parsed)
         self.is_recursive = types.is_recursive
+
+    @property
+    def with_logical(self) -> Any:
+        """Its JSON with those logical types that are known and valid: the others mean nothing, as the specification has it."""
+        return _plain(self._given, 0, keeps=is_logical)
+
+    @property
+    def typed(self) -> Any:
+        """The same as fastavro takes it."""
+        return fastavro.parse_schema(self.with_logical)
 
     @property
     def canonical(self) -> str:
@@ -78,11 +90,17 @@ class _Types:
         return bool({"items", "values", "symbols"} & schema.keys()) or self.takes_bytes(schema["type"])
 
     def _record(self, name: str, fields: list[dict[str, Any]]) -> bool:
-        self._named(name, is_empty=True)
+        self._named(name, is_empty=not any(self._certainly_takes_bytes(field["type"]) for field in fields))
         self._open.add(name)
         taking = [self.takes_bytes(field["type"]) for field in fields]
         self._open.discard(name)
         return self._named(name, is_empty=not any(taking))
+
+    def _certainly_takes_bytes(self, schema: Any) -> bool:
+        """Whether a type does, whatever the names in it turn out to be: a union has a number, an array a count."""
+        if isinstance(schema, str):
+            return schema in PRIMITIVE_TYPES and schema != "null"
+        return bool(schema) if isinstance(schema, list) else schema["type"] in {"array", "map", "enum"}
 
     def _named(self, name: str, *, is_empty: bool) -> bool:
         (self._empty.add if is_empty else self._empty.discard)(name)
@@ -107,12 +125,42 @@ def _logical(schema: Any) -> Iterator[tuple[Any, ...]]:
             yield from _logical(inner)
 
 
-def _plain(schema: Any, depth: int) -> Any:
-    """Return the JSON of a schema without logical types and without what fastavro marks its own with."""
+def _plain(schema: Any, depth: int, *, keeps: Callable[[dict[str, Any]], bool] | None = None) -> Any:
+    """Return the JSON of a schema without what fastavro marks its own with, and without logical types but those that `keeps` wants."""
     if depth > SCHEMA_DEPTH_MAX:
         raise InvalidArgument(why=f"a schema nests at most {SCHEMA_DEPTH_MAX} levels deep")
     if isinstance(schema, list):
-        return [_plain(one, depth + 1) for one in schema]
+        return [_plain(one, depth + 1, keeps=keeps) for one in schema]
     if isinstance(schema, dict):
-        return {name: _plain(inner, depth + 1) for name, inner in schema.items() if name != "logicalType" and not name.startswith("__")}
+        has_logical = "logicalType" in schema and keeps is not None and keeps(schema)
+        left_out = set() if has_logical else {"logicalType"}
+        return {
+            name: _plain(inner, depth + 1, keeps=keeps)
+            for name, inner in schema.items()
+            if name not in left_out and not name.startswith("__")
+        }
     return schema
+
+
+LOGICAL = {
+    "decimal": ("bytes", "fixed"),
+    "uuid": ("string",),
+    "date": ("int",),
+    "time-millis": ("int",),
+    "time-micros": ("long",),
+    **dict.fromkeys(("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros"), ("long",)),
+}
+"""Logical types that mean something here, and what they are stored as."""
+
+
+def is_logical(schema: dict[str, Any]) -> bool:
+    """Return whether a type has a logical type that is known, stored as it has to be, and possible."""
+    name, base = schema["logicalType"], schema.get("type")
+    if not isinstance(name, str) or base not in LOGICAL.get(name, ()):
+        return False
+    if name != "decimal":
+        return True
+    precision, scale, size = schema.get("precision"), schema.get("scale", 0), schema.get("size")
+    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
+        return False
+    return base == "bytes" or (type(size) is int and 10**precision <= 1 << (8 * size - 1))

@@ -1,11 +1,14 @@
 """Fields of Avro values as they are stored: schemaless, written with the schema of their cache."""
 
 import struct
+from base64 import b64encode
 from collections.abc import Iterable
 from io import BytesIO
+from math import isfinite
 from typing import Any
 
 import fastavro
+import orjson
 from fastavro import _read_py
 from fastavro.schema import SchemaParseException, UnknownType
 
@@ -20,15 +23,19 @@ UNREADABLE = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowErr
 
 
 class AvroValues:
-    """Reads only the fields of the record that `paths` begin with; the reader skips the others."""
+    """Reads only the fields of the record that `paths` begin with; the reader skips the others.
+
+    A predicate compares what is stored; `with_logical` times, decimals and UUIDs are what they mean.
+    """
 
     __slots__ = ("_read", "_reader", "_writer")
 
-    def __init__(self, schema: AvroSchema, paths: Iterable[Steps]) -> None:
+    def __init__(self, schema: AvroSchema, paths: Iterable[Steps], *, with_logical: bool = False) -> None:
         # The reader in Python is slow, and stops at the interpreter's bound on recursion; the compiled one goes on to the end of the stack.
         self._read = _read_py.schemaless_reader if schema.is_recursive else fastavro.schemaless_reader
-        self._writer = schema.parsed
-        self._reader = _narrowed(schema.plain, {path[0] for path in paths if path}, is_whole=any(not path for path in paths))
+        self._writer = schema.typed if with_logical else schema.parsed
+        whole = schema.with_logical if with_logical else schema.plain
+        self._reader = _narrowed(whole, {path[0] for path in paths if path}, is_whole=any(not path for path in paths))
 
     def decode(self, texts: Texts) -> list[Any]:
         return [self._decode_one(text) if text else None for text in texts.to_list()]
@@ -52,3 +59,33 @@ def _narrowed(schema: Any, names: set[Step], *, is_whole: bool) -> Any:
         return fastavro.parse_schema({**schema, "fields": kept})
     except (SchemaParseException, UnknownType):  # a kept field names a type that another one defines
         return None
+
+
+def avro_json(value: Any) -> bytes:
+    """Return a decoded value as JSON that its schema takes again.
+
+    Times are in ISO 8601, decimals and UUIDs text, bytes text or `{"base64": ...}`, numbers that are none `"NaN"` and `"Infinity"`.
+
+    Raises:
+        TypeError: it nests deeper than JSON is written.
+    """
+    text = orjson.dumps(value, _spelled, orjson.OPT_UTC_Z)
+    return orjson.dumps(_named(value), _spelled, orjson.OPT_UTC_Z) if b"null" in text else text
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode()}
+    return str(value)
+
+
+def _named(value: Any) -> Any:
+    """Return a value with names for the numbers that JSON does not have: they became null, as what is null did."""
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
+    if isinstance(value, dict):
+        return {name: _named(item) for name, item in value.items()}
+    return [_named(item) for item in value] if isinstance(value, list) else value

@@ -305,7 +305,7 @@ def _projection(selected: dict[Root, list[Steps]] | None, root: Root, context: F
     paths = selected[root]
     if not paths:
         return Nothing(b"" if context.format == "bytes" else b"null")
-    if () in paths:
-        return None
     schema = _avro_schema(context)
-    return JsonProjection(paths) if schema is None else AvroProjection(AvroValues(schema, paths), paths)
+    if schema is not None:
+        return AvroProjection(AvroValues(schema, paths, with_logical=True), paths)
+    return None if () in paths else JsonProjection(paths)

@@ -26,6 +26,7 @@ _OPERATORS = frozenset(
         TokenType.NUMBER, TokenType.STRING, TokenType.HEX_STRING, TokenType.IDENTIFIER,
     }
 )  # fmt: skip
+_COMPARING = frozenset({TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE})
 _BEFORE_PARENTHESIS = frozenset(
     {
         "AND",
@@ -152,6 +153,8 @@ def _check_token(token: Token, previous: Token | None, following: Token | None) 
     if kind in _OPERATORS:
         if kind is TokenType.STRING and previous is not None and previous.token_type is TokenType.STRING:
             raise refusal(at, "two texts stand side by side; a quote within a text is written twice")
+        if kind in _COMPARING and previous is not None and previous.token_type in _COMPARING:  # the parser reads `> >` as a shift of bits
+            raise refusal(at, f"{token.text} stands behind {previous.text}; a comparison has one sign")
         return
     if not token.text[:1].isalpha() and token.text[:1] not in {"_", "$"}:
         raise refusal(at, f"{token.text[:20]!r} is not part of a predicate")

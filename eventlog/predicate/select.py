@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 
 from eventlog.batch.texts import Texts
+from eventlog.predicate.avro_values import avro_json
 from eventlog.predicate.tree import Step
 
 Steps = tuple[Step, ...]
@@ -111,7 +112,7 @@ class AvroProjection:
         if chosen is _MISSING:
             return b"{}"
         try:
-            return orjson.dumps(chosen, default=_spelled)
+            return avro_json(chosen)
         except TypeError:  # a recursive schema has no bound on depth, orjson has one
             fields = chosen if isinstance(chosen, dict) else {}
             return orjson.dumps({name: _written(field) for name, field in fields.items()}) if fields else b"null"
@@ -136,18 +137,9 @@ def as_column(items: list[bytes]) -> tuple[bytes, bytes]:
 
 def _written(field: Any) -> orjson.Fragment | None:
     try:
-        return orjson.Fragment(orjson.dumps(field, default=_spelled))
+        return orjson.Fragment(avro_json(field))
     except TypeError:
         return None
-
-
-def _spelled(value: Any) -> Any:
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": msgspec.to_builtins(value)}
-    return str(value)
 
 
 _encode = msgspec.json.Encoder().encode

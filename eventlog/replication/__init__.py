@@ -11,13 +11,15 @@ The shell's duties:
     2. Records. Every record seen (watch, own commit, conflict) goes to `learn`, in any order. `Mark` asks for markers: raise the
        clock above the floors, stamp one id a segment, `mark` in that same step, append the markers (values without events in cache
        0) with their epoch rows to the own log, and call `written` when they are on disk. `Lead` follows when the tail is adopted.
-       `Recheck` asks for records as they are in the store now: `learn` them, then `rechecked`.
+       `Recheck` asks for records as they are in the store now: `learn` them, then `rechecked`; `LookUp` the same, with `looked_up`.
     3. Append. A group is stamped and registered in one step: `append`. Then write it here, in order with all else that is written,
        and carry out the `Send`s meanwhile; on disk: `written`. `Committed` says what may be answered and shown. One group a segment
        is in flight at a time. Up to `written` the shell keeps the group's values, for `ReadLog`.
     4. Messages. APPEND rows arrive: `receive`; ACK rows: `acknowledged`. Check CRCs and base ids of the values before `receive`
-       (a damaged message is not passed on). `Write`: append in order with the rest; many writes may share one sync; then `stored`.
-       Values whose rows a `Write` does not name are dropped. The first value of a row has a base id above the row's `previous`.
+       (a damaged message is not passed on), and that the sender is who it says. `Write`: append in order with the rest; many writes
+       may share one sync; then `stored`. Values whose rows a `Write` does not name are dropped. The first value of a row has a base
+       id above the row's `previous`. `Keep`: the message names a term that no record seen names; keep it, with what came with it,
+       until `Take` says to pass it to `receive` again. `allow_ids` is called now and then with what can have been issued by now.
     5. One writer. Own groups, `Write`, `Cut`, installs of one segment reach the disk in the order in which the core asked.
        What stands beside the log as its end is what was written, not `ends`, which may be ahead by what is in flight.
     6. Peers. `connected(replica)` once messages can be sent to it, `lost(replica)` when the connection is gone; what was under way
@@ -30,7 +32,8 @@ The shell's duties:
        the id with which the log ends after them.
        `trimmed` tells what retention removed; who lacks that gets a snapshot: `OpenSnapshot`, `ReadSnapshot`, `CloseSnapshot` here,
        `BeginInstall`, `InstallPart`, `EndInstall` there.
-    10. Watermarks. `Learned`: apply up to there, never beyond. `promised` takes the last ids that promises name.
+    10. Watermarks. `Learned`: apply up to there, never beyond. `promised` takes the last ids that promises name. Of a promise only
+        what `believes` lets pass is heard anywhere.
     11. Fatal errors (a sync that failed, a command that cannot be carried out) end the process: nothing is retried in place.
 
 A restart loses everything in memory, and needs no more than what 1 says.

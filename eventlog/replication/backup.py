@@ -4,6 +4,8 @@ A row is taken where the own log ends with exactly the id that the row names bef
 logs then agree in everything below. Whatever is lost, doubled or late on the way fails that comparison and changes nothing.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -37,11 +39,9 @@ class BackupCore:
         """Return the histories in a message; refuse rows that no correct primary sends, before anything of them counts.
 
         Raises:
-            BadMessage: two nodes say that they lead under one epoch, or the history makes no sense.
+            BadMessage: the record names another replica as primary of that epoch, or the history makes no sense.
         """
-        columns, segments = self._columns, table["segment"]
-        known = table["epoch"] == columns.epochs[segments]
-        others = known & (columns.leads[segments] | ((columns.sources[segments] != 0) & (columns.sources[segments] != sender.node)))
+        others = (table["epoch"] == self._columns.epochs[table["segment"]]) & ~self.is_source(table["segment"], sender)
         if np.count_nonzero(others):
             row = table[others][0]
             raise BadMessage(why=f"replication: node {sender.node} is not the primary of segment {row['segment']}, epoch {row['epoch']}")
@@ -53,16 +53,16 @@ class BackupCore:
         if np.count_nonzero(table["flags"]) or np.count_nonzero(segments[1:] <= segments[:-1]):
             return False
         follows = (table["previous"] == columns.ends[segments]) & (table["epoch"] == columns.epochs[segments])
-        usable = columns.holds[segments] & ~columns.busy[segments] & (columns.sources[segments] == sender.node)
+        usable = columns.holds[segments] & ~columns.busy[segments] & self.is_source(segments, sender)
         return np.count_nonzero(follows & usable) == len(segments) and not self.installs.any_of(segments)
 
     def take_one(self, message: Message) -> Commands | None:
         """Take a message of one row that continues its log with values, without arrays; None if it is not that."""
         segment, flags, epoch, previous, last, watermark, values, _ = ONE_APPEND.unpack(message.rows)
         columns = self._columns
-        if flags or not values or segment >= columns.segments or not previous < last or watermark < 0:
+        if flags or not values or segment >= columns.segments or not previous < last <= columns.ids_max or watermark < 0:
             return None
-        if epoch != columns.epochs.item(segment) or message.sender.node != columns.sources.item(segment):
+        if epoch != columns.epochs.item(segment) or columns.number_of(message.sender) != columns.sources.item(segment):
             return None
         if columns.busy.item(segment) or not columns.holds.item(segment) or self.installs.is_partial(segment):
             return None
@@ -124,6 +124,18 @@ class BackupCore:
 
     # ------------------------------------------------------------ rules, one method each
 
+    def is_source(self, segments: npt.NDArray[np.integer[Any]], sender: Replica) -> Flags:
+        """Return where the record names this replica as primary of the highest epoch known."""
+        named: Flags = self._columns.sources[segments] == self._columns.number_of(sender)
+        return named
+
+    def check_ids(self, table: Table) -> None:
+        """Raise BadMessage where a log would end beyond what anybody may have issued: whoever leads it next would have to go on there."""
+        if table["last"].max() > self._columns.ids_max:
+            row = table[table["last"] > self._columns.ids_max][0]
+            why = f"segment {row['segment']} would end with {row['last']}; no id above {self._columns.ids_max} can have been issued"
+            raise BadMessage(why=f"replication: {why}")
+
     def is_stale(self, segments: Ints, epochs: Ints) -> Flags:
         """Return where a higher epoch than these is known: their primaries append nothing here, and get nothing acknowledged."""
         stale: Flags = epochs < self._columns.epochs[segments]
@@ -156,10 +168,10 @@ class BackupCore:
     def hear(self, segments: Ints, watermarks: Ints) -> Commands:
         """Take watermarks of this epoch's primary, where the logs match, as far as the own log is on disk.
 
-        Where a cut, an install or a deletion is under way they say nothing of what will be there afterwards.
+        Where a cut, an install or a deletion is under way no log matches, and they say nothing of what will be there afterwards.
         """
         columns = self._columns
-        matched = columns.matched[segments] & ~columns.busy[segments]
+        matched = columns.matched[segments]
         if np.count_nonzero(matched) < len(matched):
             segments, watermarks = segments[matched], watermarks[matched]
         columns.heard[segments] = np.maximum(columns.heard[segments], watermarks)

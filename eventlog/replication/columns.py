@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.ids import ID_MAX
 from eventlog.replication.history import epoch_at
 from eventlog.replication.terms import EpochStart, Options, Replica, Term
 
@@ -10,13 +11,19 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 NEVER = -1
+NOBODY = -1
+_UNNAMED = -2
 
 
 class Columns:
     """State of segments `[0, segments)`; `Replication` says what the public columns mean.
 
     For backups: `matched`: the own log is known to be a prefix of that of the epoch's primary. `heard`: highest watermark of this
-    epoch's primary. `busy`: a cut, an install or a deletion is under way. `sources`: the node whose rows of this epoch are taken.
+    epoch's primary. `busy`: a cut, an install or a deletion is under way. `sources`: the number, as of `number_of`, of the replica
+    that the record names as primary of this epoch: its rows alone are taken. 0: no such record was seen; NOBODY: it is this node.
+    No id above `ids_max` is taken from anybody.
+    What is `busy` is never `matched`: whatever begins that makes it so, and no row is compared before it ends.
+
     For primaries: `starts`: id of the epoch's marker, NEVER before it is registered. `appended_ms`: when the oldest append that is
     not committed was made. `told`: the watermark that the last rows carried. `trimmed`: what retention has removed.
     """
@@ -44,6 +51,17 @@ class Columns:
         self.trimmed = np.zeros(segments, np.int64)
         self.histories: list[list[EpochStart]] = [[] for _ in range(segments)]
         self.terms: list[Term | None] = [None] * segments
+        self.ids_max = ID_MAX
+        self._numbers: dict[Replica, int] = {}  # of the primaries that records named, from 1 on
+
+    def number_of(self, sender: Replica) -> int:
+        """Return by what `sources` knows a replica; one that no record named as primary is no segment's source."""
+        return self._numbers.get(sender, _UNNAMED)
+
+    def source_of(self, term: Term) -> int:
+        """Return the number of a term's primary: the incarnation that is in sync, for no other one leads."""
+        primary = next((replica for replica in term.in_sync if replica.node == term.primary), self.own)
+        return NOBODY if primary.node == self.own.node else self._numbers.setdefault(primary, len(self._numbers) + 1)
 
     def fence(self, segment: int, *, epoch: int, source: int) -> None:
         """Know of a higher epoch: nothing of a lower one counts any more, and nothing is known yet of how the logs compare."""

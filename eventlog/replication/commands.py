@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.replication.messages import Message
 from eventlog.replication.terms import EpochStart, LostRange, Replica
 
 Ints = npt.NDArray[np.int64]
@@ -203,6 +204,27 @@ class Recheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookUp:
+    """Messages name terms that no record seen names: read the records from the store itself, `learn` them, then call `looked_up`."""
+
+    segments: tuple[int, ...]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Keep:
+    """Nothing of this message counts yet: keep it, with what came with it, until `Take`."""
+
+    message: Message
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Take:
+    """Pass a message that was kept to `receive` again; the records say by now whose its terms are."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """The records name this node neither as owner nor in sync any more: delete the segments' data, then call `discarded`."""
 
@@ -240,6 +262,9 @@ Command = (
     | InstallPart
     | EndInstall
     | Recheck
+    | LookUp
+    | Keep
+    | Take
     | Release
     | Diverged
 )

@@ -145,6 +145,37 @@ class InSync:
         """Return how many may leave: the set never gets smaller than `min_in_sync`; what would need that stays unanswered."""
         return max(0, size - needed)
 
+    # ------------------------------------------------------------ who is missing
+
+    def short(self, *, now_ms: int) -> Flags:
+        """Return which segments led here have fewer members that answer than `min_in_sync`: an append would wait for the others."""
+        found: Flags = self._columns.leads & (self.answering(now_ms=now_ms) < self._primary.needed)
+        return found
+
+    def answering(self, *, now_ms: int) -> Ints:
+        """Return how many members of each set answer, this node among them."""
+        found = np.zeros(self._columns.segments, np.int64)
+        for slot in range(len(self._roster.replicas)):
+            found += self._is_answering(slot, now_ms=now_ms)
+        return found
+
+    def missing(self, segment: int, *, now_ms: int) -> tuple[Replica, ...]:
+        """Return the members of the recorded set that do not answer."""
+        roster = self._roster
+        slots = np.flatnonzero(roster.in_sync[:, segment]).tolist()
+        return tuple(roster.replicas[slot] for slot in slots if not self._is_answering(slot, now_ms=now_ms).item(segment))
+
+    def _is_answering(self, slot: int, *, now_ms: int) -> Flags:
+        """Return of which segments a replica is a member that is connected and lets no append wait for too long."""
+        columns, roster = self._columns, self._roster
+        members: Flags = roster.in_sync[slot]
+        if slot == OWN:
+            return members
+        if not roster.is_here[slot]:
+            return np.zeros_like(members)
+        waits: Flags = (columns.ends > columns.watermark) & (roster.acknowledged[slot] < columns.ends)
+        return members & ~(waits & (now_ms - columns.appended_ms >= columns.options.ack_ms_max))
+
     # ------------------------------------------------------------ proposals
 
     def _may_propose(self, segment: int) -> bool:

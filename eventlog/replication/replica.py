@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from eventlog.errors import BadMessage
 from eventlog.replication.backup import BackupCore, pack_acks
+from eventlog.replication.claims import Claims
 from eventlog.replication.columns import Columns
 from eventlog.replication.commands import (
     Commands,
@@ -66,6 +67,7 @@ class Replication:
         self.backup = BackupCore(self.columns)
         self._postponed: dict[int, tuple[Term, int]] = {}  # to be led when a cut under way is done
         self._releases = Releases(self.columns, self.backup.installs)
+        self.claims = Claims(self.columns)
         self._marked: Ints = np.zeros(0, np.int64)
 
     # ------------------------------------------------------------ columns, to be read by anyone and written by none
@@ -120,6 +122,11 @@ class Replication:
         """Return for each segment which replicas an append waits for, as a number; None where that is the same for all that are led."""
         return self.roster.fates()
 
+    @property
+    def ids_max(self) -> int:
+        """Return the id above which nothing is taken from others."""
+        return self.columns.ids_max
+
     # ------------------------------------------------------------ life of a replica
 
     def open(self, ends: Ints, *, histories: Sequence[Sequence[EpochStart]], applied: Ints, terms: Sequence[Term] = ()) -> None:
@@ -136,7 +143,7 @@ class Replication:
         columns.epochs[:] = columns.end_epochs
         for term in terms:
             if term.epoch > columns.epochs[term.segment]:
-                columns.fence(term.segment, epoch=term.epoch, source=term.primary)
+                columns.fence(term.segment, epoch=term.epoch, source=columns.source_of(term))
 
     def learn(self, terms: Sequence[Term], *, now_ms: int) -> Commands:
         """Take segment records in: `Mark` for what is led now, `Resign` for what is not any more, streams to new owners, `Recheck`."""
@@ -153,7 +160,7 @@ class Replication:
         commands = resigning_at_once(commands)
         if marks:
             commands.append(Mark(segments=tuple(term.segment for term in marks), epochs=tuple(term.epoch for term in marks)))
-        return commands + self._releases.begin(released) + self.streams.flush()
+        return commands + self._releases.begin(released) + self.streams.flush() + self.claims.settle()
 
     def _take_term(self, term: Term, marks: list[Term], *, now_ms: int) -> Commands:
         columns, segment = self.columns, term.segment
@@ -162,7 +169,7 @@ class Replication:
         if term.epoch > columns.epochs[segment]:
             may_lead = self.primary.may_lead(term)
             commands += self._resign([segment], now_ms=now_ms)
-            columns.fence(segment, epoch=term.epoch, source=term.primary)
+            columns.fence(segment, epoch=term.epoch, source=columns.source_of(term))
             if may_lead and self.backup.installs.is_partial(segment):  # only an operator appoints a replica that is not whole
                 self._postponed[segment] = term, now_ms
                 commands.append(self.backup.discard(segment))
@@ -172,7 +179,7 @@ class Replication:
                 self.primary.appoint(term, now_ms=now_ms)
                 marks.append(term)
         elif term.epoch == columns.epochs[segment] and columns.sources[segment] == 0:
-            columns.sources[segment] = term.primary
+            columns.sources[segment] = columns.source_of(term)
         if columns.leads[segment] and term.epoch == columns.epochs[segment]:
             commands += self.sets.settle(segment, now_ms=now_ms)
             commands += self.streams.retarget(segment, now_ms=now_ms)
@@ -250,10 +257,10 @@ class Replication:
         return self.primary.count_own(segments, last_ids)
 
     def acknowledged(self, message: Message, *, now_ms: int) -> Commands:
-        """Take a backup's answer: `Committed`, `Lead`, `Resign`, `Propose` (growth), `ReadLog`, `Send` (cuts), `OpenSnapshot`.
+        """Take a backup's answer: `Committed`, `Lead`, `Propose` (growth), `ReadLog`, `Send` (cuts), `OpenSnapshot`, `LookUp`.
 
         Raises:
-            BadMessage: it claims what cannot be. Nothing of it counts.
+            BadMessage: it claims what cannot be, or again a term that no record names. Nothing of it counts.
         """
         if message.recipient != self.own:
             return []
@@ -270,7 +277,8 @@ class Replication:
         of_term = self._is_of_term(table, segments)
         if link is not None and np.count_nonzero(of_term) == len(of_term) and not np.count_nonzero(table["status"] != HELD):
             return self._held(link, segments, table["end"], message.correlation, now_ms=now_ms)
-        commands: Commands = []
+        stale = table[self.columns.leads[segments] & (table["status"] == STALE) & (table["epoch"] > self.columns.epochs[segments])]
+        commands = self.claims.rest(message.sender, stale, now_ms=now_ms) if len(stale) else []
         for row in table.tolist():
             commands += self._take_ack(link, row, message.correlation, now_ms=now_ms)
         return commands + self.streams.flush()
@@ -324,8 +332,6 @@ class Replication:
         streams, known = self.streams, self.columns.epochs.item(segment)
         if not self.columns.leads[segment]:
             return []
-        if status == STALE and epoch > known:
-            return self._resign([segment], now_ms=now_ms)
         if link is None or (epoch != known and status != UNKNOWN):
             return []
         commands: Commands = []
@@ -384,10 +390,10 @@ class Replication:
     # ------------------------------------------------------------ as backup
 
     def receive(self, message: Message, *, now_ms: int) -> Commands:
-        """Take a primary's rows: `Write`, `Cut`, `Answer`, `Learned`, installs, `Resign` where it names a higher epoch.
+        """Take a primary's rows: `Write`, `Cut`, `Answer`, `Learned`, installs; `Keep` and `LookUp` where records have to be read first.
 
         Raises:
-            BadMessage: it claims what cannot be. Nothing of it counts.
+            BadMessage: it claims what cannot be, or what only the primary that the record names may. Nothing of it counts.
         """
         if message.recipient != self.own:
             return []
@@ -396,24 +402,16 @@ class Replication:
             if taken is not None:
                 return taken
         table = decode_appends(message.rows, segments=self.segments)
-        histories = self.backup.check(message.sender, table)
+        self.backup.check_ids(table)
         if self.backup.is_plain(table, message.sender):
             return self.backup.take_plain(message, table)
-        commands = self._fence(message.sender, table, now_ms=now_ms)
-        return resigning_at_once(commands + self.backup.take_rows(message, table, histories) + self.streams.flush())
+        if np.count_nonzero(self.claims.are_ahead(table)):
+            return self.claims.rest(message.sender, table, message=message, now_ms=now_ms)
+        return self.backup.take_rows(message, table, self.backup.check(message.sender, table))
 
-    def _fence(self, sender: Replica, table: Table, *, now_ms: int) -> Commands:
-        """Know of the epochs that rows name: whoever leads or backs up under a lower one does so no more."""
-        commands: Commands = []
-        columns = self.columns
-        for segment, epoch in zip(table["segment"].tolist(), table["epoch"].tolist(), strict=True):
-            known = columns.epochs.item(segment)
-            if epoch > known:
-                commands += self._resign([segment], now_ms=now_ms)
-                columns.fence(segment, epoch=epoch, source=sender.node)
-            elif epoch == known and columns.sources[segment] == 0:
-                columns.sources[segment] = sender.node
-        return commands
+    def looked_up(self, *, now_ms: int) -> Commands:
+        """Note that the records that `LookUp` asked for were read and learned: `Take`, and `LookUp` for what was claimed meanwhile."""
+        return self.claims.looked_up(now_ms=now_ms)
 
     def stored(self, write: Write) -> Commands:
         """Note that a `Write` is on disk: `Answer`, `Learned`."""
@@ -440,10 +438,19 @@ class Replication:
     def _release(self, segment: int) -> Commands:
         return self._releases.begin([segment]) if self._releases.is_due(segment) else []
 
-    def promised(self, segments: Ints, *, epochs: Ints, last_ids: Ints) -> Commands:
-        """Take the last committed ids that a promise of these epochs' primaries names as watermarks, where the logs match."""
-        of_epoch = (self.columns.epochs[segments] == epochs) & ~self.columns.leads[segments]
-        return self.backup.hear(segments[of_epoch], last_ids[of_epoch])
+    def believes(self, sender: Replica, segments: Ints, *, epochs: Ints) -> Flags:
+        """Return of which terms the records name this replica as primary."""
+        believed: Flags = (self.columns.epochs[segments] == epochs) & self.backup.is_source(segments, sender)
+        return believed
+
+    def promised(self, sender: Replica, segments: Ints, *, epochs: Ints, last_ids: Ints) -> Commands:
+        """Take the last committed ids that a promise names as watermarks, where its sender is the primary and the logs match."""
+        believed = self.believes(sender, segments, epochs=epochs)
+        return self.backup.hear(segments[believed], last_ids[believed])
+
+    def allow_ids(self, upto: int) -> None:
+        """Take no id above `upto` from others from now on: nobody can have issued one."""
+        self.columns.ids_max = upto
 
     # ------------------------------------------------------------ peers and time
 
@@ -485,6 +492,25 @@ class Replication:
     def in_sync(self, segment: int) -> frozenset[Replica]:
         """Return whom the watermark waits for: the in-sync set, the proposed one included. Only at the primary."""
         return self.sets.awaited(segment)
+
+    def short(self, *, now_ms: int) -> Flags:
+        """Return which segments led here lack members of the in-sync set that answer: new appends are better refused than kept waiting."""
+        return self.sets.short(now_ms=now_ms)
+
+    def others_answering(self, *, now_ms: int) -> Flags:
+        """Return of which segments another member of the in-sync set answers."""
+        found: Flags = self.sets.answering(now_ms=now_ms) > 1
+        return found
+
+    def overdue(self, *, now_ms: int) -> Flags:
+        """Return which segments led here have something in flight for longer than an in-sync replica may take."""
+        columns = self.columns
+        waits: Flags = columns.adopted & (columns.ends > columns.watermark)
+        return waits & (now_ms - columns.appended_ms >= columns.options.ack_ms_max)
+
+    def missing(self, segment: int, *, now_ms: int) -> tuple[Replica, ...]:
+        """Return the members of the in-sync set that do not answer. Only at the primary."""
+        return self.sets.missing(segment, now_ms=now_ms)
 
     def waits_for(self, segment: int) -> tuple[Replica, ...]:
         """Return the replicas that keep the watermark below the end of the log; empty when nothing is in flight."""

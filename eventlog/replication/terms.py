@@ -54,6 +54,8 @@ class Options:
     `ack_ms_max`: an in-sync replica that lacks something for so long is proposed out. `lost_ms_max`: the same for one without a
     connection. `probe_ms`: what was sent and is not answered for so long is asked for again. `window_bytes` bounds what is read for
     or sent to one peer in catching up and not answered, `chunk_bytes` one read (a stored value larger than it goes alone).
+    `claims_max`: so many messages of one sender may wait for records to be read. `doubt_ms`: who named a term that the store does not
+    know is refused for so long where it names one that no record seen names.
     """
 
     ack_ms_max: int = 1_000
@@ -62,3 +64,5 @@ class Options:
     retry_ms: int = 200
     window_bytes: int = 16 * MIB
     chunk_bytes: int = CHUNK_BYTES_DEFAULT
+    claims_max: int = 64
+    doubt_ms: int = 1_000

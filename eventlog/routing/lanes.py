@@ -1,11 +1,14 @@
 """Which window has which segment: one window for each primary, and segments that change windows when their primary changes.
 
+A segment that is refused for now is set apart: it has a window of its own until it is written again, so that its frames wait, drain
+and come again without those of other segments.
+
 A segment's frames follow it, in their order. Nothing of it may be on its way in the old window when it leaves, or two primaries could
 get its numbers out of order: until then the old window is paused (`is_paused`), and whoever uses it waits for its answers, or loses
 its connection.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -19,8 +22,13 @@ Content = TypeVar("Content")
 Split = Callable[[Frame[Content], Blocks], Frame[Content]]
 
 
+def lane_apart(segment: int) -> int:
+    """Return the lane of a segment that is set apart; lanes of nodes have their numbers, which are not negative."""
+    return -1 - segment
+
+
 class Lanes(Generic[Content]):
-    """Windows by node number. `split` returns a frame with some of the blocks of another, by index; places and numbers are set here."""
+    """Windows by lane. `split` returns a frame with some of the blocks of another, by index; places and numbers are set here."""
 
     def __init__(self, numbering: Numbering, *, split: Split[Content], numbered: bool = True) -> None:
         self.numbering = numbering
@@ -28,7 +36,8 @@ class Lanes(Generic[Content]):
         self._split = split
         self._numbered = numbered
         self._holders = np.full(numbering.segments, NOBODY, np.int64)
-        self._wanted = self._holders
+        self._wanted = self._primaries = self._holders
+        self._apart: set[int] = set()
         self._only: int | None = NOBODY  # the lane that has all segments
 
     def window(self, lane: int) -> Window[Content]:
@@ -69,8 +78,25 @@ class Lanes(Generic[Content]):
             yield lane, part
 
     def aim(self, primaries: npt.ArrayLike) -> None:
-        """Say which lane each segment belongs to from now on; `settle` moves those that can be moved."""
-        self._wanted = np.array(primaries, np.int64)
+        """Say which node each segment belongs to from now on; `settle` moves those that can be moved."""
+        self._primaries = np.array(primaries, np.int64)
+        self._aim()
+
+    def set_apart(self, segments: Iterable[int]) -> None:
+        """Give each of some segments a lane of its own; `settle` moves them."""
+        self._apart.update(segments)
+        self._aim()
+
+    def rejoin(self, segment: int) -> None:
+        """Have a segment that was set apart go with the others of its primary again; `settle` moves it."""
+        self._apart.discard(segment)
+        self._aim()
+
+    def _aim(self) -> None:
+        wanted = self._primaries.copy()
+        apart = list(self._apart)
+        wanted[apart] = [lane_apart(segment) for segment in apart]
+        self._wanted = wanted
 
     def settle(self, moved: Callable[[Frame[Content], list[Frame[Content]]], None]) -> bool:
         """Move segments out of windows that are quiet, and pause the others that have some to give away; True when all is done.
@@ -106,8 +132,9 @@ class Lanes(Generic[Content]):
             self.window(lane).put_back(own)
 
     def unsettled(self) -> list[int]:
-        """Return the lanes that are paused because segments are to leave them."""
-        return [lane for lane, window in self.windows.items() if window.is_paused]
+        """Return the nodes whose lanes are paused because segments are to leave them for other nodes."""
+        moves = (self._wanted != self._holders) & (self._wanted >= 0) & (self._holders >= 0)
+        return [lane for lane in np.unique(self._holders[moves]).tolist() if self.window(lane).is_paused]
 
     @property
     def is_quiet(self) -> bool:

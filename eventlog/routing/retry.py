@@ -10,15 +10,18 @@ from eventlog.errors import (
     NotPrimary,
     OutcomeUnknown,
     Overloaded,
+    PrimariesMissing,
     Stopping,
 )
 
 # What a retry within the same operation can cure: a failover takes a second or two. Other errors with `retry = True` are for the
 # application to wait out: a full disk lasts longer than an operation.
-CURABLE = (ConnectionLost, MetadataUnavailable, NotEnoughReplicas, NotPrimary, OutcomeUnknown, Overloaded, Stopping)
+CURABLE = (ConnectionLost, MetadataUnavailable, NotEnoughReplicas, NotPrimary, OutcomeUnknown, Overloaded, PrimariesMissing, Stopping)
 NEEDS_CONNECTION = (ConnectionLost, Stopping)
-MOVES = (ConnectionLost, NotPrimary, Stopping)
+MOVES = (ConnectionLost, NotPrimary, PrimariesMissing, Stopping)
+SEGMENTS_OWN = (NotEnoughReplicas, NotPrimary)  # of one segment alone: the others of its node may be written
 MOVE_BACKOFF_MS_MAX = 100  # after what a new primary cures: segments stand still no longer than that after it is there
+APART_BACKOFF_MS_MAX = 250  # after what nobody tells the end of; a client may ask about hundreds of segments, each by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,8 @@ def decide(policy: RetryPolicy, error: EventLogError, *, attempt: int, left_ms: 
     wait = backoff_ms(policy, attempt=attempt, chance=chance)
     if isinstance(error, MOVES):
         wait = min(wait, MOVE_BACKOFF_MS_MAX)
+    elif isinstance(error, SEGMENTS_OWN):
+        wait = min(wait, APART_BACKOFF_MS_MAX)
     if wait >= left_ms:
         return GIVE_UP
     return Decision(again=True, wait_ms=wait, reconnect=isinstance(error, NEEDS_CONNECTION))

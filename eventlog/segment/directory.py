@@ -3,6 +3,7 @@
     DIR/lock            locked by the process that has the directory open
     DIR/store/identity  JSON: format, cluster, node, incarnation, segments, a token of this directory, checksum
     DIR/store/ends      log ends beside the log (rocks/ends.py)
+    DIR/store/settled   how much of the log lies in tables (rocks/settled.py)
     DIR/store/clean     there while the store is closed and was closed well
     DIR/store/db        the engine
 
@@ -84,6 +85,10 @@ class Directory:
     @property
     def ends_file(self) -> Path:
         return self.store / "ends"
+
+    @property
+    def settled_file(self) -> Path:
+        return self.store / "settled"
 
     @property
     def database(self) -> Path:

@@ -3,6 +3,7 @@
     log     segment u16 | cache u32 | base id u64                               -> stored value (batch/layout.py)
     state   segment u16 | cache u32 | tag u8 | key, deadline u64 + key, or producer u64
             0xffff | "applied" | page u16                                       -> marks of 64 segments
+            0xff 16 times | "flush"                                             -> number of the flush that this row is in
     meta    "epoch" segment u16 epoch u32                                       -> first id, id before it
             "trim" cache u32 segment u16                                        -> id, offset of the last event removed
             "step" cache u32 id u64                                             -> events, bytes so far
@@ -10,6 +11,7 @@
             "left"                                                              -> id: logs that were given away reached this
             "part" segment u16                                                  -> nothing: what is there of the segment is not whole
             "identity"                                                          -> JSON
+            "sum"                                                               -> changes of these rows, their sum (rocks/rows.py)
 
 Keys are big-endian, so that a segment, or a cache in a segment, is one range; numbers in values are little-endian.
 """
@@ -32,12 +34,14 @@ TAG_INDEX = 4
 MARKS_PER_PAGE = 64
 NO_OFFSET = -1  # offset of the last event removed where no event was removed yet
 IDENTITY_KEY = b"identity"
+EVERY_ROW = b"", b"\xff"  # the range of all meta rows
 
 _PLACE = Struct(">HI")
 _LOG = Struct(">HIQ")
 _TAGGED = Struct(">HIB")
 _EXPIRY = Struct(">HIBQ")
 _APPLIED = b"\xff\xffapplied"
+FLUSH_KEY = b"\xff" * 16 + b"flush"  # above every range that is asked for
 _MARKS = np.dtype([("ids", "<i8", MARKS_PER_PAGE), ("epochs", "<u4", MARKS_PER_PAGE)])
 _TWO = Struct("<qq")
 _END = Struct("<qI")

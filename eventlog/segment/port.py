@@ -57,12 +57,14 @@ class Identity:
 class StoreOptions:
     """How a store is opened. The buffers are sized for 600 MiB a node; tests make them small to see files sooner.
 
-    `identity` None takes the directory as whoever's it is. `must_exist` refuses to make a new store. `stall_ms_max` bounds how long a
-    write waits for an engine that cannot keep up before it raises `Overloaded`.
+    `identity` None takes the directory as whoever's it is. `must_exist` refuses to make a new store. `accepts_loss` opens also what is
+    older than it was, and takes it for all that there is. `stall_ms_max` bounds how long a write waits for an engine that cannot keep
+    up before it raises `Overloaded`.
     """
 
     identity: Identity | None = None
     must_exist: bool = False
+    accepts_loss: bool = False
     log_buffer_bytes: int = 64 * MIB
     state_buffer_bytes: int = 64 * MIB
     buffers_bytes_max: int = 256 * MIB
@@ -120,6 +122,11 @@ class Store(Protocol):
         ...
 
     @property
+    def settled(self) -> npt.NDArray[np.int64]:
+        """Up to which id of each segment the log was found whole when the store was opened; what lies above is to be looked through."""
+        ...
+
+    @property
     def stopped_cleanly(self) -> bool:
         """Whether the previous process closed the store; True for a new one."""
         ...
@@ -155,6 +162,13 @@ class Store(Protocol):
 
         Raises:
             DiskFull, StoreFenced: as `append`.
+        """
+        ...
+
+    def settle(self, ends: LogEnds | None = None) -> None:
+        """Note beside the log how much of it the next opening need not look through. Seldom more than a look; from any thread.
+
+        The first call after the opening says with `ends` up to where the log was found whole. Without it nothing is noted.
         """
         ...
 

@@ -1,7 +1,8 @@
 """What a store holds when it opens, and whether that is all it must hold.
 
-`read_found` asks the store: one seek for each cache that has values in a segment, no scan. `plan_recovery` decides from the answers
-alone. A store that lost something is never opened as if it had not: each loss is a refusal that names the segment and the ids.
+`read_found` asks the store: one seek for each cache that has values in a segment, and one pass over the headers of what has not settled,
+which is what the journal held, or all of it where nothing is known. `plan_recovery` decides from the answers alone. A store that lost
+something is never opened as if it had not: each loss is a refusal that names the segment and the ids.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from eventlog.batch.layout import ValueHead, checked_head
 from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
 from eventlog.segment import keys
+from eventlog.segment.gaps import Gap, Look, Place
 from eventlog.segment.port import LogEnds, Store
 
 Ints = npt.NDArray[np.int64]
@@ -75,6 +77,7 @@ class Found:
     marks: Ints
     mark_epochs: npt.NDArray[np.uint32]
     left: int = 0  # the highest end of logs that were given away
+    gaps: Sequence[Gap] = ()
     damage: Sequence[Fault] = ()
 
 
@@ -102,6 +105,7 @@ class Recovery:
     epochs: tuple[tuple[EpochRow, ...], ...]
     marks: Ints
     mark_epochs: npt.NDArray[np.uint32]
+    gaps: tuple[Gap, ...]
     faults: tuple[Fault, ...]
 
     @property
@@ -139,17 +143,19 @@ def read_found(store: Store) -> Found:
     for segment in range(store.segments):
         last_values += _last_values(store, segment, damage)
     marks, mark_epochs = keys.decode_marks(store.get_many(keys.applied_keys(store.segments)), store.segments)
-    trims = (keys.decode_trim(pair) for pair in store.read_meta(*keys.trim_range()))
+    rows = map(keys.decode_trim, store.read_meta(*keys.trim_range()))
+    trims = [TrimRow(segment, cache, id_, offset) for cache, segment, id_, offset in rows]
     return Found(
         segments=store.segments,
         last_values=last_values,
-        trims=[TrimRow(segment, cache, id_, offset) for cache, segment, id_, offset in trims],
+        trims=trims,
         epochs=[EpochRow(*keys.decode_epoch(pair)) for pair in store.read_meta(*keys.epoch_range())],
         kept_ends=[KeptEnd(*keys.decode_end(pair)) for pair in store.read_meta(*keys.end_range())],
         beside=store.ends,
         marks=marks,
         mark_epochs=mark_epochs,
         left=max((keys.decode_left(pair) for pair in store.read_meta(*keys.left_range())), default=0),
+        gaps=_gaps(store, last_values, trims, damage),
         damage=damage,
     )
 
@@ -174,6 +180,22 @@ def _last_values(store: Store, segment: int, damage: list[Fault]) -> list[LastVa
     return found
 
 
+def _gaps(store: Store, last_values: Sequence[LastValue], trims: Sequence[TrimRow], damage: list[Fault]) -> list[Gap]:
+    """Return what is missing in the logs above what has settled of them; what does not fit is added to `damage`."""
+    trimmed = {(row.segment, row.cache): Place(row.id, row.offset + 1) for row in trims}
+    above: dict[int, dict[int, Place]] = {}
+    for last in last_values:
+        if last.head.last_id > store.settled[last.segment]:
+            above.setdefault(last.segment, {})[last.cache] = trimmed.get((last.segment, last.cache), Place(0, 0))
+    found: list[Gap] = []
+    for segment, caches in sorted(above.items()):
+        look = Look(store, segment, int(store.settled[segment]), caches)
+        look.run()
+        found += look.gaps
+        damage += [Fault(segment, CorruptData(where=f"segment {segment}, cache {cache}", why=why)) for cache, why in look.strange]
+    return found
+
+
 # ---------------------------------------------------------------- deciding
 
 
@@ -194,13 +216,22 @@ def plan_recovery(found: Found, *, keyed: Collection[int], acknowledged: int = 0
     ends = _log_ends(found, caches, epochs)
     faults = [
         *found.damage,
+        *(Fault(gap.segment, LostDisk(where=f"segment {gap.segment}, cache {gap.cache}", why=str(gap))) for gap in found.gaps),
         *_shorter_than_beside(ends, found.beside),
         *_state_ahead(ends, found.marks),
         *_state_behind(found, keyed),
         *_epochs_missing(found, epochs),
         *_older_copy(max(int(ends.ids.max(initial=0)), found.left), acknowledged),
     ]
-    return Recovery(ends=ends, caches=caches, epochs=epochs, marks=found.marks, mark_epochs=found.mark_epochs, faults=tuple(faults))
+    return Recovery(
+        ends=ends,
+        caches=caches,
+        epochs=epochs,
+        marks=found.marks,
+        mark_epochs=found.mark_epochs,
+        gaps=tuple(found.gaps),
+        faults=tuple(faults),
+    )
 
 
 def _cache_tails(found: Found) -> dict[int, CacheTail]:

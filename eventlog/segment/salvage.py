@@ -13,6 +13,7 @@ from eventlog.batch.layout import checked_head
 from eventlog.errors import CorruptData
 from eventlog.segment import keys
 from eventlog.segment.deleting import delete_segments, drop_partial
+from eventlog.segment.gaps import Gap
 from eventlog.segment.port import LogEnds, Range, Store
 from eventlog.segment.recovery import Recovery, plan_recovery, read_found, recover
 
@@ -29,15 +30,18 @@ def drop_faulty(store: Store, *, keyed: Collection[int]) -> list[int]:
 def cut_faulty(store: Store, *, keyed: Collection[int]) -> list[int]:
     """Keep as much of segments with a fault as can be read: damaged values at the end of a log go, the state stays. Return the segments.
 
-    The state may then have events that the log has lost. What cannot even be kept so far is deleted.
+    Where events are missing in the middle, the log begins after them. The state may then have events that the log has lost, and lack some.
+    What cannot even be kept so far is deleted.
     """
-    faulty = recover(store, keyed=keyed).faulty
+    recovery = recover(store, keyed=keyed)
+    faulty = recovery.faulty
+    _begin_after(store, recovery.gaps)
     damaged = [span for segment in faulty for span in _damaged_ends(store, segment)]
     if damaged:
         store.trim(damaged, [])
     recovery = _as_it_is(store, keyed)
     store.drop([], [], [], ends=recovery.ends)
-    _lower_marks(store, recovery)
+    _move_marks(store, recovery, keyed)
     recovery = _as_it_is(store, keyed)
     _drop(store, recovery.faulty, recovery, keyed)
     return faulty
@@ -66,12 +70,26 @@ def _damaged_ends(store: Store, segment: int) -> list[Range]:
     return found
 
 
-def _lower_marks(store: Store, recovery: Recovery) -> None:
-    """Let no mark say that the state is whole further than the log goes."""
+def _begin_after(store: Store, gaps: Sequence[Gap]) -> None:
+    """Have the log of a cache begin after its last gap, as if retention had removed what was before."""
+    last = {(gap.segment, gap.cache): gap for gap in gaps}.values()
+    if last:
+        ranges = [(keys.cache_range(gap.segment, gap.cache)[0], keys.log_key(gap.segment, gap.cache, gap.base)) for gap in last]
+        store.trim(ranges, [keys.encode_trim(gap.cache, gap.segment, gap.base - 1, gap.first_offset - 1) for gap in last])
+
+
+def _move_marks(store: Store, recovery: Recovery, keyed: Collection[int]) -> None:
+    """Let no mark say that the state is whole further than the log goes, nor less far than the log begins."""
     marks = np.minimum(recovery.marks, recovery.ends.ids)
-    changed = np.flatnonzero(marks < recovery.marks)
+    for cache in sorted(recovery.caches.keys() & set(keyed)):
+        begins = recovery.caches[cache].trimmed_ids
+        for segment in np.flatnonzero(begins > marks).tolist():
+            others = [keys.log_range(segment, other, after=int(marks[segment]), upto=int(begins[segment])) for other in sorted(keyed)]
+            if not store.read_logs([span for span in others if span[0] < span[1]], bytes_max=1):  # they would not be replayed
+                marks[segment] = begins[segment]
+    changed = np.flatnonzero(marks != recovery.marks)
     if len(changed):
-        epochs = np.where(marks < recovery.marks, recovery.ends.epochs, recovery.mark_epochs).astype(np.uint32)
+        epochs = np.where(marks != recovery.marks, recovery.ends.epochs, recovery.mark_epochs).astype(np.uint32)
         store.apply([keys.encode_marks(page, marks, epochs) for page in sorted({int(at) // keys.MARKS_PER_PAGE for at in changed})])
         store.flush_state()
 

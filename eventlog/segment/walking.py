@@ -56,11 +56,17 @@ def read_sound(store: Store, segment: int, *, after: int, upto: int, bytes_max: 
     """Return `read_segment` with every checksum compared: for who hands the values to others without looking into them.
 
     Raises:
-        CorruptData: as `read_segment`, or a value's checksum is wrong.
+        CorruptData: as `read_segment`, or a value's checksum is wrong, or one is missing between two of a cache.
     """
     part = read_segment(store, segment, after=after, upto=upto, bytes_max=bytes_max)
+    due: dict[int, int] = {}
     for cache, data in zip(part.caches, part.data, strict=True):
         check_sum(segment, cache, data)
+        head = read_head(data, where=f"segment {segment}, cache {cache}")
+        if head.first_offset != due.get(cache, head.first_offset):
+            why = f"the events with the offsets {due[cache]} to {head.first_offset - 1} are missing, before id {head.base}"
+            raise CorruptData(where=f"log of segment {segment}, cache {cache}", why=why)
+        due[cache] = head.first_offset + head.count
     return part
 
 

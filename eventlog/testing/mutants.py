@@ -12,21 +12,24 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from eventlog.batch.layout import read_head
+from eventlog.control.records import NODE_PREFIX
 from eventlog.errors import ClockSkew
-from eventlog.events import Change
+from eventlog.node.cluster.primaries import Led, ask_primaries
 from eventlog.replication.commands import Cut, Lead, Write
-from eventlog.replication.messages import APPEND
+from eventlog.replication.messages import ACK, APPEND, HELD
 from eventlog.replication.roster import OWN
+from eventlog.testing import credulous
 
 Make = Callable[[Any], Any]
-World = Literal["cluster", "group", "reading", "near", "work"]
+World = Literal["cluster", "questions", "group", "reading", "near", "work"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
     """`target` is `module:Class.method` or `module:function`; `make` gets the original and returns what stands in its place.
 
-    `also` are further targets that are replaced along with it. `world` is the simulator that is to find it.
+    `also` are further targets that are replaced along with it. `world` is the simulator that is to find it. `since`: the seeds from
+    which on there is the fault that it takes to find it.
     """
 
     name: str
@@ -35,9 +38,11 @@ class Mutant:
     seed: int
     also: tuple[tuple[str, Make], ...] = ()
     world: World = "cluster"
+    since: int = 0
 
 
-def _instead(replacement: Callable[..., Any]) -> Make:
+def instead(replacement: Callable[..., Any]) -> Make:
+    """Return what puts a replacement in place of any original."""
     return lambda _original: replacement
 
 
@@ -50,7 +55,7 @@ def _obey_any_epoch(original: Any) -> Any:
         for row in np.frombuffer(message.rows, APPEND).tolist():
             segment, epoch = row[0], row[2]
             if epoch < columns.epochs[segment]:
-                columns.epochs[segment], columns.sources[segment] = epoch, message.sender.node
+                columns.epochs[segment], columns.sources[segment] = epoch, columns.number_of(message.sender)
                 columns.leads[segment] = columns.adopted[segment] = columns.matched[segment] = False
         return original(self, message, now_ms=now_ms)
 
@@ -136,6 +141,36 @@ def _propose_and_forget(original: Any) -> Any:
     return propose
 
 
+def _propose_on_any_record(original: Any) -> Any:
+    """Carry a change out on the record of now, whatever it was made from."""
+
+    def plan_batch(found: Any, changes: Any, *, nonce: str) -> Any:
+        moved = [replace(change, revision=found[change.segment].revision) if change.segment in found else change for change in changes]
+        return original(found, moved, nonce=nonce)
+
+    return plan_batch
+
+
+def _every_outcome_is_certain(_self: Any, _outcome: Any) -> bool:
+    return False
+
+
+def _expect_no_nodes(original: Any) -> Any:
+    """Put the records of nodes back as they were seen, whatever they are by now."""
+
+    def commit_of(*args: Any, **options: Any) -> Any:
+        plan = original(*args, **options)
+        if plan is None:
+            return None
+        return replace(plan, expect={key: revision for key, revision in plan.expect.items() if not key.startswith(NODE_PREFIX)})
+
+    return commit_of
+
+
+def _any_size_will_do(_segment: Any, _left: Any) -> bool:
+    return True
+
+
 # ---------------------------------------------------------------- logs
 
 
@@ -189,6 +224,27 @@ def _answer_before_sync(original: Any) -> Any:
     return receive
 
 
+def _answer_idle_rows_before_sync(original: Any) -> Any:
+    def take_plain(self: Any, message: Any, table: Any) -> Any:
+        commands = original(self, message, table)
+        columns, idle = self._columns, table["segment"][table["last"] == table["previous"]].astype(np.int64)
+        early = idle[columns.durable[idle] < columns.ends[idle]]
+        return [*commands, self._held(message, early, columns.ends[early], columns.epochs[early])] if len(early) else commands
+
+    return take_plain
+
+
+def _answer_repeated_rows_before_sync(original: Any) -> Any:
+    def plain(self: Any, place: int, row: Any, starts: Any) -> None:
+        segment, last = row[0], row[4]
+        is_repeated = last <= self._columns.ends[segment]
+        original(self, place, row, starts)
+        if is_repeated and self._columns.matched[segment]:
+            self._acks.append(self._core.ack(segment, HELD, last))
+
+    return plain
+
+
 def _count_oneself_before_sync(original: Any) -> Any:
     def append(self: Any, segments: Any, last_ids: Any, *, counts: Any = None, now_ms: int = 0) -> Any:
         commands = original(self, segments, last_ids, counts=counts, now_ms=now_ms)
@@ -230,13 +286,6 @@ def _serve_without_the_named(self: Any, of: Any) -> None:
     self.limits[of] = np.maximum(self.limits[of], np.maximum(self._closed[of], self._held[of]))
 
 
-# ---------------------------------------------------------------- whose copies go
-
-
-def _keep_nothing(_self: Any, _segments: Any) -> list[int]:
-    return []
-
-
 # ---------------------------------------------------------------- who may lead
 
 
@@ -260,88 +309,6 @@ def _believe_every_byte(data: Any, *, segment: int, cache: int) -> Any:
     return read_head(data, where=f"segment {segment}, cache {cache}")
 
 
-# ---------------------------------------------------------------- consumers
-
-
-def _any_commit_counts(_name: str, _state: Any, _commit: Any) -> None:
-    return None
-
-
-def _give_at_once(state: Any) -> Any:
-    given = tuple(
-        state.generation if holder != target else given
-        for holder, target, given in zip(state.holders, state.targets, state.given, strict=True)
-    )
-    return replace(state, holders=state.targets, given=given)
-
-
-def _goes_on_in_a_later_term(_original: Any) -> Any:
-    def is_current(running: Any) -> bool:
-        running.term = running.node.inner.term(running.route) or running.term
-        return True
-
-    return property(is_current)
-
-
-def _write_wherever_it_is_led(original: Any) -> Any:
-    """Have a write go on when the term is over, at whoever leads the route then."""
-    return lambda self, *args, **options: original(self, *args, **{**options, "term": None})
-
-
-def _end_where_it_was_cut_short(original: Any) -> Any:
-    return lambda matched, limits: replace(original(matched, limits), upto=matched.upto)
-
-
-def _skip_what_no_event_of_matches(original: Any) -> Any:
-    """Take the first kind that a stored value holds for the only one."""
-
-    def kinds_of(values: Any, rows: Any) -> Any:
-        kinds = original(values, rows)
-        return kinds & -kinds.astype(np.int16)
-
-    return kinds_of
-
-
-def _begin_the_segment_again(_original: Any) -> Any:
-    return property(lambda self: ((*self.open, *(segment for segment in self.left if segment not in self.open)), None))
-
-
-def _take_any_place(self: Any, cursors: Any) -> None:
-    for cursor in cursors:
-        self.open[cursor.segment] = cursor
-        if cursor.finished:
-            self.left.pop(cursor.segment, None)
-            del self.open[cursor.segment]
-
-
-def _changes_without_joined(original: Any) -> Any:
-    def changes(self: Any, events: Any) -> Any:
-        found = original(self, events)
-        return np.where(found == Change.JOINED, 0, found).astype(np.uint8)
-
-    return changes
-
-
-def _keep_as_done_what_was_handed_out(original: Any) -> Any:
-    return lambda self: [replace(one, is_done=one.is_done or bool(one.member)) for one in original(self)]
-
-
-def _hand_out_whatever_is_there(self: Any, now_ms: int, limit: int) -> Any:
-    return [task for task in self.tasks.values() if task.ready_ms <= now_ms][:limit]
-
-
-def _forget_the_place(original: Any) -> Any:
-    def close(self: Any) -> None:
-        original(self)
-        self.upto = 0
-
-    return close
-
-
-def _look_at_what_is_there_now(self: Any, store: Any, state: Any) -> None:
-    self._store, self._rows = store, state
-
-
 _CORE: Final = "eventlog.replication.replica:Replication"
 _BACKUP: Final = "eventlog.replication.backup:BackupCore"
 _SETS: Final = "eventlog.replication.in_sync:InSync"
@@ -349,137 +316,166 @@ _RULES: Final = "eventlog.control.rules:SegmentRules"
 _CLOCK: Final = "eventlog.ids:FlakeClock"
 _RECORDS: Final = "eventlog.control.cluster:ClusterRecords"
 _MARKS: Final = "eventlog.consume.watermark"
+_LIES: Final = 2_000_000
+_COMMITTING: Final = ("eventlog.control.controller", "eventlog.control.operators", "eventlog.testing.sim.operating")
+
+# ---------------------------------------------------------------- questions to all primaries
+
+
+def _take_any_answer_for_all_that_was_asked(self: Any, asked: Any, _told: Any) -> bool:
+    self._is_covered[list(asked)] = True
+    return True
+
+
+async def _answer_for_whatever_is_asked(_node: Any, cover: Any) -> Led:
+    return Led(segments=list(cover.segments), epochs=list(cover.epochs))
+
+
+def _lead_whatever_is_asked(_node: Any, _segment: int, _epoch: int) -> bool:
+    return True
+
+
+async def _prove_nothing(_self: Any, segments: Any) -> list[int]:
+    return sorted(segments)
+
+
+async def _ask_in_one_round(node: Any, message: Any, answer: Any, *, changes: Any, timeout_ms: int) -> Any:
+    del changes
+    return await ask_primaries(node, message, answer, timeout_ms=timeout_ms)
+
 
 MUTANTS: Final = (
     Mutant(name="no epoch check", target=f"{_CORE}.receive", make=_obey_any_epoch, seed=27),
-    Mutant(name="two terms under one epoch", target=f"{_RULES}.next_epoch", make=_instead(_same_epoch), seed=0),
+    Mutant(
+        name="sender not compared with the record",
+        target=f"{_BACKUP}.is_source",
+        make=instead(credulous.name_any_source),
+        seed=2_000_004,
+        since=_LIES,
+    ),
+    Mutant(name="higher epoch believed", target=f"{_CORE}.receive", make=credulous.believe_any_epoch(APPEND), seed=2_000_002, since=_LIES),
+    Mutant(
+        name="refusal of a higher epoch believed",
+        target=f"{_CORE}.acknowledged",
+        make=credulous.believe_any_epoch(ACK),
+        seed=2_000_003,
+        since=_LIES,
+    ),
+    Mutant(
+        name="snapshot begun by a non-primary", target=f"{_BACKUP}.check", make=credulous.let_anybody_begin, seed=2_000_003, since=_LIES
+    ),
+    Mutant(
+        name="acknowledgement of another incarnation",
+        target=f"{_CORE}.acknowledged",
+        make=credulous.count_by_node,
+        seed=2_000_004,
+        since=_LIES,
+    ),
+    Mutant(
+        name="promise of a non-primary", target=f"{_CORE}.believes", make=instead(credulous.hear_any_promise), seed=2_000_006, since=_LIES
+    ),
+    Mutant(name="two terms under one epoch", target=f"{_RULES}.next_epoch", make=instead(_same_epoch), seed=0),
     Mutant(
         name="primary goes on after a restart",
         target=f"{_CORE}.learn",
         make=_go_on_after_restart,
-        also=((f"{_RECORDS}.lead", _instead(_lead_any_term)),),
+        also=((f"{_RECORDS}.lead", instead(_lead_any_term)),),
         seed=0,
     ),
     Mutant(name="promise for a segment not adopted", target=f"{_CORE}.mark", make=_lead_at_once, seed=4),
     Mutant(name="empty tail taken as adopted", target=f"{_CORE}.mark", make=_lead_with_an_empty_tail, seed=200096),
     Mutant(name="watermark waits for the proposed set alone", target=f"{_SETS}.shrink", make=_take_a_proposal_for_granted, seed=100056),
-    Mutant(name="watermark waits for the recorded set alone", target=f"{_SETS}._awaited", make=_instead(_await_the_recorded), seed=200131),
+    Mutant(name="watermark waits for the recorded set alone", target=f"{_SETS}._awaited", make=instead(_await_the_recorded), seed=200131),
     Mutant(name="join below the epoch's start", target=f"{_CORE}.tick", make=_join_before_catching_up, seed=100018),
-    Mutant(name="two proposals in flight", target=f"{_SETS}._propose", make=_propose_and_forget, seed=200131),
-    Mutant(name="watermark taken without a match", target=f"{_BACKUP}.hear", make=_instead(_hear_without_match), seed=7),
+    Mutant(name="two proposals in flight", target=f"{_SETS}._propose", make=_propose_and_forget, seed=100047),
+    Mutant(
+        name="proposal carried out on a later record",
+        target="eventlog.control.cluster:plan_batch",
+        make=_propose_on_any_record,
+        seed=1000048,
+        since=1_000_000,
+    ),
+    Mutant(
+        name="unknown outcome taken for none",
+        target="eventlog.control.proposals:Proposals._is_open",
+        make=instead(_every_outcome_is_certain),
+        seed=1000027,
+        since=1_000_000,
+    ),
+    Mutant(
+        name="node records overwritten",
+        target="eventlog.control.appointment:commit_of",
+        make=_expect_no_nodes,
+        also=tuple((f"{module}:commit_of", _expect_no_nodes) for module in _COMMITTING),
+        seed=1000287,
+        since=1_000_000,
+    ),
+    Mutant(
+        name="set smaller than its least size",
+        target=f"{_RULES}.keeps_minimum",
+        make=instead(_any_size_will_do),
+        also=(("eventlog.replication.in_sync:InSync._spare", instead(lambda _self, size, _needed: size - 1)),),
+        seed=1000012,
+    ),
+    Mutant(name="watermark taken without a match", target=f"{_BACKUP}.hear", make=instead(_hear_without_match), seed=7),
     Mutant(
         name="stale truncation answer accepted",
         target=f"{_BACKUP}.is_cut_meant",
-        make=_instead(_any_cut_is_meant),
-        also=((f"{_BACKUP}.is_committed", _instead(_nothing_is_committed)),),
+        make=instead(_any_cut_is_meant),
+        also=((f"{_BACKUP}.is_committed", instead(_nothing_is_committed)),),
         seed=100100,
     ),
     Mutant(name="truncation to the own watermark", target=f"{_CORE}.learn", make=_cut_to_the_own_watermark, seed=0),
-    Mutant(name="append over a gap", target=f"{_BACKUP}.continues", make=_instead(_append_over_a_gap), seed=0),
+    Mutant(name="append over a gap", target=f"{_BACKUP}.continues", make=instead(_append_over_a_gap), seed=0),
     Mutant(name="backup answers before its sync", target=f"{_CORE}.receive", make=_answer_before_sync, seed=7),
+    Mutant(
+        name="idle or repeated row answered before its sync",
+        target=f"{_BACKUP}.take_plain",
+        make=_answer_idle_rows_before_sync,
+        also=(("eventlog.replication.backup:_Taking._plain", _answer_repeated_rows_before_sync),),
+        seed=200016,
+    ),
     Mutant(name="primary counts itself before its sync", target=f"{_CORE}.append", make=_count_oneself_before_sync, seed=3),
-    Mutant(name="id clock not raised on takeover", target=f"{_CLOCK}.raise_above", make=_instead(_stay_below), seed=200001),
-    Mutant(name="floor not chained", target=f"{_RULES}.next_floor", make=_instead(_floor_of_the_last), seed=200010),
-    Mutant(name="no floor", target=f"{_RULES}.next_floor", make=_instead(_no_floor), seed=200001),
-    Mutant(name="promise above the lease", target=f"{_CLOCK}.close_up", make=_instead(_promise_above_the_lease), seed=100057),
-    Mutant(name="promise ignores what is in flight", target=f"{_MARKS}:Promises.begin", make=_instead(_begin_nothing), seed=2),
+    Mutant(name="id clock not raised on takeover", target=f"{_CLOCK}.raise_above", make=instead(_stay_below), seed=200001),
+    Mutant(name="floor not chained", target=f"{_RULES}.next_floor", make=instead(_floor_of_the_last), seed=200010),
+    Mutant(name="no floor", target=f"{_RULES}.next_floor", make=instead(_no_floor), seed=200001),
+    Mutant(name="promise above the lease", target=f"{_CLOCK}.close_up", make=instead(_promise_above_the_lease), seed=100057),
+    Mutant(name="promise ignores what is in flight", target=f"{_MARKS}:Promises.begin", make=instead(_begin_nothing), seed=2),
     Mutant(
         name="promise served without its last event",
         target=f"{_MARKS}:LowWatermark._raise",
-        make=_instead(_serve_without_the_named),
+        make=instead(_serve_without_the_named),
         seed=200000,
     ),
+    Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=instead(_lead_with_an_empty_disk), seed=200197),
+    Mutant(name="checksum not checked", target="eventlog.batch.views:checked_head", make=instead(_believe_every_byte), seed=6),
     Mutant(
-        name="copy deleted by an old record",
-        target="eventlog.replication.releases:Releases.kept",
-        make=_instead(_keep_nothing),
-        seed=291,
-    ),
-    Mutant(name="lost disk electable", target=f"{_RULES}.may_lead", make=_instead(_lead_with_an_empty_disk), seed=200197),
-    Mutant(name="checksum not checked", target="eventlog.batch.views:checked_head", make=_instead(_believe_every_byte), seed=6),
-    Mutant(
-        name="commit not fenced",
-        target="eventlog.node.consumers.coordinator:check_commit",
-        make=_instead(_any_commit_counts),
-        seed=2,
-        world="group",
+        name="cover not compared",
+        target="eventlog.node.cluster.primaries:Cover.take",
+        make=instead(_take_any_answer_for_all_that_was_asked),
+        seed=4,
+        world="questions",
     ),
     Mutant(
-        name="segment given to two members",
-        target="eventlog.consume.membership.changes:give",
-        make=_instead(_give_at_once),
-        seed=0,
-        world="group",
+        name="hold of a home in takeover ignored",
+        target="eventlog.node.cluster.primaries:_led",
+        make=instead(_answer_for_whatever_is_asked),
+        also=(("eventlog.node.cluster.primaries:_leads", instead(_lead_whatever_is_asked)),),
+        seed=4,
+        world="questions",
     ),
     Mutant(
-        name="coordinator goes by what it knew in an earlier term",
-        target="eventlog.node.consumers.coordinator:Running.is_current",
-        make=_goes_on_in_a_later_term,
-        seed=13,
-        world="group",
+        name="deposed primary answers for its segments",
+        target="eventlog.node.state.freshness:Freshness.proven",
+        make=instead(_prove_nothing),
+        seed=5,
+        world="questions",
     ),
     Mutant(
-        name="group written behind its next coordinator's back",
-        target="eventlog.node.consumers.inner:Inner.write",
-        make=_write_wherever_it_is_led,
-        seed=6,
-        world="group",
-    ),
-    Mutant(
-        name="position advanced past an unread match",
-        target="eventlog.consume.filtered:within",
-        make=_end_where_it_was_cut_short,
-        seed=0,
-        world="reading",
-    ),
-    Mutant(
-        name="stored value skipped that holds a match",
-        target="eventlog.consume.filtered:kinds_of",
-        make=_skip_what_no_event_of_matches,
-        seed=0,
-        world="reading",
-    ),
-    Mutant(
-        name="snapshot not pinned",
-        target="eventlog.segment.memory:MemorySnapshot.__init__",
-        make=_instead(_look_at_what_is_there_now),
-        seed=0,
-        world="reading",
-    ),
-    Mutant(
-        name="entry repeated after another node took over",
-        target="eventlog.query.iterate.progress:IterationProgress.next",
-        make=_begin_the_segment_again,
-        also=(("eventlog.query.iterate.progress:IterationProgress.took", _instead(_take_any_place)),),
-        seed=0,
-        world="reading",
-    ),
-    Mutant(
-        name="joining a query missed",
-        target="eventlog.predicate.compile:Compiled.changes",
-        make=_changes_without_joined,
-        seed=0,
-        world="reading",
-    ),
-    Mutant(
-        name="event done before it was worked on",
-        target="eventlog.consume.work.queue:SegmentQueue.kept",
-        make=_keep_as_done_what_was_handed_out,
-        seed=0,
-        world="work",
-    ),
-    Mutant(
-        name="event handed out twice at once",
-        target="eventlog.consume.work.queue:SegmentQueue.ready",
-        make=_instead(_hand_out_whatever_is_there),
-        seed=0,
-        world="work",
-    ),
-    Mutant(
-        name="invalidation lost at resume",
-        target="eventlog.client.near.table:NearTable.close",
-        make=_forget_the_place,
-        seed=100001,
-        world="near",
+        name="list made in one round",
+        target="eventlog.node.cluster.primaries:ask_as_of_one_moment",
+        make=instead(_ask_in_one_round),
+        seed=5,
+        world="questions",
     ),
 )

@@ -16,14 +16,18 @@ from importlib import import_module
 from inspect import getattr_static
 from typing import Any, Final
 
+from eventlog.testing import mutants as protocol
+from eventlog.testing.consumers.mutants import CONSUMER_MUTANTS
 from eventlog.testing.consumers.run import RUNS
-from eventlog.testing.mutants import MUTANTS, Make, Mutant
+from eventlog.testing.mutants import Make, Mutant
+from eventlog.testing.sim.asking import run_questions
 from eventlog.testing.sim.cluster import run_seed
 from eventlog.testing.sim.report import report_seeds, say
 
+MUTANTS: Final = (*protocol.MUTANTS, *CONSUMER_MUTANTS)
 SEEDS_MAX: Final = 500
 KNOWN_SEEDS_MAX: Final = 500
-_RUNS: Final[Mapping[str, Callable[[int], Any]]] = {"cluster": run_seed, **RUNS}
+_RUNS: Final[Mapping[str, Callable[[int], Any]]] = {"cluster": run_seed, "questions": run_questions, **RUNS}
 RANGES: Final = (0, 100_000, 200_000)  # where the three ranges begin
 
 
@@ -80,21 +84,22 @@ def hunt(name: str, first: int, seeds_max: int) -> Hunt:
 
 def run_unmutated(*, processes: int, seeds_max: int) -> bool:
     """Run the code as it is on the ranges that mutants are hunted in; return whether all of it holds."""
-    say(f"the code as it is, on {len(RANGES)} times {seeds_max} seeds:")
+    firsts = sorted({mutant.since + first for mutant in MUTANTS for first in RANGES})
+    say(f"the code as it is, on {len(firsts)} times {seeds_max} seeds:")
+    holds = report_seeds((first + tried for first in firsts for tried in range(seeds_max)), processes=processes).is_good
     seeds = [first + tried for first in RANGES for tried in range(seeds_max)]
-    holds = report_seeds(seeds, processes=processes).is_good
     with ProcessPoolExecutor(processes) as pool:
-        outcomes = list(pool.map(_run_consumers, seeds, chunksize=8))
+        outcomes = list(pool.map(_run_others, seeds, chunksize=8))
     told = [what for whats in outcomes for what in whats]
     for what in told[:10]:
         say(what)
-    say(f"{len(seeds)} seeds of consumers, {len(told)} failed")
+    say(f"{len(seeds)} seeds of questions and of consumers, {len(told)} failed")
     return holds and not told
 
 
-def _run_consumers(seed: int) -> list[str]:
-    """Return a sentence for each kind of consumers that fails on a seed."""
-    outcomes = [(kind, run(seed)) for kind, run in RUNS.items()]
+def _run_others(seed: int) -> list[str]:
+    """Return a sentence for each kind of run beside the cluster alone that fails on a seed."""
+    outcomes = [(kind, run(seed)) for kind, run in _RUNS.items() if kind != "cluster"]
     return [
         f"seed {seed} of {kind}: {(*outcome.violations, *outcome.errors)[0]}"
         for kind, outcome in outcomes
@@ -104,7 +109,7 @@ def _run_consumers(seed: int) -> list[str]:
 
 def search(mutants: Sequence[Mutant], *, processes: int, seeds_max: int) -> bool:
     """Hunt each mutant in each range; return whether all were found in all."""
-    jobs = [(mutant.name, first, seeds_max) for mutant in mutants for first in RANGES]
+    jobs = [(mutant.name, mutant.since + first, seeds_max) for mutant in mutants for first in RANGES]
     counts: list[int] = []
     say(f"{'seeds until it was found, from':<44} " + " ".join(f"{first:>7}" for first in RANGES) + "  median   what the history says")
     with ProcessPoolExecutor(processes) as pool:

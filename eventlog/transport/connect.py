@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from eventlog.errors import BadFrame, ConnectionLost, Misuse, TimedOut
+from eventlog.errors import BadFrame, ConnectionLost, Misuse, NobodyListens, TimedOut, UnknownHost
 from eventlog.transport.connection import Connection, Dispatch
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.options import ConnectOptions
@@ -20,7 +20,8 @@ async def connect(host: str, port: int, *, options: ConnectOptions | None = None
     `dispatch` takes what the peer asks on this connection; without it such requests are refused.
 
     Raises:
-        ConnectionLost: nobody listens there, or the peer closed while greeting.
+        NobodyListens, UnknownHost: there is no node there, or no such host.
+        ConnectionLost: the host was not reached, or the peer closed while greeting.
         TimedOut: no answer to Hello in time.
         BadFrame: something else than a node listens there.
         UnsupportedVersion, Overloaded, Stopping: the peer said so.
@@ -34,7 +35,11 @@ async def connect(host: str, port: int, *, options: ConnectOptions | None = None
         raise BadFrame(why=f"what {address} says is not of this protocol ({error.why})") from None
     except TimeoutError:
         raise TimedOut(what=f"Hello at {address}", timeout_ms=chosen.connect_timeout_ms) from None
-    except (OSError, UnicodeError, OverflowError) as error:  # of a name that no host can have, and a port that there is not
+    except ConnectionRefusedError as error:
+        raise NobodyListens(address=address, why=error.strerror or "refused") from error
+    except (socket.gaierror, UnicodeError) as error:  # the latter of a name that no host can have
+        raise UnknownHost(address=address, why=getattr(error, "strerror", None) or str(error)) from error
+    except (OSError, OverflowError) as error:  # the latter of a port that there is not
         raise ConnectionLost(address=address, why=str(error) or type(error).__name__) from error
 
 
@@ -86,7 +91,8 @@ async def _reach(host: str, port: int, options: ConnectOptions, make: Callable[[
         except OSError as error:
             errors.append(error)
     silent = [error for error in errors if isinstance(error, TimeoutError)]
-    raise (silent or errors)[0] if silent or len(errors) == 1 else OSError("; ".join(map(str, errors)))
+    is_alike = len({type(error) for error in errors}) == 1
+    raise (silent or errors)[0] if silent or is_alike else OSError("; ".join(map(str, errors)))
 
 
 def _refuse(_exchange: Exchange) -> None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from eventlog.errors import ConnectionLost, EventLogError, Outcome, TimedOut
+from eventlog.errors import ConnectionLost, EventLogError, Outcome, TimedOut, tellable
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.link import Link
 from eventlog.transport.reply import Reply
@@ -152,10 +152,10 @@ class Connection(Link):
             self._dispatch(exchange)
         except EventLogError as error:
             exchange.fail(error)
-        except Exception:  # the edge of the shell: a bug in one handler must not cost the connection
+        except Exception as error:  # the edge of the shell: a bug in one handler must not cost the connection
             log.exception("dispatch_failed kind=%s peer=%s", exchange.kind, self.peer)
             if not exchange.is_over:
-                exchange.fail(EventLogError(why="a bug in the server; its log says more"))
+                exchange.fail(tellable(error))
 
     def _on_answered(self, event: Answered) -> None:
         token, reply = event.outgoing.token, Reply(event.message, event.body, event.size)

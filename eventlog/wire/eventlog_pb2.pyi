@@ -26,12 +26,13 @@ BYTES: Format
 AVRO: Format
 
 class Message(_message.Message):
-    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "register_listener", "listener_answer", "list_listeners", "list_listeners_answer", "alter_listener", "remove_listener", "use_listeners", "use_listeners_answer", "list_filters", "list_filters_answer", "near_watch", "near_interest", "near_interest_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "retention_steps", "retention_steps_answer", "retention_cut", "await_listeners", "await_listeners_answer", "listener_changed", "count_after", "count_after_answer", "trim_copies", "group_beat", "group_beat_answer", "leave_group", "commit_group", "describe_group", "describe_group_answer", "list_groups", "list_groups_answer", "reset_group", "reset_group_answer", "delete_group", "take_tasks", "take_tasks_answer", "settle_tasks", "iteration_start", "iteration_start_answer", "iteration_next", "iteration_end", "for_each", "member_closed", "group_lag", "group_lag_answer", "read_state", "read_state_answer", "padding", "body")
+    __slots__ = ("body_length", "opaque", "version", "timeout_ms", "forwarded", "cover", "hello", "hello_answer", "error", "done", "stream_item", "stream_end", "credit", "end_stream", "ping", "write", "write_answer", "get", "get_answer", "get_many", "keys", "size", "size_answer", "clear", "clear_answer", "get_topology", "topology_answer", "topology_changed", "poll", "poll_answer", "watch", "log_ends", "log_ends_answer", "register_listener", "listener_answer", "list_listeners", "list_listeners_answer", "alter_listener", "remove_listener", "use_listeners", "use_listeners_answer", "list_filters", "list_filters_answer", "near_watch", "near_interest", "near_interest_answer", "create_cache", "describe_cache", "alter_cache", "drop_cache", "list_caches", "cache_answer", "list_caches_answer", "status", "status_answer", "list_segments", "list_segments_answer", "run_retention", "run_retention_answer", "check_data", "check_data_answer", "list_nodes", "list_nodes_answer", "change_cluster", "change_cluster_answer", "plan_rebalance", "plan_rebalance_answer", "digest_segments", "digest_segments_answer", "force_primary", "force_primary_answer", "rebalance_status", "rebalance_status_answer", "compare_copies", "peer_hello", "peer_hello_answer", "peer_proof", "beat", "beat_answer", "cluster_info", "cluster_info_answer", "see_revision", "replicate", "replicate_answer", "acknowledge", "close_up", "close_up_answer", "fetch", "fetch_answer", "confirm_epochs", "confirm_epochs_answer", "retention_steps", "retention_steps_answer", "retention_cut", "await_listeners", "await_listeners_answer", "listener_changed", "count_after", "count_after_answer", "trim_copies", "group_beat", "group_beat_answer", "leave_group", "commit_group", "describe_group", "describe_group_answer", "list_groups", "list_groups_answer", "reset_group", "reset_group_answer", "delete_group", "take_tasks", "take_tasks_answer", "settle_tasks", "iteration_start", "iteration_start_answer", "iteration_next", "iteration_end", "for_each", "member_closed", "group_lag", "group_lag_answer", "read_state", "read_state_answer", "padding", "body")
     BODY_LENGTH_FIELD_NUMBER: _ClassVar[int]
     OPAQUE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
+    COVER_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     HELLO_ANSWER_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -102,6 +103,7 @@ class Message(_message.Message):
     COMPARE_COPIES_FIELD_NUMBER: _ClassVar[int]
     PEER_HELLO_FIELD_NUMBER: _ClassVar[int]
     PEER_HELLO_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    PEER_PROOF_FIELD_NUMBER: _ClassVar[int]
     BEAT_FIELD_NUMBER: _ClassVar[int]
     BEAT_ANSWER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_INFO_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +158,7 @@ class Message(_message.Message):
     version: int
     timeout_ms: int
     forwarded: bool
+    cover: Cover
     hello: Hello
     hello_answer: HelloAnswer
     error: Error
@@ -226,6 +229,7 @@ class Message(_message.Message):
     compare_copies: CompareCopies
     peer_hello: PeerHello
     peer_hello_answer: PeerHelloAnswer
+    peer_proof: PeerProof
     beat: Beat
     beat_answer: BeatAnswer
     cluster_info: ClusterInfo
@@ -275,7 +279,15 @@ class Message(_message.Message):
     read_state_answer: ReadStateAnswer
     padding: bytes
     body: bytes
-    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., register_listener: _Optional[_Union[RegisterListener, _Mapping]] = ..., listener_answer: _Optional[_Union[ListenerAnswer, _Mapping]] = ..., list_listeners: _Optional[_Union[ListListeners, _Mapping]] = ..., list_listeners_answer: _Optional[_Union[ListListenersAnswer, _Mapping]] = ..., alter_listener: _Optional[_Union[AlterListener, _Mapping]] = ..., remove_listener: _Optional[_Union[RemoveListener, _Mapping]] = ..., use_listeners: _Optional[_Union[UseListeners, _Mapping]] = ..., use_listeners_answer: _Optional[_Union[UseListenersAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., retention_steps: _Optional[_Union[RetentionSteps, _Mapping]] = ..., retention_steps_answer: _Optional[_Union[RetentionStepsAnswer, _Mapping]] = ..., retention_cut: _Optional[_Union[RetentionCut, _Mapping]] = ..., await_listeners: _Optional[_Union[AwaitListeners, _Mapping]] = ..., await_listeners_answer: _Optional[_Union[AwaitListenersAnswer, _Mapping]] = ..., listener_changed: _Optional[_Union[ListenerChanged, _Mapping]] = ..., count_after: _Optional[_Union[CountAfter, _Mapping]] = ..., count_after_answer: _Optional[_Union[CountAfterAnswer, _Mapping]] = ..., trim_copies: _Optional[_Union[TrimCopies, _Mapping]] = ..., group_beat: _Optional[_Union[GroupBeat, _Mapping]] = ..., group_beat_answer: _Optional[_Union[GroupBeatAnswer, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroup, _Mapping]] = ..., commit_group: _Optional[_Union[CommitGroup, _Mapping]] = ..., describe_group: _Optional[_Union[DescribeGroup, _Mapping]] = ..., describe_group_answer: _Optional[_Union[DescribeGroupAnswer, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., list_groups_answer: _Optional[_Union[ListGroupsAnswer, _Mapping]] = ..., reset_group: _Optional[_Union[ResetGroup, _Mapping]] = ..., reset_group_answer: _Optional[_Union[ResetGroupAnswer, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., take_tasks: _Optional[_Union[TakeTasks, _Mapping]] = ..., take_tasks_answer: _Optional[_Union[TakeTasksAnswer, _Mapping]] = ..., settle_tasks: _Optional[_Union[SettleTasks, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., member_closed: _Optional[_Union[MemberClosed, _Mapping]] = ..., group_lag: _Optional[_Union[GroupLag, _Mapping]] = ..., group_lag_answer: _Optional[_Union[GroupLagAnswer, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, body_length: _Optional[int] = ..., opaque: _Optional[int] = ..., version: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., forwarded: _Optional[bool] = ..., cover: _Optional[_Union[Cover, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., hello_answer: _Optional[_Union[HelloAnswer, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_item: _Optional[_Union[StreamItem, _Mapping]] = ..., stream_end: _Optional[_Union[StreamEnd, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., end_stream: _Optional[_Union[EndStream, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., write_answer: _Optional[_Union[WriteAnswer, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., get_answer: _Optional[_Union[GetAnswer, _Mapping]] = ..., get_many: _Optional[_Union[GetMany, _Mapping]] = ..., keys: _Optional[_Union[Keys, _Mapping]] = ..., size: _Optional[_Union[Size, _Mapping]] = ..., size_answer: _Optional[_Union[SizeAnswer, _Mapping]] = ..., clear: _Optional[_Union[Clear, _Mapping]] = ..., clear_answer: _Optional[_Union[ClearAnswer, _Mapping]] = ..., get_topology: _Optional[_Union[GetTopology, _Mapping]] = ..., topology_answer: _Optional[_Union[TopologyAnswer, _Mapping]] = ..., topology_changed: _Optional[_Union[TopologyChanged, _Mapping]] = ..., poll: _Optional[_Union[Poll, _Mapping]] = ..., poll_answer: _Optional[_Union[PollAnswer, _Mapping]] = ..., watch: _Optional[_Union[Watch, _Mapping]] = ..., log_ends: _Optional[_Union[LogEnds, _Mapping]] = ..., log_ends_answer: _Optional[_Union[LogEndsAnswer, _Mapping]] = ..., register_listener: _Optional[_Union[RegisterListener, _Mapping]] = ..., listener_answer: _Optional[_Union[ListenerAnswer, _Mapping]] = ..., list_listeners: _Optional[_Union[ListListeners, _Mapping]] = ..., list_listeners_answer: _Optional[_Union[ListListenersAnswer, _Mapping]] = ..., alter_listener: _Optional[_Union[AlterListener, _Mapping]] = ..., remove_listener: _Optional[_Union[RemoveListener, _Mapping]] = ..., use_listeners: _Optional[_Union[UseListeners, _Mapping]] = ..., use_listeners_answer: _Optional[_Union[UseListenersAnswer, _Mapping]] = ..., list_filters: _Optional[_Union[ListFilters, _Mapping]] = ..., list_filters_answer: _Optional[_Union[ListFiltersAnswer, _Mapping]] = ..., near_watch: _Optional[_Union[NearWatch, _Mapping]] = ..., near_interest: _Optional[_Union[NearInterest, _Mapping]] = ..., near_interest_answer: _Optional[_Union[NearInterestAnswer, _Mapping]] = ..., create_cache: _Optional[_Union[CreateCache, _Mapping]] = ..., describe_cache: _Optional[_Union[DescribeCache, _Mapping]] = ..., alter_cache: _Optional[_Union[AlterCache, _Mapping]] = ..., drop_cache: _Optional[_Union[DropCache, _Mapping]] = ..., list_caches: _Optional[_Union[ListCaches, _Mapping]] = ..., cache_answer: _Optional[_Union[CacheAnswer, _Mapping]] = ..., list_caches_answer: _Optional[_Union[ListCachesAnswer, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., status_answer: _Optional[_Union[StatusAnswer, _Mapping]] = ..., list_segments: _Optional[_Union[ListSegments, _Mapping]] = ..., list_segments_answer: _Optional[_Union[ListSegmentsAnswer, _Mapping]] = ..., run_retention: _Optional[_Union[RunRetention, _Mapping]] = ..., run_retention_answer: _Optional[_Union[RunRetentionAnswer, _Mapping]] = ..., check_data: _Optional[_Union[CheckData, _Mapping]] = ..., check_data_answer: _Optional[_Union[CheckDataAnswer, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodes, _Mapping]] = ..., list_nodes_answer: _Optional[_Union[ListNodesAnswer, _Mapping]] = ..., change_cluster: _Optional[_Union[ChangeCluster, _Mapping]] = ..., change_cluster_answer: _Optional[_Union[ChangeClusterAnswer, _Mapping]] = ..., plan_rebalance: _Optional[_Union[PlanRebalance, _Mapping]] = ..., plan_rebalance_answer: _Optional[_Union[PlanRebalanceAnswer, _Mapping]] = ..., digest_segments: _Optional[_Union[DigestSegments, _Mapping]] = ..., digest_segments_answer: _Optional[_Union[DigestSegmentsAnswer, _Mapping]] = ..., force_primary: _Optional[_Union[ForcePrimary, _Mapping]] = ..., force_primary_answer: _Optional[_Union[ForcePrimaryAnswer, _Mapping]] = ..., rebalance_status: _Optional[_Union[RebalanceStatus, _Mapping]] = ..., rebalance_status_answer: _Optional[_Union[RebalanceStatusAnswer, _Mapping]] = ..., compare_copies: _Optional[_Union[CompareCopies, _Mapping]] = ..., peer_hello: _Optional[_Union[PeerHello, _Mapping]] = ..., peer_hello_answer: _Optional[_Union[PeerHelloAnswer, _Mapping]] = ..., peer_proof: _Optional[_Union[PeerProof, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_answer: _Optional[_Union[BeatAnswer, _Mapping]] = ..., cluster_info: _Optional[_Union[ClusterInfo, _Mapping]] = ..., cluster_info_answer: _Optional[_Union[ClusterInfoAnswer, _Mapping]] = ..., see_revision: _Optional[_Union[SeeRevision, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., replicate_answer: _Optional[_Union[ReplicateAnswer, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., close_up: _Optional[_Union[CloseUp, _Mapping]] = ..., close_up_answer: _Optional[_Union[CloseUpAnswer, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., fetch_answer: _Optional[_Union[FetchAnswer, _Mapping]] = ..., confirm_epochs: _Optional[_Union[ConfirmEpochs, _Mapping]] = ..., confirm_epochs_answer: _Optional[_Union[ConfirmEpochsAnswer, _Mapping]] = ..., retention_steps: _Optional[_Union[RetentionSteps, _Mapping]] = ..., retention_steps_answer: _Optional[_Union[RetentionStepsAnswer, _Mapping]] = ..., retention_cut: _Optional[_Union[RetentionCut, _Mapping]] = ..., await_listeners: _Optional[_Union[AwaitListeners, _Mapping]] = ..., await_listeners_answer: _Optional[_Union[AwaitListenersAnswer, _Mapping]] = ..., listener_changed: _Optional[_Union[ListenerChanged, _Mapping]] = ..., count_after: _Optional[_Union[CountAfter, _Mapping]] = ..., count_after_answer: _Optional[_Union[CountAfterAnswer, _Mapping]] = ..., trim_copies: _Optional[_Union[TrimCopies, _Mapping]] = ..., group_beat: _Optional[_Union[GroupBeat, _Mapping]] = ..., group_beat_answer: _Optional[_Union[GroupBeatAnswer, _Mapping]] = ..., leave_group: _Optional[_Union[LeaveGroup, _Mapping]] = ..., commit_group: _Optional[_Union[CommitGroup, _Mapping]] = ..., describe_group: _Optional[_Union[DescribeGroup, _Mapping]] = ..., describe_group_answer: _Optional[_Union[DescribeGroupAnswer, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., list_groups_answer: _Optional[_Union[ListGroupsAnswer, _Mapping]] = ..., reset_group: _Optional[_Union[ResetGroup, _Mapping]] = ..., reset_group_answer: _Optional[_Union[ResetGroupAnswer, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., take_tasks: _Optional[_Union[TakeTasks, _Mapping]] = ..., take_tasks_answer: _Optional[_Union[TakeTasksAnswer, _Mapping]] = ..., settle_tasks: _Optional[_Union[SettleTasks, _Mapping]] = ..., iteration_start: _Optional[_Union[IterationStart, _Mapping]] = ..., iteration_start_answer: _Optional[_Union[IterationStartAnswer, _Mapping]] = ..., iteration_next: _Optional[_Union[IterationNext, _Mapping]] = ..., iteration_end: _Optional[_Union[IterationEnd, _Mapping]] = ..., for_each: _Optional[_Union[ForEach, _Mapping]] = ..., member_closed: _Optional[_Union[MemberClosed, _Mapping]] = ..., group_lag: _Optional[_Union[GroupLag, _Mapping]] = ..., group_lag_answer: _Optional[_Union[GroupLagAnswer, _Mapping]] = ..., read_state: _Optional[_Union[ReadState, _Mapping]] = ..., read_state_answer: _Optional[_Union[ReadStateAnswer, _Mapping]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class Cover(_message.Message):
+    __slots__ = ("segments", "epochs")
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    epochs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, segments: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client")
@@ -654,10 +666,12 @@ class ListListeners(_message.Message):
     def __init__(self, id: _Optional[str] = ..., cache_id: _Optional[int] = ...) -> None: ...
 
 class ListListenersAnswer(_message.Message):
-    __slots__ = ("listeners",)
+    __slots__ = ("listeners", "changes")
     LISTENERS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
     listeners: _containers.RepeatedCompositeFieldContainer[Listener]
-    def __init__(self, listeners: _Optional[_Iterable[_Union[Listener, _Mapping]]] = ...) -> None: ...
+    changes: int
+    def __init__(self, listeners: _Optional[_Iterable[_Union[Listener, _Mapping]]] = ..., changes: _Optional[int] = ...) -> None: ...
 
 class AlterListener(_message.Message):
     __slots__ = ("id", "filter", "from_id", "hold_bytes", "hold_ms", "expire_ms")
@@ -1178,11 +1192,25 @@ class ListCachesAnswer(_message.Message):
     def __init__(self, caches: _Optional[_Iterable[_Union[CacheDescription, _Mapping]]] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("local",)
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    local: bool
+    def __init__(self, local: _Optional[bool] = ...) -> None: ...
+
+class Serving(_message.Message):
+    __slots__ = ("led", "epochs", "unwritable", "unreadable")
+    LED_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    UNWRITABLE_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    led: _containers.RepeatedScalarFieldContainer[int]
+    epochs: _containers.RepeatedScalarFieldContainer[int]
+    unwritable: _containers.RepeatedScalarFieldContainer[int]
+    unreadable: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, led: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., unwritable: _Optional[_Iterable[int]] = ..., unreadable: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StatusAnswer(_message.Message):
-    __slots__ = ("cluster", "health", "controller", "metastore", "nodes", "nodes_live", "segments", "without_primary", "under_replicated", "low_watermark", "low_watermark_age_ms", "held_by", "rebalance", "advice")
+    __slots__ = ("cluster", "health", "controller", "metastore", "nodes", "nodes_live", "segments", "without_primary", "under_replicated", "low_watermark", "low_watermark_age_ms", "held_by", "rebalance", "advice", "unwritable", "unreadable", "missing", "serving")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
@@ -1197,6 +1225,10 @@ class StatusAnswer(_message.Message):
     HELD_BY_FIELD_NUMBER: _ClassVar[int]
     REBALANCE_FIELD_NUMBER: _ClassVar[int]
     ADVICE_FIELD_NUMBER: _ClassVar[int]
+    UNWRITABLE_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     health: str
     controller: str
@@ -1211,7 +1243,11 @@ class StatusAnswer(_message.Message):
     held_by: str
     rebalance: str
     advice: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, cluster: _Optional[str] = ..., health: _Optional[str] = ..., controller: _Optional[str] = ..., metastore: _Optional[str] = ..., nodes: _Optional[int] = ..., nodes_live: _Optional[int] = ..., segments: _Optional[int] = ..., without_primary: _Optional[int] = ..., under_replicated: _Optional[int] = ..., low_watermark: _Optional[int] = ..., low_watermark_age_ms: _Optional[int] = ..., held_by: _Optional[str] = ..., rebalance: _Optional[str] = ..., advice: _Optional[_Iterable[str]] = ...) -> None: ...
+    unwritable: int
+    unreadable: int
+    missing: _containers.RepeatedScalarFieldContainer[str]
+    serving: Serving
+    def __init__(self, cluster: _Optional[str] = ..., health: _Optional[str] = ..., controller: _Optional[str] = ..., metastore: _Optional[str] = ..., nodes: _Optional[int] = ..., nodes_live: _Optional[int] = ..., segments: _Optional[int] = ..., without_primary: _Optional[int] = ..., under_replicated: _Optional[int] = ..., low_watermark: _Optional[int] = ..., low_watermark_age_ms: _Optional[int] = ..., held_by: _Optional[str] = ..., rebalance: _Optional[str] = ..., advice: _Optional[_Iterable[str]] = ..., unwritable: _Optional[int] = ..., unreadable: _Optional[int] = ..., missing: _Optional[_Iterable[str]] = ..., serving: _Optional[_Union[Serving, _Mapping]] = ...) -> None: ...
 
 class ListSegments(_message.Message):
     __slots__ = ("cache", "local")
@@ -1222,7 +1258,7 @@ class ListSegments(_message.Message):
     def __init__(self, cache: _Optional[str] = ..., local: _Optional[bool] = ...) -> None: ...
 
 class SegmentDescription(_message.Message):
-    __slots__ = ("segment", "primary", "owners", "in_sync", "epoch", "first_id", "last_id", "high_watermark", "events", "bytes", "under_replicated")
+    __slots__ = ("segment", "primary", "owners", "in_sync", "epoch", "first_id", "last_id", "high_watermark", "events", "bytes", "under_replicated", "unwritable", "unreadable")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_FIELD_NUMBER: _ClassVar[int]
     OWNERS_FIELD_NUMBER: _ClassVar[int]
@@ -1234,6 +1270,8 @@ class SegmentDescription(_message.Message):
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    UNWRITABLE_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
     segment: int
     primary: str
     owners: _containers.RepeatedScalarFieldContainer[str]
@@ -1245,7 +1283,9 @@ class SegmentDescription(_message.Message):
     events: int
     bytes: int
     under_replicated: bool
-    def __init__(self, segment: _Optional[int] = ..., primary: _Optional[str] = ..., owners: _Optional[_Iterable[str]] = ..., in_sync: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., high_watermark: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., under_replicated: _Optional[bool] = ...) -> None: ...
+    unwritable: bool
+    unreadable: bool
+    def __init__(self, segment: _Optional[int] = ..., primary: _Optional[str] = ..., owners: _Optional[_Iterable[str]] = ..., in_sync: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ..., first_id: _Optional[int] = ..., last_id: _Optional[int] = ..., high_watermark: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ..., under_replicated: _Optional[bool] = ..., unwritable: _Optional[bool] = ..., unreadable: _Optional[bool] = ...) -> None: ...
 
 class ListSegmentsAnswer(_message.Message):
     __slots__ = ("segments",)
@@ -1343,21 +1383,29 @@ class CancelRebalance(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class RotateKey(_message.Message):
+    __slots__ = ("overlap_ms",)
+    OVERLAP_MS_FIELD_NUMBER: _ClassVar[int]
+    overlap_ms: int
+    def __init__(self, overlap_ms: _Optional[int] = ...) -> None: ...
+
 class ChangeCluster(_message.Message):
-    __slots__ = ("drain", "remove", "replace", "replicas", "start_rebalance", "cancel_rebalance")
+    __slots__ = ("drain", "remove", "replace", "replicas", "start_rebalance", "cancel_rebalance", "rotate_key")
     DRAIN_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     REPLACE_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     START_REBALANCE_FIELD_NUMBER: _ClassVar[int]
     CANCEL_REBALANCE_FIELD_NUMBER: _ClassVar[int]
+    ROTATE_KEY_FIELD_NUMBER: _ClassVar[int]
     drain: DrainNode
     remove: str
     replace: ReplaceNode
     replicas: int
     start_rebalance: StartRebalance
     cancel_rebalance: CancelRebalance
-    def __init__(self, drain: _Optional[_Union[DrainNode, _Mapping]] = ..., remove: _Optional[str] = ..., replace: _Optional[_Union[ReplaceNode, _Mapping]] = ..., replicas: _Optional[int] = ..., start_rebalance: _Optional[_Union[StartRebalance, _Mapping]] = ..., cancel_rebalance: _Optional[_Union[CancelRebalance, _Mapping]] = ...) -> None: ...
+    rotate_key: RotateKey
+    def __init__(self, drain: _Optional[_Union[DrainNode, _Mapping]] = ..., remove: _Optional[str] = ..., replace: _Optional[_Union[ReplaceNode, _Mapping]] = ..., replicas: _Optional[int] = ..., start_rebalance: _Optional[_Union[StartRebalance, _Mapping]] = ..., cancel_rebalance: _Optional[_Union[CancelRebalance, _Mapping]] = ..., rotate_key: _Optional[_Union[RotateKey, _Mapping]] = ...) -> None: ...
 
 class ChangeClusterAnswer(_message.Message):
     __slots__ = ("commits",)
@@ -1534,22 +1582,42 @@ class CheckDataAnswer(_message.Message):
     def __init__(self, values: _Optional[int] = ..., events: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., entries: _Optional[int] = ...) -> None: ...
 
 class PeerHello(_message.Message):
-    __slots__ = ("cluster", "number", "incarnation")
+    __slots__ = ("cluster", "number", "incarnation", "version", "nonce")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     number: int
     incarnation: str
-    def __init__(self, cluster: _Optional[str] = ..., number: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    version: int
+    nonce: bytes
+    def __init__(self, cluster: _Optional[str] = ..., number: _Optional[int] = ..., incarnation: _Optional[str] = ..., version: _Optional[int] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class PeerHelloAnswer(_message.Message):
-    __slots__ = ("number", "incarnation")
+    __slots__ = ("number", "incarnation", "version", "nonce", "proofs", "revision")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    PROOFS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     number: int
     incarnation: str
-    def __init__(self, number: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    version: int
+    nonce: bytes
+    proofs: _containers.RepeatedScalarFieldContainer[bytes]
+    revision: int
+    def __init__(self, number: _Optional[int] = ..., incarnation: _Optional[str] = ..., version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., proofs: _Optional[_Iterable[bytes]] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class PeerProof(_message.Message):
+    __slots__ = ("proofs", "revision")
+    PROOFS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    proofs: _containers.RepeatedScalarFieldContainer[bytes]
+    revision: int
+    def __init__(self, proofs: _Optional[_Iterable[bytes]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class Beat(_message.Message):
     __slots__ = ("revision", "now_ms")
@@ -1598,22 +1666,30 @@ class Acknowledge(_message.Message):
     def __init__(self, correlation: _Optional[int] = ..., recipient: _Optional[str] = ...) -> None: ...
 
 class ClusterInfo(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("version", "token_proof", "file")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_PROOF_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    token_proof: bytes
+    file: str
+    def __init__(self, version: _Optional[int] = ..., token_proof: _Optional[bytes] = ..., file: _Optional[str] = ...) -> None: ...
 
 class ClusterInfoAnswer(_message.Message):
-    __slots__ = ("cluster", "segments", "metastore", "host", "file")
+    __slots__ = ("cluster", "segments", "metastore", "host", "file", "nonce")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     METASTORE_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     FILE_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     segments: int
     metastore: str
     host: str
     file: str
-    def __init__(self, cluster: _Optional[str] = ..., segments: _Optional[int] = ..., metastore: _Optional[str] = ..., host: _Optional[str] = ..., file: _Optional[str] = ...) -> None: ...
+    nonce: bytes
+    def __init__(self, cluster: _Optional[str] = ..., segments: _Optional[int] = ..., metastore: _Optional[str] = ..., host: _Optional[str] = ..., file: _Optional[str] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmEpochs(_message.Message):
     __slots__ = ("segments", "epochs")

@@ -19,6 +19,7 @@ class Source:
     text_keys: bool = True
     may_repeat: Any = None
     json_values: bool = True
+    values: Any = None
 
     def position_at(self, event_id: int) -> str:
         return token_at(event_id)

@@ -2,12 +2,15 @@
 
 import fcntl
 import os
+import re
+import shlex
 import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -16,6 +19,7 @@ from click.testing import CliRunner
 
 from eventlog.errors import CacheNotFound, TimedOut
 from eventlog_cli.conventions import SERVER_DEFAULT, common_options, settings
+from eventlog_cli.examples import EXAMPLES
 from eventlog_cli.main import COMMANDS, exit_code, main
 
 
@@ -57,6 +61,67 @@ def test_an_unknown_command_is_a_usage_error_in_one_line() -> None:
     assert stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["status"], "eventlog admin status or eventlog admin rebalance status"),
+        (["consum"], "eventlog consume"),
+        (["topics"], "eventlog cache list"),
+        (["ls"], "eventlog cache list"),
+        (["list"], "eventlog cache list or eventlog filter list or eventlog group list"),
+        (["admin", "segmnts"], "eventlog admin segments"),
+        (["admin", "rebalance", "strat"], "eventlog admin rebalance start"),
+        (["id", "decod"], "eventlog id decode"),
+    ],
+)
+def test_a_word_that_is_no_command_is_answered_with_what_may_have_been_meant(words: list[str], meant: str) -> None:
+    code, _, stderr = run(*words)
+    assert code == 2
+    assert f"Did you mean: {meant}?" in stderr
+
+
+def every_command(group: click.Group, ctx: click.Context, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name in group.list_commands(ctx):
+        found = group.get_command(ctx, name)
+        assert found is not None
+        yield f"{path}{name}", found
+        if isinstance(found, click.Group):
+            yield from every_command(found, ctx, f"{path}{name} ")
+
+
+def test_every_command_shows_examples_and_there_are_none_of_others() -> None:
+    found = dict(every_command(main, click.Context(main)))
+    assert {path for path, command in found.items() if "Examples:" not in (command.epilog or "")} == set()
+    assert set(EXAMPLES) - set(found) == set()
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_the_examples_of_a_command_are_what_it_takes(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("orders.jsonl", "payment.avsc", "order.json"):
+        Path(name).touch()
+    assert any(f"eventlog {path}" in line for line in EXAMPLES[path])
+    substituted = re.compile(r"\$\(([^)]*)\)")
+    for line in EXAMPLES[path]:
+        typed = line.partition("     ")[0]
+        commands = [*substituted.findall(typed), *re.findall(r"eventlog (?:'[^']*'|\"[^\"]*\"|[^|<>])*", substituted.sub("1", typed))]
+        assert commands, line
+        for command in commands:
+            parse(shlex.split(command)[1:])
+
+
+def parse(words: list[str]) -> None:
+    """Have click read a command line without running anything."""
+    group, ctx = main, click.Context(main, info_name="eventlog")
+    while True:
+        name, command, words = group.resolve_command(ctx, words)
+        assert command is not None
+        if not isinstance(command, click.Group):
+            command.make_context(name, list(words), parent=ctx)
+            return
+        ctx, group = click.Context(command, info_name=name, parent=ctx), command
+
+
 def test_without_a_command_the_help_is_printed_and_the_exit_code_is_that_of_wrong_usage() -> None:
     code, _, stderr = run()
     assert code == 2
@@ -77,7 +142,7 @@ def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
 
 
 def test_completion_knows_commands_and_options() -> None:
-    environment = {"_EVENTLOG_COMPLETE": "bash_complete", "COMP_WORDS": "eventlog con", "COMP_CWORD": "1"}
+    environment = {"_EVENTLOG_COMPLETE": "bash_complete", "COMP_WORDS": "eventlog cons", "COMP_CWORD": "1"}
     assert run(**environment)[1].split() == ["plain,consume"]
     environment = {"_EVENTLOG_COMPLETE": "bash_complete", "COMP_WORDS": "eventlog id decode --js", "COMP_CWORD": "3"}
     assert run(**environment)[1].split() == ["plain,--json"]

@@ -53,7 +53,7 @@ def test_what_an_event_is_to_a_continuous_query_comes_last() -> None:
 
 def test_a_continuous_query_has_a_column_of_changes_in_csv() -> None:
     found = renderer("csv", has_changes=True)([event(), event(change_number=Change.LEFT)])
-    assert [row[7] for row in csv.reader(io.StringIO(found.decode()))] == ["change", "", "LEFT"]
+    assert [row[9] for row in csv.reader(io.StringIO(found.decode()))] == ["change", "", "LEFT"]
 
 
 def test_before_and_headers_are_left_out_where_there_are_none() -> None:
@@ -103,7 +103,26 @@ def test_raw_is_the_value_and_a_newline() -> None:
 
 
 def test_csv_shows_text_without_quotes_and_removals_without_a_value() -> None:
-    assert renderer("csv")([event(b' "x"')]).splitlines()[1].endswith(b",k,x")
+    assert renderer("csv")([event(b' "x"')]).splitlines()[1].endswith(b",k,x,,")
+
+
+def test_csv_tells_an_empty_text_from_nothing_and_has_before_and_headers() -> None:
+    found = renderer("csv")([event(b'""', before_bytes=b'{"a":0}', header_bytes=encode_headers({"trace": b"t"}))]).decode()
+    assert ',k,"",' in found
+    assert next(csv.reader(found.splitlines()[1:]))[6:] == ["", '{"a":0}', '{"trace":"t"}']
+
+
+def test_a_pattern_prints_what_it_names_and_nothing_else() -> None:
+    found = event(b'{"a":1}', before_bytes=b"0", header_bytes=encode_headers({"h": b"x"}))
+    assert renderer("json", pattern=r"%k\t%v|%b|%h|%s %o %e 100%%\n")([found, found]) == b'k\t{"a":1}|0|{"h":"x"}|17 42 MODIFIED 100%\n' * 2
+    assert renderer("json", pattern="%i %t")([event()]) == f"{ID} 2026-11-20T10:00:00.123Z".encode()
+    assert renderer("json", pattern="%k=%v;")([event(b"\xff", source=BYTES), event(b"", kind=Kind.REMOVED)]) == b"k=\xff;k=;"
+
+
+@pytest.mark.parametrize("pattern", ["%z", "%", "a\\", r"\q"])
+def test_a_pattern_with_what_means_nothing_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="means nothing"):
+        renderer("json", pattern=pattern)
 
 
 def test_csv_names_its_columns_once_and_quotes_what_needs_it() -> None:
@@ -112,9 +131,9 @@ def test_csv_names_its_columns_once_and_quotes_what_needs_it() -> None:
     records = list(csv.reader(io.StringIO(text)))
     assert records == [
         list(CSV_COLUMNS),
-        [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "MODIFIED", "k", '{"a":"x,y"}'],
-        [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "REMOVED", "k", ""],
-        [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "MODIFIED", "k", "a\nb"],
+        [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "MODIFIED", "k", '{"a":"x,y"}', "", ""],
+        [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "REMOVED", "k", "", "", ""],
+        [str(ID), "2026-11-20T10:00:00.123Z", "17", "42", "MODIFIED", "k", "a\nb", "", ""],
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from eventlog.control.cache_records import CacheRecords
 from eventlog.control.metastores.memory import MemoryStore
-from eventlog.errors import CacheExists, CacheNotFound, Unalterable
+from eventlog.errors import CacheDiffers, CacheExists, CacheNotFound, Unalterable
 
 
 def tell(story):
@@ -35,6 +35,47 @@ def test_an_existing_cache_is_an_error_or_used_as_it_is():
         with pytest.raises(CacheExists):
             await caches.create("orders", {}, from_id=2)
         assert await caches.create("orders", {"retain_events": 7}, from_id=2, use_existing=True) == (created, False)
+
+    tell(story)
+
+
+NUMBER, TEXT = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}', '"string"'
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "said"),
+    [
+        ({}, {"format": "bytes"}, ("format", "json", "bytes")),
+        ({}, {"bytes_keys": True}, ("key_format", "utf8", "bytes")),
+        ({}, {"state": False}, ("state", "true", "false")),
+        ({}, {"before": False}, ("before", "true", "false")),
+        ({"before": False}, {"before": True}, ("before", "false", "true")),
+        ({}, {"events": False}, ("events", "true", "false")),
+        ({}, {"route_by_prefix": True}, ("route_by_prefix", "false", "true")),
+    ],
+)
+def test_an_existing_cache_that_differs_in_what_is_given_is_not_used(there, wanted, said):
+    async def story(caches):
+        await caches.create("orders", there, from_id=1)
+        with pytest.raises(CacheDiffers) as caught:
+            await caches.create("orders", wanted, from_id=2, use_existing=True)
+        assert (caught.value.cache, caught.value.option, caught.value.found, caught.value.wanted) == ("orders", *said)
+        await caches.create("orders", there, from_id=2, use_existing=True)
+
+    tell(story)
+
+
+def test_an_existing_avro_cache_is_used_only_by_those_who_mean_its_schema():
+    async def story(caches):
+        await caches.create("orders", {"format": "avro", "schema": NUMBER}, from_id=1)
+        spaced = NUMBER.replace(":", " : ").replace('"name": "R"', '"name": "R", "doc": "x"')
+        for alike in ({}, {"format": "avro", "schema": NUMBER}, {"format": "avro", "schema": spaced}):
+            _, is_new = await caches.create("orders", alike, from_id=2, use_existing=True)
+            assert not is_new
+        with pytest.raises(CacheDiffers, match="exists with schema"):
+            await caches.create("orders", {"format": "avro", "schema": TEXT}, from_id=2, use_existing=True)
+        with pytest.raises(CacheDiffers, match="format avro, not bytes"):
+            await caches.create("orders", {"format": "bytes"}, from_id=2, use_existing=True)
 
     tell(story)
 

@@ -1,15 +1,18 @@
 """Whole stories of starting, leasing and stopping, over the store in memory."""
 
 import asyncio
+from base64 import b64encode
 from functools import partial
 
 import msgspec
 import pytest
 
-from eventlog.control.appointment import next_appointments
+from eventlog.control.appointment import commit_of, next_appointments
 from eventlog.control.cache_records import CacheRecords
 from eventlog.control.membership import tombstone
-from eventlog.control.records import CommitPlan, Remembered, Replica, decode, encode, node_key, segment_key
+from eventlog.control.operators import _forced
+from eventlog.control.rebuilding import decode_kept, encode_kept
+from eventlog.control.records import CLUSTER_KEY, IDENTITY_KEY, CommitPlan, Remembered, Replica, decode, encode, node_key, segment_key
 from eventlog.errors import InvalidArgument, LostDisk, MemberReplaced, MetadataConflict, MetadataLost, MetadataUnavailable, WrongCluster
 from eventlog.ids import ID_STEP, last_of_run, make_id, time_of
 from eventlog.limits import LEASE_MS
@@ -42,6 +45,26 @@ def test_of_many_that_begin_a_cluster_at_once_all_find_one():
     async def story(world):
         begun = [world.records(f"i{number}").open_or_create(segments=16, now_ms=NOW, remembered=None) for number in range(8)]
         assert len(set(await asyncio.gather(*begun))) == 1
+
+    tell(story)
+
+
+def test_a_cluster_has_one_key_whoever_begins_it_and_gets_one_where_an_earlier_version_or_a_rebuilding_left_none():
+    async def story(world):
+        begun = [world.records(f"i{number}").open_or_create(segments=16, now_ms=NOW, remembered=None) for number in range(8)]
+        await asyncio.gather(*begun)
+        made = (await world.records("a").view()).keys
+        assert [len(key) for key in made] == [32]
+        await world.records("b").open_or_create(segments=16, now_ms=NOW, remembered=None)
+        assert (await world.records("a").view()).keys == made
+        kept = decode_kept(encode_kept(await world.store.list("")), where="a copy")
+        assert IDENTITY_KEY in {item.key for item in kept.items}
+        assert not [item for item in kept.items if item.key == CLUSTER_KEY or b64encode(made[0]) in item.value]
+        await world.store.commit({}, puts={}, deletes=[CLUSTER_KEY])
+        await world.records("b").open_or_create(segments=16, now_ms=NOW, remembered=None)
+        again = (await world.records("a").view()).keys
+        assert len(again) == 1
+        assert again != made
 
     tell(story)
 
@@ -111,6 +134,24 @@ def test_a_started_node_leads_everything_and_issues_above_its_floors_within_its_
         assert await stored_ceiling(records) == make_id(NOW + LEASE_MS, 0, 0) > base
         topology = (await records.view()).topology(256)
         assert (topology.epoch, set(topology.primaries), topology.addresses) == (256, {1}, {1: "h:7400"})
+
+    tell(story)
+
+
+def test_few_records_are_read_one_by_one_and_many_as_one_listing(monkeypatch):
+    async def story(world):
+        records = await world.joined(segments=256)
+        await records.appoint()
+        keys, prefixes = [], []
+        get, listing = world.store.get, world.store.list
+        monkeypatch.setattr(world.store, "get", lambda key: keys.append(key) or get(key))
+        monkeypatch.setattr(world.store, "list", lambda prefix: prefixes.append(prefix) or listing(prefix))
+        few, many = await records.segments_now([3, 1]), await records.segments_now(range(100, 150))
+        assert (keys, prefixes) == (["segment/3", "segment/1"], ["segment/"])
+        assert sorted(few) == [1, 3]
+        assert sorted(many) == list(range(100, 150))
+        assert all(found.record.segment == number and found.record.epoch == 1 for number, found in (few | many).items())
+        assert (await records.segments_now(range(250, 260))).keys() == set(range(250, 256)), "those that are there"
 
     tell(story)
 
@@ -474,3 +515,53 @@ def deeds(world, store):
         partial(caches.drop, "c"),
         records.release,
     ]
+
+
+# ---------------------------------------------------------------- who leads, as the store says
+
+
+class CountingStore:
+    """A store that counts what it is asked."""
+
+    def __init__(self, store) -> None:
+        self._store = store
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str):
+        self.asked.append(name)
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("segments", [4, 64])
+def test_one_look_at_the_own_record_says_that_every_term_goes_on(segments):
+    async def story(world):
+        records = await world.started("a", segments=segments)
+        records._store = CountingStore(records._store)
+        assert await records.led_now(dict.fromkeys(range(segments), 1)) == frozenset(range(segments))
+        assert records._store.asked == ["get"]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("segments", [4, 64])
+def test_a_term_that_another_node_has_ended_is_led_no_more_by_who_has_not_heard_of_it(segments):
+    async def story(world):
+        first, second = await world.started("a", segments=segments), await world.joined("b", segments=segments)
+        view = await second.view()
+        forced = _forced(view, view.segments[1].record, view.members[second.member.number], "n")
+        await second.carry_out(commit_of(view, [forced]))
+        terms = dict.fromkeys(range(segments), 1)
+        assert await first.led_now(terms) == frozenset(range(segments)) - {1}
+        assert await second.led_now({1: 2}) == {1}
+        await first.renew_lease(on_lost=lambda _: None)
+        assert await first.led_now(terms) == frozenset(range(segments)) - {1}
+
+    tell(story)
+
+
+def test_a_term_is_not_led_in_another_epoch_than_the_store_says():
+    async def story(world):
+        records = await world.started("a")
+        assert await records.led_now({0: 2, 1: 0, 2: 1}) == {2}
+
+    tell(story)

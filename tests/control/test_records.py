@@ -12,6 +12,7 @@ from eventlog.control.records import (
     CacheNext,
     CacheOptions,
     CacheRecord,
+    ClusterKey,
     ClusterSettings,
     ControllerRecord,
     Identity,
@@ -35,6 +36,7 @@ EXAMPLES = [
     Identity(cluster="c", segments=256, created_ms=1),
     node(1023, ceiling=ID_MAX),
     segment(4095, owners=(3, 1, 2), epoch=9, floor=ID_MAX),
+    ClusterKey(key=bytes(range(32)), previous=bytes(32), overlap_ms=60_000),
     ControllerRecord(node=3, session="s", nonce="n"),
     LostRanges(segment=9, ranges=(LostRange(epoch=3, after=5, upto=ID_MAX),)),
     RebalanceRecord(state="running", moves_total=7, bytes_total=1 << 40, throttle_bytes=0, started_ms=1, nonce="n"),
@@ -55,6 +57,12 @@ def test_a_record_is_read_back(record):
 
 def test_every_kind_of_record_is_tried_here():
     assert {type(example) for example in EXAMPLES} == set(Record.__subclasses__()) - {Replica, LostRange}
+
+
+def test_a_cluster_key_is_not_shown():
+    record = ClusterKey(key=bytes(range(32)), previous=b"p" * 32)
+    assert "\\x" not in repr(record)
+    assert "pp" not in repr(record)
 
 
 def test_records_of_earlier_versions_are_readable():

@@ -1,5 +1,7 @@
 """Idempotent producers: first results again, gaps refused, the same table from the log alone."""
 
+import random
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +13,7 @@ from eventlog.batch.build import Columns, build_write, segments_of
 from eventlog.batch.layout import ABSENT
 from eventlog.batch.stored import make_values
 from eventlog.batch.views import decode_value
-from eventlog.errors import CorruptData, ProducerUnknown, SequenceGap
+from eventlog.errors import CorruptData, Overloaded, ProducerUnknown, SequenceGap
 from eventlog.interceptor import INTERCEPTORS, CacheRules, Share, Submitted, admit, lay_out
 from eventlog.interceptor.key_table import KeyTable
 from eventlog.interceptor.producers import ProducerTable, runs_of
@@ -242,22 +244,63 @@ def test_a_block_on_its_way_is_not_answered_with_what_a_lost_log_made_of_its_num
 
 def test_the_longest_silent_are_forgotten(monkeypatch):
     monkeypatch.setattr("eventlog.interceptor.producers.PRODUCERS_PER_SEGMENT_MAX", 2)
+    table, minute = ProducerTable(4), PRODUCER_IDLE_MS_MIN << 22
+    for producer in (1, 2, 3, 4):
+        one_event(table, producer, segment=1, sequence=0, id_=producer * minute)
+    table.forget_silent(4 * minute)
+    assert sorted(table._producers) == [3, 4]
+    assert {number for _, number, data in table.take_dirty() if data is None} == {1, 2}
+
+
+def test_nobody_who_wrote_within_the_last_minute_is_forgotten_however_many_there_are(monkeypatch):
+    monkeypatch.setattr("eventlog.interceptor.producers.PRODUCERS_PER_SEGMENT_MAX", 2)
     table = ProducerTable(4)
-    for producer in (1, 2, 3):
-        share, bounds = share_of([([b"a"], 0)])
-        object.__setattr__(share.submitted, "producers", np.full(1, producer, np.uint64))
-        table.sort_out(share, bounds)
-        frame = FrameResult(
-            segments=share.submitted.segments,
-            sequences=np.zeros(1, np.int64),
-            starts=np.array([0, 1]),
-            ids=np.array([9]),
-            kinds=np.zeros(1, np.uint8),
-        )
-        table.record(producer, frame, last_ids=np.array([producer << 40]))
-    table.forget_silent(3 << 40)
-    assert len(table) == 2
-    assert (1, None) in {(producer, data) for _, producer, data in table.take_dirty()}
+    for producer in range(1, 10):
+        one_event(table, producer, segment=1, sequence=0, id_=producer << 22)
+    table.forget_silent(PRODUCER_IDLE_MS_MIN << 22)
+    again, bounds = share_of([([b"a"], 0)])
+    again.submitted.producers[:] = 1
+    again.submitted.segments[:] = 1
+    assert len(table.sort_out(again, bounds).answered) == 1, "its first block would be written twice"
+
+
+def test_copies_that_forget_at_different_moments_agree_about_all_that_was_written_lately(monkeypatch):
+    """Each has the producers of the segments that it holds, applies them at its own pace, and looks who is silent when it likes."""
+    monkeypatch.setattr("eventlog.interceptor.producers.PRODUCERS_PER_SEGMENT_MAX", 3)
+    minute = PRODUCER_IDLE_MS_MIN << 22
+    differ = 0
+    for seed in range(30):
+        chance, sequences, last_id = random.Random(seed), Counter[tuple[int, int]](), 0
+        history: list[tuple[int, int, int, int]] = []
+        for _ in range(300):
+            last_id += chance.choice((1 << 22, 5_000 << 22, minute))
+            number, segment = chance.randrange(1, 13), chance.randrange(4)
+            history.append((number, segment, sequences[number, segment], last_id))
+            sequences[number, segment] += 1
+        copies = [_copy_of(history, frozenset(chance.sample(range(4), chance.randint(2, 4))), chance) for _ in range(3)]
+        latest = {(number, segment): sequence for number, segment, sequence, _ in history}
+        for number, segment, sequence, id_ in history:
+            holding = [table for held, table in copies if segment in held]
+            known = [table._producers.get(number) for table in holding]
+            differ += len({producer is None for producer in known}) > 1
+            if last_id - id_ <= minute:
+                assert all(producer is not None for producer in known)
+                assert {producer.last.item(segment) for producer in known} <= {latest[number, segment]}
+                found = [producer.results.find(segment, sequence) for producer in known]
+                assert [ids.tolist() for ids, _ in found] == [[id_]] * len(known)
+    assert differ, "they did forget at different moments"
+
+
+def _copy_of(history, held, chance):
+    table, left = ProducerTable(4), list(history)
+    while left:
+        some, left = left[: (count := chance.randint(1, 20))], left[count:]
+        for number, segment, sequence, id_ in some:
+            if segment in held:
+                one_event(table, number, segment=segment, sequence=sequence, id_=id_)
+        if chance.random() < 0.5:
+            table.forget_silent(some[-1][3])
+    return held, table
 
 
 def test_producers_that_begin_in_the_same_group_are_all_remembered():
@@ -473,3 +516,23 @@ def test_beyond_the_room_of_a_cache_who_has_been_silent_for_a_while_is_forgotten
     assert sorted(table._producers) == [PRODUCER, PRODUCER + 9], "it wrote within the last minute"
     assert table.nbytes == 2 * size
     assert {number for _, number, data in table.take_dirty() if data is None} == set(range(PRODUCER + 1, PRODUCER + 9))
+
+
+def test_more_new_producers_than_can_be_remembered_are_refused_and_the_known_ones_go_on(monkeypatch):
+    monkeypatch.setattr("eventlog.interceptor.producers.PRODUCERS_LATE_MAX", 2)
+    table = ProducerTable(4)
+    for number in (PRODUCER, PRODUCER + 1):
+        one_event(table, number, segment=1, sequence=0, id_=1)
+    new, bounds = share_of([([b"a"], 0)])
+    new.submitted.producers[:] = PRODUCER + 2
+    table.sort_out(new, bounds)
+    assert isinstance(new.refusals[0], Overloaded)
+    known, bounds = share_of([([b"a"], 1)])
+    known.submitted.segments[:] = 1
+    table.sort_out(known, bounds)
+    assert known.refusals == {}
+    table.forget_silent(2 * PRODUCER_IDLE_MS_MAX << 22)
+    again, bounds = share_of([([b"a"], 0)])
+    again.submitted.producers[:] = PRODUCER + 2
+    table.sort_out(again, bounds)
+    assert again.refusals == {}

@@ -9,6 +9,7 @@ import numpy as np
 
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.table import read_table
+from eventlog.clock import Clock
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition
 from eventlog.node import operations
@@ -22,13 +23,15 @@ T = TypeVar("T")
 SEGMENTS = 8
 
 
-def with_node(directory: Path, act: Callable[[Node], Awaitable[T]], *, storage: str = "memory", segments: int = SEGMENTS) -> T:
+def with_node(
+    directory: Path, act: Callable[[Node], Awaitable[T]], *, storage: str = "memory", segments: int = SEGMENTS, clock: Clock | None = None
+) -> T:
     """Start a node, run `act` on it, stop it; a fatal error of the node fails the test."""
 
     async def run() -> T:
         fatal: list[EventLogError] = []
         config = NodeConfig(data=directory / "data", segments=segments, storage=storage, disk_reserve_bytes=0)
-        started = await open_node(config, on_fatal=fatal.append)
+        started = await open_node(config, clock=clock, on_fatal=fatal.append)
         try:
             result = await asyncio.wait_for(act(started.node), 60)
         finally:

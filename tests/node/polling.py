@@ -89,7 +89,13 @@ class FakeNode:
         self.last_id = START_MS << TIME_SHIFT
         self.closings = 0
         self.tail.start(self.last_id)
-        self.closing = Closing(clock=HandClock(self), promises=self.promises, low=self.low, on_heard=lambda _: self.reads.watermark_rose())
+        self.closing = Closing(
+            clock=HandClock(self),
+            promises=self.promises,
+            low=self.low,
+            believed=lambda *told: list(told[-1]),
+            on_heard=lambda *_: self.reads.watermark_rose(),
+        )
         self.reads = Reads(self, history_bytes_max=self.history_bytes, files=self.files)
         self.tasks: set[asyncio.Task[Any]] = set()
 

@@ -82,7 +82,7 @@ class Trio:
         self.pending = {node.number: [] for node in self.nodes}
         for node, clock in zip(self.nodes, clocks, strict=True):
             node.now_ms += clock
-            node.closing._on_heard = lambda promises, node=node: self._heard(node, promises)
+            node.closing._on_heard = lambda _, promises, node=node: self._heard(node, promises)
             node.members = Members(self, node)
             node.closing.join(node.members)
             node.reads.fetching.join(node.members, copies=self.holders)

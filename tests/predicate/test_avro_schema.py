@@ -67,6 +67,12 @@ def test_arrays_of_what_takes_no_bytes_are_refused(items: object):
         schema(["null", {"type": "map", "values": {"type": "array", "items": items}}])
 
 
+@pytest.mark.parametrize("field", ["int", {"type": "array", "items": "Tree"}, ["null", "Tree"], {"type": "map", "values": "Tree"}])
+def test_a_record_that_takes_a_byte_may_hold_an_array_of_itself(field: object):
+    below = {"name": "below", "type": {"type": "array", "items": "Tree"}}
+    assert schema({"type": "record", "name": "Tree", "fields": [below, {"name": "other", "type": field}]}).is_recursive
+
+
 def test_a_record_of_nothing_but_itself_is_no_item():
     with pytest.raises(InvalidArgument, match="no bytes"):
         schema({"type": "array", "items": {"type": "record", "name": "R", "fields": [{"name": "r", "type": "R"}]}})

@@ -154,8 +154,12 @@ class ClusterProcesses:
         return next(index for index in range(len(self.nodes)) if f"n{index + 1}" == name)
 
     def primaries(self, node: int = 0) -> list[int]:
-        """Return for each segment the index of its primary."""
-        return [self.index_of(segment.primary) for segment in self.segments_of(node)]
+        """Return for each segment the index of its primary, when each has one: some may be on their way to another node."""
+        deadline = time.monotonic() + SETTLED_S
+        while "" in (names := [segment.primary for segment in self.segments_of(node)]):
+            assert time.monotonic() < deadline, "segments stay without a primary"
+            time.sleep(0.05)  # a poll of the node; nothing else tells
+        return [self.index_of(name) for name in names]
 
     def settle(self, *, live: int | None = None, node: int | None = None) -> None:
         """Wait until a node (each running one, if none is named) sees `live` members and a cluster in good health."""
@@ -170,6 +174,12 @@ class ClusterProcesses:
         while not wanted <= set(self.primaries(min(wanted))):
             assert time.monotonic() < deadline, "the primaries stay where they are"
             time.sleep(0.1)  # a poll of the node; nothing else tells
+
+    def balance(self) -> None:
+        """Move segments until every node leads its share, and wait until all copies are there."""
+        self.command("admin", "rebalance", "start")
+        self.until(lambda found: found.health == "ok" and found.rebalance == "done")
+        self.spread()
 
     def until(self, holds: Callable[[pb.StatusAnswer], bool], *, node: int = 0, within_s: float = SETTLED_S) -> pb.StatusAnswer:
         """Wait until a node's view of the cluster is as wanted."""

@@ -107,6 +107,26 @@ def rolled(path: str, groups: str) -> None:
     die()
 
 
+def again(path: str, groups: str, end: str) -> None:
+    """Go on where another process ended: as many groups more, then a kill or a clean stop. The start is that of a node."""
+    store = open_store(path, segments=SEGMENTS, options=ROOMY)
+    recovery = recover(store, keyed={1})
+    assert recovery.refusals == (), recovery.refusals
+    store.settle(recovery.ends)
+    world = World.going_on(store, recovery)
+    first = groups_upto(recovery.last_id)
+    for number in range(first, first + int(groups)):
+        tell(world.group(*group_parts(number)))
+    world.store.flush_state()
+    store.settle()
+    world.mark()
+    world.store.append([], [keys.encode_step(1, world.next_id - ID_STEP, 1, 1)])
+    world.store.sync(world.ends)
+    if end == "kill":
+        die()
+    world.store.close()
+
+
 def torn(path: str, groups: str) -> None:
     """As `young`, and killed in the middle of one more group that was never synced."""
     world = write(path, ROOMY, int(groups))
@@ -225,4 +245,5 @@ def faults(store: Store, *, keyed: tuple[int, ...] = (1,)) -> list[str]:
 
 if __name__ == "__main__":
     stories = {"stop": stop, "kill": kill, "young": young, "rolled": rolled, "torn": torn, "trim": trim, "stubborn": stubborn, "fill": fill}
+    stories["again"] = again
     stories.get(sys.argv[1], lambda path: write(path, SMALL))(*sys.argv[2:])

@@ -246,13 +246,17 @@ def test_segments_alone(shell: Shell) -> None:
 def test_a_loading_that_is_ended_says_how_far_it_came(shell: Shell, number: signal.Signals, code: int) -> None:
     cache = f"partly-{code}"
     shell.ok("cache", "create", cache)
-    loader = subprocess.Popen(
-        [*PROGRAM, "load", cache, "-", "--key", "k", "--json"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=shell.environment,
-    )
+    before = signal.signal(number, signal.SIG_DFL)  # what is ignored here, as SIGHUP is under nohup, the loader would ignore as well
+    try:
+        loader = subprocess.Popen(
+            [*PROGRAM, "load", cache, "-", "--key", "k", "--json"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=shell.environment,
+        )
+    finally:
+        signal.signal(number, before)
     assert loader.stdin is not None
     loader.stdin.write(b"".join(b'{"k":"%d"}\n' % number for number in range(1_500)))
     loader.stdin.flush()

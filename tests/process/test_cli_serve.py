@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 
@@ -50,6 +51,27 @@ def test_a_file_and_the_environment_configure_and_are_checked_as_options_are(tmp
     assert serve("--config", str(file)).returncode == 2
 
 
+def test_a_start_says_what_it_is_at_and_what_to_type_next(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        lines = node.log_text().splitlines()
+        assert lines[0] == f"starting a node on {node.data}"
+        assert lines[-1] == f"ready at {node.address}; in another terminal: eventlog cache create orders --server {node.address}"
+        node.command("cache", "create", "orders")
+
+
+@pytest.mark.parametrize("ms", [0, 20, 100, 300])
+def test_sigterm_while_it_starts_ends_it_in_order_and_the_next_start_is_a_whole_one(tmp_path: Path, ms: int) -> None:
+    command = [*PROGRAM, "serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("starting a node")
+        time.sleep(ms / 1_000)  # where it is by then differs, and each place will do
+        process.terminate()
+        assert process.wait(60) in {0, -signal.SIGTERM}
+    with NodeProcess(tmp_path) as node:
+        node.command("cache", "create", "orders")
+
+
 @pytest.mark.parametrize("option", ["--listen", "--http"])
 def test_who_cannot_have_its_addresses_becomes_no_member(tmp_path: Path, option: str) -> None:
     with running_node(tmp_path) as shell:
@@ -57,7 +79,10 @@ def test_who_cannot_have_its_addresses_becomes_no_member(tmp_path: Path, option:
         words = [word for pair in addresses.items() for word in pair]
         done = serve("--data", str(tmp_path / "other"), "--join", shell.node.address, *words)
         assert done.returncode == 2
-        assert done.stderr == f"error: BAD_CONFIG: {option[2:]}: cannot listen on {shell.node.address}: Address already in use\n"
+        assert (
+            done.stderr.splitlines()[-1]
+            == f"error: BAD_CONFIG: {option[2:]}: cannot listen on {shell.node.address}: Address already in use"
+        )
         assert not (tmp_path / "other").exists()
         assert len(shell.ok("admin", "nodes", "--json").rows) == 1
 
@@ -67,7 +92,7 @@ def test_one_address_for_clients_and_http_is_refused_before_anything_is_made(tmp
         port = taken.getsockname()[1]
     done = serve("--data", str(tmp_path / "data"), "--listen", f"127.0.0.1:{port}", "--http", f"localhost:{port}")
     assert done.returncode == 2
-    assert done.stderr == f"error: BAD_CONFIG: http: localhost:{port} is where clients connect; give it a port of its own\n"
+    assert done.stderr.splitlines()[-1] == f"error: BAD_CONFIG: http: localhost:{port} is where clients connect; give it a port of its own"
     assert not (tmp_path / "data").exists()
 
 

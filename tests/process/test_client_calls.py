@@ -176,6 +176,8 @@ def test_caches_are_created_described_altered_listed_and_dropped(node: NodeProce
         with pytest.raises(CacheExists):
             await client.create_cache("admin")
         assert (await (await client.create_cache("admin", if_exists="use")).info()).id == info.id
+        alike = await client.create_cache("admin", format="bytes", key_format="utf8", state=False, retain_events=7, if_exists="use")
+        assert (await alike.info()).retain_events == 500
         altered = await client.alter_cache("admin", retain_events=0, retain_bytes=1 << 30)
         assert (altered.retain_events, altered.retain_bytes) == (None, 1 << 30)
         assert await client.describe_cache("admin") == altered

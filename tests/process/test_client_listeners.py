@@ -119,7 +119,9 @@ def test_commands_register_and_read_and_remove(node: NodeProcess) -> None:
     listed = shell.ok("listeners", "list", "told", "--json").row
     assert (listed["listener_id"], listed["cache"], listed["where"], listed["durable"]) == (name, "told", "value.n > 1", True)
     assert (listed["hold_bytes"], type(listed["lag"])) == (1 << 30, int)
+    shell.ok("put", "told", "late", '{"n": 9}')
     altered = shell.ok("listener", "alter", name, "--where", "value.n > 100", "--hold", "24h", "--json").row
+    assert altered["lag"] == 1
     assert (altered["where"], altered["hold_ms"]) == ("value.n > 100", 86_400_000)
     assert (altered["hold_bytes"], altered["hold_ms"]) == (None, 86_400_000)
     described = shell.ok("listener", "describe", name).out

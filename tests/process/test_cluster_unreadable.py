@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 import time
 
 import pytest
@@ -79,15 +80,20 @@ def state_is_damaged(store):
 
 
 def spoil(node, is_as_wanted):
-    """Flip a bit in a table file of a stopped node, such that its store is as wanted."""
-    for spot in table_spots(node):
-        flip(*spot)
-        with contextlib.suppress(CorruptData):  # where opening or closing it meets the damage, it is not as wanted
-            with contextlib.closing(open_store(node.data / "store", segments=SEGMENTS)) as store:
+    """Flip a bit in a table file of a stopped node, such that its store is as wanted; nothing else in it is changed by looking."""
+    tried = node.directory / "tried"
+    for file, where in table_spots(node):
+        shutil.copytree(node.data / "store", tried)
+        flip(tried / file.relative_to(node.data / "store"), where)
+        try:
+            with contextlib.closing(open_store(tried, segments=SEGMENTS)) as store:
                 is_found = is_as_wanted(store)
-            if is_found:
-                return
-        flip(*spot)
+        except CorruptData:  # where opening or closing it meets the damage, it is not as wanted
+            is_found = False
+        shutil.rmtree(tried)
+        if is_found:
+            flip(file, where)
+            return
     raise AssertionError("no file can be damaged like that")
 
 

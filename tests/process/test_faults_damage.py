@@ -1,9 +1,11 @@
 """Data directories that come back damaged: filled again where others hold everything, given up only when an operator says so."""
 
 import json
+from functools import partial
 
 import pytest
 
+import eventlog.blocking
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.segment.keys import parse_log_key, segment_range
 from eventlog.segment.rocks.store import open_store
@@ -45,8 +47,8 @@ def spoil_manifest(node):
     file.write_bytes(data)
 
 
-def load(command, first=0):
-    rows = b"".join(b'{"key":"key-%d","value":%d}\n' % (number, number) for number in range(first, first + EVENTS))
+def load(command, first=0, *, events=EVENTS):
+    rows = b"".join(b'{"key":"key-%d","value":%d}\n' % (number, number) for number in range(first, first + events))
     command("load", "c", "-", "--format", "jsonl", "--key", "key", "--batch", "10", stdin=rows)
 
 
@@ -100,6 +102,61 @@ def test_a_node_whose_state_cannot_be_read_at_its_start_is_filled_again(tmp_path
         cluster.settle()
         assert "data_lost" in node.log_text()
         assert b"all equal" in cluster.command("admin", "rebalance", "verify").stdout
+
+
+def tear_manifest(node):
+    """Cut the end of the newest MANIFEST off, as if its last records had never been written."""
+    file = max((node.data / "store" / "store" / "db").glob("MANIFEST-*"))
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def two_generations(command, node):
+    """Load, kill, start, load and kill again: what was loaded first lies in tables then, the rest in the journal."""
+    command("cache", "create", "c")
+    load(command, events=2_000)
+    node.kill()
+    node.start()
+    load(command, first=2_000, events=2_000)
+    node.kill()
+
+
+def test_a_node_whose_manifest_lost_its_end_serves_nothing_until_the_loss_is_accepted(tmp_path):
+    with NodeProcess(tmp_path, "--segments", str(SEGMENTS), "--node-name", "n1") as node:
+        two_generations(node.command, node)
+        tear_manifest(node)
+        for _ in range(2):
+            said = refused(node)
+            assert said.startswith("error: LOST_DISK: ")
+            assert "MANIFEST" in said
+            assert "--accept-data-loss" in said
+        assert b"MANIFEST" in node.command("admin", "check", "--data", str(node.data), ok=False).stdout
+        node.options = (*node.options, "--accept-data-loss")
+        node.start()
+        node.command("admin", "force-primary", "--all-lost", "n1", "--accept-data-loss")
+        with eventlog.blocking.connect(node.address) as client:
+            kept = {event.key for event in client.cache("c").events(accept_diverged=True)}
+        assert kept & {f"key-{number}" for number in range(2_000, 4_000)}, (
+            "what was left is not given up"
+        )  # which tables are forgotten varies
+        node.command("put", "c", "more", "1")
+        assert node.stop() == 0
+        node.options = node.options[:-1]
+        node.start()
+        assert node.command("admin", "check").returncode == 0
+
+
+def test_one_of_three_whose_manifest_lost_its_end_is_filled_again_before_it_is_in_sync(tmp_path):
+    with ClusterProcesses(tmp_path, segments=SEGMENTS) as cluster:
+        node = cluster[1]
+        two_generations(partial(cluster.command, node=0), node)
+        tear_manifest(node)
+        cluster.start()
+        cluster.settle()
+        assert "data_lost" in node.log_text()
+        assert (node.data / "store.damaged").exists()
+        assert b"all equal" in cluster.command("admin", "rebalance", "verify").stdout
+        keys = [json.loads(line)["key"] for line in cluster.command("consume", "c", "--json", node=1).stdout.splitlines()]
+        assert sorted(keys) == sorted(f"key-{number}" for number in range(4_000))
 
 
 def test_a_check_that_cannot_compare_the_entries_says_so(tmp_path):

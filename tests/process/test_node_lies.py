@@ -11,9 +11,10 @@ import pytest
 import eventlog
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.one import build_one
-from eventlog.errors import BadBlock, BadMessage, BadName, ConnectionLost, EventLogError, InvalidArgument, NoState, Overloaded
+from eventlog.errors import BadBlock, BadMessage, BadName, ConnectionLost, EventLogError, InvalidArgument, NoState, NotMember, Overloaded
 from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import BATCH_EVENTS_MAX, LISTENERS_AWAITED_MAX, WORK_WINDOW_MAX
+from eventlog.node.config import NodeConfig
 from eventlog.node.handlers import TABLE
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
@@ -26,10 +27,10 @@ from eventlog.wire.eventlog_pb2 import (
     CompareCopies,
     DigestSegments,
     GetMany,
+    GroupBeat,
     Hello,
     Keys,
     Message,
-    PeerHello,
     RetentionCut,
     RetentionSteps,
     SettleTasks,
@@ -38,6 +39,7 @@ from eventlog.wire.eventlog_pb2 import (
     TakeTasks,
     TrimCopies,
 )
+from tests.process.member_ends import greet_as_member
 from tests.process.nodes import NodeProcess
 
 U32, U64, I63 = (1 << 32) - 1, (1 << 64) - 1, (1 << 63) - 1
@@ -294,8 +296,8 @@ def test_millions_of_keys_are_asked_for_as_they_are_come_to(tmp_path):
 
 
 def test_a_member_that_says_nonsense_about_ids_is_refused(tmp_path):
-    async def act(connection: Connection, _: NodeProcess) -> None:
-        await ask(connection, Message(peer_hello=PeerHello(cluster=connection.hello.cluster, number=2, incarnation="x")))
+    async def act(connection: Connection, node: NodeProcess) -> None:
+        await greet_as_member(connection, NodeConfig(data=node.data).location, 1)
         for fields in ({"segments": [0]}, {"segments": [0], "ids": [1]}, {"segments": [0], "ids": [U64], "offsets": [0]}, {"ids": [1]}):
             assert await code_of(connection, Message(trim_copies=TrimCopies(cache_id=1, **fields))) == "BAD_MESSAGE"
         for message in (
@@ -308,14 +310,24 @@ def test_a_member_that_says_nonsense_about_ids_is_refused(tmp_path):
     lie_to(tmp_path, act)
 
 
-def test_requests_of_members_are_refused_to_whoever_has_not_greeted_as_one(tmp_path):
+def test_requests_of_members_are_refused_to_whoever_has_not_proved_to_be_one(tmp_path):
     async def act(connection: Connection, _: NodeProcess) -> None:
         for kind, handler in TABLE.items():
-            if handler.right == "peer" and kind != "peer_hello":
+            if handler.right == "peer":
                 message = Message()
                 getattr(message, kind).SetInParent()
-                with pytest.raises(BadMessage, match=f"{kind} is for members"):
+                with pytest.raises(NotMember, match=f"{kind} is for members"):
                     await ask(connection, message)
+
+    lie_to(tmp_path, act)
+
+
+def test_a_member_of_a_group_does_not_say_over_which_connection_another_one_speaks(tmp_path):
+    async def act(connection: Connection, _: NodeProcess) -> None:
+        for via in ({"via_node": 1}, {"via_connection": 7}, {"via_node": 1, "via_connection": 7}):
+            beat = Message(group_beat=GroupBeat(group="g", cache_id=1, member="m", **via))
+            assert await code_of(connection, beat) == "BAD_MESSAGE"
+        assert await code_of(connection, Message(group_beat=GroupBeat(group="g", cache_id=1, member="m"))) == ""
 
     lie_to(tmp_path, act)
 

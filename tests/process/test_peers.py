@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from eventlog.errors import BadMessage, ConnectionLost, Overloaded, WrongCluster
-from eventlog.node.cluster.peers import PeerIdentity, PeerOptions, Peers, peer_of
+from eventlog.errors import BadMessage, ConnectionLost, NotMember, Overloaded, UnsupportedVersion, WrongCluster
+from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, PeerIdentity
+from eventlog.node.cluster.peers import PeerOptions, Peers, is_of_member, peer_of
 from eventlog.transport.options import ServerOptions
 from eventlog.transport.server import Server, bind
 from eventlog.wire import eventlog_pb2 as pb
@@ -20,16 +21,34 @@ PATIENT = PeerOptions(beat_ms=20, silent_ms_max=60_000, dial_ms_max=60_000, paus
 QUICK = dataclasses.replace(PATIENT, silent_ms_max=300)
 
 
+KEY, NEWER = b"k" * 32, b"n" * 32
+
+
+class Anybody:
+    """A membership in which everybody is that is not named in `strangers`."""
+
+    def __init__(self, *keys):
+        self.keys = keys
+        self.strangers = set()
+        self.asked = []
+
+    async def has_member(self, number, incarnation, *, revision):
+        self.asked.append((number, incarnation, revision))
+        return (number, incarnation) not in self.strangers
+
+
 class Member:
     """A member with nothing but its connections. What it is told stands in `told`; requests of kind `write` wait in `held`."""
 
-    def __init__(self, number, *, cluster="one", incarnation="a", options=PATIENT):
+    def __init__(self, number, *, cluster="one", incarnation="a", options=PATIENT, keys=(KEY,)):
         self.tasks = []
+        self.proving = []
         self.told = []
         self.held = []
         self.revisions = []
         self.is_mute = False
         self.peers = Peers(PeerIdentity(cluster=cluster, number=number, incarnation=incarnation), own=self.tasks.append, options=options)
+        self.membership = self.peers.membership = Anybody(*keys)
         self.peers.hooks.connected.append(lambda number, incarnation: self.told.append(("connected", number, incarnation)))
         self.peers.hooks.lost.append(lambda number, refused: self.told.append(("lost", number, refused)))
         self.peers.hooks.beaten.append(lambda number, revision: self.revisions.append((number, revision)))
@@ -53,10 +72,18 @@ class Member:
                 exchange.answer(Message(hello_answer=pb.HelloAnswer()))
             case "peer_hello":
                 self.peers.greeted(exchange)
+            case "peer_proof":
+                self.proving.append(asyncio.create_task(self._prove(exchange)))
             case "beat":
                 self.peers.heard_beat(exchange)
             case "write":
                 self.held.append((peer_of(exchange), exchange))
+
+    async def _prove(self, exchange):
+        try:
+            await self.peers.proved(exchange)
+        except NotMember as error:
+            exchange.fail(error)
 
     async def stop_listening(self):
         for connection in self.server.connections:
@@ -65,9 +92,9 @@ class Member:
 
     async def close(self):
         self.peers.close()
-        for task in self.tasks:
+        for task in (*self.tasks, *self.proving):
             task.cancel()
-        for result in await asyncio.gather(*self.tasks, return_exceptions=True):
+        for result in await asyncio.gather(*self.tasks, *self.proving, return_exceptions=True):
             assert result is None or isinstance(result, asyncio.CancelledError), result
         await self.stop_listening()
         self.port.close()
@@ -129,6 +156,139 @@ def test_a_member_of_another_cluster_is_refused_on_both_sides():
             async with connected(one.port.getsockname()[1]) as connection:
                 with pytest.raises(WrongCluster):
                     await connection.send(Message(peer_hello=pb.PeerHello(cluster="two", number=2)))
+
+    run(main)
+
+
+def hello_of(number, **changed):
+    fields = {"cluster": "one", "number": number, "incarnation": "a", "version": PEER_VERSION, "nonce": bytes(NONCE_BYTES)}
+    return pb.PeerHello(**fields | changed)
+
+
+async def prove(connection, hello, *keys):
+    """Greet a member, and prove these keys."""
+    answer = (await connection.send(Message(peer_hello=hello))).message.peer_hello_answer
+    dialer = PeerIdentity(cluster=hello.cluster, number=hello.number, incarnation=hello.incarnation)
+    answerer = PeerIdentity(cluster="one", number=answer.number, incarnation=answer.incarnation)
+    greeting = Greeting(dialer=dialer, answerer=answerer, dialer_nonce=hello.nonce, answerer_nonce=answer.nonce)
+    await connection.send(Message(peer_proof=pb.PeerProof(proofs=greeting.proofs("dialer", keys), revision=9)))
+
+
+def test_whoever_knows_another_key_is_refused_on_both_sides():
+    async def main():
+        async with members(Member(1), Member(2, keys=(NEWER,))) as (one, two):
+            await until(lambda: one.told and two.told)
+            assert one.told == [("lost", 2, False)]
+            assert two.told == [("lost", 1, False)]
+            async with connected(one.port.getsockname()[1]) as connection:
+                for keys in ((), (NEWER,), (NEWER, NEWER, KEY)):  # more than two are not tried
+                    with pytest.raises(NotMember, match="proof of the cluster key is wrong"):
+                        await prove(connection, hello_of(2), *keys)
+                    assert not any(map(is_of_member, one.server.connections))
+                with pytest.raises(NotMember, match="no greeting came before"):
+                    await connection.send(Message(peer_proof=pb.PeerProof()))
+
+    run(main)
+
+
+def test_what_one_side_has_proved_proves_nothing_for_another():
+    async def main():
+        async with members(Member(1)) as (one,), connected(one.port.getsockname()[1]) as connection:
+            answer = (await connection.send(Message(peer_hello=hello_of(2)))).message.peer_hello_answer
+            with pytest.raises(NotMember):
+                await connection.send(Message(peer_proof=pb.PeerProof(proofs=answer.proofs)))
+
+    run(main)
+
+
+def test_whoever_knows_the_key_and_is_no_member_is_refused_on_both_sides():
+    async def main():
+        one, two = Member(1), Member(2)
+        two.membership.strangers.add((1, "a"))
+        async with members(one, two):
+            await until(lambda: two.told)
+            assert two.told == [("lost", 1, False)]
+            assert ("connected", 2, "a") not in one.told
+            assert not any(map(is_of_member, two.server.connections))
+            two.peers.revision = 31
+            async with connected(two.port.getsockname()[1]) as connection:
+                with pytest.raises(NotMember, match="incarnation 'a' of that number is no member"):
+                    await prove(connection, hello_of(1), KEY)
+            assert (1, "a", 9) in two.membership.asked  # the view may be older than the greeting
+            await until(lambda: (2, "a", 31) in one.membership.asked)
+
+    run(main)
+
+
+def test_a_connection_stays_whose_it_was_proved_to_be():
+    async def main():
+        async with members(Member(1)) as (one,), connected(one.port.getsockname()[1]) as connection:
+            await prove(connection, hello_of(2), KEY)
+            with pytest.raises(NotMember, match="this connection is node 2's"):
+                await prove(connection, hello_of(3), KEY)
+            await prove(connection, hello_of(2), KEY)
+            assert any(map(is_of_member, one.server.connections))
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"), [({"version": 0}, UnsupportedVersion), ({"version": 3}, UnsupportedVersion), ({"nonce": b""}, BadMessage)]
+)
+def test_a_greeting_of_another_version_or_without_a_nonce_is_refused_by_name(changed, error):
+    async def main():
+        async with members(Member(1)) as (one,), connected(one.port.getsockname()[1]) as connection:
+            with pytest.raises(error):
+                await connection.send(Message(peer_hello=hello_of(2, **changed)))
+
+    run(main)
+
+
+def test_a_member_of_an_earlier_version_is_refused_by_name_where_it_is_dialled(caplog):
+    async def main():
+        one, two = Member(1), Member(2)
+        two.peers.greeted = lambda exchange: exchange.answer(Message(peer_hello_answer=pb.PeerHelloAnswer(number=2, incarnation="a")))
+        async with members(one, two):
+            await until(lambda: one.told)
+            assert one.told == [("lost", 2, False)]
+            assert "the peer speaks protocol 1 between members, this side 2" in caplog.text
+
+    run(main)
+
+
+def test_a_key_is_replaced_without_a_connection_being_lost():
+    async def main():
+        async with members(Member(1), Member(2)) as (one, two):
+            await until(lambda: one.told and two.told)
+            incarnations = {1: "a", 2: "a"}
+            for member, other in ((one, two), (two, one)):  # one hears of it while the other knows only the key before
+                member.membership.keys = (NEWER, KEY)
+                member.peers.judge(incarnations)
+                await until(lambda other=other: len(other.proving) > 1)
+            await until(lambda: all(session.key == NEWER for member in (one, two) for session in member.peers._heard_from.values()))
+            for member in (one, two):
+                member.membership.keys = (NEWER,)
+                member.peers.judge(incarnations)
+            assert (await one.peers.send(2, Message(beat=pb.Beat()))).message.HasField("beat_answer")
+            assert (await two.peers.send(1, Message(beat=pb.Beat()))).message.HasField("beat_answer")
+            assert one.told == [("connected", 2, "a")]
+            assert two.told == [("connected", 1, "a")]
+
+    run(main)
+
+
+def test_a_connection_that_goes_by_a_key_of_the_past_or_a_member_of_the_past_is_closed():
+    async def main():
+        async with members(Member(1)) as (one,):
+            for keys, incarnations in (((NEWER,), {1: "a", 2: "a"}), ((KEY,), {1: "a", 2: "b"}), ((KEY,), {1: "a"})):
+                one.membership.keys = (KEY,)
+                async with connected(one.port.getsockname()[1]) as connection:
+                    await prove(connection, hello_of(2), KEY)
+                    one.peers.judge({1: "a", 2: "a"})
+                    assert not connection.is_closed
+                    one.membership.keys = keys
+                    one.peers.judge(incarnations)
+                    await connection.wait_closed()
 
     run(main)
 
@@ -301,7 +461,7 @@ def test_a_member_that_is_no_more_is_let_go_of():
 def test_what_is_for_members_is_refused_to_others():
     async def main():
         async with members(Member(1)) as (one,), connected(one.port.getsockname()[1]) as connection:
-            with pytest.raises(BadMessage):
+            with pytest.raises(NotMember):
                 await connection.send(Message(beat=pb.Beat()))
 
     run(main)

@@ -62,6 +62,20 @@ def test_a_repeated_row_is_acknowledged_and_not_appended_again():
     assert not any(isinstance(command, do.Write) for command in again)
 
 
+@pytest.mark.parametrize("again", ["the same row", "an idle row", "an idle row beside another"])
+def test_what_is_on_its_way_to_the_disk_is_not_acknowledged_by_a_row_that_comes_meanwhile(again: str):
+    backup = led(2)[2]
+    before, last = end(backup), 10**6
+    values = plain(backup, previous=before, last=last)
+    [write] = send(backup, values)
+    assert isinstance(write, do.Write)
+    idle = plain(backup, previous=last, last=last)
+    rows = {"the same row": [values], "an idle row": [idle], "an idle row beside another": [idle, idle]}[again]
+    assert [row for row in answers(send(backup, *rows)) if row[2] > before] == []
+    assert answers(backup.core.stored(write)) == [(0, HELD, last)]
+    assert answers(send(backup, *rows)) == [(0, HELD, last)] * len(rows)
+
+
 def test_a_lower_epoch_is_refused_and_told_the_higher_one():
     world = led(2)
     backup = world[2]
@@ -81,18 +95,10 @@ def test_what_was_written_under_a_lower_epoch_is_not_acknowledged_after_a_higher
     assert answers(backup.core.stored(write)) == [(0, STALE, 10**6)]
 
 
-def test_a_higher_epoch_in_a_row_fences_at_once_whoever_leads():
+def test_records_of_many_segments_end_their_terms_at_once():
     world = led(2)
-    commands = send(world[1], plain(world[1], previous=1, last=1, epoch=7), sender=2)
-    assert isinstance(commands[0], do.Resign)
-    assert not world[1].core.leads[0]
-    assert world[1].core.epochs.item(0) == 7
-
-
-def test_higher_epochs_of_many_segments_end_their_terms_at_once():
-    world = led(2)
-    rows = [plain(world[1], previous=1, last=1, epoch=7, segment=segment) for segment in (0, 1)]
-    commands = send(world[1], *rows, sender=2)
+    world.appoint(2)
+    commands = world[1].core.learn(list(world.metadata.records.values()), now_ms=world.now_ms)
     assert [command.segments.tolist() for command in commands if isinstance(command, do.Resign)] == [[0, 1]]
 
 
@@ -173,9 +179,9 @@ def test_the_last_id_of_a_promise_is_a_watermark_where_the_logs_match_in_its_epo
     world = led(2)
     [id_] = world[1].put(0)
     world.settle()
-    core = world[2].core
-    assert core.promised(np.array([0]), epochs=np.array([2]), last_ids=np.array([id_])) == []
-    [learned] = core.promised(np.array([0]), epochs=np.array([1]), last_ids=np.array([id_]))
+    core, primary = world[2].core, world[1].own
+    assert core.promised(primary, np.array([0]), epochs=np.array([2]), last_ids=np.array([id_])) == []
+    [learned] = core.promised(primary, np.array([0]), epochs=np.array([1]), last_ids=np.array([id_]))
     assert isinstance(learned, do.Learned)
     assert core.watermark.item(0) == id_
 
@@ -246,7 +252,9 @@ def test_nothing_known_to_be_committed_is_cut():
     [id_] = world[1].put(0)
     world.settle()
     world.pass_time(100)
-    commands = send(backup, (0, CUT, 9, id_, 1, 0, 0, 0))
+    world.appoint(1)
+    world.tell(2)
+    commands = send(backup, (0, CUT, 2, id_, 1, 0, 0, 0))
     assert answers(commands) == [(0, REFUSED, id_)]
     assert any(isinstance(command, do.Diverged) for command in commands)
     assert end(backup) == id_

@@ -64,6 +64,37 @@ def test_the_set_never_gets_smaller_than_it_must_be_and_what_needs_that_stays_un
     assert world[1].core.watermark.item(0) == id_
 
 
+def test_a_segment_is_short_as_soon_as_a_member_that_it_needs_is_not_connected():
+    world = led(3, needed=2)
+    assert not world[1].core.short(now_ms=world.now_ms).any()
+    world[3].crash()
+    assert not world[1].core.short(now_ms=world.now_ms).any(), "two of three are enough"
+    world[2].crash()
+    assert world[1].core.short(now_ms=world.now_ms).all()
+    assert world[1].core.missing(0, now_ms=world.now_ms) == (world[2].own, world[3].own)
+    world[2].start()
+    assert not world[1].core.short(now_ms=world.now_ms).any()
+
+
+def test_a_segment_is_short_when_a_connected_member_that_it_needs_lets_an_append_wait_for_too_long():
+    world = led(2, needed=2)
+    world[2].up = False  # connected, and silent
+    world[1].put(0)
+    world.pass_time(950)
+    assert not world[1].core.short(now_ms=world.now_ms).any()
+    assert not world[1].core.overdue(now_ms=world.now_ms).any()
+    world.pass_time(100)
+    assert world[1].core.short(now_ms=world.now_ms).tolist() == [True, False]
+    assert world[1].core.overdue(now_ms=world.now_ms).tolist() == [True, False]
+    assert world[1].core.missing(0, now_ms=world.now_ms) == (world[2].own,)
+
+
+def test_who_does_not_lead_is_short_of_nobody():
+    world = led(3, needed=3)
+    world[1].crash()
+    assert not world[2].core.short(now_ms=world.now_ms).any()
+
+
 def test_the_watermark_waits_for_the_present_set_and_the_proposed_one():
     world = led(3)
     world[3].crash()

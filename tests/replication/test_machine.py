@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from eventlog.errors import NotEnoughReplicas, NotPrimary
+from eventlog.replication import Replica
 from eventlog.replication import commands as do
 from tests.examples import examples
 from tests.replication.worlds import Node, World
@@ -130,12 +131,15 @@ class Replicas(RuleBasedStateMachine):
     @rule(number=NODES)
     def a_disk_is_lost(self, number: int) -> None:
         """Of who is not needed: the events that only one disk holds are lost with it, whatever a protocol does."""
-        record = self.world.metadata.records[0]
-        others = [member for member in record.in_sync if member.node != number and self.node(member.node).own == member]
-        if self.node(number).up or not others:
+        waiting = [*self.undecided, *(proposal for node in self.world.nodes.values() for proposal in node.proposals)]
+        sets = [self.world.metadata.records[0].in_sync, *(proposal.in_sync for proposal in waiting)]  # what may be the set before long
+        if self.node(number).up or not all(self._is_held_beside(number, in_sync) for in_sync in sets):
             return
         self.incarnations += 1
         self.node(number).lose_disk(f"b{self.incarnations}")
+
+    def _is_held_beside(self, number: int, in_sync: tuple[Replica, ...]) -> bool:
+        return any(member.node != number and self.node(member.node).own == member for member in in_sync)
 
     @rule(number=NODES)
     def a_log_is_trimmed(self, number: int) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from eventlog.replication import Replication
 from eventlog.replication import commands as do
 from eventlog.replication.messages import BEGIN, CHUNK, END, MISMATCH, UNKNOWN
 from tests.replication.test_backup import answers, cutting, end, plain, send
@@ -36,6 +37,14 @@ def test_a_replica_is_deleted_when_a_cut_under_way_has_ended():
     assert not node.core.columns.busy[0]
 
 
+def test_what_was_on_its_way_to_the_disk_is_not_acknowledged_once_the_replica_is_given_up():
+    node = led(3)[2]
+    [write] = send(node, plain(node, previous=end(node), last=10**6))
+    assert isinstance(write, do.Write)
+    assert given_up(own(node.world, node, 1, 3))
+    assert answers(node.core.stored(write)) == []
+
+
 def test_who_is_an_owner_again_while_it_is_deleted_takes_rows_only_when_that_is_done():
     world = cutting()
     node = world[1]
@@ -56,17 +65,21 @@ def test_who_is_an_owner_again_while_it_is_deleted_takes_rows_only_when_that_is_
     assert (end(node), node.logs[0]) == (0, [])
 
 
-def test_an_old_record_that_is_seen_after_rows_of_a_later_epoch_deletes_nothing():
+def test_a_record_of_an_epoch_before_the_one_that_the_own_log_ends_in_deletes_nothing():
     world = led(3)
-    node, now, at = world[2], world.metadata.records[0], end(world[2])
-    later = node.core.epochs.item(0) + 1
+    node, now = world[2], world.metadata.records[0]
     without = replace(now, owners=(1, 3), in_sync=tuple(replica for replica in now.in_sync if replica.node != 2))
     old = world.metadata.put(without)
-    send(node, (0, 0, later, at, at, 0, 0, 0), sender=1)
-    assert not given_up(node.core.learn([old], now_ms=world.now_ms)), "it may be in sync by now"
-    assert node.core.holds[0]
-    gone = world.metadata.put(replace(without, epoch=later))
-    assert given_up(node.core.learn([gone], now_ms=world.now_ms))
+    world.metadata.put(now)
+    world.appoint(1)
+    world.tell()
+    world.settle()
+    node.crash()
+    core = Replication(world.segments, own=node.own)
+    core.open(np.array(node.disk.ends), histories=node.disk.histories, applied=np.zeros(2, np.int64))
+    assert not given_up(core.learn([old], now_ms=world.now_ms)), "it may be in sync by now"
+    gone = world.metadata.put(replace(without, epoch=2))
+    assert given_up(core.learn([gone], now_ms=world.now_ms))
 
 
 def test_an_old_record_of_this_epoch_deletes_nothing_of_who_was_named_again():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from eventlog.errors import BadMessage
 from eventlog.replication import EpochStart, LostRange, Message, Options, Replica, Replication, Term
 from eventlog.replication import commands as do
 from eventlog.replication.messages import APPEND, decode_appends, value_places
@@ -90,6 +91,9 @@ class Node:
         self.proposals: list[do.Propose] = []
         self.diverged: list[do.Diverged] = []
         self.reads: list[Step] = []
+        self.kept: dict[int, Letter] = {}  # messages that wait for records, by identity
+        self.lookups: list[tuple[int, ...]] = []  # segments of each reading of records
+        self.refused: list[Letter] = []
         self.snapshots: dict[int, tuple[int, list[Value]]] = {}
         self.parts: dict[int, list[list[Value]]] = {}
         self.learn(self.world.metadata.records.values())
@@ -178,8 +182,8 @@ class Node:
                 self.reads.append(lambda: self._read(command))
             case do.OpenSnapshot() | do.ReadSnapshot() | do.CloseSnapshot():
                 self._snapshot(command)
-            case do.Recheck(segments=rechecked):
-                self.pending.append(lambda: self._recheck(list(rechecked)))
+            case do.Recheck() | do.LookUp() | do.Take():
+                self._ask_records(command)
             case do.Release(segments=released):
                 self.pending.append(lambda: self._release(list(released)))
             case do.Cut():
@@ -188,6 +192,16 @@ class Node:
                 self.pending.append(lambda: self._install(command))
             case _:
                 self._note(command)
+
+    def _ask_records(self, command: do.Recheck | do.LookUp | do.Take) -> None:
+        match command:
+            case do.Recheck(segments=rechecked):
+                self.pending.append(lambda: self._recheck(list(rechecked)))
+            case do.LookUp(segments=looked_up):
+                self.lookups.append(looked_up)
+                self.pending.append(lambda: self._look_up(looked_up))
+            case do.Take(message=message) if id(message) in self.kept:  # one that came twice is taken once
+                self.take(self.kept.pop(id(message)))
 
     def _note(self, command: do.Command) -> None:
         match command:
@@ -251,9 +265,16 @@ class Node:
         if letter.is_ack:
             self.carry_out(self.core.acknowledged(letter.message, now_ms=self.world.now_ms))
             return
-        for command in self.core.receive(letter.message, now_ms=self.world.now_ms):
+        try:
+            commands = self.core.receive(letter.message, now_ms=self.world.now_ms)
+        except BadMessage:
+            self.refused.append(letter)
+            return
+        for command in commands:
             if isinstance(command, do.Write):
                 self._write(command, letter)
+            elif isinstance(command, do.Keep):
+                self.kept[id(command.message)] = letter
             elif isinstance(command, do.InstallPart):
                 table = decode_appends(letter.message.rows, segments=self.world.segments)
                 places = [at for at, row in enumerate(table) if row["segment"] == command.segment and row["flags"] == 8]
@@ -296,6 +317,11 @@ class Node:
     def _recheck(self, segments: list[int]) -> do.Commands:
         commands = self.core.learn([self.world.metadata.records[segment] for segment in segments], now_ms=self.world.now_ms)
         return commands + self.core.rechecked(segments)
+
+    def _look_up(self, segments: tuple[int, ...]) -> do.Commands:
+        known = [self.world.metadata.records[segment] for segment in segments if segment in self.world.metadata.records]
+        commands = self.core.learn(known, now_ms=self.world.now_ms)
+        return commands + self.core.looked_up(now_ms=self.world.now_ms)
 
     def _release(self, segments: list[int]) -> do.Commands:
         for segment in segments:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.routing.lanes import Lanes
+from eventlog.routing.lanes import Lanes, lane_apart
 from eventlog.routing.numbering import Numbering
 from eventlog.routing.routes import NOBODY
 from eventlog.routing.window import Blocks, Frame
@@ -112,6 +112,37 @@ def test_what_a_lost_connection_left_in_doubt_goes_to_the_new_primaries_with_its
     assert shown(sent(lanes, 3)) == [(["a1"], [0]), (["b1"], [1])]  # c waits until it is known that no result was forgotten
 
 
+def test_a_segment_set_apart_waits_without_the_others_and_comes_back_in_order() -> None:
+    lanes = lanes_of([1, 1, 1, 1])
+    apart = lane_apart(1)
+    connect(lanes, 1, apart)
+    lanes.add(frame("a", 0, 1))
+    lanes.add(frame("b", 1, 2))
+    first, second = sent(lanes, 1)
+    lanes.set_apart([1])
+    assert not lanes.settle(lambda _frame, _parts: None), "b is on its way"
+    rest = frame("a", 1)
+    lanes.window(1).refused_in_part(first, rest, free=np.array([1]), again=np.array([1]), told={})
+    lanes.window(1).refused(second)
+    assert lanes.settle(lambda _frame, _parts: None)
+    lanes.add(frame("c", 0, 1))
+    assert shown(sent(lanes, apart)) == [(["a1"], [0]), (["b1"], [1]), (["c1"], [2])]
+    assert shown(sent(lanes, 1)) == [(["b2"], [0]), (["c0"], [1])]
+
+
+def test_a_segment_that_rejoins_follows_its_primary() -> None:
+    lanes = lanes_of([1, 1, 1, 1])
+    connect(lanes, 1, 2)
+    lanes.set_apart([3])
+    assert move(lanes, [1, 1, 1, 2])
+    lanes.add(frame("a", 3))
+    assert sent(lanes, 2) == []
+    lanes.rejoin(3)
+    assert lanes.settle(lambda _frame, _parts: None)
+    assert shown(sent(lanes, 2)) == [(["a3"], [0])]
+    assert lanes.unsettled() == []
+
+
 class Cluster:
     """Primaries with one memory of what was written, and lanes whose connections break and whose segments move."""
 
@@ -122,10 +153,11 @@ class Cluster:
         self.written: dict[int, list[str]] = {segment: [] for segment in range(SEGMENTS)}
         self.on_the_way: dict[int, list[Frame[Names]]] = {1: [], 2: [], 3: []}
         self.added = 0
+        self.short: set[int] = set()
         connect(self.lanes, 1, 2, 3)
 
     def step(self) -> None:
-        act = self.chance.choice([self.add, self.add, self.answer, self.answer, self.answer, self.lose, self.move])
+        act = self.chance.choice([self.add, self.add, self.answer, self.answer, self.answer, self.lose, self.move, self.fall_short])
         act()
         self.send()
 
@@ -136,18 +168,38 @@ class Cluster:
 
     def send(self) -> None:
         self.lanes.settle(lambda _frame, _parts: None)
-        for number in self.on_the_way:
+        for number, window in list(self.lanes.windows.items()):
+            if not window.is_connected:
+                self.on_the_way[number] = window.resume()
+            self.on_the_way.setdefault(number, [])
             self.on_the_way[number] += sent(self.lanes, number)
 
+    def fall_short(self) -> None:
+        """Have a segment take no writes, or take them again."""
+        self.short ^= {self.chance.randrange(SEGMENTS)}
+
     def answer(self) -> None:
-        number = self.chance.choice([1, 2, 3])
+        """Have a lane's oldest frame answered: blocks of segments that are short are refused, the others are written or not."""
+        number = self.chance.choice(list(self.on_the_way))
         waiting, window = self.on_the_way[number], self.lanes.window(number)
-        if waiting:
-            each = waiting.pop(0)
-            if self.write(number, each):
-                window.answered(each)
-            else:
-                window.refused(each)
+        if not waiting:
+            return
+        each = waiting.pop(0)
+        refused = np.array([block for block, segment in enumerate(each.segments.tolist()) if segment in self.short], np.int64)
+        if len(refused):
+            self.lanes.set_apart(each.segments[refused].tolist())
+        elif number < 0:
+            self.lanes.rejoin(lane_apart(number))
+        node = number if number > 0 else self.primaries[each.only]
+        good = split(each, np.setdiff1d(np.arange(len(each.segments)), refused))
+        good.sequences = np.delete(each.sequences, refused)
+        if not self.write(node, good):
+            window.refused(each)
+        elif len(refused):
+            rest = split(each, refused)
+            window.refused_in_part(each, rest, free=refused, again=refused, told={})
+        else:
+            window.answered(each)
 
     def write(self, number: int, each: Frame[Names]) -> bool:
         """As a node does: all or nothing of a frame, in dense numbers, what is known again is not written twice."""
@@ -164,9 +216,9 @@ class Cluster:
         return True
 
     def lose(self) -> None:
-        number = self.chance.choice([1, 2, 3])
+        number = self.chance.choice(list(self.on_the_way))
         for each in self.on_the_way[number][: self.chance.randint(0, 3)]:
-            self.write(number, each)
+            self.write(number if number > 0 else self.primaries[each.only], each)
         self.on_the_way[number] = []
         window = self.lanes.window(number)
         window.lost()
@@ -179,6 +231,7 @@ class Cluster:
         self.lanes.aim(self.primaries)
 
     def finish(self) -> None:
+        self.short.clear()
         for _ in range(10_000):
             self.send()
             if not any(len(window) for window in self.lanes.windows.values()):

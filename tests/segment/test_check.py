@@ -57,7 +57,7 @@ def test_a_missing_value_is_found_by_the_offsets(world):
 
 def test_a_missing_first_value_is_found_unless_it_was_trimmed(world):
     world.store.disk.log.delete(FIRST)
-    assert "expected 0" in findings(world)[0]
+    assert any("expected 0" in found for found in findings(world))
     world.store.append([], [keys.encode_trim(1, 0, 2 * ID_STEP, 1)])
     assert findings(world) == []
 

@@ -103,3 +103,36 @@ def test_a_store_without_faults_stays_as_it_is(world):
     assert drop_faulty(store, keyed=KEYED) == cut_faulty(store, keyed=KEYED) == []
     assert (store.read_log(*EVERYTHING, bytes_max=1 << 20), store.read_state(*EVERYTHING, limit=1 << 20)) == before
     assert isinstance(store.ends, LogEnds)
+
+
+def test_a_log_with_a_hole_begins_after_it_and_keeps_the_state(world):
+    world.group((0, 1, [(b"e", b"3")]))
+    world.mark()
+    store = reopened(world)
+    first, second, third = log_of(store, 0)
+    store.trim([(second, second + b"\0")], [])
+    assert recover(store, keyed=KEYED).faulty == [0]
+    assert cut_faulty(store, keyed=KEYED) == [0]
+    store.close()
+    store = MemoryStore(world.store.disk)
+    recovery = recover(store, keyed=KEYED)
+    assert recovery.faults == ()
+    assert log_of(store, 0) == [third]
+    assert recovery.caches[1].trimmed_offsets[0] == 1
+    assert entries_of(store, 0) == [b"a", b"e"]
+    assert first < second < third
+
+
+@pytest.mark.parametrize("others", [[], [(0, 2, [(b"f", b"3")])]])
+def test_a_state_behind_a_hole_goes_on_after_it_unless_others_would_lose_by_it(world, others):
+    """The mark is one for all caches of a segment: what others have below its new place would not be replayed."""
+    lost = world.group((0, 1, [(b"e", b"3")]), *others)
+    world.group((0, 1, [(b"g", b"4")]))
+    store = reopened(world)
+    gone = keys.log_key(0, 1, lost - len(others) * ID_STEP)
+    store.trim([(gone, gone + b"\0")], [])
+    cut_faulty(store, keyed=KEYED)
+    store.close()
+    store = MemoryStore(world.store.disk)
+    assert recover(store, keyed=KEYED).faults == ()
+    assert len(log_of(store, 0)) == (0 if others else 1)

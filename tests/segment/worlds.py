@@ -12,6 +12,7 @@ from eventlog.events import Kind
 from eventlog.ids import ID_STEP
 from eventlog.segment import keys
 from eventlog.segment.port import LogEnds, Store
+from eventlog.segment.recovery import Recovery
 from eventlog.segment.retention import Mark
 
 Change = tuple[bytes, bytes | None]  # key, value; None removes
@@ -51,7 +52,17 @@ class World:
     def __post_init__(self):
         self.ends = LogEnds.empty(self.store.segments)
         for segment in range(self.store.segments):
-            self.store.append([], [keys.encode_epoch(segment, self.epoch, 0, previous=0)])
+            self.store.append([], [keys.encode_epoch(segment, self.epoch, self.next_id if self.epoch > 1 else 0, previous=0)])
+
+    @classmethod
+    def going_on(cls, store: Store, recovery: Recovery) -> "World":
+        """Return a world that writes on behind what is there, in the next epoch."""
+        epoch = int(recovery.ends.epochs.max()) + 1
+        made = cls(store, next_id=recovery.last_id + ID_STEP, epoch=epoch)
+        for cache, tail in recovery.caches.items():
+            made.offsets |= {(segment, cache): int(offset) for segment, offset in enumerate(tail.next_offsets)}
+        made.ends = LogEnds(ids=recovery.ends.ids.copy(), epochs=recovery.ends.epochs.copy())
+        return made
 
     def group(self, *parts: tuple[int, int, list[Change]], sync: bool = True, apply: bool = True) -> int:
         """Write (segment, cache, changes) each as one value, return the last id. A group that is refused never was."""

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from eventlog.consume.watermark import Promises
-from eventlog.testing.mutants import MUTANTS, Mutant
-from eventlog.testing.mutation import applied, hunt
+from eventlog.testing.mutants import Mutant
+from eventlog.testing.mutation import MUTANTS, applied, hunt
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 

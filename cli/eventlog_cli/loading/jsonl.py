@@ -79,7 +79,7 @@ class JsonLines:
         """Yield the file; a block with anything unusual in it is gone through line by line."""
         take = self._fast if self._shape.operation is None else self._fast_with_operation
         for first, lines in self._lines.blocks():
-            batch = take(lines)
+            batch = take(lines) if self._shape.encode is None else None
             if batch is None:
                 yield from self._slow(first, lines)
             else:
@@ -142,6 +142,9 @@ class JsonLines:
         if len(line) > self._lines.line_bytes_max:
             raise RowRefused(f"the line has more than {self._lines.line_bytes_max} bytes")
         row = parse_object(line)
+        if self._shape.encode is not None:
+            self._shape.add(row, batch)
+            return
         key = self._shape.key_of(row)
         operation = self._shape.operation
         if operation is None:

@@ -1,6 +1,6 @@
 """What every reader makes: batches of keys and values in the order of the file, and the rows that cannot be written."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -77,7 +77,8 @@ class Reader(Protocol):
 class Shape:
     """What a row must have: the field that is its key; the field and the words that make it a removal; how large it may be.
 
-    With `text_keys` a key of bytes has to be UTF-8, as the cache takes no other.
+    With `text_keys` a key of bytes has to be UTF-8, as the cache takes no other. `encode` makes a value of a row where that is not JSON,
+    and raises ValueError with what does not fit.
     """
 
     key: str
@@ -86,6 +87,7 @@ class Shape:
     key_bytes_max: int = KEY_BYTES_MAX
     value_bytes_max: int = VALUE_BYTES_MAX
     text_keys: bool = True
+    encode: Callable[[dict[str, Any]], bytes] | None = None
 
     def key_of(self, row: dict[str, Any]) -> bytes:
         """Return the key of a row.
@@ -153,8 +155,26 @@ class Shape:
         """
         key = self.key_of(row)
         is_removal = self.take_removal(row)
-        value = b"" if is_removal else self.checked_value(dump(row))
+        value = b"" if is_removal else self.value_of(row)
         self.append(batch, key, value, is_removal=is_removal)
+
+    def value_of(self, row: dict[str, Any]) -> bytes:
+        """Return a row as it is stored.
+
+        Raises:
+            RowRefused: it does not fit the cache, or is too large.
+        """
+        if self.encode is None:
+            return self.checked_value(dump(row))
+        for name, item in row.items():
+            if isinstance(item, Unreadable):
+                raise RowRefused(f"field {name!r} cannot be read: {item.why}")
+        try:
+            return self.checked_value(self.encode(row))
+        except RowRefused:
+            raise
+        except ValueError as error:
+            raise RowRefused(str(error)) from None
 
     def append(self, batch: Batch, key: bytes, value: bytes, *, is_removal: bool) -> None:
         """Add one finished row to `batch`."""

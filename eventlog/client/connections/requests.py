@@ -4,6 +4,7 @@ from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.patience import Patience
 from eventlog.client.options import ClientOptions
 from eventlog.errors import EventLogError, TimedOut
+from eventlog.routing.retry import SEGMENTS_OWN
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -22,11 +23,12 @@ class Requests:
         says that it did nothing.
 
         Raises:
-            TimedOut: no answer until the deadline.
+            TimedOut: no answer until the deadline, and no refusal before that.
             EventLogError: the node's refusal, or why no node could be asked.
         """
         timeout_ms = self._options.timeout_ms + wait_ms
         patience = Patience(self._nodes, self._options, timeout_ms=timeout_ms)
+        refusal: EventLogError | None = None
         while True:
             routes = self._nodes.routes
             try:
@@ -36,6 +38,9 @@ class Requests:
                     connection = await patience.other_connection()
                 return await connection.request(message, timeout_ms=patience.left_ms)
             except TimedOut as error:
+                if refusal is not None:
+                    raise type(refusal)(outcome=error.outcome, **refusal.facts()) from None
                 raise TimedOut(outcome=error.outcome, what=message.WhichOneof("kind"), timeout_ms=timeout_ms) from None
             except EventLogError as error:
+                refusal = error if isinstance(error, SEGMENTS_OWN) else refusal
                 await patience.wait_after(error, repeatable=repeatable)

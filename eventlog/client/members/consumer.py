@@ -38,7 +38,7 @@ class Consumer(Joined):
         self._auto = auto_commit is not False
         self._may_switch = auto_commit is None
         self._progress = Progress()
-        self._lanes = Lanes(core, self._progress, source=source, reading=reading)
+        self._lanes = Lanes(core, self._progress, source=source, reading=reading, outage=self._member.outage)
         self._lanes.failed = self._fail
         self._committing = asyncio.Lock()
         self._let_go: Places = {}  # of segments that are gone: the group is being told
@@ -208,7 +208,7 @@ class Consumer(Joined):
         """Have the group go on behind an event, in its segment, or behind a batch; without either behind all that was handed out.
 
         Returns when it is kept: neither a crash of this process nor of a node loses it. What lies behind a place that is committed
-        already changes nothing.
+        already changes nothing. While the group's coordinator does not answer, it goes on trying for `outage_ms`.
 
         Raises:
             StaleMember: a segment is another member's by now, who is given its events since the last commit again; or nothing as late was
@@ -228,7 +228,7 @@ class Consumer(Joined):
         else:
             places = {done.segment: self._progress.place_of(done)} if isinstance(done, Event) else ends_of(done)
             self._check_own(places)
-        await self._commit(places, metadata=metadata, timeout_ms=self._core.options.timeout_ms)
+        await self._commit(places, metadata=metadata, timeout_ms=self._member.outage.outage_ms)
 
     def _check_own(self, places: Places) -> None:
         self._progress.uncommitted(all_handed=True)  # settles
@@ -243,7 +243,8 @@ class Consumer(Joined):
             known = self._progress.committed
             new = {segment: place for segment, place in places.items() if segment not in known or known[segment].id < place.id}
             if new or (metadata and places):
-                await self._member.commit(new or places, epoch=self._member.epoch, metadata=metadata, timeout_ms=timeout_ms)
+                epoch = self._member.epoch
+                await self._member.commit(new or places, epoch=epoch, metadata=metadata, timeout_ms=timeout_ms)
                 self._progress.was_committed(new)
 
     async def _commit_now_and_then(self) -> None:

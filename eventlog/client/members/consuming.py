@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 from eventlog.client.members.consumer import Consumer
 from eventlog.client.members.member import MemberOptions
+from eventlog.client.members.outage import OUTAGE_MS_DEFAULT, OnOutage
 from eventlog.client.members.work import PREFETCH_DEFAULT, WorkConsumer
 from eventlog.client.reading.bounds import OnTrimmed, Reading, checked_trimmed, start_of
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
@@ -53,6 +54,8 @@ class CacheConsumers(CacheReads):
         parameters: Parameters | None = None,
         filter: str | None = None,
         params: Mapping[str, Any] | None = None,
+        outage_ms: int = OUTAGE_MS_DEFAULT,
+        on_outage: OnOutage | None = None,
     ) -> WorkConsumer:
         """Return a member of the work group `group` that joins when it is entered: it is handed events one by one.
 
@@ -60,7 +63,8 @@ class CacheConsumers(CacheReads):
         group: what was handed out `max_deliveries` times (5) without an acknowledgement goes into the cache `dead_letters` (default: this
         one's name with `.dead`); what is not settled within `ack_timeout_ms` of being handed out goes to another member, although the
         first one lives (None: never); `where` to `params`, as in `events`, say which events there are to do: the others count as done.
-        A later member leaves these out or says the same. `prefetch`: how many a member has at hand at most.
+        A later member leaves these out or says the same. `prefetch`: how many a member has at hand at most. `outage_ms` and `on_outage`:
+        as in `new_consumer`; an acknowledgement waits as long.
 
         Raises:
             InvalidArgument: the group shares events of another filter, or has another of these.
@@ -79,9 +83,11 @@ class CacheConsumers(CacheReads):
             dead_letters=dead_letters,
             filter=filter_of(where=where, parameters=parameters, filter=filter, params=params),
             ack_timeout_ms=ack_timeout_ms or 0,
+            outage_ms=_outage(outage_ms),
+            on_outage=on_outage,
         )
         earliest = _no_resync(on_trimmed) == "earliest"
-        return WorkConsumer(self._core, await self._source(None), options, prefetch=prefetch, earliest=earliest)
+        return WorkConsumer(self._core, await self._source(Reading()), options, prefetch=prefetch, earliest=earliest)
 
     async def _start_id(self, from_id: int | str | None, from_time: int | datetime | None) -> int:
         start, place = start_of(from_id=from_id, from_time=from_time, position=None)
@@ -107,6 +113,8 @@ class CacheConsumers(CacheReads):
         select: Select | None = None,
         filter: str | None = None,
         params: Mapping[str, Any] | None = None,
+        outage_ms: int = OUTAGE_MS_DEFAULT,
+        on_outage: OnOutage | None = None,
     ) -> Consumer:
         """Return a member of `group` that joins when it is entered.
 
@@ -114,17 +122,20 @@ class CacheConsumers(CacheReads):
         `instance_id` makes a static member, which keeps its segments through a restart within `session_timeout_ms`. `assignor`, of
         the first member: `uniform`, `range`, or `owner`, which gives members the segments led by the node they are connected to.
         `auto_commit`: see `Consumer`. `where` to `params` as in `events`: what does not match is passed over, and its places committed.
+        While the cluster does not answer, reading and `commit` go on trying for `outage_ms` (5 min), then raise. `on_outage` is called with
+        the error once that takes longer than a request may, and with None when it is over; a log line says the same.
 
         Raises:
             EventsTrimmed: where the group goes on, retention has removed events; with `on_trimmed="earliest"` it goes on behind them.
         """
-        source = await self._source(None)
         options = MemberOptions(
             group=checked_name(group),
             instance_id=instance_id or "",
             assignor=assignor,
             session_timeout_ms=checked_timeout(session_timeout_ms),
             start_id=await self._start_id(from_id, from_time),
+            outage_ms=_outage(outage_ms),
+            on_outage=on_outage,
         )
         reading = Reading(
             on_trimmed=_no_resync(on_trimmed),
@@ -132,8 +143,15 @@ class CacheConsumers(CacheReads):
             max_bytes=max_bytes,
             filter=filter_of(where=where, parameters=parameters, select=select, filter=filter, params=params),
         )
+        source = await self._source(reading)
         reading.poll(source.cache_id)  # refused here, not where nobody hears of it, if a request cannot hold it
         return Consumer(self._core, source, options, reading=reading, auto_commit=auto_commit)
+
+
+def _outage(outage_ms: int) -> int:
+    if not outage_ms > 0:
+        raise InvalidArgument(why=f"outage_ms is {outage_ms}: give a number above 0")
+    return outage_ms
 
 
 def _no_resync(on_trimmed: str) -> OnTrimmed:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from eventlog.client.connections.uplink import chance
 from eventlog.client.core import ClientCore
+from eventlog.client.members.outage import Outage
 from eventlog.client.members.progress import Places, Progress, places_of, position_of
 from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.bounds import Reading
@@ -51,13 +52,14 @@ class _Lane:
 class Lanes:
     """All lanes of one member. `failed` is told of what no retry cures."""
 
-    def __init__(self, core: ClientCore, progress: Progress, *, source: EventSource, reading: Reading) -> None:
+    def __init__(self, core: ClientCore, progress: Progress, *, source: EventSource, reading: Reading, outage: Outage) -> None:
         self.is_started = False
         self.failed: Callable[[EventLogError], None] = lambda _: None
         self._core = core
         self._progress = progress
         self._source = source
         self._reading = reading
+        self._outage = outage
         self._max_events = 0
         self._until_id: int | None = None
         self._lanes: dict[LaneId, _Lane] = {}
@@ -157,12 +159,14 @@ class Lanes:
             except EventLogError as error:
                 attempt += 1
                 lacks_filter = isinstance(error, FilterNotFound) and attempt < FILTER_TRIES_MAX
-                if not lacks_filter and not isinstance(error, (*CURABLE, TimedOut)):
+                is_curable = lacks_filter or isinstance(error, (*CURABLE, TimedOut))
+                if not is_curable or self._outage.failed(f"reading {min(segments)}", error):
                     self.failed(error)
                     return
                 await self._pause(error, attempt)
             else:
                 attempt = 0
+                self._outage.works(f"reading {min(segments)}")
                 await self._arrived(segments, answer, body)
             if self._is_elsewhere(id_, segments):
                 asyncio.get_running_loop().call_soon(self.arrange)  # not from here: it cancels this task

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from eventlog.client.connections.uplink import chance
 from eventlog.client.core import ClientCore
+from eventlog.client.members.outage import OUTAGE_MS_DEFAULT, OnOutage, Outage
 from eventlog.clock import now_s
 from eventlog.consume.membership.positions import Place
 from eventlog.consume.membership.record import route_of
@@ -41,6 +42,8 @@ class MemberOptions:
     dead_letters: str = ""
     filter: Filter | None = None
     ack_timeout_ms: int = 0
+    outage_ms: int = OUTAGE_MS_DEFAULT
+    on_outage: OnOutage | None = None
 
     @property
     def beat_wait_ms(self) -> int:
@@ -80,6 +83,9 @@ class Membership:
         self._options = options
         self._hooks = hooks
         self._now = now
+        self.outage = Outage(
+            options.group, outage_ms=options.outage_ms, told_ms=core.options.timeout_ms, on_outage=options.on_outage, now=now
+        )
         self._words = self._first_words()  # here, where who chose what a request cannot hold hears of it
         self._expiry: asyncio.TimerHandle | None = None
         self._expires_at = 0.0
@@ -104,7 +110,7 @@ class Membership:
                 self._may_be_known = False
                 self._lose()
             except EventLogError as error:
-                if not isinstance(error, (*CURABLE, TimedOut)):
+                if not isinstance(error, (*CURABLE, TimedOut)) or self.outage.failed("heartbeats", error):
                     self._may_be_known = False
                     self._lose()
                     self._hooks.failed(error)
@@ -113,6 +119,7 @@ class Membership:
                 await self._pause()
             else:
                 self._attempt = 0
+                self.outage.works("heartbeats")
                 if losses == self._losses:  # else it tells only what is new to a session that has ended here meanwhile
                     await self._take(reply, sent_at)
 
@@ -203,8 +210,10 @@ class Membership:
             core.nodes.on_stale()
             raise
 
-    async def insist(self, message: Message, *buffers: bytes, timeout_ms: int) -> Reply:
+    async def insist(self, message: Message, *buffers: bytes, timeout_ms: int, what: str = "") -> Reply:
         """Send a request that may be repeated to the coordinator until it is answered, or `timeout_ms` have passed.
+
+        `what` it is, for whoever is told of outages: else nobody is.
 
         Raises:
             EventLogError: the last refusal; TimedOut only where nobody ever answered.
@@ -215,19 +224,29 @@ class Membership:
         while True:
             left_ms = int((deadline - loop.time()) * 1000)
             try:
-                return await self.ask(message, *buffers, timeout_ms=max(1, min(left_ms, self._options.beat_ms_max)))
+                reply = await self.ask(message, *buffers, timeout_ms=max(1, min(left_ms, self._options.beat_ms_max)))
             except EventLogError as error:
                 refusal = refusal if isinstance(error, TimedOut) else error
-                if not isinstance(error, (*CURABLE, TimedOut)) or left_ms <= AGAIN_MS_MAX:
+                is_curable = isinstance(error, (*CURABLE, TimedOut))
+                if not is_curable:
+                    self.outage.works(what)  # it was answered
+                if not is_curable or (what and self.outage.failed(what, error)) or left_ms <= AGAIN_MS_MAX:
                     raise refusal or error from None
+            else:
+                self.outage.works(what)
+                return reply
             await self._pause()
 
     async def commit(self, places: Mapping[int, Place], *, epoch: int, metadata: str, timeout_ms: int) -> None:
-        """Have places kept. Raises StaleMember."""
+        """Have places kept that were reached in the session `epoch`. One that has ended is fenced: another member may have read on since.
+
+        Raises:
+            StaleMember: that session is over.
+        """
         request = pb.CommitGroup(
             group=self._options.group, cache_id=self._cache_id, member=self.id, epoch=epoch, places=len(places), metadata=metadata
         )
-        await self.insist(Message(commit_group=request), encode_places(places), timeout_ms=timeout_ms)
+        await self.insist(Message(commit_group=request), encode_places(places), timeout_ms=timeout_ms, what="commits")
 
     async def leave(self, *, timeout_ms: int) -> None:
         """Say good-bye, also where no answer has come yet to who asked to join. A static member does not: it is expected back."""

@@ -288,13 +288,13 @@ class WorkConsumer(Joined):
     async def _send_batch(self, batch: list[Unsent]) -> None:
         error: EventLogError | None = None
         try:
-            await self._send([verdict for verdict, _ in batch], timeout_ms=self._core.options.timeout_ms)
+            await self._send([verdict for verdict, _ in batch], timeout_ms=self._member.outage.outage_ms, what="acknowledgements")
         except EventLogError as found:
             error = found
         for verdict, done in batch:
             if error is None or done.done():
                 self._told(done, None)
-            elif len(batch) == 1:
+            elif len(batch) == 1 or isinstance(error, (*CURABLE, TimedOut)):
                 self._refused(verdict, done, error)
             else:
                 await self._send_alone(verdict, done)
@@ -302,7 +302,7 @@ class WorkConsumer(Joined):
     async def _send_alone(self, verdict: Verdict, done: "asyncio.Future[None]") -> None:
         """Find out which of several were refused."""
         try:
-            await self._send([verdict], timeout_ms=self._core.options.timeout_ms)
+            await self._send([verdict], timeout_ms=self._member.outage.outage_ms, what="acknowledgements")
         except EventLogError as error:
             self._refused(verdict, done, error)
         else:
@@ -322,9 +322,9 @@ class WorkConsumer(Joined):
         else:
             done.set_exception(error)
 
-    async def _send(self, verdicts: list[Verdict], *, timeout_ms: int) -> None:
+    async def _send(self, verdicts: list[Verdict], *, timeout_ms: int, what: str = "") -> None:
         request = pb.SettleTasks(group=self.group, cache_id=self._source.cache_id, member=self._member.id, tasks=len(verdicts))
-        await self._member.insist(Message(settle_tasks=request), msgspec.msgpack.encode(verdicts), timeout_ms=timeout_ms)
+        await self._member.insist(Message(settle_tasks=request), msgspec.msgpack.encode(verdicts), timeout_ms=timeout_ms, what=what)
         self._holding.difference_update(verdict[1] for verdict in verdicts)
         over = {verdict[1] for verdict in verdicts if verdict[2] in (_DONE, _REJECTED)}
         self._over |= over

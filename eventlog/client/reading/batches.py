@@ -88,7 +88,7 @@ class EventBatch:
     def _has_image(self, kinds: npt.NDArray[np.uint8], before: Strings) -> npt.NDArray[np.bool_]:
         """Return which events have a before-image; none has who was written while the cache kept none, and then it is no JSON."""
         found: npt.NDArray[np.bool_] = kinds != Kind.CREATED
-        if self.source.json_values:
+        if self.source.json_values or self.source.values is not None:
             found &= before.offsets[1:] > before.offsets[:-1]
         return found
 
@@ -111,10 +111,10 @@ class EventBatch:
         """Return the columns as a `pyarrow.RecordBatch` of the same memory.
 
         id int64, segment uint16, offset int64, kind dictionary of strings, key string (binary where keys are bytes), value binary
-        (string where values are JSON; null for REMOVED and EXPIRED), before likewise and headers binary where the events have them, change
-        as kind where a continuous query is read.
+        (string where values are JSON, the type of the schema where they are Avro; null for REMOVED and EXPIRED), before likewise and
+        headers binary where the events have them, change as kind where a continuous query is read.
         """
-        arrow, text = arrow_module(), self.source.json_values
+        arrow = arrow_module()
         has_value = (self.kinds != Kind.REMOVED) & (self.kinds != Kind.EXPIRED)
         columns = {
             "id": self.ids,
@@ -122,15 +122,20 @@ class EventBatch:
             "offset": self.offsets,
             "kind": arrow.kind_array(self.kinds),
             "key": arrow.string_array(self.keys, text=self.source.text_keys),
-            "value": arrow.string_array(self.values, text=text, valid=None if has_value.all() else has_value),
+            "value": self._value_array(self.values, valid=None if has_value.all() else has_value),
         }
         if self.before is not None:
-            columns["before"] = arrow.string_array(self.before, text=text, valid=self._has_image(self.kinds, self.before))
+            columns["before"] = self._value_array(self.before, valid=self._has_image(self.kinds, self.before))
         if self.headers is not None:
             columns["headers"] = arrow.string_array(self.headers)
         if self.changes is not None:
             columns["change"] = arrow.change_array(self.changes)
         return arrow.record_batch(columns)
+
+    def _value_array(self, values: Strings, *, valid: npt.NDArray[np.bool_] | None) -> Any:
+        if self.source.values is None:
+            return arrow_module().string_array(values, text=self.source.json_values, valid=valid)
+        return self.source.values.array(items_of(values, None, valid=valid)(0, len(self)))
 
     def events(self) -> Iterator[Event]:
         """Yield the events as objects. All work per event is done in C, some hundred events at a time: they stay in the cache.

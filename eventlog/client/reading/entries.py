@@ -135,6 +135,8 @@ class CacheEntries(CacheHandle):
         self, wanted: IterationOptions, prefix: str | bytes | None, segments: Collection[int] | None, *, metadata: bool
     ) -> AsyncGenerator[EntryBatch, None]:
         info, form = await self._found()
+        if wanted.filter is not None and wanted.filter.select:
+            form = form.selected()
         wanted = replace(
             wanted,
             segments=None if segments is None else segments_of(segments, of=self._core.routes.segments),

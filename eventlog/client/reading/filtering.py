@@ -4,11 +4,11 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import msgspec
 
+from eventlog.client.strict_json import plain
 from eventlog.errors import InvalidArgument
 from eventlog.wire.eventlog_pb2 import Filter, FilterDescription
 
@@ -81,16 +81,18 @@ def json_of(values: Parameters | None) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value whose bytes are written as `{"base64": ...}`. Raises ValueError for numbers that JSON does not have."""
+    """Return a parameter as JSON has it; bytes as `{"base64": ...}`, a set as the list that it is for `IN`.
+
+    Raises:
+        Misfit: JSON has nothing for it.
+    """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"base64": b64encode(value).decode()}
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item) for item in value]
-    if isinstance(value, float) and not isfinite(value):
-        raise ValueError(f"{value} would be null there")
-    return value
+    return plain(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,11 +94,13 @@ class EntryBatch:
         return np.zeros(len(self), np.int64) if stored is None else np.where(stored > 0, stored + EPOCH_MS, 0)
 
     def arrow(self) -> Any:
-        """Return the columns as a `pyarrow.RecordBatch` of the same memory: key, value, version int64, segment uint16."""
+        """Return the columns as a `pyarrow.RecordBatch` of the same memory, but for Avro: key, value, version int64, segment uint16."""
         arrow = arrow_module()
         columns = {
             "key": arrow.string_array(self.keys, text=self._form.is_text),
-            "value": arrow.string_array(self.values, text=self._form.is_json),
+            "value": arrow.string_array(self.values, text=self._form.is_json)
+            if self._form.avro is None
+            else self._form.avro.array(items_of(self.values, None)(0, len(self))),
             "version": self.versions,
             "segment": self.segments,
         }
@@ -112,7 +114,7 @@ class EntryBatch:
             own_keys, own_values = keys(low, low + EVENTS_AT_ONCE), values(low, low + EVENTS_AT_ONCE)
             yield from zip(
                 map(bytes.decode, own_keys) if form.is_text else own_keys,
-                map(form.read_value, own_values) if form.is_json else own_values,
+                own_values if form.is_bytes else map(form.read_value, own_values),
                 strict=True,
             )
 

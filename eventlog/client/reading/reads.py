@@ -17,12 +17,13 @@ from eventlog.client.reading.state_first import StateBatches
 from eventlog.client.reading.wanted import PollOptions, ReadOptions, Wanted
 from eventlog.client.values import Answer, Entry, LogEnds
 from eventlog.client.wording import consistency_number, log_ends, stalled
-from eventlog.consume.position import Position
-from eventlog.errors import EventsTrimmed, InvalidArgument
+from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary
 from eventlog.events import Event, EventSource
 from eventlog.limits import ANSWER_BYTES_DEFAULT, POLL_WAIT_MS_MAX
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+
+COPY_ASK_MS = 250  # a read that has failed says a little later what another one would be answered
 
 
 class CacheReads(CacheHandle):
@@ -31,12 +32,22 @@ class CacheReads(CacheHandle):
     # ------------------------------------------------------------ entries
 
     async def get(self, key: str | bytes, *, consistency: str = "primary", at_least: int = 0) -> Entry | None:
-        """Return the entry of `key`, None if there is none. `at_least`: an id that the answering node must have applied."""
+        """Return the entry of `key`, None if there is none. `at_least`: an id that the answering node must have applied.
+
+        Raises:
+            NotPrimary: nobody can answer for the segment with this consistency; `copy_upto` says how far a copy is that `"any"` would be
+                answered from, 0 where none was found.
+        """
         info, form = await self._found()
         stored_key, number = form.key(key), consistency_number(consistency)
         request = pb.Get(cache_id=info.id, key=stored_key, consistency=number, at_least=checked_id(at_least))
         segment = None if number == pb.ANY else self._core.routes.segment(stored_key, by_prefix=info.route_by_prefix)
-        answer = (await self._core.requests.ask(Message(get=request), segment=segment)).message.get_answer
+        try:
+            answer = (await self._core.requests.ask(Message(get=request), segment=segment)).message.get_answer
+        except NotPrimary as error:
+            if number == pb.ANY:
+                raise
+            raise NotPrimary(segment=error.segment, copy_upto=await self._copy_upto(request)) from error
         if not answer.found:
             return None
         return Entry(
@@ -45,6 +56,17 @@ class CacheReads(CacheHandle):
             version=answer.version,
             expires_ms=answer.expires_ms or None,
         )
+
+    async def _copy_upto(self, request: pb.Get) -> int:
+        """Return up to which id the copy is complete that a read from any copy would be answered from; 0 if none answers at once."""
+        anyhow = pb.Get(cache_id=request.cache_id, key=request.key, consistency=pb.ANY)
+        for connection in self._core.nodes.live():
+            try:
+                reply = await connection.request(Message(get=anyhow), timeout_ms=COPY_ASK_MS)
+            except EventLogError:
+                continue
+            return reply.message.get_answer.applied_id
+        return 0
 
     def get_many(self, keys: Iterable[str | bytes], *, consistency: str = "primary") -> Rows[Entry | None]:
         """Return the entries of many keys, in their order, None where there is none: iterate them, or await them as a list."""
@@ -146,7 +168,7 @@ class CacheReads(CacheHandle):
         return batches()
 
     async def _batches(self, begun: Reading, wanted: Wanted, order: Order) -> AsyncGenerator[EventBatch, None]:
-        source = await self._source(begun.position)
+        source = await self._source(begun)
         unpack, follow = self._unpack(begun, source, order), wanted.follow
         batches = self._core.follower.batches(
             begun, source, follow=follow, order=order, poll_interval_ms=wanted.poll_interval_ms, unpack=unpack
@@ -187,8 +209,10 @@ class CacheReads(CacheHandle):
         made = StateBatches(source, start=begun.position, scope=scope, segments=begun.segments)
         return partial(made.batches, order=order)
 
-    async def _source(self, start: Position | None) -> EventSource:
+    async def _source(self, reading: Reading) -> EventSource:
         info, form = await self._found()
+        if form.avro is not None and await self._selects(reading):
+            form = form.selected()
         scope = (self._core.cluster, info.id, self._core.routes.segments)
         return EventSource(
             cache=self.name,
@@ -196,8 +220,16 @@ class CacheReads(CacheHandle):
             cluster=self._core.cluster,
             text_keys=form.is_text,
             json_values=form.is_json,
-            position_at=partial(position_after, start, scope),
+            position_at=partial(position_after, reading.position, scope),
+            values=form.avro,
         )
+
+    async def _selects(self, reading: Reading) -> bool:
+        """Return whether fields of the values are answered, and not the values as they are."""
+        if not reading.listener:
+            return reading.filter is not None and bool(reading.filter.select)
+        reply = await self._core.requests.ask(Message(list_listeners=pb.ListListeners(id=reading.listener)))
+        return any(listener.filter.select for listener in reply.message.list_listeners_answer.listeners)
 
     async def poll(
         self,
@@ -232,7 +264,7 @@ class CacheReads(CacheHandle):
         return await self._answer(_anew(begun), max_events=max_events, wait_ms=wait_ms)
 
     async def _answer(self, begun: Reading, *, max_events: int, wait_ms: int) -> Answer:
-        source = await self._source(begun.position)
+        source = await self._source(begun)
         request = begun.poll(source.cache_id)
         request.max_events, request.wait_ms, request.notify = max_events, wait_ms, max_events == 0
         reply = await self._core.requests.ask(Message(poll=request), wait_ms=wait_ms)

@@ -63,9 +63,14 @@ def column_bytes(column: Any) -> list[Any] | None:
     types = pa.types
     if types.is_null(kind):  # what pyarrow makes of a column in which there is nothing
         return [None] * len(column)
-    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
     is_binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind)
-    if not is_text and not is_binary:
+    if not is_text(kind) and not is_binary:
         return None
-    found: list[Any] = (column.cast(pa.large_binary()) if is_text else column).to_pylist()
+    found: list[Any] = (column.cast(pa.large_binary()) if is_text(kind) else column).to_pylist()
     return found
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds text, in a dictionary perhaps."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from eventlog.client.options import FRAME_EVENTS_TARGET
@@ -11,13 +11,17 @@ from eventlog.errors import ClientClosed, TimedOut
 
 
 class Backlog:
-    """Calls in the order in which they were admitted. `nbytes` counts them and those in frames, until `release`."""
+    """Calls in the order in which they were admitted. `nbytes` counts them and those in frames, until `release`.
+
+    At most half of the room is for calls that wait for segments that cannot be written now: others need not wait for those to end.
+    """
 
     def __init__(self, *, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._calls: deque[Call] = deque()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.nbytes = 0
+        self.held_bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -62,6 +66,25 @@ class Backlog:
         """Give room back."""
         self.nbytes -= nbytes
         self._wake()
+
+    def hold(self, calls: Sequence[Call]) -> bool:
+        """Count calls among those that wait for segments that cannot be written; False where there is no room for that."""
+        new = [call for call in calls if not call.is_held]
+        nbytes = sum([call.nbytes for call in new])
+        if self.held_bytes and self.held_bytes + nbytes > self._bytes_max // 2:
+            return False
+        self.held_bytes += nbytes
+        for call in new:
+            call.is_held = True
+        return True
+
+    def closed(self, call: Call) -> None:
+        """Give back the room of a call that is decided."""
+        self.nbytes -= call.nbytes
+        if call.is_held:
+            self.held_bytes -= call.nbytes
+        if self._waiters:
+            self._wake()
 
     def _wake(self) -> None:
         while self._waiters and self._fits(self._waiters[0][0]):

@@ -5,6 +5,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+from msgspec import Raw
+
 from eventlog.client.formats import REMOVE, CacheFormat, Remove, checked_json
 from eventlog.client.options import BULK_EVENTS_MAX
 from eventlog.client.reading.batches import arrow_module
@@ -35,7 +37,8 @@ def pair_columns(pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any], form: Cac
 def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Columns:
     """Return two columns of a RecordBatch or Table as they are stored; a null value removes the key.
 
-    Values of a JSON cache may be text or bytes that hold JSON, or anything else that Arrow has, which becomes JSON.
+    Values of a JSON cache may be text or bytes that hold JSON, or anything else that Arrow has, which becomes JSON. Those of an Avro cache
+    may be text with JSON, bytes that are encoded already, or structs and whatever else fits its schema.
 
     Raises:
         InvalidArgument: a column is missing, there twice, or cannot be a key.
@@ -52,7 +55,9 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
     if keys is None or None in keys:
         raise InvalidArgument(why=f"column {key!r} has nulls, or is neither text nor binary: keys cannot be made of it")
     found = arrow.column_bytes(batch.column(value))
-    if found is None:
+    if form.avro is not None:
+        found = _avro_values(batch.column(value), keys, found, form=form, name=value)
+    elif found is None:
         if not form.is_json:
             raise InvalidArgument(why=f"column {value!r} is neither text nor binary; values of this cache are bytes")
         objects = _objects(batch.column(value), value)
@@ -61,6 +66,16 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
         _check_json(keys, found)
     removed = [item is None for item in found]
     return keys, [item or b"" for item in found], removed if any(removed) else None
+
+
+def _avro_values(column: Any, keys: list[bytes], found: list[Any] | None, *, form: CacheFormat, name: str) -> list[bytes | None]:
+    """Return a column encoded: text is JSON, binary encoded already, anything else is what it says."""
+    if found is None:
+        items = _objects(column, name)
+    else:
+        is_text = arrow_module().is_text(column.type)
+        items = [Raw(item) if is_text and item is not None else item for item in found]
+    return [None if item is None else form.value(key, item) for key, item in zip(keys, items, strict=True)]
 
 
 def _objects(column: Any, name: str) -> list[Any]:

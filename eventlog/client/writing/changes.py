@@ -65,7 +65,7 @@ _NO_KINDS = np.zeros(0, np.uint8)
 class Call:
     """One application call that writes, or a part of one, until its future is done. `deadline` is in the loop's time."""
 
-    __slots__ = ("changes", "deadline", "future", "is_alone", "is_many", "nbytes", "timeout_ms")
+    __slots__ = ("changes", "deadline", "future", "is_alone", "is_held", "is_many", "nbytes", "timeout_ms")
 
     def __init__(self, changes: Changes, *, timeout_ms: int, is_many: bool, deadline: float = 0.0) -> None:
         loop = asyncio.get_running_loop()
@@ -74,6 +74,7 @@ class Call:
         self.deadline = deadline or loop.time() + timeout_ms / 1000
         self.is_many = is_many
         self.is_alone = changes.condition is not None or changes.wants_previous  # has a frame of its own
+        self.is_held = False  # some of it waits for a segment that cannot be written now
         self.nbytes = changes.nbytes
         self.future: asyncio.Future[Any] = loop.create_future()
 
@@ -104,7 +105,7 @@ class Ledger:
 
     def __init__(self, calls: list[Call]) -> None:
         self.calls = calls
-        self.on_close: Callable[[int], None] | None = None  # gets the bytes of each call
+        self.on_close: Callable[[Call], None] | None = None
         self.previous: bytes | None = None
         self._errors: list[tuple[Items, EventLogError]] = []
         self._bounds = _NOTHING  # where each call begins, and the last ends; made when there is more than one item
@@ -132,7 +133,7 @@ class Ledger:
         """Note that the only item of the only call was written."""
         call = self.calls[0]
         if self.on_close is not None:
-            self.on_close(call.nbytes)
+            self.on_close(call)
         if call.future.done():
             return
         if call.is_many:
@@ -154,12 +155,12 @@ class Ledger:
             self._errors.append((items, error))
             self._close(items)
 
-    def has_begun(self, call: Call) -> bool:
-        """Whether an item of a call is decided that was not refused."""
-        if not len(self._bounds):
-            return False
+    def so_far(self, call: Call, waiting: Sequence[tuple[Items, EventLogError]]) -> EventLogError:
+        """Return what to tell of a call that is out of time; `waiting` are the items of frames that are undecided, of other calls too."""
+        self._begin()
         index = self.calls.index(call)
-        return bool(self._ids[self._bounds[index] : self._bounds[index + 1]].any())
+        errors = [*self._errors, *waiting]
+        return _error_of(_fate_of(errors, slice(self._bounds[index], self._bounds[index + 1])), errors)
 
     def _close(self, items: Items) -> None:
         if len(self.calls) == 1:
@@ -183,40 +184,47 @@ class Ledger:
         for index, id_, kind in zip(done, self._ids[places].tolist(), self._kinds[places].tolist(), strict=True):
             call = self.calls[index]
             if self.on_close is not None:
-                self.on_close(call.nbytes)
+                self.on_close(call)
             if not call.future.done():
                 call.future.set_result(Stored(id_ or None, kind_name(kind), self.previous))
 
     def _tell(self, index: int) -> None:
         call, own = self.calls[index], slice(self._bounds[index], self._bounds[index + 1])
         if self.on_close is not None:
-            self.on_close(call.nbytes)
+            self.on_close(call)
         if not self._errors:
             call.succeed(self._ids[own], self._kinds[own], previous=self.previous)
             return
-        fate = np.full(own.stop - own.start, -1)
-        for number, (items, _) in enumerate(self._errors):
-            fate[items[(items >= own.start) & (items < own.stop)] - own.start] = number
+        fate = _fate_of(self._errors, own)
         if (fate < 0).all():
             call.succeed(self._ids[own], self._kinds[own], previous=self.previous)
         else:
-            call.fail(self._error_of(fate))
+            call.fail(_error_of(fate, self._errors))
 
-    def _error_of(self, fate: npt.NDArray[np.int64]) -> EventLogError:
-        """Return the one error of all items of a call, or which of them fared how."""
-        errors: list[EventLogError] = [self._errors[index][1] for index in sorted(set(fate.tolist()) - {-1})]
-        outcomes = {error.outcome for error in errors}
-        if (fate >= 0).all() and len(outcomes) == 1:
-            return errors[0]
-        unknown = [index for index, (_, error) in enumerate(self._errors) if error.outcome == "unknown"]
-        is_unknown = np.isin(fate, unknown)
-        return PartlyWritten(
-            outcome="unknown" if "unknown" in outcomes else "none",
-            why=str(errors[0]),
-            ok=np.flatnonzero(fate < 0).tolist(),
-            none=np.flatnonzero((fate >= 0) & ~is_unknown).tolist(),
-            unknown=np.flatnonzero(is_unknown).tolist(),
-        )
+
+def _fate_of(errors: Sequence[tuple[Items, EventLogError]], own: slice) -> Items:
+    """Return for each item of a call the index of its error, -1 for none."""
+    fate = np.full(own.stop - own.start, -1)
+    for number, (items, _) in enumerate(errors):
+        fate[items[(items >= own.start) & (items < own.stop)] - own.start] = number
+    return fate
+
+
+def _error_of(fate: Items, known: Sequence[tuple[Items, EventLogError]]) -> EventLogError:
+    """Return the one error of all items of a call, or which of them fared how."""
+    errors: list[EventLogError] = [known[index][1] for index in sorted(set(fate.tolist()) - {-1})]
+    outcomes = {error.outcome for error in errors}
+    if (fate >= 0).all() and len(outcomes) == 1:
+        return errors[0]
+    unknown = [index for index, (_, error) in enumerate(known) if error.outcome == "unknown"]
+    is_unknown = np.isin(fate, unknown)
+    return PartlyWritten(
+        outcome="unknown" if "unknown" in outcomes else "none",
+        why=str(errors[0]),
+        ok=np.flatnonzero(fate < 0).tolist(),
+        none=np.flatnonzero((fate >= 0) & ~is_unknown).tolist(),
+        unknown=np.flatnonzero(is_unknown).tolist(),
+    )
 
 
 def kinds_of(removed: Sequence[bool] | None, count: int) -> npt.NDArray[np.uint8]:

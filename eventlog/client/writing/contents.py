@@ -223,6 +223,23 @@ def split_by_call(frame: Frame[Contents], routes: Routes) -> list[Frame[Contents
     return frames
 
 
+def drop_dead(frame: Frame[Contents], routes: Routes) -> None:
+    """Have a frame of one segment, nothing of which was written, carry only what somebody still waits for."""
+    contents = frame.content
+    if all(call.is_live for call in contents.calls) or not contents.is_live:
+        return
+    ledger, items = contents.ledger, np.sort(contents.items)
+    owners = ledger.owners(items)
+    is_live = np.array([call.is_live for call in ledger.calls])[owners]
+    live: list[int] = np.unique(owners[is_live]).tolist()
+    parts = [_some(ledger.calls[index].changes, items[owners == index] - ledger.begin_of(index)) for index in live]
+    _, places, counts, body = _lay_out(parts, routes)
+    part = Contents(ledger=ledger, calls=[ledger.calls[index] for index in live], items=items[is_live][places], counts=counts, body=body)
+    part.attempts, part.error = contents.attempts, contents.error
+    frame.content = part
+    ledger.fail(items[~is_live], ClientClosed(what="call"))
+
+
 def _some(changes: Changes, items: Ints) -> Changes:
     if len(items) == len(changes):
         return changes

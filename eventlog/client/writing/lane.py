@@ -4,7 +4,7 @@ What must be numbered how, and sent again when, is decided by `routing.window`.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,12 @@ from eventlog.batch.layout import REFUSED
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.uplink import chance
 from eventlog.client.options import ClientOptions
-from eventlog.client.writing.contents import Contents, read_answer, rest_of, split_by_call
-from eventlog.client.writing.undecided import Undecided, WriteFrame
+from eventlog.client.writing.changes import Call
+from eventlog.client.writing.contents import Contents, drop_dead, read_answer, rest_of, split_by_call
+from eventlog.client.writing.undecided import Undecided, WriteFrame, is_forgettable
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Outcome, OutcomeUnknown, Stopping, TimedOut
 from eventlog.routing.lanes import Lanes
-from eventlog.routing.retry import MOVES, decide
+from eventlog.routing.retry import APART_BACKOFF_MS_MAX, MOVE_BACKOFF_MS_MAX, MOVES, SEGMENTS_OWN, backoff_ms, decide
 from eventlog.routing.verdict import judge
 from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
@@ -30,7 +31,8 @@ from eventlog.wire.kinds import read_error
 class Shared:
     """What all lanes of a writer have in common.
 
-    `send_soon` has every lane send what it may, in the next turn of the loop; `answered` at once.
+    `send_soon` has every lane send what it may, in the next turn of the loop; `answered` at once. `set_apart` gives segments that were
+    refused, with the reason, lanes of their own; `rejoin` ends that. `hold` asks for room for calls that wait for such segments.
     """
 
     nodes: Nodes
@@ -39,14 +41,24 @@ class Shared:
     undecided: Undecided
     send_soon: Callable[[], None]
     answered: Callable[[], None]
+    set_apart: Callable[[Mapping[int, EventLogError]], None]
+    rejoin: Callable[[int], None]
+    hold: Callable[[list[Call]], bool]
     producer_id: int = 0
 
 
 class Lane:
-    """The window of a node's segments, and the connection on which its frames go: to that node, or to one that forwards."""
+    """The window of a node's segments, and the connection on which its frames go: to that node, or to one that forwards.
+
+    A segment that is set apart has a lane of its own, which asks its primary again and again; `refusal` is what that said last.
+    """
 
     def __init__(self, number: int, shared: Shared) -> None:
         self.number = number
+        self.segment = -1 - number  # negative: a node's lane
+        self.refusal: EventLogError | None = None
+        self._refusals = 0  # in turn
+        self._timer: asyncio.TimerHandle | None = None
         self.window = shared.lanes.window(number)
         self.connection: Connection | None = None
         self.is_road_stale = False
@@ -69,6 +81,10 @@ class Lane:
         if not window.has_unanswered:
             self._active_at = self._loop.time()
         while (frame := window.take()) is not None:
+            if frame.content.error is not None and is_forgettable(frame):
+                routes = self._shared.nodes.routes
+                assert routes is not None, "it was sent before"
+                drop_dead(frame, routes)
             self._transmit(frame, connection)
         if at_once:
             connection.flush()
@@ -80,7 +96,7 @@ class Lane:
 
     def _find_road(self) -> Connection | None:
         """Return the connection to go on with; None if there is none, or while the old one owes answers."""
-        road, window = self._shared.nodes.road(self.number), self.window
+        road, window = self._road(), self.window
         if self.connection is None:
             self.is_road_stale = False
             self.connection = road
@@ -95,13 +111,36 @@ class Lane:
             self.connection, self.is_road_stale = road, False
         return self.connection
 
+    def _road(self) -> Connection | None:
+        nodes = self._shared.nodes
+        if self.segment >= 0 and nodes.routes is not None:
+            return nodes.road(nodes.routes.primary(self.segment))
+        return nodes.road(self.number)
+
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether its segment's primary is another now and the one before owes an answer. Only of a segment that is set apart."""
+        return self.is_road_stale and self.window.has_unanswered and self.connection is not None and self._road() is not self.connection
+
     def _is_too_early(self) -> bool:
-        wait = self.not_before - self._loop.time()
-        if wait > 0:
-            self._loop.call_later(wait, self._shared.send_soon)
+        if self.not_before > self._loop.time():
+            if self._timer is None:
+                self._timer = self._loop.call_at(self.not_before, self._on_time)
             return True
         self.not_before = 0.0
         return False
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if self.segment < 0:
+            self._shared.send_soon()
+        else:
+            self.send()
+
+    def close(self) -> None:
+        """Send nothing more by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _transmit(self, frame: WriteFrame, connection: Connection) -> None:
         try:
@@ -138,12 +177,22 @@ class Lane:
         """Take note of an answer, and send what waited for it."""
         self._active_at = self._loop.time()
         self._on_written(frame, answer, body)
-        self._shared.answered()
+        self._go_on()
 
     def refused(self, frame: WriteFrame, error: EventLogError) -> None:
         """Take note of an error instead of an answer."""
         self._on_error(frame, error)
+        self._go_on()
+
+    def _go_on(self) -> None:
         self._shared.answered()
+        if self.segment >= 0:
+            self.send()
+
+    def _is_well(self) -> None:
+        """Take note that a frame of the segment was written, or refused for what it says."""
+        self.refusal, self._refusals = None, 0
+        self._shared.rejoin(self.segment)
 
     def _on_written(self, frame: WriteFrame, answer: WriteAnswer, body: memoryview) -> None:
         window, contents = self.window, frame.content
@@ -152,6 +201,8 @@ class Lane:
             ledger.previous = answer.previous
         if answer.events == len(contents.items) == 1 and not answer.refusals and answer.kind != REFUSED:
             window.answered(frame)
+            if self.segment >= 0:
+                self._is_well()
             if not self._shared.undecided.decided(frame):
                 return
             if len(ledger.calls) == 1 and len(ledger.calls[0].changes) == 1:
@@ -166,6 +217,8 @@ class Lane:
             return
         if not answer.refusals and not (kinds == REFUSED).any():
             window.answered(frame)
+            if self.segment >= 0:
+                self._is_well()
             if self._shared.undecided.decided(frame):
                 ledger.accept(contents.items, ids, kinds)
             return
@@ -185,10 +238,18 @@ class Lane:
         is_open = self._shared.undecided.decided(frame)
         again = np.array(verdict.again, np.int64)
         rest = rest_of(frame, again)
+        rest.doubtful = frame.doubtful
         rest.wanted = bool(len(again)) and contents.is_live and is_open
+        if self.segment >= 0 and not len(again):
+            self._is_well()
         if rest.wanted:
+            error = refusals[verdict.again[0]]
+            own = {int(frame.segments[block]): why for block in verdict.again if isinstance(why := refusals[block], SEGMENTS_OWN)}
             self._shared.undecided.add(rest)
-            self._wait_after(rest, NotPrimary(segment=int(rest.segments[0])) if verdict.is_behind else refusals[verdict.again[0]])
+            if verdict.is_behind or len(own) < len(again):
+                self._wait_after(rest, NotPrimary(segment=int(rest.segments[0])) if verdict.is_behind else error)
+            else:
+                self._wait_apart(rest, error, own)
         elif len(again) and is_open:
             rest.content.fail(too_late(self._shared.options.timeout_ms, outcome="none"))
         if is_numbered:
@@ -205,6 +266,23 @@ class Lane:
         written = np.setdiff1d(np.arange(len(contents.counts)), np.array(list(refusals), np.int64))
         rows = contents.rows_of(written)
         contents.ledger.accept(contents.items[rows], ids[rows], kinds[rows])
+
+    def _wait_apart(self, frame: WriteFrame, error: EventLogError, refusals: Mapping[int, EventLogError]) -> None:
+        """Have a frame wait whose segments were all refused for reasons of their own; without room for that its calls end now."""
+        frame.content.error = error
+        if any(isinstance(why, NotPrimary) for why in refusals.values()):
+            self._shared.nodes.on_stale()
+        if self.segment >= 0:
+            self.refusal = error
+            wait_ms = backoff_ms(self._shared.options.retry, attempt=self._refusals, chance=chance())
+            wait_ms = min(wait_ms, MOVE_BACKOFF_MS_MAX if isinstance(error, NotPrimary) else APART_BACKOFF_MS_MAX)
+            self.not_before = self._loop.time() + wait_ms / 1000
+            self._refusals += 1
+            return
+        self._shared.set_apart(refusals)
+        if not self._shared.hold(frame.content.calls) and not frame.doubtful:
+            frame.wanted = False
+            self._fail(frame, error)
 
     def _wait_after(self, frame: WriteFrame, error: EventLogError) -> None:
         """Have a frame that was refused for now wait a little; where it has no time left, its calls end in time by themselves."""
@@ -225,7 +303,10 @@ class Lane:
         now = self._loop.time()
         left_ms = int((contents.deadline - now) * 1000)
         decision = decide(shared.options.retry, error, attempt=contents.attempts, left_ms=left_ms, repeatable=is_numbered, chance=chance())
-        if decision.again:
+        if decision.again and isinstance(error, SEGMENTS_OWN) and not is_unknown and error.segment in frame.segments:
+            self._again(frame, is_unknown=False)
+            self._wait_apart(frame, error, {error.segment: error})
+        elif decision.again:
             contents.attempts += 1
             contents.error = error
             self.not_before = now + decision.wait_ms / 1000

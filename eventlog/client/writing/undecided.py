@@ -60,3 +60,8 @@ class Undecided:
 def may_be_written(frame: WriteFrame) -> bool:
     """Whether a frame has left at least once and nobody said what became of it."""
     return frame.state in (State.SENT, State.LOST) or frame.doubtful
+
+
+def is_forgettable(frame: WriteFrame) -> bool:
+    """Whether what a frame of one segment carries may change before it is sent again: it was refused, and never left in doubt."""
+    return frame.only >= 0 and frame.content.error is not None and not frame.doubtful

@@ -1,6 +1,7 @@
 """Writes of one client: calls of one moment share a frame, frames go to the lanes of their segments, calls run out of time."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from eventlog.client.connections.nodes import Nodes
@@ -10,9 +11,9 @@ from eventlog.client.writing.backlog import Backlog
 from eventlog.client.writing.changes import Call, Changes
 from eventlog.client.writing.contents import pack, rest_of
 from eventlog.client.writing.lane import STALLED_S, Lane, Shared, too_late
-from eventlog.client.writing.undecided import Undecided, WriteFrame, may_be_written
-from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, Outcome, OutcomeUnknown
-from eventlog.routing.lanes import Lanes
+from eventlog.client.writing.undecided import Undecided, WriteFrame, is_forgettable, may_be_written
+from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, NotEnoughReplicas, Outcome, OutcomeUnknown
+from eventlog.routing.lanes import Lanes, lane_apart
 from eventlog.routing.numbering import Numbering
 from eventlog.routing.retry import backoff_ms
 from eventlog.routing.window import State
@@ -32,7 +33,9 @@ class Writer:
         self._undecided = Undecided()
         self._shared: Shared | None = None  # from the first connection on
         self._producers: set[int] = set()  # every id that was written under
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, Lane] = {}  # of nodes
+        self._apart: dict[int, Lane] = {}  # of segments that are set apart, or were; they send by themselves
+        self._is_apart_due = False
         self._is_send_due = False
         self._was_alone = True  # the last frame had one call
         self._is_unsettled = False
@@ -106,6 +109,7 @@ class Writer:
         if self._undecided:
             for lane in tuple(self._lanes.values()):
                 lane.send()
+        self._send_apart()
         while self._backlog and not (self._undecided and self._has_full_lane()):
             calls = self._backlog.take(bytes_target=self._options.frame_bytes_target)
             for lane in self._add(calls, shared) if calls else ():
@@ -116,6 +120,16 @@ class Writer:
             self._want_connection()
         if self._wants_anew:
             self._begin_anew()
+
+    def _send_apart(self) -> None:
+        """Have segments that are set apart send after connections or the topology have changed; else they do it by themselves."""
+        if not self._is_apart_due:
+            return
+        self._is_apart_due = False
+        for lane in tuple(self._apart.values()):
+            lane.send()
+        if any(lane.connection is None and len(lane.window) for lane in self._apart.values()):
+            self._want_connection()
 
     def _on_look_again(self) -> None:
         """Go on where calls wait for the answers of a node that has fallen silent meanwhile."""
@@ -134,18 +148,28 @@ class Writer:
             calls[0].fail(InvalidArgument(why=f"it cannot be written: {error}"))
             self._backlog.release(calls[0].nbytes)
             return []
-        frame.content.ledger.on_close = self._backlog.release
+        frame.content.ledger.on_close = self._backlog.closed
         found = []
         for number, part in shared.lanes.add(frame):
             self._undecided.add(part)
-            found.append(self._lane(number, shared))
+            lane = self._lane(number, shared)
+            if number < 0 and lane.refusal is not None:
+                part.content.error = lane.refusal
+                if not self._backlog.hold(part.content.calls):
+                    part.wanted = False
+                    self._undecided.fail(part, lane.refusal)
+            found.append(lane)
         return found
 
     def _lane(self, number: int, shared: Shared) -> Lane:
-        lane = self._lanes.get(number)
+        lanes = self._lanes if number >= 0 else self._apart
+        lane = lanes.get(number)
         if lane is None:
-            lane = self._lanes[number] = Lane(number, shared)
+            lane = lanes[number] = Lane(number, shared)
         return lane
+
+    def _every_lane(self) -> tuple[Lane, ...]:
+        return (*self._lanes.values(), *self._apart.values())
 
     def _has_full_lane(self) -> bool:
         """Whether calls had better wait and share frames later: for answers that are on their way, not for what may take long."""
@@ -164,15 +188,32 @@ class Writer:
         if topology is not None:
             shared.lanes.aim(topology.primaries)
             self._is_unsettled = True
-        for lane in self._lanes.values():
+        for lane in self._every_lane():
             lane.is_road_stale = True
             lane.not_before = 0.0
+        self._is_apart_due = True
         self._send_soon()
+
+    def _set_apart(self, refusals: Mapping[int, EventLogError]) -> None:
+        """Have segments that were refused wait by themselves."""
+        assert self._shared is not None, "a frame was sent"
+        self._shared.lanes.set_apart(refusals)
+        for segment, error in refusals.items():
+            self._lane(lane_apart(segment), self._shared).refusal = error
+        self._is_unsettled = True
+
+    def _rejoin(self, segment: int) -> None:
+        """Have a segment that is written again go with the others of its primary."""
+        assert self._shared is not None, "a frame was sent"
+        self._shared.lanes.rejoin(segment)
+        self._is_unsettled = True
 
     def _settle(self, shared: Shared) -> None:
         self._is_unsettled = not shared.lanes.settle(self._undecided.replaced)
-        for number in shared.lanes.windows:
+        self._is_apart_due = True
+        for number in tuple(shared.lanes.windows):
             self._lane(number, shared)
+        self._is_unsettled |= any(lane.is_left_behind for lane in self._apart.values())
         if self._is_unsettled and self._hand_over is None:
             self._hand_over = asyncio.get_running_loop().call_later(HAND_OVER_S, self._on_hand_over)
 
@@ -181,10 +222,10 @@ class Writer:
         self._hand_over = None
         if self._shared is None or self._is_closed:
             return
-        for number in self._shared.lanes.unsettled():
-            connection = self._lanes[number].connection
-            if connection is not None:
-                self._nodes.drop(connection)
+        late = [self._lanes[number] for number in self._shared.lanes.unsettled()]
+        late += [lane for lane in self._apart.values() if lane.is_left_behind]
+        for connection in {lane.connection for lane in late if lane.connection is not None}:
+            self._nodes.drop(connection)
         self._send_soon()
 
     # ------------------------------------------------------------ connections
@@ -205,12 +246,12 @@ class Writer:
     @property
     def _is_quiet(self) -> bool:
         """Whether no connection owes an answer to a write."""
-        return not any(lane.connection is not None and lane.window.has_unanswered for lane in self._lanes.values())
+        return not any(lane.connection is not None and lane.window.has_unanswered for lane in self._every_lane())
 
     @property
     def _is_pointless(self) -> bool:
         """Whether all that would be sent again is wanted by nobody any more: better begin anew and never write it."""
-        waiting = [lane.window for lane in self._lanes.values() if lane.window.has_unanswered]
+        waiting = [lane.window for lane in self._every_lane() if lane.window.has_unanswered]
         return bool(waiting) and all(window.is_pointless for window in waiting)
 
     def _on_connection(self, connection: Connection) -> None:
@@ -225,6 +266,9 @@ class Writer:
                 undecided=self._undecided,
                 send_soon=self._send_soon,
                 answered=self._answered,
+                set_apart=self._set_apart,
+                rejoin=self._rejoin,
+                hold=self._backlog.hold,
                 producer_id=connection.producer_id,
             )
         elif connection.producer_id not in self._producers and self._may_begin_anew(self._shared):
@@ -234,6 +278,7 @@ class Writer:
                     self._undecided.fail(frame, OutcomeUnknown(outcome="unknown", why=why))
             self._shared.producer_id = connection.producer_id
         self._producers.add(self._shared.producer_id)
+        self._is_apart_due = True
         self._send_soon()
 
     def _begin_anew(self) -> None:
@@ -245,10 +290,11 @@ class Writer:
             self._want_connection()
 
     def _on_lost(self, connection: Connection) -> None:
-        for lane in self._lanes.values():
+        for lane in self._every_lane():
             if lane.connection is connection:
                 lane.lost()
         self._is_unsettled = self._shared is not None
+        self._is_apart_due = True
         self._send_soon()
 
     def _want_connection(self) -> None:
@@ -321,6 +367,8 @@ class Writer:
         for timer in (self._timer, self._hand_over, self._look_again):
             if timer is not None:
                 timer.cancel()
+        for lane in self._every_lane():
+            lane.close()
 
     def _fail_all(self, error: EventLogError) -> None:
         for call in self._backlog.waiting():
@@ -333,10 +381,16 @@ class Writer:
 
 
 def _late_error(call: Call, frames: list[WriteFrame], *, now: float) -> EventLogError:
-    """Return the error of a call that is out of time: why its last try failed, if nothing of it can have been written."""
-    contents = [frame.content for frame in frames]
-    has_left = any(may_be_written(frame) for frame in frames)
-    will_leave = any(other.is_live and other.deadline > now for content in contents for other in content.calls)
-    if has_left or will_leave or any(content.ledger.has_begun(call) for content in contents):
-        return too_late(call.timeout_ms, outcome="unknown")
-    return next((content.error for content in contents if content.error is not None), too_late(call.timeout_ms, outcome="none"))
+    """Return the error of a call that is out of time, whose undecided items are in `frames`."""
+    waiting = [(frame.content.items, _why_late(call, frame, now=now)) for frame in frames]
+    return frames[0].content.ledger.so_far(call, waiting)
+
+
+def _why_late(call: Call, frame: WriteFrame, *, now: float) -> EventLogError:
+    """Return why the last try of a frame failed; whether it can have been written, or can be yet."""
+    error = frame.content.error
+    may_leave = any(other.is_live and other.deadline > now for other in frame.content.calls) and not is_forgettable(frame)
+    outcome: Outcome = "unknown" if may_leave or may_be_written(frame) else "none"
+    if error is None or (outcome == "unknown" and not isinstance(error, NotEnoughReplicas)):
+        return too_late(call.timeout_ms, outcome=outcome)
+    return type(error)(outcome=outcome, **error.facts())

@@ -225,14 +225,15 @@ class CacheWrites(CacheAcknowledging):
 
         The future is done when the listeners that the cache waits for have acknowledged the events, too. Returns as soon as there is
         room among the bytes unanswered, so that a producer that does not wait for results is held back by their number alone. Values of
-        a JSON cache have to be JSON, which only the node checks. At most a frame's worth: 16 MiB and 200,000 events; the node does
-        nothing else while it takes a frame apart, so some thousand are better.
+        a JSON cache have to be JSON, which only the node checks; those of an Avro cache are checked here. At most a frame's worth: 16 MiB
+        and 200,000 events; the node does nothing else while it takes a frame apart, so some thousand are better.
 
         Raises:
             InvalidArgument: the columns are not of one length, or hold something else than bytes.
+            BadValue: a value was not written with the cache's Avro schema.
         """
         keys, values, removed = tuple(keys), tuple(values), tuple(removed or ()) or None  # the caller's own lists may change meanwhile
-        info, _ = await self._found()
+        info, form = await self._found()
         changes = Changes(cache_id=info.id, by_prefix=info.route_by_prefix, keys=keys, values=values, removed=removed)
         if len(keys) != len(values) or len(removed or keys) != len(keys):
             raise InvalidArgument(why=f"{len(keys)} keys, {len(values)} values, {len(removed or ())} marks of removal")
@@ -241,6 +242,7 @@ class CacheWrites(CacheAcknowledging):
         strange = {*map(type, keys), *map(type, values)} - {bytes}
         if strange:
             raise InvalidArgument(why=f"columns hold bytes, not {min(kind.__name__ for kind in strange)}")
+        form.check(keys, values, removed=removed)
         if not keys:
             return _done(_nothing())
         expecting = await self._expecting((), None, None)
@@ -317,9 +319,13 @@ class CacheWrites(CacheAcknowledging):
         return await asyncio.gather(*futures, return_exceptions=True) + refused
 
     async def clear(self) -> int:
-        """Remove every entry, one REMOVED event each, and return how many there were. Not atomic; called again, it goes on.
+        """Remove every entry that is there when it is called, one REMOVED event each; return how many, and those written meanwhile.
 
+        Not atomic; called again, it goes on. What a node had removed when it was lost, and could not say so, is not counted.
         Listeners are not waited for, also not those that the cache waits for.
+
+        Raises:
+            PrimariesMissing: some segments had no primary until the deadline; what is in them may be left.
         """
         info, _ = await self._found()
         removed = 0

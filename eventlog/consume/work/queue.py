@@ -18,7 +18,10 @@ BACKOFF_MS_MAX = 60_000
 
 @dataclass(slots=True, kw_only=True)
 class Task:
-    """One event that is not done. `member` has it now; else it may be handed out from `ready_ms` on (wall clock), when it is its turn."""
+    """One event that is not done. `member` has it now; else it may be handed out from `ready_ms` on, when it is its turn.
+
+    `ready_ms` is a time of the coordinator's monotonic clock, 0 for at once.
+    """
 
     id: int
     key: bytes
@@ -31,7 +34,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What was kept of an event above the position: done, or how often it was handed out, to whom, and when it may be again."""
+    """What was kept of an event above the position: done, or how often it was handed out, to whom, and when it may be again.
+
+    `ready_ms` as in `Task`, of the coordinator that has loaded it.
+    """
 
     id: int
     is_done: bool = False

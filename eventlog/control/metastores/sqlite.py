@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from eventlog.control.metastore import REVISIONS_KEPT, Changes, Item, Lease, Listing, check_commit
-from eventlog.control.metastores.sqlite_file import MetaFile, create_file
+from eventlog.control.metastores.sqlite_file import MetaFile, create_file, keep_private
 from eventlog.errors import InvalidArgument, MetadataUnavailable
 
 Arguments = ParamSpec("Arguments")
@@ -60,6 +60,7 @@ async def open_sqlite(path: Path, *, create: bool, options: SqliteOptions | None
 def _open(path: Path, *, create: bool, revisions_kept: int) -> MetaFile:
     if create and not path.exists():
         create_file(path)
+    keep_private(path)
     return MetaFile(path, revisions_kept=revisions_kept)
 
 

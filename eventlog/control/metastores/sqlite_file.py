@@ -55,17 +55,18 @@ _OF_THE_MOMENT = frozenset(
 
 
 def create_file(path: Path) -> None:
-    """Make an empty store at `path`; where one is made at the same time by somebody else, theirs stays.
+    """Make an empty store at `path`, its owner's alone; where one is made at the same time by somebody else, theirs stays.
 
     Raises:
         MetadataLost: the journal of a store that is gone lies beside `path`.
         MetadataUnavailable: the directory cannot be made or written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(_beside(path, suffix).exists() for suffix in ("-wal", "-shm")) and not path.exists():
             raise MetadataLost(where=str(path), why="the file is gone, and its journal is there")
         made = _beside(path, f".new-{os.getpid()}-{time.monotonic_ns()}")
+        os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # SQLite gives its journals the same mode
         connection = sqlite3.connect(made, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode = wal")
@@ -83,6 +84,15 @@ def create_file(path: Path) -> None:
         _sync_directory(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise MetadataUnavailable(why=f"{path} cannot be made: {error}") from error
+
+
+def keep_private(path: Path) -> None:
+    """Take others' rights away from a file that an earlier version made: whoever can read it is a member of the cluster."""
+    for file in (path, _beside(path, "-wal"), _beside(path, "-shm")):
+        with suppress(FileNotFoundError):
+            found = file.stat()
+            if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+                file.chmod(0o600)
 
 
 def _beside(path: Path, suffix: str) -> Path:

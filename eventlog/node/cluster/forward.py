@@ -8,9 +8,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, OutcomeUnknown, Stopping, TimedOut
+from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, OutcomeUnknown, Stopping, TimedOut, tellable
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.transport.connection import Connection
 from eventlog.transport.exchange import Exchange
@@ -92,7 +90,7 @@ def _relay(exchange: Exchange, segment: int, answer: "asyncio.Future[Reply]") ->
         return
     error = answer.exception()
     if error is not None:
-        exchange.fail(translated(error, segment) if isinstance(error, EventLogError) else EventLogError(why=repr(error)))
+        exchange.fail(translated(tellable(error), segment))
         return
     reply = answer.result()
     message = reply.message
@@ -124,26 +122,3 @@ def connection_to(node: "Node", segment: int, *, forwarded: bool) -> Connection:
         return node.peers.connection(number)
     except EventLogError as error:
         raise translated(error, segment) from error
-
-
-def others(node: "Node") -> dict[int, Connection]:
-    """Return the connection to each other node that leads a segment, by its number.
-
-    Raises:
-        NotPrimary: one of the segments has no primary that can be asked.
-    """
-    found: dict[int, Connection] = {}
-    for segment in np.flatnonzero(~node.replicas.serving).tolist():
-        number = leader_elsewhere(node, segment, forwarded=False)
-        if number not in found:
-            found[number] = connection_to(node, segment, forwarded=False)
-    return found
-
-
-async def ask(connection: Connection, message: Message, *, segment: int = 0) -> Message:
-    """Return what another primary answers to a request that is passed on."""
-    try:
-        reply = await connection.request(forwarded(message), timeout_ms=message.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT)
-    except EventLogError as error:
-        raise translated(error, segment) from error
-    return reply.message

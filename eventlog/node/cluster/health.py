@@ -11,6 +11,7 @@ from eventlog.control.placement import may_be_evened_out
 from eventlog.control.records import ClusterSettings, NodeRecord, SegmentRecord
 from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import LEASE_RENEW_MS, STALLED_MS
+from eventlog.node.cluster.serving import ask_serving
 from eventlog.wire import eventlog_pb2 as pb
 
 if TYPE_CHECKING:
@@ -20,35 +21,37 @@ _NAMED_MAX = 5
 _UNANSWERED_MS = 3 * LEASE_RENEW_MS
 
 
-def status(node: "Node") -> pb.StatusAnswer:
-    """Return the health of the cluster as this node sees it."""
+async def status(node: "Node") -> pb.StatusAnswer:
+    """Return the health of the cluster: of segments as their primaries tell it, of nodes as this one sees them."""
+    serving = await ask_serving(node)
     situation = node.controller.situation()
     view = situation.view
     records = [found.record for found in view.segments.values()]
-    without_primary = node.segments - sum(_is_served(node, situation, segment) for segment in records)
+    unwritable, unreadable = int((~serving.writable).sum()), int((~serving.readable).sum())
     under_replicated = sum(is_under_replicated(situation, segment) for segment in records)
-    live = sum(member_state(node, situation, member) in ("live", "draining") for member in view.members.values())
+    missing = [member.name for member in view.members.values() if member_state(node, situation, member) not in ("live", "draining")]
     is_cut_off = _is_cut_off(node)
     is_read = not any(member.unreadable for member in view.members.values())
-    is_whole = (
-        not under_replicated and not node.disk.is_full and live == len(view.members) and is_read and not is_cut_off and not _silent(node)
-    )
+    is_whole = not under_replicated and not node.disk.is_full and not missing and is_read and not is_cut_off and not _silent(node)
     low = node.low.limit()
     return pb.StatusAnswer(
         cluster=node.cluster,
-        health="unavailable" if without_primary or (is_cut_off and _issues_nothing(node)) else "ok" if is_whole else "degraded",
+        health="unavailable" if unwritable or unreadable or (is_cut_off and _issues_nothing(node)) else "ok" if is_whole else "degraded",
         controller=_name(situation, view.controller.record.node) if view.controller else "",
         metastore=str(node.location).partition(":")[0],
         nodes=len(view.members),
-        nodes_live=live,
+        nodes_live=len(view.members) - len(missing),
         segments=node.segments,
-        without_primary=without_primary,
+        without_primary=int((~serving.led).sum()),
         under_replicated=under_replicated,
         low_watermark=low,
         low_watermark_age_ms=max(node.clock.physical_ms() - time_of(low), 0) if low else 0,
         held_by=_held_by(node, situation),
         rebalance=view.rebalance.record.state if view.rebalance else "idle",
         advice=list(advice(node, situation)),
+        unwritable=unwritable,
+        unreadable=unreadable,
+        missing=sorted(missing),
     )
 
 
@@ -63,13 +66,6 @@ def member_state(node: "Node", situation: Situation, member: NodeRecord) -> str:
 
 def _reached(node: "Node") -> set[int]:
     return {node.number, *node.peers.incarnations}
-
-
-def _is_served(node: "Node", situation: Situation, segment: SegmentRecord) -> bool:
-    """Return whether somebody leads a segment; of its own ones a node knows whether it serves them already."""
-    if not situation.is_led(segment):
-        return False
-    return segment.primary != node.number or bool(node.replicas.serving[segment.segment])
 
 
 def is_under_replicated(situation: Situation, segment: SegmentRecord) -> bool:

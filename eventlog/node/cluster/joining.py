@@ -1,19 +1,39 @@
-"""How a process finds the cluster that it is to be a member of: by what its directory remembers, by an option, or by asking a node."""
+"""How a process finds the cluster that it is to be a member of: by what its directory remembers, by an option, or by asking a node.
+
+A node tells where the metadata are to members, and to a process that proves to know the join token, or to be one of its own user on its
+own host: that makes a file which the node can open and which no other user can have made.
+"""
 
 import asyncio
+import hmac
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_bytes
 
 from eventlog.control.metastores.location import Location, SqliteLocation, parse_location
 from eventlog.control.records import NodeRecord
-from eventlog.errors import ConnectionLost, EventLogError, MetastoreLocal, Unavailable, WrongCluster
+from eventlog.errors import (
+    BadConfig,
+    ConnectionLost,
+    EventLogError,
+    JoinRefused,
+    MetastoreLocal,
+    Unavailable,
+    UnsupportedVersion,
+    WrongCluster,
+)
+from eventlog.node.cluster.greeting import PEER_VERSION
+from eventlog.node.cluster.peers import is_of_member
 from eventlog.node.config import NodeConfig, split_address
 from eventlog.node.home import Home
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
+from eventlog.transport.exchange import Exchange
 from eventlog.transport.options import ConnectOptions
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -22,6 +42,9 @@ log = logging.getLogger("eventlog.node")
 _ASK_MS_MAX = 2_000
 _JOIN_MS_MAX = 20_000  # a joiner waits for the nodes that it was told of: they may be starting just as well
 _PAUSE_MS = 200
+_NONCE = "join"  # under which a connection keeps what a joiner is to prove
+_NONCE_BYTES = 32
+_TOKEN_BYTES_MIN = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +70,96 @@ async def find_cluster(config: NodeConfig, home: Home) -> Found:
     if remembered is not None:
         with suppress(Unavailable):
             if config.join:
-                info = await _ask_any(config.join, wait_ms=0)
+                info = await _ask_any(config, wait_ms=0, proves=False)
                 if info.cluster != remembered.cluster:
                     raise WrongCluster(where=f"the node at {' or '.join(config.join)}", theirs=info.cluster, ours=remembered.cluster)
         return Found(location=location or config.location, create=False)
     if not config.join:
         return Found(location=location or config.location, create=True)
-    info = await _ask_any(config.join, wait_ms=_JOIN_MS_MAX)
+    info = await _ask_any(config, wait_ms=_JOIN_MS_MAX, proves=location is None)
     return Found(location=location or reachable(info), create=False, cluster=info.cluster)
+
+
+def join_token(config: NodeConfig) -> bytes:
+    """Return the join token, empty for none.
+
+    Raises:
+        BadConfig: its file cannot be read, or holds none.
+    """
+    if not config.join_token_file:
+        return b""
+    try:
+        token = Path(config.join_token_file).read_bytes().strip()
+    except OSError as error:
+        raise BadConfig(option="join_token_file", why=f"{config.join_token_file}: {error.strerror}") from error
+    if len(token) < _TOKEN_BYTES_MIN:
+        raise BadConfig(
+            option="join_token_file", why=f"{config.join_token_file} holds {len(token)} bytes; {_TOKEN_BYTES_MIN} are the least"
+        )
+    return token
+
+
+# ---------------------------------------------------------------- being asked
+
+
+class Joiners:
+    """Who may be told where the metadata are; `token` is the join token, empty for none."""
+
+    def __init__(self, token: bytes) -> None:
+        self._token = token
+        self._looking = asyncio.Semaphore()  # one at a time: a path that somebody names may lead to a disk that does not answer
+
+    async def heard(self, exchange: Exchange) -> bytes | None:
+        """Return None where whoever asks may be told, else a nonce to prove that with.
+
+        Raises:
+            UnsupportedVersion: it is of a version that cannot be a member here.
+        """
+        asked, state = exchange.message.cluster_info, exchange.connection.state
+        if is_of_member(exchange.connection):
+            return None
+        if asked.version != PEER_VERSION:
+            raise UnsupportedVersion(theirs=f"{asked.version or 1} between members", ours=str(PEER_VERSION))
+        nonce: bytes = state.pop(_NONCE, b"")
+        if nonce and asked.token_proof and self._token and hmac.compare_digest(_token_proof(self._token, nonce), asked.token_proof):
+            return None
+        if nonce and asked.file:
+            async with self._looking:
+                if await asyncio.to_thread(_is_own, asked.file, nonce):
+                    return None
+        state[_NONCE] = nonce = token_bytes(_NONCE_BYTES)
+        return nonce
+
+
+def _token_proof(token: bytes, nonce: bytes) -> bytes:
+    return hmac.digest(token, b"eventlog join" + nonce, "sha256")
+
+
+def _proof_name(nonce: bytes) -> str:
+    return f"join-{nonce.hex()}"
+
+
+def _is_own(name: str, nonce: bytes) -> bool:
+    """Return whether a file was made, after `nonce` was told, by a process of this user: nobody else can make one that is so."""
+    path, content = Path(name), nonce.hex().encode()
+    try:
+        if not path.is_absolute() or path.name != _proof_name(nonce) or not _is_private(path.lstat()):
+            return False  # before it is opened: opening can do something to what is no plain file
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return _is_private(os.fstat(handle)) and os.read(handle, len(content) + 1) == content
+        finally:
+            os.close(handle)
+    except (OSError, ValueError):
+        return False
+
+
+def _is_private(found: os.stat_result) -> bool:
+    """Return whether a plain file is this user's alone, under one name: others may link, move or write what is theirs as well."""
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077 and found.st_nlink == 1
+
+
+# ---------------------------------------------------------------- places
 
 
 def reachable(info: pb.ClusterInfoAnswer) -> Location:
@@ -93,8 +198,12 @@ def tell(location: Location, answer: pb.ClusterInfoAnswer) -> None:
         answer.host, answer.file = host_of(), file_of(location)
 
 
-async def _ask_any(addresses: Sequence[str], *, wait_ms: int) -> pb.ClusterInfoAnswer:
-    """Return the first answer of one of the nodes; ask again until there is one, for `wait_ms`."""
+async def _ask_any(config: NodeConfig, *, wait_ms: int, proves: bool) -> pb.ClusterInfoAnswer:
+    """Return the first answer of one of the nodes to join; ask again until there is one, for `wait_ms`.
+
+    With `proves` it says where the metadata are.
+    """
+    addresses = config.join
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
     said: set[tuple[str, str]] = set()
@@ -102,7 +211,7 @@ async def _ask_any(addresses: Sequence[str], *, wait_ms: int) -> pb.ClusterInfoA
         errors: list[EventLogError] = []
         for address in addresses:
             try:
-                return await _ask(address)
+                return await _ask(address, config if proves else None)
             except Unavailable as error:
                 errors.append(error)
                 if (address, str(error)) not in said:
@@ -130,11 +239,42 @@ async def _connect(address: str) -> Connection:
     return await connect(host, port, options=ConnectOptions(client="joiner", connect_timeout_ms=_ASK_MS_MAX))
 
 
-async def _ask(address: str) -> pb.ClusterInfoAnswer:
+async def _ask(address: str, config: NodeConfig | None) -> pb.ClusterInfoAnswer:
+    """Return what a node tells; with the configuration of who asks, after proving that it may hear all of it.
+
+    Raises:
+        JoinRefused: the node takes the proof for none.
+    """
     connection = await _connect(address)
     try:
-        reply = await connection.request(Message(cluster_info=pb.ClusterInfo()), timeout_ms=_ASK_MS_MAX)
+        found = await _told(connection, pb.ClusterInfo(version=PEER_VERSION))
+        if config is None or found.metastore:
+            return found
+        if token := join_token(config):
+            found = await _told(connection, pb.ClusterInfo(version=PEER_VERSION, token_proof=_token_proof(token, found.nonce)))
+        if not found.metastore:
+            with _proof_file(config.data.absolute() / _proof_name(found.nonce), found.nonce.hex().encode()) as path:
+                found = await _told(connection, pb.ClusterInfo(version=PEER_VERSION, file=str(path)))
     finally:
         connection.close()
         await connection.wait_closed()
-    return reply.message.cluster_info_answer
+    if not found.metastore:
+        raise JoinRefused(where=address)
+    return found
+
+
+async def _told(connection: Connection, asked: pb.ClusterInfo) -> pb.ClusterInfoAnswer:
+    return (await connection.request(Message(cluster_info=asked), timeout_ms=_ASK_MS_MAX)).message.cluster_info_answer
+
+
+@contextmanager
+def _proof_file(path: Path, content: bytes) -> Iterator[Path]:
+    try:
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(content)
+    except OSError as error:
+        raise BadConfig(option="data", why=f"{path}: {error.strerror}") from error
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from eventlog.errors import EventLogError
 from eventlog.node.cluster.metadata import Metadata, ViewChange
-from eventlog.node.cluster.peers import is_peer
+from eventlog.node.cluster.peers import is_of_member
 from eventlog.topology import Topology
 from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
@@ -59,7 +59,7 @@ class Leaders:
         """Tell a client of the newest epoch; who has yet to answer what it was told before is told when it does."""
         if connection.is_closed:
             self._clients.discard(connection)
-        elif not connection.session.outgoing and not is_peer(connection):
+        elif not connection.session.outgoing and not is_of_member(connection):
             try:
                 connection.post(_Told(self, connection, self._told), Message(topology_changed=pb.TopologyChanged(epoch=self._told)))
             except EventLogError:

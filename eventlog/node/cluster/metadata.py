@@ -65,6 +65,7 @@ class Metadata:
         self._outage = ""  # why the store could not be followed, as it was logged last
         self._told = 0  # the last revision that the others were told of
         self._answers: set[asyncio.Future[Reply]] = set()
+        peers.membership, peers.revision = self, max(peers.revision, view.revision)
         peers.hooks.beaten.append(self._heard)
 
     @property
@@ -108,8 +109,27 @@ class Metadata:
         if view is not before:
             for hook in self.hooks:
                 hook(change)
+        if change.members or before.key is not view.key:
+            self._peers.judge({number: member.incarnation for number, member in view.members.items()})
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
+
+    # ------------------------------------------------------------ who is a member
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """Return the cluster keys that are valid, the newest first."""
+        return self.view.keys
+
+    async def has_member(self, number: int, incarnation: str, *, revision: int) -> bool:
+        """Return whether a number is a member's, with that incarnation; where it seems not to be, as of a later revision."""
+        if not self._has(number, incarnation):
+            await self.reached(revision)
+        return self._has(number, incarnation)
+
+    def _has(self, number: int, incarnation: str) -> bool:
+        found = self.view.members.get(number)
+        return found is not None and found.incarnation == incarnation
 
     # ------------------------------------------------------------ between members
 

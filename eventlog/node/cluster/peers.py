@@ -1,8 +1,9 @@
 """The other members as this node reaches them: one connection to each, opened again and again, and word of when they come and go.
 
-Every node dials every other, so two nodes share two connections: each asks on the one that it dialled. A connection is greeted with
-the cluster, the number and the incarnation of both ends before anything else is said on it; so whatever is answered on it comes from
-the process that was greeted, and the end of that process ends the connection.
+Every node dials every other, so two nodes share two connections: each asks on the one that it dialled. Before anything else is said on
+a connection, both ends name cluster, number and incarnation and prove that they know the cluster key (`greeting`), and each finds the
+other among the members; so whatever is asked and answered on it comes from the process that was greeted, and the end of that process
+ends the connection. A connection whose other end is a member no more, or has proved a key that is not valid any more, is closed.
 """
 
 import asyncio
@@ -10,11 +11,13 @@ import errno
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from secrets import token_bytes
+from typing import Any, Protocol
 
 from eventlog.clock import SystemClock
-from eventlog.errors import BadMessage, ConnectionLost, EventLogError, Overloaded, WrongCluster
+from eventlog.errors import ConnectionLost, EventLogError, NotMember, Overloaded, UnsupportedVersion, WrongCluster
 from eventlog.limits import PEER_BYTES_IN_FLIGHT_MAX, PEER_SILENT_MS_MAX
+from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, PeerIdentity, check_greeting
 from eventlog.node.repeated import due
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection, Receiver
@@ -25,16 +28,29 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
 log = logging.getLogger("eventlog.node")
-_STATE = "peer"  # under which a connection keeps who dialled it
+_STATE = "peer"  # under which a connection keeps its `PeerSession`, once there is one
+_GREETING = "greeting"  # under which it keeps what was said, until it is proved
+
+
+class Membership(Protocol):
+    """What the cluster's records say of who is a member."""
+
+    @property
+    def keys(self) -> Sequence[bytes]:
+        """The cluster keys that are valid, the newest first."""
+        ...
+
+    async def has_member(self, number: int, incarnation: str, *, revision: int) -> bool:
+        """Return whether the number is a member's, with that incarnation; if need be as of a later `revision` of the records."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeerIdentity:
-    """A member as it greets: `incarnation` names its data directory."""
+class PeerSession:
+    """Who is at the other end of a connection: a member that has proved to know `key`."""
 
-    cluster: str
-    number: int
-    incarnation: str
+    member: PeerIdentity
+    key: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +82,9 @@ class _Peer:
         self.address = address
         self.connection: Connection | None = None
         self.incarnation = ""
+        self.key = b""  # that was proved last on the connection
+        self.is_greeted_again = False  # being so
+        self.complaint = ""  # why it was not taken for a member when it was dialled last
         self.heard_at = now
         self.clock_ahead_ms: int | None = None  # its wall clock minus ours
         self.bytes_in_flight = 0
@@ -130,6 +149,8 @@ class Peers:
         self._wall_ms = wall_ms or SystemClock().wall_ms
         self.hooks = PeerHooks(connected=[], lost=[], beaten=[])
         self.revision = 0  # told with every beat
+        self.membership: Membership  # set before anybody is reached
+        self._heard_from: dict[Connection, PeerSession] = {}  # that members have dialled
         self._own = own
         self._options = options or PeerOptions()
         self._peers: dict[int, _Peer] = {}
@@ -242,20 +263,86 @@ class Peers:
     # ------------------------------------------------------------ being asked
 
     def greeted(self, exchange: Exchange) -> None:
-        """Answer a member's greeting; its own address is dialled at once if it was not reached before.
+        """Answer a greeting: prove the cluster key, and ask for the other side's proof.
 
         Raises:
             WrongCluster: it belongs to another one.
+            UnsupportedVersion: members of its version cannot be mixed with those of this one.
+            BadMessage: its nonce is none.
         """
         hello = exchange.message.peer_hello
         if hello.cluster != self.me.cluster:
             raise WrongCluster(where=f"node {self.me.number}", theirs=self.me.cluster, ours=hello.cluster)
-        exchange.connection.state[_STATE] = PeerIdentity(cluster=hello.cluster, number=hello.number, incarnation=hello.incarnation)
-        answer = Message()
-        answer.peer_hello_answer.number, answer.peer_hello_answer.incarnation = self.me.number, self.me.incarnation
-        exchange.answer(answer)
-        if (peer := self._peers.get(hello.number)) is not None:
+        check_greeting(hello.version, hello.nonce)
+        dialer = PeerIdentity(cluster=hello.cluster, number=hello.number, incarnation=hello.incarnation)
+        nonce = token_bytes(NONCE_BYTES)
+        greeting = Greeting(dialer=dialer, answerer=self.me, dialer_nonce=hello.nonce, answerer_nonce=nonce)
+        exchange.connection.state[_GREETING] = greeting
+        answer = pb.PeerHelloAnswer(
+            number=self.me.number,
+            incarnation=self.me.incarnation,
+            version=PEER_VERSION,
+            nonce=nonce,
+            proofs=greeting.proofs("answerer", self.membership.keys),
+            revision=self.revision,
+        )
+        exchange.answer(Message(peer_hello_answer=answer))
+
+    async def proved(self, exchange: Exchange) -> None:
+        """Take the proof that follows a greeting; its sender's own address is dialled at once if it was not reached before.
+
+        Raises:
+            NotMember: it proves nothing, or not of a member.
+        """
+        connection, proof = exchange.connection, exchange.message.peer_proof
+        greeting: Greeting | None = connection.state.pop(_GREETING, None)
+        if greeting is None:
+            raise NotMember(what="a proof", why="no greeting came before it")
+        member = greeting.dialer
+        key = greeting.proved("dialer", proof.proofs, self.membership.keys)
+        if key is None:
+            raise NotMember(what=f"a greeting as node {member.number}", why="its proof of the cluster key is wrong")
+        before: PeerSession | None = connection.state.get(_STATE)
+        if before is not None and before.member != member:
+            raise NotMember(what=f"a greeting as node {member.number}", why=f"this connection is node {before.member.number}'s")
+        await self._check_member(member.number, member.incarnation, revision=proof.revision)
+        if connection.is_closed:
+            return
+        session = connection.state[_STATE] = self._heard_from[connection] = PeerSession(member=member, key=key)
+        self._judge(connection, session)  # the keys may be others by now
+        exchange.answer(Message(done=pb.Done()))
+        if (peer := self._peers.get(member.number)) is not None:
             peer.again.set()
+
+    async def _check_member(self, number: int, incarnation: str, *, revision: int) -> None:
+        if not await self.membership.has_member(number, incarnation, revision=revision):
+            raise NotMember(what=f"a greeting as node {number}", why=f"incarnation {incarnation!r} of that number is no member")
+
+    def judge(self, incarnations: Mapping[int, str]) -> None:
+        """Let go of connections whose other end is none of these members now, or has proved only keys that are not valid any more.
+
+        Where there is a newer key than the one that was proved to a member, it is greeted again, on the same connection.
+        """
+        for connection, session in list(self._heard_from.items()):
+            if connection.is_closed:
+                del self._heard_from[connection]
+            elif incarnations.get(session.member.number) != session.member.incarnation:
+                connection.abort()
+            else:
+                self._judge(connection, session)
+        for peer in self._peers.values():
+            if peer.connection is None:
+                continue
+            if incarnations.get(peer.number) != peer.incarnation:
+                peer.connection.abort()
+            elif peer.key != self.membership.keys[0] and not peer.is_greeted_again:
+                peer.is_greeted_again = True
+                self._own(asyncio.create_task(self._greet_again(peer, peer.connection), name=f"greeting_{peer.number}"))
+
+    def _judge(self, connection: Connection, session: PeerSession) -> None:
+        if session.key not in self.membership.keys:
+            log.warning("peer_key_ended number=%d peer=%s", session.member.number, connection.peer)
+            connection.abort()
 
     def heard_beat(self, exchange: Exchange) -> None:
         """Answer a beat."""
@@ -291,24 +378,60 @@ class Peers:
         options = ConnectOptions(client=f"node {self.me.number}", connect_timeout_ms=self._options.dial_ms_max)
         connection = await connect(host.strip("[]"), int(port), options=options)
         try:
-            hello = pb.PeerHello(cluster=self.me.cluster, number=self.me.number, incarnation=self.me.incarnation)
-            reply = await connection.send(Message(peer_hello=hello), timeout_ms=self._options.dial_ms_max)
-            answer = reply.message.peer_hello_answer
-            if answer.number != peer.number:
-                raise ConnectionLost(address=peer.address, why=f"node {answer.number} answers there, not node {peer.number}")
+            session = await self._greet(peer, connection)
         except BaseException as error:
             connection.close()
-            if isinstance(error, WrongCluster):
-                log.warning("peer_of_another_cluster number=%d address=%s cluster=%s", peer.number, peer.address, error.theirs)
+            if isinstance(error, WrongCluster | NotMember | UnsupportedVersion) and str(error) != peer.complaint:
+                peer.complaint = str(error)
+                log.warning("peer_refused number=%d address=%s error=%s", peer.number, peer.address, error)
             raise
-        self._connected(peer, connection, answer.incarnation)
+        self._connected(peer, connection, session)
         return connection
 
-    def _connected(self, peer: _Peer, connection: Connection, incarnation: str) -> None:
+    async def _greet(self, peer: _Peer, connection: Connection) -> PeerSession:
+        """Prove to be a member, and have the other side prove to be the one that was dialled.
+
+        Raises:
+            NotMember: one of the two has not.
+            WrongCluster, UnsupportedVersion: it belongs to another cluster, or speaks another version.
+            ConnectionLost: another member answers there.
+        """
+        me, nonce, within = self.me, token_bytes(NONCE_BYTES), self._options.dial_ms_max
+        hello = pb.PeerHello(cluster=me.cluster, number=me.number, incarnation=me.incarnation, version=PEER_VERSION, nonce=nonce)
+        answer = (await connection.send(Message(peer_hello=hello), timeout_ms=within)).message.peer_hello_answer
+        check_greeting(answer.version, answer.nonce)
+        if answer.number != peer.number:
+            raise ConnectionLost(address=peer.address, why=f"node {answer.number} answers there, not node {peer.number}")
+        member = PeerIdentity(cluster=me.cluster, number=answer.number, incarnation=answer.incarnation)
+        greeting = Greeting(dialer=me, answerer=member, dialer_nonce=nonce, answerer_nonce=answer.nonce)
+        keys = self.membership.keys
+        key = greeting.proved("answerer", answer.proofs, keys)
+        if key is None:
+            raise NotMember(what=f"the greeting of node {member.number}", why="its proof of the cluster key is wrong")
+        await self._check_member(member.number, member.incarnation, revision=answer.revision)
+        proof = pb.PeerProof(proofs=greeting.proofs("dialer", keys), revision=self.revision)
+        await connection.send(Message(peer_proof=proof), timeout_ms=2 * within)  # it may have to look whom it has for members
+        return PeerSession(member=member, key=key)
+
+    async def _greet_again(self, peer: _Peer, connection: Connection) -> None:
+        """Prove the newest key on a connection that has gone by an older one, until the other side has heard of it as well."""
+        try:
+            while peer.connection is connection and peer.key != self.membership.keys[0]:
+                peer.key = (await self._greet(peer, connection)).key
+                if peer.key != self.membership.keys[0]:
+                    await asyncio.sleep(self._options.pause_ms_max / 1000)
+        except EventLogError as error:
+            log.warning("peer_not_greeted_again number=%d address=%s error=%s", peer.number, peer.address, error)
+            connection.abort()
+        finally:
+            peer.is_greeted_again = False
+
+    def _connected(self, peer: _Peer, connection: Connection, session: PeerSession) -> None:
         if connection.is_closed:
             raise connection.lost()
+        incarnation = session.member.incarnation
         log.info("peer_connected number=%d address=%s incarnation=%s", peer.number, peer.address, incarnation)
-        peer.connection, peer.incarnation, peer.word = connection, incarnation, None
+        peer.connection, peer.incarnation, peer.key, peer.word, peer.complaint = connection, incarnation, session.key, None, ""
         peer.heard_at, peer.beat = self._now(), None
         connection.on_close = lambda _: self._ended(peer)
         for hook in self.hooks.connected:
@@ -380,25 +503,20 @@ class Peers:
 
 
 def is_of_member(connection: Connection) -> bool:
-    """Return whether another member dialled this connection."""
+    """Return whether another member dialled this connection, and has proved it."""
     return _STATE in connection.state
 
 
 def peer_of(exchange: Exchange) -> PeerIdentity:
-    """Return which member asks.
+    """Return which member asks: it has proved the cluster key, and is a member, with that incarnation, of this node's view.
 
     Raises:
-        BadMessage: it has not said who it is.
+        NotMember: none does.
     """
-    found: PeerIdentity | None = exchange.connection.state.get(_STATE)
+    found: PeerSession | None = exchange.connection.state.get(_STATE)
     if found is None:
-        raise BadMessage(why=f"{exchange.kind} is for members, and this connection has not been greeted by one")
-    return found
-
-
-def is_peer(connection: Connection) -> bool:
-    """Whether a member has greeted on this connection."""
-    return _STATE in connection.state
+        raise NotMember(what=exchange.kind, why="this connection has not proved to be one's")
+    return found.member
 
 
 def _is_refusal(error: EventLogError) -> bool:

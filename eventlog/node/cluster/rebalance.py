@@ -15,6 +15,7 @@ from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError
 from eventlog.node import operations
 from eventlog.node.cluster.health import is_under_replicated
+from eventlog.node.cluster.serving import ask_serving
 from eventlog.node.repeated import every
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -37,6 +38,11 @@ async def merged_segments(node: "Node", cache: str = "") -> list[pb.SegmentDescr
             rank = (primaries.get(segment.segment) == number, segment.high_watermark)
             if segment.segment not in found or rank > found[segment.segment][0]:
                 found[segment.segment] = (rank, segment)
+    serving = await ask_serving(node)
+    for _, segment in found.values():
+        number = segment.segment
+        segment.primary = segment.primary if serving.led[number] else ""
+        segment.unwritable, segment.unreadable = not serving.writable[number], not serving.readable[number]
     return [segment for _, (_, segment) in sorted(found.items())]
 
 

@@ -7,7 +7,6 @@ nothing was written since, and then gone by.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,7 +28,6 @@ from eventlog.consume.membership.record import (
 from eventlog.consume.membership.rows import encode_places, encode_set
 from eventlog.consume.membership.sessions import Via
 from eventlog.consume.membership.values import GroupState
-from eventlog.consume.work.record import decode_known
 from eventlog.errors import EventLogError, Fenced, GroupNotFound, NotPrimary, Overloaded, StaleMember, Stopping, VersionMismatch
 from eventlog.limits import GROUPS_PER_NODE_MAX
 from eventlog.node.consumers.work import Work
@@ -63,10 +61,10 @@ class Running:
     What it knows holds for the epoch `term` alone: between two of this node another may have coordinated the group.
     """
 
-    def __init__(self, node: "Node", id_: GroupId, core: Coordinator, version: int | None) -> None:
+    def __init__(self, node: "Node", id_: GroupId, state: GroupState, version: int | None) -> None:
         self.node = node
         self.id = id_
-        self.core = core
+        self.core = Coordinator(id_[0], state, self.now_ms)
         self.version = version
         self.term = node.inner.term(route_of(id_[0]))
         self.positions: dict[int, Committed] = {}
@@ -80,6 +78,11 @@ class Running:
     def state(self) -> GroupState:
         """The group as it is kept."""
         return self.core.state
+
+    @property
+    def now_ms(self) -> int:
+        """The loop's time, which is monotonic: sessions and their timers are counted by it."""
+        return int(asyncio.get_running_loop().time() * 1000)
 
     @property
     def route(self) -> bytes:
@@ -137,7 +140,7 @@ class Running:
 
     def adopt(self, state: GroupState) -> None:
         """Go by a state that is kept, and tell whoever has to know."""
-        self.core.adopt(state, now_ms())
+        self.core.adopt(state, self.now_ms)
         for member, held in list(self._held.items()):
             if state.member(member) is None or self.core.is_news(held.beat):
                 self._tell(member)
@@ -152,7 +155,7 @@ class Running:
         """Take what a member says, and answer when there is something to tell, at the latest after `wait_ms`."""
         async with self.lock:
             self.check()
-            await self.keep(self.core.beat(beat, now_ms(), leaders=self.leaders))
+            await self.keep(self.core.beat(beat, self.now_ms, leaders=self.leaders))
             self._tell(beat.member.id)  # an earlier request of it: it has a later one now
             loop = asyncio.get_running_loop()
             wait_ms = 0 if self.core.is_news(beat) else min(wait_ms, BEAT_WAIT_MS_MAX)
@@ -190,7 +193,7 @@ class Running:
         async with self.lock:
             self.check()
             check_commit(self.id[0], self.state, commit)
-            await self.put_places(advance(self.positions, commit, generation=self.state.generation, time_ms=wall_ms()))
+            await self.put_places(advance(self.positions, commit, generation=self.state.generation, time_ms=self.node.clock.physical_ms()))
 
     async def put_places(self, changed: Mapping[int, Committed]) -> None:
         """Write positions under the generation known here."""
@@ -204,11 +207,11 @@ class Running:
         """End the sessions that are over."""
         async with self.lock:
             self.check()
-            await self.keep(self.core.tick(now_ms(), leaders=self.leaders))
+            await self.keep(self.core.tick(self.now_ms, leaders=self.leaders))
 
     def closed(self, request: "pb.MemberClosed") -> None:
         """Note that a member's connection has closed."""
-        self.core.closed(request.member, via_of(request), now_ms())
+        self.core.closed(request.member, via_of(request), self.now_ms)
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -217,7 +220,7 @@ class Running:
             self._timer = None
         next_ms = self.core.sessions.next_ms
         if next_ms is not None and not self.is_over:
-            wait_s = max(1, next_ms - now_ms()) / 1000
+            wait_s = max(1, next_ms - self.now_ms) / 1000
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._begin_tick)
 
     def _begin_tick(self) -> None:
@@ -340,13 +343,13 @@ class Coordinators:
                 own = [(key, entry.value) for key, entry in known if key.cache_id == running.id[1]]
                 running.positions.update((key.segment, decode_committed(value)) for key, value in own if key.tag == "p")
                 if running.state.mode == "work":
-                    running.work = Work(running, {key.segment: decode_known(value) for key, value in own if key.tag == "w"})
+                    running.work = Work(running, {key.segment: value for key, value in own if key.tag == "w"})
                 running.adopt(running.state)
         if not lock.locked():
             self._loading.pop(group, None)
 
     def _begin(self, id_: GroupId, state: GroupState, *, version: int | None) -> Running:
-        running = self._running[id_] = Running(self._node, id_, Coordinator(id_[0], state, now_ms()), version)
+        running = self._running[id_] = Running(self._node, id_, state, version)
         self._peak = max(self._peak, len(self._running))
         return running
 
@@ -360,16 +363,6 @@ class Coordinators:
         running = self._running.get((request.group, request.cache_id))
         if running is not None:
             running.closed(request)
-
-
-def now_ms() -> int:
-    """Return the loop's time."""
-    return int(asyncio.get_running_loop().time() * 1000)
-
-
-def wall_ms() -> int:
-    """Return the wall clock's time, milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def via_of(request: "pb.GroupBeat | pb.MemberClosed") -> Via:

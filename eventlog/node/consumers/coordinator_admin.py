@@ -9,7 +9,7 @@ import msgspec
 from eventlog.consume.membership.positions import Committed, Place
 from eventlog.consume.membership.record import GROUPS_CACHE, decode_group, decode_key, encode_committed, route_of
 from eventlog.errors import CacheDropped, CacheNotFound, GroupNotEmpty, GroupNotFound, NotPrimary
-from eventlog.node.consumers.coordinator import Running, wall_ms
+from eventlog.node.consumers.coordinator import Running
 from eventlog.node.consumers.coordinator_lag import lag_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ async def reset(running: Running, places: Mapping[int, Place], *, dry_run: bool)
         if state.members:
             raise GroupNotEmpty(group=running.id[0], members=len(state.members))
         kept = {
-            segment: Committed(place=place, generation=state.generation, time_ms=wall_ms(), metadata="reset")
+            segment: Committed(place=place, generation=state.generation, time_ms=running.node.clock.physical_ms(), metadata="reset")
             for segment, place in places.items()
         }
         puts = {running.key("p", segment): encode_committed(one) for segment, one in kept.items()}

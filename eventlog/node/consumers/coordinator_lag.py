@@ -16,7 +16,6 @@ from eventlog.errors import EventLogError
 from eventlog.ids import ID_MAX, ID_STEP, time_of
 from eventlog.limits import KIB
 from eventlog.node.aside import aside
-from eventlog.node.cluster.peers import peer_of
 from eventlog.node.state.caches import CacheState
 from eventlog.segment.keys import log_range
 from eventlog.transport.exchange import Exchange
@@ -53,7 +52,7 @@ async def lag_of(node: "Node", cache_id: int, places: Mapping[int, Place]) -> di
 
 async def _ask(node: "Node", number: int, cache_id: int, places: Mapping[int, Place]) -> dict[int, Lag]:
     if number == node.number:
-        return await aside(partial(_count, node, node.caches.find(cache_id), places))
+        return await _counted(node, node.caches.find(cache_id), places)
     message = Message(group_lag=pb.GroupLag(cache_id=cache_id, places=len(places)))
     try:
         reply = await node.peers.send(number, message, encode_places(places), timeout_ms=ASK_MS)
@@ -65,16 +64,21 @@ async def _ask(node: "Node", number: int, cache_id: int, places: Mapping[int, Pl
 
 async def group_lag(node: "Node", exchange: Exchange) -> None:
     """Count for a coordinator what lies behind places of segments that are led here."""
-    peer_of(exchange)
     request = exchange.message.group_lag
     places = decode_places(exchange.body, rows=request.places, count=node.segments)
-    found = await aside(partial(_count, node, node.caches.find(request.cache_id), places))
+    found = await _counted(node, node.caches.find(request.cache_id), places)
     rows = np.array([(segment, 0, 0, lag.events, lag.nbytes, lag.ms) for segment, lag in found.items()], LAG_ROW)
     exchange.answer(Message(group_lag_answer=pb.GroupLagAnswer(rows=len(rows))), rows.tobytes())
 
 
+async def _counted(node: "Node", cache: CacheState, places: Mapping[int, Place]) -> dict[int, Lag]:
+    """Return the lag in those segments that this node leads, confirmed by their in-sync sets."""
+    led = await node.freshness.proven(segment for segment in places if node.replicas.serving[segment])
+    return await aside(partial(_count, node, cache, {segment: places[segment] for segment in led}))
+
+
 def _count(node: "Node", cache: CacheState, places: Mapping[int, Place]) -> dict[int, Lag]:
-    now = node.clock.wall_ms()
+    now = node.clock.physical_ms()
     all_events, all_bytes = node.steps.now(cache.cache_id)
     found: dict[int, Lag] = {}
     for segment, place in places.items():

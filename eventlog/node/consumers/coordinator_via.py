@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from eventlog.consume.membership.record import route_of
-from eventlog.errors import EventLogError
+from eventlog.errors import BadMessage, EventLogError
 from eventlog.transport.connection import Connection
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -38,16 +38,23 @@ class _Members:
 
 
 def speaks(node: "Node", exchange: Exchange) -> None:
-    """Note over which connection a member speaks, and write it into the request that tells its coordinator."""
+    """Note over which connection a member speaks, and write it into the request that tells its coordinator.
+
+    Raises:
+        BadMessage: the request says so already: a member could name another one's connection.
+    """
     request = exchange.message.group_beat
     connection = exchange.connection
     members: _Members | None = connection.state.get(_STATE)
     if members is None:
         members = connection.state[_STATE] = _Members(next(_numbers))
         _watch(node, connection, members)
+    own = node.number, members.number
+    if (request.via_node, request.via_connection) not in ((0, 0), own):  # its own where the request is being worked on once more
+        raise BadMessage(why="via_node and via_connection are for the node that passes a beat on to say")
     if len(members.ids) < MEMBERS_MAX:
         members.ids.add((request.group, request.cache_id, request.member))
-    request.via_node, request.via_connection = node.number, members.number
+    request.via_node, request.via_connection = own
 
 
 def left(exchange: Exchange) -> None:

@@ -8,7 +8,7 @@ ephemeral one that nobody has used for its time is removed; a new home counts th
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from eventlog.errors import (
 )
 from eventlog.limits import LISTENER_POSITION_WRITE_MS, LISTENER_POSITIONS_PER_WRITE_MAX, LISTENERS_PER_NODE_MAX
 from eventlog.node.consumers.inner import LISTENERS
+from eventlog.segment.holds import Hold
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -48,12 +49,13 @@ _ALTER_TRIES = 10
 class Kept:
     """One listener at its home."""
 
-    __slots__ = ("held_percent", "progress", "record", "used_at", "version", "waiting", "written_at")
+    __slots__ = ("held_id", "held_percent", "progress", "record", "used_at", "version", "waiting", "written_at")
 
     def __init__(self, record: ListenerRecord, *, version: int, progress: Progress, now: float) -> None:
         self.record = record
         self.version = version
         self.progress = progress
+        self.held_id = progress.lowest  # as it is written down: the next home knows of nothing later
         self.used_at = now
         self.written_at = now
         self.held_percent = 0
@@ -62,11 +64,6 @@ class Kept:
     def is_unused(self, now: float) -> bool:
         """Return whether it is ephemeral, and nobody has polled for its time."""
         return not self.record.durable and not self.waiting and (now - self.used_at) * 1000 > self.record.expire_ms
-
-    def became(self, record: ListenerRecord, *, version: int) -> None:
-        """Note what was written, unless something newer is noted by now."""
-        if version > self.version:
-            self.record, self.version = record, version
 
     def answer_waiting(self) -> None:
         """Tell whoever waits for what is acknowledged by now."""
@@ -87,6 +84,8 @@ class ListenerHome:
         self._ephemeral: set[str] = set()
         self._dirty: set[str] = set()  # with a position to be written down
         self._epochs: dict[int, int] = {}  # segments that were read, and the epoch in which they were
+        self._changes = np.zeros(node.segments, np.int64)  # of which listeners there are, and of their records
+        self._registering: list[tuple[int, Hold]] = []  # with their caches
         self._reading = asyncio.Lock()
 
     def __len__(self) -> int:
@@ -112,10 +111,42 @@ class ListenerHome:
             raise ListenerNotFound(listener=listener)
         return kept
 
-    async def all(self) -> list[Kept]:
-        """Return all listeners kept here."""
-        await self._read(self._led())
-        return list(self._kept.values())
+    async def of(self, segments: Sequence[int]) -> tuple[list[Kept], int]:
+        """Return the listeners of segments that are led here, and how often they changed: as of one moment.
+
+        Raises:
+            NotPrimary: one of the segments is led elsewhere.
+        """
+        await self._read(segments)
+        wanted = frozenset(segments)
+        found = [kept for listener, kept in self._kept.items() if self._node.inner.segment(listener.encode()) in wanted]
+        return found, int(self._changes[list(segments)].sum())
+
+    async def holds(self, cache_id: int, segments: Sequence[int]) -> list[Hold]:
+        """Return what the durable listeners of a cache hold back that are kept in segments led here.
+
+        Raises:
+            NotPrimary: one of the segments is led elsewhere.
+        """
+        await self._read(segments)
+        wanted = frozenset(segments)
+        kept = [self._kept[listener] for listener in self._by_cache.get(cache_id, ())]
+        found = [
+            Hold(one.record.id, one.held_id, one.record.hold_bytes, one.record.hold_ms)
+            for one in kept
+            if one.record.durable and self._node.inner.segment(one.record.id.encode()) in wanted
+        ]
+        return found + [hold for cache, hold in self._registering if cache == cache_id]
+
+    @contextlib.contextmanager
+    def registering(self, cache_id: int, *, hold_bytes: int, hold_ms: int) -> Iterator[None]:
+        """Hold everything back while a listener is registered: where it begins is taken, and it is not kept yet."""
+        entry = (cache_id, Hold("", 0, hold_bytes, hold_ms))
+        self._registering.append(entry)
+        try:
+            yield
+        finally:
+            self._registering.remove(entry)
 
     def _led(self) -> list[int]:
         found: list[int] = np.flatnonzero(self._node.replicas.serving).tolist()
@@ -158,15 +189,20 @@ class ListenerHome:
             stored = rows.get(position_key(listener))
             if stored is not None:
                 kept.progress.move(token.decode(stored[0]))
+                kept.held_id = kept.progress.lowest
             self._keep(kept)
 
     def _keep(self, kept: Kept) -> None:
         """Keep a listener. Nothing that is done by the clock looks at one that is durable and idle: there may be tens of thousands."""
         listener = kept.record.id
         self._kept[listener] = kept
+        self._changed(listener)
         self._by_cache.setdefault(kept.record.cache_id, set()).add(listener)
         if not kept.record.durable:
             self._ephemeral.add(listener)
+
+    def _changed(self, listener: str) -> None:
+        self._changes[self._node.inner.segment(listener.encode())] += 1
 
     def _progress_of(self, record: ListenerRecord) -> Progress:
         return Progress(self._node.cluster, record.cache_id, self._node.segments, all_id=record.last_id)
@@ -176,6 +212,7 @@ class ListenerHome:
         kept = self._kept.pop(listener, None)
         if kept is None:
             return
+        self._changed(listener)
         self._ephemeral.discard(listener)
         self._dirty.discard(listener)
         of_cache = self._by_cache[kept.record.cache_id]
@@ -251,7 +288,8 @@ class ListenerHome:
             kept = await self.find(listener)
             record, version = change(kept.record), kept.version
             try:
-                kept.became(record, version=await self._write(listener, puts={key: encode_record(record)}, expect={key: version}))
+                version = await self._write(listener, puts={key: encode_record(record)}, expect={key: version})
+                self._became(kept, record, version=version)
             except VersionMismatch:
                 if tries == _ALTER_TRIES:
                     raise
@@ -263,9 +301,15 @@ class ListenerHome:
         """Take in the record as it is stored: somebody has written it who has not come to noting that, or never learned of it."""
         entry = await self._node.inner.entry(LISTENERS, record_key(kept.record.id))
         if entry is not None:
-            kept.became(decode_record(entry.value), version=entry.version)
+            self._became(kept, decode_record(entry.value), version=entry.version)
         elif self._kept.get(kept.record.id) is kept:
             self._drop(kept.record.id)
+
+    def _became(self, kept: Kept, record: ListenerRecord, *, version: int) -> None:
+        """Note what was written, unless something newer is noted by now."""
+        if version > kept.version:
+            kept.record, kept.version = record, version
+            self._changed(record.id)
 
     async def remove(self, listener: str) -> None:
         """Keep a listener no longer.
@@ -371,13 +415,19 @@ class ListenerHome:
         chosen = due if is_last else due[:LISTENER_POSITIONS_PER_WRITE_MAX]
         await asyncio.gather(*(self._write_position(listener, now) for _, listener in chosen))
 
+    async def write_positions_of(self, cache_id: int) -> None:
+        """Write down the positions of a cache's listeners that have moved, as many as in one turn: what they hold back goes by that."""
+        now = asyncio.get_running_loop().time()
+        due = sorted((self._kept[listener].written_at, listener) for listener in self._dirty & self._by_cache.get(cache_id, set()))
+        await asyncio.gather(*(self._write_position(listener, now) for _, listener in due[:LISTENER_POSITIONS_PER_WRITE_MAX]))
+
     async def _write_position(self, listener: str, now: float) -> None:
         kept = self._kept.get(listener)
         if kept is None:
             return
         self._dirty.discard(listener)
         kept.written_at = now
-        data = token.encode(kept.progress.position())
+        data, lowest = token.encode(kept.progress.position()), kept.progress.lowest
         key = record_key(listener)
         try:
             await self._write(listener, puts={position_key(listener): data}, expect={key: kept.version}, deadline_ms=1_000)
@@ -388,6 +438,7 @@ class ListenerHome:
                 self._dirty.add(listener)
             log.info("listener_position_not_written listener=%s why=%s", listener, error)
         else:
+            kept.held_id = max(kept.held_id, lowest)
             log.debug("listener_position_written listener=%s", listener)
 
     def note_held(self, held: dict[str, int]) -> None:

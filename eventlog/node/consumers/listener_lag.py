@@ -1,6 +1,5 @@
 """How far behind: what is kept of a cache above some ids, counted by the primaries of its segments."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ import numpy as np
 from eventlog.batch.layout import read_head
 from eventlog.ids import ID_STEP, time_of
 from eventlog.node.aside import aside
-from eventlog.node.cluster.forward import ask, others
+from eventlog.node.cluster.primaries import Led, ask_primaries
 from eventlog.node.state.caches import CacheState
 from eventlog.segment import keys
 from eventlog.segment.port import Store
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 IDS_MAX = 1_000  # places counted in one answer; of more listeners the rest is shown without
 
 
-async def fill_in(node: "Node", listeners: Sequence[pb.Listener]) -> None:
-    """Say of each listener how far it lags. What stands at one place is counted once."""
+async def fill_in(node: "Node", listeners: Sequence[pb.Listener], *, timeout_ms: int) -> None:
+    """Say of each listener how far it lags. What stands at one place is counted once. Raises PrimariesMissing."""
     places: dict[int, set[int]] = {}
     for listener in listeners:
         if listener.durable and len(places.setdefault(listener.cache_id, set())) < IDS_MAX:
             places[listener.cache_id].add(listener.position_id)
-    counted = {cache_id: await _count(node, cache_id, sorted(ids)) for cache_id, ids in places.items()}
+    counted = {cache_id: await _count(node, cache_id, sorted(ids), timeout_ms=timeout_ms) for cache_id, ids in places.items()}
     now_ms = node.clock.physical_ms()
     for listener in listeners:
         found = counted.get(listener.cache_id, {}).get(listener.position_id)
@@ -38,22 +37,20 @@ async def fill_in(node: "Node", listeners: Sequence[pb.Listener]) -> None:
             listener.lag_ms = max(now_ms - time_of(listener.position_id), 0)
 
 
-async def _count(node: "Node", cache_id: int, ids: list[int]) -> dict[int, tuple[int, int]]:
+async def _count(node: "Node", cache_id: int, ids: list[int], *, timeout_ms: int) -> dict[int, tuple[int, int]]:
     cache = node.caches.get(cache_id)
     if cache is None:
         return {}
-    message = Message(count_after=pb.CountAfter(cache_id=cache_id, ids=ids))
-    asked = [asyncio.ensure_future(ask(connection, message)) for connection in others(node).values()]
-    answers = [await count_after(node, cache, ids)]
-    answers += [found.count_after_answer for found in await asyncio.gather(*asked)]
+    question = Message(count_after=pb.CountAfter(cache_id=cache_id, ids=ids))
+    told = await ask_primaries(node, question, partial(count_after, node, cache, ids), timeout_ms=timeout_ms)
+    answers = [one.count_after_answer for one in told]
     events = np.sum([list(answer.events) for answer in answers], axis=0).tolist()
     nbytes = np.sum([list(answer.bytes) for answer in answers], axis=0).tolist()
     return {id_: (count, size) for id_, count, size in zip(ids, events, nbytes, strict=True)}
 
 
-async def count_after(node: "Node", cache: CacheState, ids: Iterable[int]) -> pb.CountAfterAnswer:
-    """Return how many events of the segments led here are kept above each id; their bytes are an estimate."""
-    led: list[int] = np.flatnonzero(node.replicas.serving).tolist()
+async def count_after(node: "Node", cache: CacheState, ids: Iterable[int], led: Led) -> Message:
+    """Return how many events of segments that are led here are kept above each id; their bytes are an estimate."""
     last_id = node.tail.last_id(cache.cache_id)
     all_events, all_bytes = node.steps.now(cache.cache_id)
     ends, trimmed = cache.next_offsets.copy(), cache.trimmed_offsets.copy()
@@ -61,11 +58,11 @@ async def count_after(node: "Node", cache: CacheState, ids: Iterable[int]) -> pb
     for id_ in ids:
         events = 0
         if id_ < last_id:
-            first_offsets = await aside(partial(offsets_after, node.store, cache.cache_id, led, id_))
+            first_offsets = await aside(partial(offsets_after, node.store, cache.cache_id, led.segments, id_))
             events = sum(max(int(ends[segment]) - max(offset, int(trimmed[segment]) + 1), 0) for segment, offset in first_offsets)
         answer.events.append(events)
         answer.bytes.append(events * all_bytes // all_events if all_events else 0)
-    return answer
+    return Message(count_after_answer=answer)
 
 
 def offsets_after(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> list[tuple[int, int]]:

@@ -15,9 +15,9 @@ from eventlog.consume.membership.positions import Committed
 from eventlog.consume.membership.record import encode_committed
 from eventlog.consume.membership.values import NOBODY
 from eventlog.consume.work.leases import Leases
-from eventlog.consume.work.queue import Known, SegmentQueue, Task, backoff_ms
-from eventlog.consume.work.record import encode_known
-from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember
+from eventlog.consume.work.queue import SegmentQueue, Task, backoff_ms
+from eventlog.consume.work.record import decode_known, encode_known
+from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember, tellable
 from eventlog.limits import ANSWER_BYTES_MAX, DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
 from eventlog.node.consumers.dead_letters import DeadLetter, bury_all
 from eventlog.node.consumers.work_reading import READ_EVENTS_MAX, Row, read_rows
@@ -45,8 +45,11 @@ class _Request:
 class Work:
     """The queues of one work group."""
 
-    def __init__(self, running: "Running", known: dict[int, list[Known]]) -> None:
-        self._running = running
+    def __init__(self, running: "Running", kept: Mapping[int, bytes]) -> None:
+        """Go on from what was kept of each segment."""
+        self._running, clock = running, running.node.clock
+        decode = partial(decode_known, now_ms=clock.monotonic_ms(), agreed_ms=clock.agreed_ms())
+        known = {segment: decode(data) for segment, data in kept.items()}
         places = {segment: running.place(segment) for segment in range(running.state.segments)}
         self.queues = {segment: SegmentQueue.load(place, known.get(segment, ())) for segment, place in places.items()}
         self._kept = {segment for segment, rows in known.items() if rows}
@@ -86,7 +89,7 @@ class Work:
                 raise self._error
             waits_s = [deadline - loop.time()]
             if (next_ms := self._next_ms()) is not None:
-                waits_s.append(max(0.0, (next_ms - self._wall_ms()) / 1000))
+                waits_s.append(max(0.0, (next_ms - self._now_ms()) / 1000))
             try:
                 await asyncio.wait_for(changed.wait(), min(waits_s))
             except TimeoutError:
@@ -163,7 +166,7 @@ class Work:
                     return
                 except Exception as error:  # what breaks the turn of one group must not end the node
                     log.exception("work_failed group=%s", self._running.id[0])
-                    self._give_up(EventLogError(why=repr(error)))
+                    self._give_up(tellable(error))
                     return
             for request, result in zip(requests, results, strict=True):
                 _answer(request.done, result)
@@ -199,7 +202,7 @@ class Work:
         Where they could not be written, a member keeps what it wanted buried, and hears why; what no member has any more waits for
         another try. The others' work goes on.
         """
-        now = self._wall_ms()
+        now = self._now_ms()
         for id_, letter in changes.dead.items():
             segment = letter.row.segment
             queue = self.queues[segment]
@@ -218,18 +221,18 @@ class Work:
         ]
 
     async def _keep(self, touched: set[int]) -> None:
-        running = self._running
+        running, clock = self._running, self._running.node.clock
         puts: dict[bytes, bytes] = {}
         removes: list[bytes] = []
         moved: dict[int, Committed] = {}
         for segment in touched:
             queue = self.queues[segment]
             if queue.place != running.place(segment):
-                moved[segment] = Committed(place=queue.place, generation=running.state.generation, time_ms=self._wall_ms())
+                moved[segment] = Committed(place=queue.place, generation=running.state.generation, time_ms=clock.physical_ms())
                 puts[running.key("p", segment)] = encode_committed(moved[segment])
             kept = queue.kept()
             if kept:
-                puts[running.key("w", segment)] = encode_known(kept)
+                puts[running.key("w", segment)] = encode_known(kept, now_ms=self._now_ms(), agreed_ms=clock.agreed_ms())
                 self._kept.add(segment)
             elif segment in self._kept:
                 removes.append(running.key("w", segment))
@@ -263,7 +266,7 @@ class Work:
 
     def _hand_out(self, segment: int, member: str, found: list[tuple[Task, Row]], *, limit: int, changes: Changes) -> bool:
         """Hand out what a segment has, behind what was found in others; return whether the answer takes no more."""
-        queue, now = self.queues[segment], self._wall_ms()
+        queue, now = self.queues[segment], self._now_ms()
         ready = queue.ready(now, limit - len(found))
         if not ready:
             if queue.next_ms() is None:
@@ -294,7 +297,7 @@ class Work:
 
     def _take_overdue(self, changes: Changes) -> None:
         """Give to others what its member has not settled in time."""
-        now = self._wall_ms()
+        now = self._now_ms()
         for id_, segment in self._leases.overdue(now):
             task = self.queues[segment].tasks[id_]
             self._leases.end(task.member, id_)
@@ -338,7 +341,7 @@ class Work:
             if task.deliveries >= self._deliveries_max:
                 self._bury(task, row.reason or f"delivered {task.deliveries} times, and to be tried again", changes)
             else:
-                queue.again(task, self._wall_ms() + (backoff_ms(task.deliveries) if row.after_ms < 0 else row.after_ms))
+                queue.again(task, self._now_ms() + (backoff_ms(task.deliveries) if row.after_ms < 0 else row.after_ms))
 
     def _release_now(self, is_gone: Callable[[str], bool], changes: Changes) -> None:
         self._leases.forget(is_gone)
@@ -373,7 +376,7 @@ class Work:
             await self._read_ahead()
         except Exception as error:  # as in a turn
             log.exception("work_reading_failed group=%s", self._running.id[0])
-            self._give_up(EventLogError(why=repr(error)))
+            self._give_up(tellable(error))
 
     async def _read_ahead(self) -> None:
         running = self._running
@@ -417,7 +420,7 @@ class Work:
                     continue  # it was done before
                 self._rows[task.id] = row
                 if task.member:
-                    self._leases.begin(task.member, (task.id, segment), self._wall_ms())
+                    self._leases.begin(task.member, (task.id, segment), self._now_ms())
             if own:
                 self._quiet.discard(segment)
         is_gone = self._is_gone()
@@ -454,8 +457,9 @@ class Work:
     def _deliveries_max(self) -> int:
         return self._running.state.deliveries_max or DELIVERIES_MAX_DEFAULT
 
-    def _wall_ms(self) -> int:
-        return self._running.node.clock.wall_ms()
+    def _now_ms(self) -> int:
+        """Return monotonic time: leases and retries are counted by it, so that a wall clock that jumps changes neither."""
+        return self._running.node.clock.monotonic_ms()
 
 
 def _answer(done: "asyncio.Future[Any]", result: Any) -> None:

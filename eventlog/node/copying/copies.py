@@ -1,8 +1,8 @@
-"""A copy of a segment on its way to another node: its log and its state in pieces, with what the counters say at one id, the pin.
+"""A copy of a segment on its way to another node: its log, its state and its counters in pieces, all of them as of one id, the pin.
 
-The state is read while it changes: entries may be newer than the pin, never older, and the log from the pin on, which follows, brings
-both copies to the same. What has to be exact, offsets, counters and producers, was taken down in the step in which the pin was set.
-Every piece carries a checksum. For threads beside the loop.
+Whoever gets the copy may be forced to lead before the log behind the pin has reached it. So the state is read from a snapshot of the step
+in which the pin was set, and holds nothing that the log of the copy does not say. Every piece carries a checksum. For threads beside
+the loop.
 """
 
 from collections.abc import Iterable
@@ -12,19 +12,21 @@ import msgspec
 from crc32c import crc32c
 
 from eventlog.errors import BadMessage
+from eventlog.limits import MIB
 from eventlog.segment import keys
 from eventlog.segment.cutting import caches_in
-from eventlog.segment.port import Pair, Store
+from eventlog.segment.port import Pair, Snapshot, Store
 from eventlog.segment.walking import check_sum
 
 COUNTERS, LOG, STATE = 1, 2, 3  # kinds of pieces
 _PAIR = Struct("<HI")
 _CRC_BYTES = 4
 _STATE_ROWS = 2_000
+_PRODUCERS_BYTES = 4 * MIB
 
 
 class CacheCounters(msgspec.Struct, array_like=True, frozen=True):
-    """What is known of a cache in the segment: at the pin, but for what is trimmed and the producers, as of the end of the copy."""
+    """What is known of a cache in the segment: at the pin, but for what is trimmed, as of the end of the copy."""
 
     cache_id: int
     next_offset: int
@@ -42,10 +44,11 @@ class Counters(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SegmentCopy:
-    """Reads one segment piece by piece; `read` returns None after the last."""
+    """Reads one segment piece by piece; `read` returns None after the last. `state` holds the segment as of `pin`."""
 
-    def __init__(self, store: Store, segment: int, *, pin: int) -> None:
+    def __init__(self, store: Store, segment: int, *, state: Snapshot, pin: int) -> None:
         self._store = store
+        self._state = state
         self._segment = segment
         self._pin = pin
         self._caches: list[int] | None = None
@@ -57,6 +60,7 @@ class SegmentCopy:
 
         Raises:
             CorruptData: a value's checksum is wrong, or a file cannot be read.
+            ClientClosed: the state that it reads from was closed.
         """
         if self._caches is None:
             self._caches = list(caches_in(self._store, self._segment))
@@ -76,15 +80,28 @@ class SegmentCopy:
         found: list[Pair] = []
         nbytes = 0
         while nbytes < bytes_max:
-            rows = self._store.read_state(lower, upper, limit=_STATE_ROWS)
-            if not rows:
+            rows = self._state.read(lower, upper, rows_max=_STATE_ROWS, bytes_max=bytes_max)
+            if not rows.keys:
                 break
-            lower = rows[-1][0] + b"\0"
-            kept = [row for row in rows if keys.parse_state_key(row[0])[2] != keys.TAG_PRODUCER]  # of these the counters know better
+            lower = rows.keys[-1] + b"\0"
+            pairs = zip(rows.keys, rows.values, strict=True)
+            kept = [row for row in pairs if keys.parse_state_key(row[0])[2] != keys.TAG_PRODUCER]  # they go with the counters
             nbytes += sum(len(key) + len(value) for key, value in kept)
             found += kept
         self._state_from = lower
         return (STATE, pack(found)) if found else None
+
+    def producers(self, cache_id: int) -> list[tuple[int, bytes]]:
+        """Return the producers of a cache that wrote to the segment, as they are stored. Raises as `read`."""
+        lower, upper = keys.tag_range(self._segment, cache_id, keys.TAG_PRODUCER)
+        found: list[tuple[int, bytes]] = []
+        is_end = False
+        while not is_end:
+            rows = self._state.read(lower, upper, rows_max=_STATE_ROWS, bytes_max=_PRODUCERS_BYTES)
+            is_end = rows.is_end
+            found += [(int.from_bytes(keys.parse_state_key(key)[3]), data) for key, data in zip(rows.keys, rows.values, strict=True)]
+            lower = rows.keys[-1] + b"\0" if rows.keys else upper
+        return found
 
 
 def seal(content: bytes) -> bytes:

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.control.proposals import InSyncChange, Outcome
+from eventlog.control.proposals import InSyncChange, Outcome, Proposals
 from eventlog.control.records import Replica as ReplicaRecord
 from eventlog.control.records import SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
-from eventlog.errors import BadMessage, ConnectionLost, CorruptData, EventLogError, NotPrimary, Overloaded, TooLarge
-from eventlog.ids import ID_MAX
-from eventlog.limits import MIB
+from eventlog.errors import BadMessage, ConnectionLost, CorruptData, EventLogError, Overloaded, TooLarge
+from eventlog.ids import ID_MAX, id_before, time_of
+from eventlog.limits import CLOCK_AHEAD_MS_MAX, MIB
 from eventlog.node.cluster.metadata import ViewChange
 from eventlog.node.copying import mending
 from eventlog.node.copying.replicate_body import NOTHING, Arrived, Carried, GroupValues, values_from
 from eventlog.node.copying.replicate_copy import Copies
+from eventlog.node.copying.shortage import Shortage
 from eventlog.node.copying.throttle import CopyThrottle
 from eventlog.node.repeated import due
 from eventlog.replication import Commands, LostRange, Message, Replica, Replication, Term
@@ -85,19 +86,20 @@ class Replicas:
         self.node = node
         self.throttle = CopyThrottle(lambda: node.view)
         self.serving = np.zeros(core.segments, bool)  # led, adopted, and the state is up to the log: writes and promises may begin
+        self.shortage = Shortage(self)
         self.incoming: Incoming
         self.takeover: TakeOver
         self._flights: list[Flight] = []
         self._recent: deque[Flight] = deque()
         self._recent_bytes = 0
         self._known: dict[int, Replica] = {}
-        self._proposing: list[asked.Propose] = []
+        self._proposals = Proposals()
         self._records: dict[int, Versioned[SegmentRecord]] = {}  # the latest seen, be it ahead of the view
         self._proposer: asyncio.Task[None] | None = None
         self.unsent = 0  # messages that found no way; asked for again by the protocol
         self._do: dict[type, Callable[..., None]] = {
             asked.Committed: self._committed,
-            asked.Propose: self._proposing.append,
+            asked.Propose: self._propose,
             asked.ReadLog: self._read_log,
             asked.Diverged: _diverged,
         }
@@ -118,6 +120,7 @@ class Replicas:
         node.metadata.hooks.append(self._changed)
         node.own(asyncio.create_task(self._tick_forever(), name="replication"))
         self.learn(node.view, range(self.core.segments))
+        self.core.allow_ids(self._highest_id())
 
     @property
     def now_ms(self) -> int:
@@ -137,9 +140,6 @@ class Replicas:
                 self._do[kind](command, given)
             else:
                 self._do[kind](command)
-        if self._proposing and (self._proposer is None or self._proposer.done()):
-            self._proposer = asyncio.create_task(self._propose(), name="propose")
-            self.node.own(self._proposer)
         self.incoming.finish()
 
     def _send(self, send: asked.Send, carried: Carried, bodies: dict[int, Sequence[bytes]]) -> None:
@@ -176,9 +176,9 @@ class Replicas:
         Raises:
             NotPrimary, NotEnoughReplicas: nothing was registered.
         """
-        ready = self.serving[group.segments]
+        ready = self.shortage.writable[group.segments]
         if np.count_nonzero(ready) != len(ready):
-            raise NotPrimary(segment=int(group.segments[~ready][0]))
+            raise self.shortage.refusal(int(group.segments[~ready][0]))
         previous = self.core.ends[group.segments]
         commands = self.core.append(group.segments, group.last_ids, counts=group.counts, now_ms=self.now_ms)
         flight = Flight(segments=group.segments, last_ids=group.last_ids, previous=previous, carried=group.carried)
@@ -202,6 +202,8 @@ class Replicas:
     def _committed(self, command: asked.Committed) -> None:
         del command  # the watermarks say the same
         self.settle()
+        if self.shortage.stuck:
+            self.shortage.committed()
 
     def settle(self, lost: frozenset[int] = frozenset()) -> None:
         """Settle the groups in flight that are committed, or that touch segments which are led no more."""
@@ -233,15 +235,19 @@ class Replicas:
             segments, ids = flight.segments[rest], flight.last_ids[rest]
             self.node.followed.take_up(segments)
             self.node.followed.keep(flight.values(rest))
-            self.incoming.follow(segments, ids)
-            self.node.promises.commit(segments, ids)
-            self.node.promises.settle(segments, upto=int(ids.max()))
-            self.takeover.rebuild_keys(segments)
+            self.take_in(segments, ids)
+
+    def take_in(self, segments: Ints, ids: Ints) -> None:
+        """Bring what is committed up to `ids`, and kept by who follows, into the state of segments led here."""
+        self.incoming.follow(segments, ids)
+        self.node.promises.commit(segments, ids)
+        self.node.promises.settle(segments, upto=int(ids.max()))
+        self.takeover.rebuild_keys(segments)
 
     def _lose(self, flight: Flight, segments: frozenset[int]) -> None:
-        """What is in flight in segments that are led no more is in the own log like values of others: it counts if it is committed.
+        """What is given up in flight is in the own log like values of others: it counts if it is committed.
 
-        Once: a segment is given up when the lease tells that others moved it, and again when its record does.
+        Once: a segment is lost when the lease tells that others moved it, and again when its record does, and may have been stuck.
         """
         lost = segments - flight.lost
         if lost:
@@ -259,10 +265,12 @@ class Replicas:
         terms = [self._term(view.segments[segment]) for segment in segments if segment in view.segments]
         if terms:
             self.carry_out(self.core.learn(terms, now_ms=self.now_ms))
+            self.shortage.look()
 
     def learn_now(self, found: Iterable[Versioned[SegmentRecord]]) -> None:
         """Tell the core what records say that were read from the store, and may be ahead of the view."""
         self.carry_out(self.core.learn([self._term(record) for record in found], now_ms=self.now_ms))
+        self.shortage.look()
 
     def floor(self, segment: int) -> int:
         """Return the id above which its latest record has the ids of its term begin."""
@@ -275,32 +283,21 @@ class Replicas:
             self._records[found.record.segment] = found
         return term_of(found, self.node.view)
 
-    async def _propose(self) -> None:
-        """Commit what is proposed; what is proposed meanwhile goes together into the next commit."""
-        unsure: set[int] = set()
-        while self._proposing:
-            newest = {proposal.segment: proposal for proposal in sorted(self._proposing, key=lambda proposal: proposal.revision)}
-            proposals = list(newest.values())  # one of an older record is void: nobody waits for it any more
-            self._proposing.clear()
-            outcomes = await self.node.records.propose([_change_of(proposal) for proposal in proposals], seen=self._records)
-            kinds = Counter(outcome.kind for outcome in outcomes)
-            log.info("in_sync_proposed %s", " ".join(f"{kind}={count}" for kind, count in sorted(kinds.items())))
-            for proposal, outcome in zip(proposals, outcomes, strict=True):
-                if outcome.kind == "unknown" or (outcome.kind == "none" and proposal.segment in unsure):
-                    self._proposing.append(proposal)  # the same compare-and-set again, until one is sure: it cannot be done twice
-                    unsure.add(proposal.segment)
-                else:
-                    unsure.discard(proposal.segment)
-                    self._outcome(proposal, outcome)
-            if unsure:
-                await asyncio.sleep(_AGAIN_MS / 1000)
+    def _propose(self, proposal: asked.Propose) -> None:
+        """Have a change committed, together with what else is proposed in this step."""
+        self._proposals.add(change_of(proposal))
+        if self._proposer is None or self._proposer.done():
+            again = partial(asyncio.sleep, _AGAIN_MS / 1000)
+            deciding = self.node.records.decide(self._proposals, seen=self._records, decided=self._decided, pause=again)
+            self._proposer = asyncio.create_task(deciding, name="propose")
+            self.node.own(self._proposer)
 
-    def _outcome(self, proposal: asked.Propose, outcome: Outcome) -> None:
-        record = outcome.record
-        if record is not None and record.revision != proposal.revision:
-            self.learn_now([record])
-        else:
-            self.carry_out(self.core.withdrawn(proposal.segment, revision=proposal.revision, now_ms=self.now_ms))
+    def _decided(self, outcomes: Sequence[Outcome]) -> None:
+        kinds = Counter(outcome.kind for outcome in outcomes)
+        log.info("in_sync_proposed %s", " ".join(f"{kind}={count}" for kind, count in sorted(kinds.items())))
+        self.learn_now([outcome.found for outcome in outcomes if outcome.found is not None])
+        for change in [outcome.change for outcome in outcomes if outcome.found is None]:
+            self.carry_out(self.core.withdrawn(change.segment, revision=change.revision, now_ms=self.now_ms))
 
     # ------------------------------------------------------------ catching up others
 
@@ -341,21 +338,32 @@ class Replicas:
     def _connected(self, number: int, incarnation: str) -> None:
         peer = self._known[number] = Replica(number, incarnation)
         self.carry_out(self.core.connected(peer, now_ms=self.now_ms))
+        self.shortage.look()
 
     def _lost(self, number: int, refused: bool) -> None:  # noqa: FBT001 -- as the hook is called
         del refused
         peer = self._known.pop(number, None)
         if peer is not None:
             self.carry_out(self.core.lost(peer, now_ms=self.now_ms))
+            self.shortage.look()
 
     async def _tick_forever(self) -> None:
         is_resting, loop = False, asyncio.get_running_loop()
         while True:
             now = loop.time()
             await asyncio.sleep(due(now, _TICK_RESTING_MS if is_resting else _TICK_MS) - now)
+            self.core.allow_ids(self._highest_id())
             is_resting = self.core.is_quiet
-            if not is_resting and (commands := self.core.look(now_ms=self.now_ms)):
-                self.carry_out(commands)
+            if not is_resting:
+                if commands := self.core.look(now_ms=self.now_ms):
+                    self.carry_out(commands)
+                self.shortage.look()
+
+    def _highest_id(self) -> int:
+        """Return an id above all that can have been issued: a lease and physical time bound them, and this node may be behind in both."""
+        clock = self.node.clock
+        latest = max(time_of(self.node.view.highest_ceiling), clock.physical_ms())
+        return id_before(latest + CLOCK_AHEAD_MS_MAX)
 
 
 class _Sent:
@@ -392,7 +400,8 @@ def term_of(found: Versioned[SegmentRecord], view: ClusterView) -> Term:
     )
 
 
-def _change_of(proposal: asked.Propose) -> InSyncChange:
+def change_of(proposal: asked.Propose) -> InSyncChange:
+    """Return what a primary proposes, as the driver of the records takes it."""
     joined = proposal.joined
     return InSyncChange(
         segment=proposal.segment,

@@ -20,18 +20,16 @@ from eventlog.node.aside import aside
 from eventlog.node.copying import mending
 from eventlog.node.copying.copies import COUNTERS, LOG, CacheCounters, Counters, SegmentCopy, seal, unpack, unseal
 from eventlog.node.copying.replicate_body import Carried
-from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.storage import Append
 from eventlog.replication import commands as asked
 from eventlog.segment.keys import cache_range, encode_end, encode_epoch, encode_trim, log_range, partial_range, producer_key
-from eventlog.segment.port import LogEnds, Pair
+from eventlog.segment.port import LogEnds, Pair, Snapshot
 
 if TYPE_CHECKING:
     from eventlog.node.copying.replicate import Replicas
 
 log = logging.getLogger("eventlog.node")
 _NONE = np.zeros(0, np.int64)
-_PRODUCERS_A_TURN = 50  # some 65 us each
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -40,7 +38,21 @@ class _Open:
 
     copy: SegmentCopy
     counters: list[CacheCounters]
-    is_read: bool = False
+    moment: "_Moment"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Moment:
+    """The state as of one step, for the copies that began together: each snapshot keeps files that nobody else needs."""
+
+    snapshot: Snapshot
+    users: int = 0
+
+    def leave(self) -> None:
+        """Let go of the snapshot with the last copy."""
+        self.users -= 1
+        if self.users <= 0:
+            self.snapshot.close()
 
 
 class Copies:
@@ -49,16 +61,17 @@ class Copies:
     def __init__(self, replicas: "Replicas") -> None:
         self._replicas = replicas
         self._node = replicas.node
+        self._opening: dict[int, asked.OpenSnapshot] = {}  # by transfer, as in `_open`
+        self._is_opening = False
         self._open: dict[int, _Open] = {}
         self._counters: dict[int, Counters] = {}
         self._turns: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._exporting = asyncio.Lock()
         self.installed = 0
 
     def commands(self) -> dict[type, Callable[..., None]]:
         """Return what is carried out here."""
         return {
-            asked.OpenSnapshot: lambda command: self._run(self._begin(command)),
+            asked.OpenSnapshot: self._begin,
             asked.ReadSnapshot: lambda command: self._run(self._read(command)),
             asked.CloseSnapshot: self._close,
             asked.BeginInstall: lambda command: self._install(command, self._drop),
@@ -71,11 +84,38 @@ class Copies:
 
     # ------------------------------------------------------------ reading
 
-    async def _begin(self, command: asked.OpenSnapshot) -> None:
-        """Pin the segment at what the state holds, and wait until the store holds it too."""
-        node, segment = self._node, command.segment
-        pin = int(node.followed.applied[segment])
-        counters = [
+    def _begin(self, command: asked.OpenSnapshot) -> None:
+        self._opening[command.transfer] = command
+        if not self._is_opening:
+            self._is_opening = True
+            self._run(self._begin_all())
+
+    async def _begin_all(self) -> None:
+        """Pin segments at what the state holds, all that are asked for meanwhile together, until nobody asks any more."""
+        node = self._node
+        try:
+            while self._opening:
+                pinned, snapshot = await node.checkpoints.taken(self._pin)
+                moment = _Moment(snapshot=snapshot, users=1)
+                for command, pin, counters in pinned:
+                    if self._opening.pop(command.transfer, None) is None:
+                        continue  # closed meanwhile
+                    moment.users += 1
+                    copy = SegmentCopy(node.store, command.segment, state=snapshot, pin=pin)
+                    self._open[command.transfer] = _Open(copy=copy, counters=counters, moment=moment)
+                    log.info("copy_begun segment=%d node=%d pin=%d", command.segment, command.to.node, pin)
+                    self._replicas.carry_out(self._replicas.core.snapshot_opened(command, pin=pin, now_ms=self._replicas.now_ms))
+                moment.leave()
+        finally:
+            self._is_opening = False
+
+    def _pin(self) -> list[tuple[asked.OpenSnapshot, int, list[CacheCounters]]]:
+        """Return where each segment stands that is to be copied, and what its counters say there."""
+        applied = self._node.followed.applied
+        return [(command, int(applied[command.segment]), self._counters_of(command.segment)) for command in self._opening.values()]
+
+    def _counters_of(self, segment: int) -> list[CacheCounters]:
+        return [
             CacheCounters(
                 cache_id=cache.cache_id,
                 next_offset=int(cache.next_offsets[segment]),
@@ -85,12 +125,8 @@ class Copies:
                 may_expire=cache.may_expire,
                 producers=[],
             )
-            for cache in node.caches
+            for cache in self._node.caches
         ]
-        self._open[command.transfer] = _Open(copy=SegmentCopy(node.store, segment, pin=pin), counters=counters)
-        await node.storage.run(_nothing)
-        log.info("copy_begun segment=%d node=%d pin=%d", segment, command.to.node, pin)
-        self._replicas.carry_out(self._replicas.core.snapshot_opened(command, pin=pin, now_ms=self._replicas.now_ms))
 
     async def _read(self, command: asked.ReadSnapshot) -> None:
         opened = self._open.get(command.transfer)
@@ -98,35 +134,40 @@ class Copies:
             return
         try:
             piece = await self._node.mending.read(partial(opened.copy.read, bytes_max=command.bytes_max))
+            kind, content = piece if piece is not None else (COUNTERS, await self._counted(command.segment, opened))
         except EventLogError as error:
+            if command.transfer not in self._open:
+                return
             log.warning("copy_failed segment=%d error=%s", command.segment, error)
             await asyncio.sleep(mending.AGAIN_MS / 1000)
             self._run(self._read(command))
             return
-        kind, content = piece if piece is not None else (COUNTERS, await self._counted(command.segment, opened))
         await self._replicas.throttle.take(command.segment, len(content), to=command.to.node)
         core = self._replicas.core
         commands = core.snapshot_read(command, count=1, nbytes=len(content), is_last=piece is None, now_ms=self._replicas.now_ms)
         self._replicas.carry_out(commands, Carried(caches=[kind], data=[content]))
 
     async def _counted(self, segment: int, opened: _Open) -> bytes:
-        """Return the last piece: what was trimmed meanwhile is missing in the log that was sent.
-
-        What producers have had committed since the pin is learned again from the log behind it.
-        """
+        """Return the last piece: what was trimmed meanwhile is missing in the log that was sent."""
+        named = {found.cache_id for found in opened.counters}
+        producers = await aside(lambda: {cache_id: opened.copy.producers(cache_id) for cache_id in named})
         known = [(found, cache) for found in opened.counters if (cache := self._node.caches.get(found.cache_id)) is not None]
-        async with self._exporting:
-            producers = [await _exported(cache, segment) for _, cache in known]
         caches = [
             msgspec.structs.replace(
-                found, trimmed_id=int(cache.trimmed_ids[segment]), trimmed_offset=int(cache.trimmed_offsets[segment]), producers=rows
+                found,
+                trimmed_id=int(cache.trimmed_ids[segment]),
+                trimmed_offset=int(cache.trimmed_offsets[segment]),
+                producers=producers[found.cache_id],
             )
-            for (found, cache), rows in zip(known, producers, strict=True)
+            for found, cache in known
         ]
         return seal(msgspec.msgpack.encode(Counters(caches=caches)))
 
     def _close(self, command: asked.CloseSnapshot) -> None:
-        self._open.pop(command.transfer, None)
+        self._opening.pop(command.transfer, None)
+        opened = self._open.pop(command.transfer, None)
+        if opened is not None:
+            opened.moment.leave()
 
     # ------------------------------------------------------------ installing
 
@@ -218,17 +259,3 @@ class Copies:
         node.store.trim(ranges, rows, meta_ranges=[partial_range(segment)])
         ends.ids[segment], ends.epochs[segment] = command.pin, command.end_epoch
         node.store.sync(ends)
-
-
-async def _exported(cache: CacheState, segment: int) -> list[tuple[int, bytes]]:
-    """Return what a cache's producers wrote to a segment. There may be thousands, and the loop is not held up for all of them."""
-    rows = []
-    for row in cache.producers.export(segment):
-        rows.append(row)
-        if not len(rows) % _PRODUCERS_A_TURN:
-            await asyncio.sleep(0)
-    return rows
-
-
-def _nothing() -> None:
-    """Be a job, to wait for the ones before it."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.errors import BadMessage, ConnectionLost, DiskFull, Overloaded, StoreFenced
+from eventlog.errors import BadMessage, ConnectionLost, DiskFull, MetadataLost, MetadataUnavailable, Overloaded, StoreFenced
 from eventlog.node.cluster.peers import peer_of
 from eventlog.node.copying.replicate_body import Arrived, read_arrived, read_pieces
 from eventlog.node.writing.storage import Append
@@ -27,15 +27,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
+_STORE_AGAIN_S = 0.2
 _FOLLOW_WITHIN_S = 0.02
 _FOLLOW_BYTES = 256 << 10  # more is worth a step of its own
 
 
+Given = Arrived | list[tuple[int, bytes]]
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Asked:
-    """A message that is not answered yet; `due` counts what is done for it. Nothing due and no answer: there is nothing to say."""
+    """A message that is not answered yet, and what came with it; `due` counts what is done for it.
+
+    Nothing due and no answer: there is nothing to say.
+    """
 
     exchange: Exchange
+    given: Given
     due: int = 0
 
 
@@ -48,6 +56,7 @@ class Incoming:
         self._replicas = replicas
         self._node = replicas.node
         self._asked: dict[tuple[Replica, int], _Asked] = {}
+        self._kept: dict[tuple[Replica, int], _Asked] = {}  # messages that wait for records; their bytes count where they came from
         self._now: tuple[Replica, int] | None = None
         self._cuts: list[asked.Cut] = []
         self._is_writing = False  # the message being taken brings values
@@ -57,7 +66,15 @@ class Incoming:
 
     def commands(self) -> dict[type, Callable[..., None]]:
         """Return what is carried out here."""
-        return {asked.Answer: self._answer, asked.Write: self._write, asked.Cut: self._cuts.append, asked.Learned: self._learned}
+        return {
+            asked.Answer: self._answer,
+            asked.Write: self._write,
+            asked.Cut: self._cuts.append,
+            asked.Learned: self._learned,
+            asked.LookUp: self._look_up,
+            asked.Keep: self._keep,
+            asked.Take: self._take_kept,
+        }
 
     # ------------------------------------------------------------ messages
 
@@ -78,14 +95,16 @@ class Incoming:
             raise
         if arrived.data:
             self._node.disk.check()
-        given: Arrived | list[tuple[int, bytes]] = arrived
+        given: Given = arrived
         if not arrived.data and np.count_nonzero(np.frombuffer(rows, APPEND)["flags"] == CHUNK):
             given = read_pieces(exchange.body, rows=request.rows)
-        core = self._replicas.core
-        message = Message(sender=sender, recipient=core.own, correlation=request.correlation, rows=rows)
-        commands = core.receive(message, now_ms=self._replicas.now_ms)
-        name = sender, request.correlation
-        self._asked[name] = _Asked(exchange=exchange, due=1)
+        message = Message(sender=sender, recipient=self._replicas.core.own, correlation=request.correlation, rows=rows)
+        self._take(message, exchange, given)
+
+    def _take(self, message: Message, exchange: Exchange, given: Given) -> None:
+        commands = self._replicas.core.receive(message, now_ms=self._replicas.now_ms)
+        name = message.sender, message.correlation
+        self._asked[name] = _Asked(exchange=exchange, given=given, due=1)
         self._now, self._is_writing = name, any(type(command) is asked.Write for command in commands)
         self._replicas.carry_out(commands, given=given)
         self._now, self._is_writing = None, False
@@ -129,6 +148,37 @@ class Incoming:
         if not found.due:
             del self._asked[name]
             found.exchange.answer(pb.Message(replicate_answer=pb.ReplicateAnswer(correlation=name[1])))
+
+    # ------------------------------------------------------------ terms that only the metadata store knows yet
+
+    def _keep(self, keep: asked.Keep) -> None:
+        name = keep.message.sender, keep.message.correlation
+        self._kept[name] = self._asked.pop(name)
+
+    def _take_kept(self, take: asked.Take) -> None:
+        kept = self._kept.pop((take.message.sender, take.message.correlation), None)
+        if kept is None:
+            return  # it came twice, and was taken with the first
+        try:
+            self._take(take.message, kept.exchange, kept.given)
+        except BadMessage as error:
+            log.warning("replicate_not_believed node=%d error=%s", take.message.sender.node, error)
+            kept.exchange.fail(error)
+
+    def _look_up(self, look: asked.LookUp) -> None:
+        self._node.own(asyncio.create_task(self._read_records(look.segments), name="look_up"))
+
+    async def _read_records(self, segments: Sequence[int]) -> None:
+        """Read records from the store, however long it does not answer; a watch that is quicker has them taken before."""
+        found = None
+        while found is None:
+            try:
+                found = await self._node.records.segments_now(segments)
+            except (MetadataUnavailable, MetadataLost):
+                await asyncio.sleep(_STORE_AGAIN_S)
+        log.info("records_looked_up segments=%d first=%d", len(segments), segments[0])
+        self._replicas.learn_now(found.values())
+        self._replicas.carry_out(self._replicas.core.looked_up(now_ms=self._replicas.now_ms))
 
     # ------------------------------------------------------------ writes
 

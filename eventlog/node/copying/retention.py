@@ -15,25 +15,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eventlog.errors import EventLogError, NotPrimary
+from eventlog.errors import EventLogError, PrimariesMissing
 from eventlog.ids import ID_MAX
 from eventlog.node.aside import aside
-from eventlog.node.cluster.forward import others
+from eventlog.node.cluster.primaries import Led, answer_primary, ask_primaries
 from eventlog.node.consumers.inner import LISTENERS
 from eventlog.node.copying.retention_steps import (
     Exact,
     answer_of,
     exact_in,
     holds_in,
-    led_segments,
     log_in,
-    own_holds,
     own_log,
     own_window,
 )
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
+from eventlog.node.reading.seen import when_seen
 from eventlog.node.state.caches import CacheState
-from eventlog.segment.holds import STEPS_MAX, Hold, held_percent, hold_ceiling, merged
+from eventlog.segment.holds import STEPS_MAX, Hold, fewer, held_percent, hold_ceiling, merged
 from eventlog.segment.keys import log_range, parse_log_key, step_range
 from eventlog.segment.port import Store
 from eventlog.segment.retention import (
@@ -48,6 +47,7 @@ from eventlog.segment.retention import (
     refine,
 )
 from eventlog.segment.trimming import Ints, Trim, flush_marks, trim_ranges, trim_write, trims_to
+from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("eventlog.node")
 _ASK_MS = 60_000  # flushing a state may take seconds
+_MISSING_MS = 5_000  # for a takeover to be over
+_SEEN_MS_MAX = 1_000  # for the others to promise what is committed
+_AnswerOf = Callable[[CacheState, Message, Led], Awaitable[Message]]
 
 
 class Retention:
@@ -82,8 +85,9 @@ class Retention:
                 continue
             try:
                 await self.run(cache, dry_run=False, is_forced=False)
-            except NotPrimary as error:
-                log.info("retention_waits cache=%s why=%s", cache.name, error)
+            except PrimariesMissing as error:
+                log.info("retention_waits why=%s", error)
+                return  # the caches after this one have listeners in the same segments
             except EventLogError as error:  # the limits of the caches after this one hold all the same
                 log.warning("retention_failed cache=%s error=%s", cache.name, error)
                 self._node.failures["retention"] += 1
@@ -94,8 +98,11 @@ class Retention:
     async def run(self, cache: CacheState, *, dry_run: bool, is_forced: bool = True) -> pb.RunRetentionAnswer:
         """Apply a cache's limits now, or return what that would remove. Nothing is flushed where nothing would go, for all one knows.
 
+        What listeners hold back is asked after an id was taken up to which everything is committed, and nothing goes above that: who
+        registers after its home has answered begins there or later.
+
         Raises:
-            NotPrimary: a segment has no primary that can be asked.
+            PrimariesMissing: a segment had no primary that answered. What listeners whose home it is hold back is not known then.
         """
         async with self._one_at_a_time:
             logs, holds, _ = await self._ask_all(cache, flush=False)
@@ -103,8 +110,9 @@ class Retention:
             look = closer_look(plan, limits_of(cache), physical_ms=self._node.clock.physical_ms())
             is_new = look is not None and look != self._looks.get(cache.cache_id)
             if plan.removes or is_new or (is_forced and not limits_of(cache).are_none):
+                committed = await self._committed(cache)
                 logs, holds, ceiling = await self._ask_all(cache, flush=True)
-                plan = self._plan(cache, merged(logs), holds, ceiling=ceiling)
+                plan = self._plan(cache, merged(logs), holds, ceiling=min(ceiling, committed))
                 if plan.window:
                     plan = await self._refined(cache, plan)
                 if ceiling < plan.now.id:
@@ -126,69 +134,67 @@ class Retention:
         now_ms = self._node.clock.physical_ms()
         return {hold.listener: held_percent(whole, hold, limits_of(cache), physical_ms=now_ms) for hold in holds}
 
+    async def _committed(self, cache: CacheState) -> int:
+        """Return an id up to which everything is committed that ever will be: as high as readers see by now."""
+        seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        when_seen(self._node.reads, cache, lambda: None if seen.done() else seen.set_result(None), owner=self, wait_ms=_SEEN_MS_MAX)
+        await seen
+        return self._node.reads.limit()
+
     async def _ask_all(self, cache: CacheState, *, flush: bool) -> tuple[list[CacheLog], list[Hold], int]:
         """Return the logs of all primaries, what is held back, and the lowest of their ceilings."""
-        message = Message(retention_steps=pb.RetentionSteps(cache_id=cache.cache_id, steps_max=STEPS_MAX, flush=flush))
-        asked = self._send(message)
-        own = await self.told(cache, message.retention_steps)
-        answers = [own, *[(await answer).retention_steps_answer for answer in asked]]
+        request = pb.RetentionSteps(cache_id=cache.cache_id, steps_max=STEPS_MAX, flush=flush)
+        answers = [one.retention_steps_answer for one in await self._ask(Message(retention_steps=request), self._told, cache)]
         holds = [hold for answer in answers for hold in holds_in(answer)]
-        logs = [log_in(answer) for answer in answers[1:]]
-        return [own_log(self._node, cache), *logs], holds, min(answer.ceiling for answer in answers)
+        return [log_in(answer) for answer in answers], holds, min(answer.ceiling for answer in answers)
 
     async def _refined(self, cache: CacheState, plan: Plan) -> Plan:
         """Return the plan with the best cut in its window: the stored values in it are asked for."""
         assert plan.window is not None
-        after, upto = plan.window[0], plan.top.id
-        asked = self._send(Message(retention_steps=pb.RetentionSteps(cache_id=cache.cache_id, after=after, upto=upto)))
-        found = [await own_window(self._node, cache, after=after, upto=upto)]
-        found += [exact_in((await answer).retention_steps_answer) for answer in asked]
+        request = pb.RetentionSteps(cache_id=cache.cache_id, after=plan.window[0], upto=plan.top.id)
+        answers = await self._ask(Message(retention_steps=request), self._told, cache)
+        found = [exact_in(one.retention_steps_answer) for one in answers]
         events = sum(exact.top.events for exact in found)
-        top = Mark(upto, events, plan.top.nbytes)
+        top = Mark(request.upto, events, plan.top.nbytes)
         return refine(replace(plan, top=top), [head for exact in found for head in exact.heads])
 
     async def _cut_all(self, cache: CacheState, plan: Plan, *, held: dict[str, int], dry_run: bool) -> pb.RunRetentionAnswer:
         """Have all primaries remove what the plan says, or say what that would be."""
         cut = pb.RetentionCut(cache_id=cache.cache_id, id=plan.cut.id if plan.removes else 0, dry_run=dry_run)
         cut.held.extend(pb.RetentionHeld(listener=listener, percent=percent) for listener, percent in held.items())
-        asked = self._send(Message(retention_cut=cut))
-        answer = await self.cut(cache, cut)
-        for other in asked:
-            found = (await other).run_retention_answer
-            answer.rows.extend(found.rows)
-        rows = sorted(answer.rows, key=lambda row: row.segment)
+        answers = await self._ask(Message(retention_cut=cut), self._cut, cache)
+        rows = sorted((row for one in answers for row in one.run_retention_answer.rows), key=lambda row: row.segment)
         removed = sum(row.removed for row in rows)
         if removed and not dry_run:
             log.info("retained cache=%s removed=%d upto=%d", cache.name, removed, plan.cut.id)
         return pb.RunRetentionAnswer(rows=rows, removed=removed, cut_id=cut.id)
 
-    def _send(self, message: Message) -> list["asyncio.Task[Message]"]:
-        """Ask the other primaries, all at once. Raises NotPrimary."""
-        message.forwarded = True
-
-        async def ask(number: int) -> Message:
-            return (await self._node.peers.connection(number).request(message, timeout_ms=_ASK_MS)).message
-
-        tasks = [asyncio.get_running_loop().create_task(ask(number), name="retention") for number in others(self._node)]
-        for task in tasks:
-            task.add_done_callback(_seen)
-        return tasks
+    async def _ask(self, question: Message, answer: _AnswerOf, cache: CacheState) -> list[Message]:
+        return await ask_primaries(self._node, question, partial(answer, cache, question), timeout_ms=_MISSING_MS, answer_ms=_ASK_MS)
 
     # ------------------------------------------------------------ at every primary
 
-    async def told(self, cache: CacheState, request: pb.RetentionSteps) -> pb.RetentionStepsAnswer:
-        """Return what this node knows of the segments that it leads."""
-        node = self._node
+    async def told(self, exchange: Exchange) -> None:
+        """Answer the node that chooses the cut with what is known of the segments that are led here."""
+        cache = self._node.caches.find(exchange.message.retention_steps.cache_id)
+        steps_max = exchange.message.retention_steps.steps_max
+        await answer_primary(self._node, exchange, partial(self._told, cache, exchange.message, steps_max=steps_max))
+
+    async def _told(self, cache: CacheState, question: Message, led: Led, *, steps_max: int | None = None) -> Message:
+        node, request = self._node, question.retention_steps
         exact: Exact | None = None
         ceiling = ID_MAX
         if request.flush:
-            led = np.array(led_segments(node), np.int64)
+            await node.listeners.home.write_positions_of(cache.cache_id)  # what is held back is what is written down
             await self.flush()
-            marks, ends = self._marks[led], node.core.ends[led]
+            marks, ends = self._marks[led.segments], node.core.ends[led.segments]
             ceiling = flushed_ceiling(marks, ends) if (marks < ends).any() else ID_MAX
         if request.upto:
-            exact = await own_window(node, cache, after=request.after, upto=request.upto)
-        return answer_of(own_log(node, cache), holds=await own_holds(node, cache), ceiling=ceiling, exact=exact)
+            exact = await own_window(node, cache, led.segments, after=request.after, upto=request.upto)
+        holds = await node.listeners.home.holds(cache.cache_id, led.segments)
+        log_ = own_log(node, cache, led.segments)
+        short = log_ if steps_max is None else replace(log_, steps=fewer(log_.steps, steps_max))
+        return Message(retention_steps_answer=answer_of(short, holds=holds, ceiling=ceiling, exact=exact))
 
     async def flush(self) -> Ints:
         """Return up to where the state of each segment is on disk, after it was flushed."""
@@ -197,21 +203,26 @@ class Retention:
             self._marks = np.maximum(self._marks, await aside(partial(flush_marks, self._node.store)))
         return self._marks
 
-    async def cut(self, cache: CacheState, cut: pb.RetentionCut) -> pb.RunRetentionAnswer:
-        """Remove whole stored values at or below a cut from the segments led here, or return what that would remove."""
-        node = self._node
+    async def cut(self, exchange: Exchange) -> None:
+        """Remove what a cut leaves nothing of from the segments that are led here."""
+        cache = self._node.caches.find(exchange.message.retention_cut.cache_id)
+        await answer_primary(self._node, exchange, partial(self._cut, cache, exchange.message))
+
+    async def _cut(self, cache: CacheState, question: Message, led: Led) -> Message:
+        """Remove whole stored values at or below a cut, or return what that would remove."""
+        node, cut = self._node, question.retention_cut
         node.listeners.home.note_held({held.listener: held.percent for held in cut.held})
         if not cut.id:
-            return pb.RunRetentionAnswer()
+            return Message(run_retention_answer=pb.RunRetentionAnswer())
         ends, marks = node.core.ends, self._marks
-        led = [segment for segment in led_segments(node) if marks[segment] >= min(cut.id, int(ends[segment]))]
-        find = partial(trims_to, node.store, cache.cache_id, led, cut=cut.id, trimmed_ids=cache.trimmed_ids.copy())
+        ready = [segment for segment in led.segments if marks[segment] >= min(cut.id, int(ends[segment]))]
+        find = partial(trims_to, node.store, cache.cache_id, ready, cut=cut.id, trimmed_ids=cache.trimmed_ids.copy())
         trims = await aside(find)
         answer = _describe(cache, trims, await aside(partial(_first_ids, node.store, trims)))
         if trims and not cut.dry_run:
             await self.remove(cache, trims)
             await self.copies.spread()
-        return answer
+        return Message(run_retention_answer=answer)
 
     async def remove(self, cache: CacheState, trims: list[Trim]) -> None:
         """Carry trims out, at the primary of their segments or at a backup."""
@@ -255,9 +266,3 @@ def _first_ids(store: Store, trims: list[Trim]) -> list[int]:
         pairs = store.read_log(*log_range(trim.segment, trim.cache, after=trim.last_id, upto=ID_MAX - 1), bytes_max=1)
         found.append(parse_log_key(pairs[0][0])[2] if pairs else 0)
     return found
-
-
-def _seen(task: "asyncio.Task[Message]") -> None:
-    """Take note of an error that nobody waits for any more: another primary's came first."""
-    if not task.cancelled():
-        task.exception()

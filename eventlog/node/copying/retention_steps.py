@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from eventlog.ids import ID_MAX
 from eventlog.node.aside import aside
 from eventlog.node.consumers.listener_lag import offsets_after
 from eventlog.node.state.caches import CacheState
-from eventlog.segment.holds import Hold, fewer, fewer_heads
+from eventlog.segment.holds import Hold, fewer_heads
 from eventlog.segment.retention import CacheLog, Head, Mark, Step
 from eventlog.segment.trimming import heads_between
 from eventlog.wire import eventlog_pb2 as pb
@@ -30,15 +28,8 @@ class Exact(NamedTuple):
     top: Mark
 
 
-def led_segments(node: "Node") -> list[int]:
-    """Return the segments that this node leads."""
-    found: list[int] = np.flatnonzero(node.replicas.serving).tolist()
-    return found
-
-
-def own_log(node: "Node", cache: CacheState) -> CacheLog:
-    """Return the log of a cache over the segments led here. Its numbers count from the first event ever written."""
-    led = led_segments(node)
+def own_log(node: "Node", cache: CacheState, led: Sequence[int]) -> CacheLog:
+    """Return the log of a cache over segments that are led here. Its numbers count from the first event ever written."""
     total = int(cache.next_offsets[led].sum())
     trimmed_events = int((cache.trimmed_offsets[led] + 1).sum())
     counted, counted_bytes = node.steps.now(cache.cache_id)
@@ -59,30 +50,20 @@ def own_log(node: "Node", cache: CacheState) -> CacheLog:
     )
 
 
-async def own_window(node: "Node", cache: CacheState, *, after: int, upto: int) -> Exact:
-    """Return the values of the segments led here in `(after, upto]`, and what there was up to and including `upto`."""
-    led = led_segments(node)
+async def own_window(node: "Node", cache: CacheState, led: Sequence[int], *, after: int, upto: int) -> Exact:
+    """Return the values of segments that are led here in `(after, upto]`, and what there was up to and including `upto`."""
     heads = await aside(partial(heads_between, node.store, cache.cache_id, led, after=after, upto=upto))
     offsets = await aside(partial(offsets_after, node.store, cache.cache_id, led, upto))
-    log = own_log(node, cache)
+    log = own_log(node, cache, led)
     nbytes = next((step.nbytes for step in log.steps if step.id >= upto), log.now.nbytes)
     events = sum(max(offset, int(cache.trimmed_offsets[segment]) + 1) for segment, offset in offsets)
     return Exact(fewer_heads(heads), Mark(upto, events, nbytes))
 
 
-async def own_holds(node: "Node", cache: CacheState) -> list[Hold]:
-    """Return what the durable listeners of a cache that are kept here have acknowledged and hold back."""
-    return [
-        Hold(kept.record.id, kept.progress.lowest, kept.record.hold_bytes, kept.record.hold_ms)
-        for kept in await node.listeners.home.all()
-        if kept.record.durable and kept.record.cache_id == cache.cache_id
-    ]
-
-
 def answer_of(log: CacheLog, *, holds: Sequence[Hold], ceiling: int, exact: Exact | None = None) -> pb.RetentionStepsAnswer:
     """Return what a primary knows as a message."""
     answer = pb.RetentionStepsAnswer(trimmed=_step(log.trimmed), now=_step(log.now), ceiling=ceiling)
-    answer.steps.extend(_step(step) for step in (fewer(log.steps) if exact is None else map(_mark, exact.heads)))
+    answer.steps.extend(_step(step) for step in (log.steps if exact is None else map(_mark, exact.heads)))
     answer.holds.extend(pb.RetentionHold(listener=one.listener, id=one.id, hold_bytes=one.nbytes, hold_ms=one.time_ms) for one in holds)
     if exact is not None:
         answer.top.CopyFrom(_step(exact.top))

@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from eventlog.batch.entries import decode_entry
 from eventlog.batch.views import decode_value
-from eventlog.errors import Unavailable
+from eventlog.errors import CorruptData, Unavailable
 from eventlog.node.aside import aside
 from eventlog.node.state.pins import Pin
 from eventlog.segment import keys
@@ -56,7 +56,9 @@ class StateDigest:
 
 async def pin_of(node: "Node", segment: int) -> int:
     """Pin the state of a segment as it is now; return one above the last id that changed it, 0 where the state is not whole here."""
-    pin = await node.state_reads.pins.take()
+    counted = {cache.cache_id: int(cache.live[segment]) for cache in node.caches if cache.options.state}
+    pin = await node.state_reads.pins.take()  # of the moment of the call, as the counters are
+    pin.counted.setdefault(segment, counted)
     return pin.applied_of(segment) + 1
 
 
@@ -64,6 +66,7 @@ async def own_state_digest(node: "Node", segment: int, asked: pb.DigestSegments)
     """Return the digest of the own copy's state, read from the pin that `pin_of` set.
 
     Raises:
+        CorruptData: it has more entries than its counter, or fewer.
         Unavailable: the pin is gone, or this copy does not get as far as the others.
     """
     pin = node.state_reads.pins.find_applied(segment, asked.state_pin - 1)
@@ -106,8 +109,12 @@ class _Bounds:
 def _read(store: Store, bounds: _Bounds, caches: Collection[int]) -> StateDigest:
     found = StateDigest()
     changed = changed_keys(store, bounds.segment, after=bounds.after, upto=bounds.upto)
+    counted = bounds.pin.counted.get(bounds.segment, {})
     for cache in caches:
-        read_state(bounds.pin.snapshot, bounds.segment, cache, without=changed.get(cache, frozenset()), found=found)
+        rows = read_state(bounds.pin.snapshot, bounds.segment, cache, without=changed.get(cache, frozenset()), found=found)
+        if rows != counted.get(cache, rows):
+            why = f"there are {rows} entries, and the counter knows {counted[cache]}"
+            raise CorruptData(where=f"state of segment {bounds.segment}, cache {cache}", why=why)
     return found
 
 
@@ -123,23 +130,29 @@ def changed_keys(store: Store, segment: int, *, after: int, upto: int) -> Mappin
     return changed
 
 
-def read_state(snapshot: Snapshot, segment: int, cache: int, *, without: Collection[bytes], found: StateDigest) -> None:
-    """Take in the entries of one cache but those of the keys `without`, and which of them lack the row that ends them."""
+def read_state(snapshot: Snapshot, segment: int, cache: int, *, without: Collection[bytes], found: StateDigest) -> int:
+    """Take in the entries of one cache but those of the keys `without`, and which of them lack the row that ends them.
+
+    Return how many entries there are, left out or not.
+    """
+    entries = 0
     deadlines: dict[bytes, int] = {}  # of entries that end; left over in the end is what nothing would end
     for rows in _pages(snapshot, keys.tag_range(segment, cache, keys.TAG_ENTRY)):
+        entries += len(rows)
         kept = [row for row in rows if row[0][_PREFIX_BYTES:] not in without] if without else rows
         found.take(kept)
         for key, value in kept:
             if value[1] and (expiry := decode_entry(value).expiry):  # the second byte says what stands before the value
                 deadlines[key[_PREFIX_BYTES:]] = expiry
     if not deadlines:
-        return
+        return entries
     for rows in _pages(snapshot, keys.tag_range(segment, cache, keys.TAG_EXPIRY)):
         for key, _ in rows:
             rest = keys.parse_state_key(key)[3]
             if deadlines.get(rest[_DEADLINE_BYTES:]) == int.from_bytes(rest[:_DEADLINE_BYTES]):
                 del deadlines[rest[_DEADLINE_BYTES:]]
     found.take([(key, b"") for key in sorted(deadlines)])
+    return entries
 
 
 def _pages(snapshot: Snapshot, span: Range) -> Iterator[list[Pair]]:

@@ -36,8 +36,27 @@ log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
 _AGAIN_MS = 20
 _STORE_AGAIN_MS = 200
+_TALLY_MS = 250
 _NONE = np.zeros(0, np.int64)
 _TABLE_BYTES_A_KEY = 32
+
+
+class Tally:
+    """Counts that are logged once for all of a moment: of 256 segments each may begin, or end, by itself."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def add(self, event: str, segments: int, *, led: Callable[[], int]) -> None:
+        """Count segments to which `event` happened; `led` says how many are led when the line is written."""
+        if not self._counts:
+            asyncio.get_running_loop().call_later(_TALLY_MS / 1000, self._log, led)
+        self._counts[event] = self._counts.get(event, 0) + segments
+
+    def _log(self, led: Callable[[], int]) -> None:
+        counts, self._counts = self._counts, {}
+        for event, segments in counts.items():
+            log.info("%s segments=%d of=%d", event, segments, led())
 
 
 class TakeOver:
@@ -49,6 +68,7 @@ class TakeOver:
         self._core = replicas.core
         self.serving = replicas.serving
         self._changed = asyncio.Event()
+        self._tally = Tally()
 
     def commands(self) -> dict[type, Callable[..., None]]:
         """Return what is carried out here."""
@@ -99,7 +119,7 @@ class TakeOver:
             epochs=epochs[at],
             nbytes=sum(len(values[row]) for row in at.tolist()),
         )
-        log.info("taking_over segments=%d first=%d", len(at), int(ids[0]))
+        self._count("taking_over", len(at))
         written = self._node.storage.append(append)
         self._replicas.carry_out(commands, carried)
         try:
@@ -154,7 +174,8 @@ class TakeOver:
         node.low.hold(ready, core.watermark[ready])
         self.rebuild_keys(ready)
         self.serving[ready] = True
-        log.info("leading segments=%d of=%d", len(ready), int(self.serving.sum()))
+        self._replicas.shortage.mark()
+        self._count("leading", len(ready))
         self._tell()
         node.writer.wake()
 
@@ -194,15 +215,20 @@ class TakeOver:
         lost = frozenset(segments)
         at = np.array(sorted(lost), np.int64)
         self.serving[at] = False
+        self._replicas.shortage.mark()
         self._node.promises.resign(at)
         self._node.followed.take_up(at)
         for cache in self._node.caches:
             cache.producers.rewind(at)
         self._node.records.resign(lost)
         self._replicas.settle(lost)
-        log.info("resigned segments=%d of=%d", len(at), int(self.serving.sum()))
+        self._replicas.shortage.forget(lost)
+        self._count("resigned", len(at))
         self._tell()
         self._node.writer.wake()
+
+    def _count(self, event: str, segments: int) -> None:
+        self._tally.add(event, segments, led=lambda: int(self.serving.sum()))
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -230,7 +256,7 @@ class TakeOver:
 
     async def _give_back(self, segments: list[int]) -> None:
         await self.discard(segments)
-        log.info("released segments=%d", len(segments))
+        self._count("released", len(segments))
         self._core.discarded(np.array(segments))
 
     async def discard(self, segments: list[int]) -> None:

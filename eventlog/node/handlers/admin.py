@@ -10,6 +10,7 @@ from eventlog.ids import ID_MAX
 from eventlog.limits import FRAME_BYTES_MAX
 from eventlog.node import operations
 from eventlog.node.cluster import health
+from eventlog.node.cluster.serving import own_serving
 from eventlog.node.state.caches import CacheState
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -110,10 +111,13 @@ def list_caches(node: "Node", exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-def status(node: "Node", exchange: Exchange) -> None:
-    """Answer with the health of the cluster as this node sees it."""
+async def status(node: "Node", exchange: Exchange) -> None:
+    """Answer with the health of the cluster, or with what this node leads."""
     message = Message()
-    message.status_answer.CopyFrom(health.status(node))
+    if exchange.message.status.local:
+        message.status_answer.serving.CopyFrom(own_serving(node))
+    else:
+        message.status_answer.CopyFrom(await health.status(node))
     exchange.answer(message)
 
 

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
+from secrets import token_bytes
 from typing import TYPE_CHECKING
 
 from eventlog.control import operators
+from eventlog.control.cluster import KEY_BYTES
 from eventlog.control.controller import Situation
 from eventlog.control.operators import RebalanceStart
 from eventlog.control.records import CommitPlan
@@ -103,6 +105,9 @@ async def _balance(node: "Node", asked: pb.ChangeCluster) -> Change:
         return lambda now, _: operators.set_replicas(now.view, asked.replicas)
     if kind == "start_rebalance":
         return await _start(node, asked.start_rebalance)
+    if kind == "rotate_key":
+        fresh = token_bytes(KEY_BYTES)
+        return lambda now, _: operators.rotate_key(now.view, fresh, overlap_ms=asked.rotate_key.overlap_ms)
     if kind == "cancel_rebalance":
         return lambda now, nonce: operators.cancel_rebalance(now, nonce=nonce)
     raise BadMessage(why="the change is none that this version knows")

@@ -1,6 +1,7 @@
 """Requests that read the current state: get, get many, keys, size."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,13 @@ from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.cluster.forward import has_state, leads, pass_on, vouched_id
+from eventlog.node.cluster.primaries import Led, answer_primary, ask_primaries, time_to_ask
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.entries import Pace, Page, visible
-from eventlog.node.state.forward_entries import entries_elsewhere, relay_keys, size_elsewhere
+from eventlog.node.state.forward_entries import entries_elsewhere, relay_keys
 from eventlog.segment.keys import entry_key
 from eventlog.transport.exchange import Exchange
-from eventlog.wire.eventlog_pb2 import Consistency, Message
+from eventlog.wire.eventlog_pb2 import Consistency, Message, SizeAnswer
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -172,6 +174,7 @@ async def _send_segment(node: "Node", exchange: Exchange, cache: CacheState, whe
     """Send the keys of one segment that is led here, at most `where.rows`; return how many there were."""
     request, pace = exchange.message.keys, Pace()
     sent, after = 0, where.after
+    await _check_fresh(node, [where.segment], Consistency.PRIMARY)
     while cache.live[where.segment] > 0 and sent < where.rows:
         page = Page(segment=where.segment, after=after, prefix=where.prefix, rows=pace.rows)
         rows, after = await node.entries.page(cache, page, now=node.now_2020())
@@ -214,15 +217,14 @@ async def size(node: "Node", exchange: Exchange) -> None:
     """Answer with the number of entries of a cache; expired ones count until their events commit."""
     request = exchange.message.size
     cache = _state_cache(node, request.cache_id)
-    message = Message()
-    if request.segments:
-        for segment in _named(request.segments, of=node.segments):
-            if not leads(node, segment):
-                raise NotPrimary(segment=segment)
-        message.size_answer.size = int(cache.live[list(request.segments)].sum())
-    else:
-        serving = node.replicas.serving.copy()
-        message.size_answer.size = int(cache.live[serving].sum())
-        if not serving.all():
-            message.size_answer.size += await size_elsewhere(node, exchange.message, np.flatnonzero(~serving).tolist())
-    exchange.answer(message)
+    answer = partial(_size_here, cache)
+    if exchange.message.forwarded:
+        await answer_primary(node, exchange, answer)
+        return
+    segments = _named(request.segments, of=node.segments)
+    told = await ask_primaries(node, exchange.message, answer, segments=segments, timeout_ms=time_to_ask(exchange))
+    exchange.answer(Message(size_answer=SizeAnswer(size=sum(one.size_answer.size for one in told))))
+
+
+async def _size_here(cache: CacheState, led: Led) -> Message:
+    return Message(size_answer=SizeAnswer(size=int(cache.live[led.segments].sum())))

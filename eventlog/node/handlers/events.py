@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from eventlog.errors import BadMessage, EventLogError, NoEvents, NotPrimary
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answering import see_through
-from eventlog.node.cluster.peers import peer_of
 from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.crowds import give as give_answer
@@ -108,13 +107,11 @@ async def watch(node: ReadingNode, exchange: Exchange) -> None:
 
 def close_up(node: ReadingNode, exchange: Exchange) -> None:
     """Promise a member that nothing with an id at or below one will be committed here any more."""
-    peer_of(exchange)
     node.closing.asked(exchange)
 
 
 def fetch(node: ReadingNode, exchange: Exchange) -> None:
     """Give a member stored values of segments that it does not hold, or what matches of them."""
-    peer_of(exchange)
     give(node, exchange)
 
 

@@ -14,7 +14,6 @@ from eventlog.errors import InvalidArgument, NoEvents, TooLarge
 from eventlog.ids import ID_MAX
 from eventlog.limits import DELIVERIES_MAX_DEFAULT, GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.forward import pass_on
-from eventlog.node.cluster.peers import peer_of
 from eventlog.node.consumers import coordinator_via
 from eventlog.node.consumers.coordinator import via_of
 from eventlog.node.consumers.dead_letters import name_of
@@ -166,6 +165,5 @@ async def commit_group(node: "Node", exchange: Exchange) -> None:
 
 def member_closed(node: "Node", exchange: Exchange) -> None:
     """A member's own connection to another node has closed."""
-    peer_of(exchange)
     node.coordinators.closed(exchange.message.member_closed)
     exchange.answer(_DONE)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogError, NotPrimary
 from eventlog.limits import ITERATION_BATCH_ENTRIES_MAX
 from eventlog.node.cluster.forward import connection_to, forwarded, leads, translated
-from eventlog.node.cluster.peers import peer_of
 from eventlog.node.state.iterations import AHEAD_MAX, Iteration, cache_of, compiled, json_object, progress_of, sizes
 from eventlog.node.state.state_reads import StateAsk, cursor_of, message_of_cursor
 from eventlog.node.state.tasks import batch_of, make_task, run_task
@@ -124,7 +123,6 @@ async def _worked_elsewhere(node: "Node", exchange: Exchange, progress: Iteratio
 
 async def read_state(node: "Node", exchange: Exchange) -> None:
     """Give a member entries of segments that are led here."""
-    peer_of(exchange)
     request = exchange.message.read_state
     cache = cache_of(node, request.cache_id)
     if not request.segments or max(request.segments) >= node.segments or request.pin > ID_MAX:

@@ -17,8 +17,7 @@ from eventlog.limits import (
     LISTENERS_AWAITED_MAX,
     POLL_WAIT_MS_MAX,
 )
-from eventlog.node.cluster.forward import ask, others
-from eventlog.node.cluster.peers import peer_of
+from eventlog.node.cluster.primaries import Led, answer_primary, ask_as_of_one_moment, time_to_ask
 from eventlog.node.consumers.listener_lag import count_after as counted_after
 from eventlog.node.consumers.listener_lag import fill_in
 from eventlog.node.consumers.listener_words import described, spec_in
@@ -49,45 +48,56 @@ async def register_listener(node: "Node", exchange: Exchange) -> None:
         raise NoEvents(cache=cache.name)
     _check_kept(durable=request.durable, holds=bool(request.hold_bytes or request.hold_ms), expires=bool(request.expire_ms))
     spec = await _checked(node, cache, spec_in(request.filter))
-    last_id = await _last_id(node, cache, exchange)
-    record = ListenerRecord(
-        id=request.id,
-        cache_id=cache.cache_id,
-        cache=cache.name,
-        filters=(FilterFrom(from_id=0, spec=spec),),
-        durable=request.durable,
-        hold_bytes=request.hold_bytes,
-        hold_ms=request.hold_ms,
-        expire_ms=0 if request.durable else request.expire_ms or LISTENER_EXPIRE_MS_DEFAULT,
-        last_id=last_id,
-        first_id=await _first_id(node, cache, exchange),
-    )
-    kept = await node.listeners.home.register(record)
+    with node.listeners.home.registering(cache.cache_id, hold_bytes=request.hold_bytes, hold_ms=request.hold_ms):
+        last_id = await _last_id(node, cache, exchange)
+        record = ListenerRecord(
+            id=request.id,
+            cache_id=cache.cache_id,
+            cache=cache.name,
+            filters=(FilterFrom(from_id=0, spec=spec),),
+            durable=request.durable,
+            hold_bytes=request.hold_bytes,
+            hold_ms=request.hold_ms,
+            expire_ms=0 if request.durable else request.expire_ms or LISTENER_EXPIRE_MS_DEFAULT,
+            last_id=last_id,
+            first_id=await _first_id(node, cache, exchange),
+        )
+        kept = await node.listeners.home.register(record)
     exchange.answer(Message(listener_answer=pb.ListenerAnswer(listener=described(kept))))
 
 
 async def list_listeners(node: "Node", exchange: Exchange) -> None:
     """Answer with one listener, or with all, or those of a cache; with how far they lag, unless a node asks."""
     request = exchange.message.list_listeners
-    answer = Message(list_listeners_answer=pb.ListListenersAnswer())
-    found = answer.list_listeners_answer.listeners
-    forwarded = exchange.message.forwarded
-    if request.id and forwarded:
-        found.append(described(await node.listeners.home.find(request.id)))
-    elif request.id:
-        found.append(await node.listeners.describe(request.id))
+    if exchange.message.forwarded and not request.id:
+        await answer_primary(node, exchange, partial(_listed_here, node, request.cache_id))
+        return
+    if request.id and exchange.message.forwarded:
+        found = [described(await node.listeners.home.find(request.id))]
     else:
-        found.extend(described(kept) for kept in await node.listeners.home.all())
-        for connection in () if forwarded else others(node).values():
-            found.extend((await ask(connection, exchange.message)).list_listeners_answer.listeners)
-    if request.cache_id:
-        chosen = [listener for listener in found if listener.cache_id == request.cache_id]
-        del found[:]
-        found.extend(chosen)
-    if not forwarded:
-        found.sort(key=lambda listener: (listener.cache, listener.id))
-        await fill_in(node, found)
-    exchange.answer(answer)
+        timeout_ms = time_to_ask(exchange)
+        found = [await node.listeners.describe(request.id)] if request.id else await _listed(node, request.cache_id, timeout_ms=timeout_ms)
+        await fill_in(node, found, timeout_ms=timeout_ms)
+    exchange.answer(Message(list_listeners_answer=pb.ListListenersAnswer(listeners=found)))
+
+
+async def _listed(node: "Node", cache_id: int, *, timeout_ms: int) -> list[pb.Listener]:
+    """Return the listeners as they were at one moment. Raises PrimariesMissing, TimedOut."""
+    answers = await ask_as_of_one_moment(
+        node,
+        Message(list_listeners=pb.ListListeners(cache_id=cache_id)),
+        partial(_listed_here, node, cache_id),
+        changes=lambda one: one.list_listeners_answer.changes,
+        timeout_ms=timeout_ms,
+    )
+    found = [listener for one in answers for listener in one.list_listeners_answer.listeners]
+    return sorted(found, key=lambda listener: (listener.cache, listener.id))
+
+
+async def _listed_here(node: "Node", cache_id: int, led: Led) -> Message:
+    kept, changes = await node.listeners.home.of(led.segments)
+    found = [described(one) for one in kept if cache_id in (0, one.record.cache_id)]
+    return Message(list_listeners_answer=pb.ListListenersAnswer(listeners=found, changes=changes))
 
 
 async def alter_listener(node: "Node", exchange: Exchange) -> None:
@@ -140,23 +150,19 @@ def _check_not_awaited(node: "Node", record: ListenerRecord) -> None:
 
 async def use_listeners(node: "Node", exchange: Exchange) -> None:
     """Take in where listeners that are kept here were polled at another node."""
-    peer_of(exchange)
     await node.listeners.used(exchange)
 
 
 async def listener_changed(node: "Node", exchange: Exchange) -> None:
     """Ask anew for a listener with its next poll."""
-    peer_of(exchange)
     node.listeners.forget(exchange.message.listener_changed.id)
     exchange.answer(_done())
 
 
 async def count_after(node: "Node", exchange: Exchange) -> None:
     """Count what the segments led here keep above some ids."""
-    peer_of(exchange)
     request = exchange.message.count_after
-    answer = await counted_after(node, node.caches.find(request.cache_id), request.ids)
-    exchange.answer(Message(count_after_answer=answer))
+    await answer_primary(node, exchange, partial(counted_after, node, node.caches.find(request.cache_id), request.ids))
 
 
 async def await_listeners(node: "Node", exchange: Exchange) -> None:

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import Unavailable
 from eventlog.node.cluster.joining import tell
-from eventlog.node.cluster.peers import peer_of
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -13,8 +12,13 @@ if TYPE_CHECKING:
 
 
 def peer_hello(node: "Node", exchange: Exchange) -> None:
-    """Greet another member."""
+    """Greet whoever says to be another member."""
     node.peers.greeted(exchange)
+
+
+async def peer_proof(node: "Node", exchange: Exchange) -> None:
+    """Take another member for what it has proved to be."""
+    await node.peers.proved(exchange)
 
 
 def beat(node: "Node", exchange: Exchange) -> None:
@@ -24,7 +28,6 @@ def beat(node: "Node", exchange: Exchange) -> None:
 
 async def see_revision(node: "Node", exchange: Exchange) -> None:
     """Look at the metadata, and answer when they are known here as of the revision named."""
-    peer_of(exchange)
     if not await node.metadata.reached(exchange.message.see_revision.revision):
         raise Unavailable(why=f"node {node.number} does not see metadata revision {exchange.message.see_revision.revision} yet")
     message = Message()
@@ -33,9 +36,13 @@ async def see_revision(node: "Node", exchange: Exchange) -> None:
 
 
 async def cluster_info(node: "Node", exchange: Exchange) -> None:
-    """Say which cluster this is and where its metadata are."""
+    """Say which cluster this is, and to whoever may know it where its metadata are."""
     message = Message()
     answer = message.cluster_info_answer
     answer.cluster, answer.segments = node.cluster, node.segments
-    tell(await node.managed.location() if node.managed else node.location, answer)
+    nonce = await node.joiners.heard(exchange)
+    if nonce is None:
+        tell(await node.managed.location() if node.managed else node.location, answer)
+    else:
+        answer.nonce = nonce
     exchange.answer(message)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from eventlog.errors import NotPrimary
 from eventlog.node.answering import check_ids
 from eventlog.node.cluster.forward import leads, pass_on
 from eventlog.node.cluster.peers import peer_of
@@ -26,18 +27,25 @@ async def run_retention(node: "Node", exchange: Exchange) -> None:
 
 async def retention_steps(node: "Node", exchange: Exchange) -> None:
     """Say what this node knows of the segments of a cache that it leads."""
-    peer_of(exchange)
     request = exchange.message.retention_steps
     check_ids([request.after, request.upto])
-    exchange.answer(Message(retention_steps_answer=await node.retention.told(node.caches.find(request.cache_id), request)))
+    await node.retention.told(exchange)
 
 
 async def retention_cut(node: "Node", exchange: Exchange) -> None:
-    """Remove what a cut leaves nothing of."""
-    peer_of(exchange)
-    cut = exchange.message.retention_cut
-    check_ids([cut.id])
-    exchange.answer(Message(run_retention_answer=await node.retention.cut(node.caches.find(cut.cache_id), cut)))
+    """Remove what a cut leaves nothing of, where the primary of segment 0 asks for it: it alone has heard of all that is held."""
+    check_ids([exchange.message.retention_cut.id])
+    await _check_chooses(node, peer_of(exchange).number)
+    await node.retention.cut(exchange)
+
+
+async def _check_chooses(node: "Node", number: int) -> None:
+    """Raise NotPrimary unless the record of segment 0 names a member as primary; it is read again where the view says otherwise."""
+    known = node.view.segments.get(0)
+    if known is None or known.record.primary != number:
+        known = (await node.records.segments_now([0])).get(0)
+    if known is None or known.record.primary != number:
+        raise NotPrimary(segment=0)
 
 
 def trim_copies(node: "Node", exchange: Exchange) -> None:

@@ -11,17 +11,17 @@ import numpy.typing as npt
 from eventlog.batch.build import Columns, build_write
 from eventlog.batch.layout import ABSENT
 from eventlog.batch.table import Table, read_table
-from eventlog.errors import BadMessage, EventLogError, NoState, OperationRefused
+from eventlog.errors import BadMessage, EventLogError, NoState
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
 from eventlog.limits import BATCH_EVENTS_MAX, CLEAR_PER_GROUP_MAX, GROUP_BYTES_MAX
-from eventlog.node.cluster.forward import ask, others
-from eventlog.node.cluster.peers import is_peer
+from eventlog.node.cluster.primaries import Led, answer_primary, ask_primaries, time_to_ask
+from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.transport.exchange import Exchange
+from eventlog.wire.eventlog_pb2 import ClearAnswer, Message, WriteAnswer
 from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
-from eventlog.wire.eventlog_pb2 import Message, WriteAnswer
 from eventlog.wire.kinds import error_message
 
 if TYPE_CHECKING:
@@ -40,9 +40,8 @@ def write(node: "Node", exchange: Exchange) -> None:
     if table.events > BATCH_EVENTS_MAX:
         raise BadMessage(why=f"write: more than {BATCH_EVENTS_MAX} events in one batch")
     conditions = tuple(_condition(condition, len(table)) for condition in request.conditions) if request.conditions else ()
-    check_whose(node, exchange, request.cache_id)
     answer = partial(_answer, exchange)
-    if exchange.message.forwarded or _leads_all(node, table):
+    if _writes_all(node, table):
         _submit(node, exchange, (table, blocks), conditions=conditions, done=answer)
     else:
 
@@ -50,7 +49,13 @@ def write(node: "Node", exchange: Exchange) -> None:
             own = conditions if part.blocks is None else _of_part(conditions, part.blocks)
             _submit(node, exchange, (part.table, part.data), conditions=own, done=done)
 
-        whole = WholeWrite(request=request, part=Part(table=table, data=blocks), local=local, timeout_ms=exchange.message.timeout_ms)
+        whole = WholeWrite(
+            request=request,
+            part=Part(table=table, data=blocks),
+            local=local,
+            timeout_ms=exchange.message.timeout_ms,
+            forwarded=exchange.message.forwarded,
+        )
         write_parts(node, whole, answer)
 
 
@@ -72,24 +77,13 @@ def _submit(node: "Node", exchange: Exchange, frame: tuple[Table, memoryview], *
     )
 
 
-def check_whose(node: "Node", exchange: Exchange, cache_id: int) -> None:
-    """Refuse changes to the cluster's own caches that come from elsewhere than its nodes.
-
-    Raises:
-        OperationRefused: they do.
-    """
-    cache = node.caches.get(cache_id)
-    if cache is not None and cache.is_internal and not is_peer(exchange.connection):
-        raise OperationRefused(what=f"writing to {cache.name}", why="it is the cluster's own")
-
-
-def _leads_all(node: "Node", table: Table) -> bool:
-    """Whether nobody else has to be asked; a segment that there is not is refused here."""
-    serving = node.replicas.serving
+def _writes_all(node: "Node", table: Table) -> bool:
+    """Whether all of a frame can be written here; a segment that there is not is refused here, too."""
+    writable = node.replicas.shortage.writable
     if table.only >= 0:
-        return table.only >= len(serving) or bool(serving.item(table.only))
+        return table.only >= len(writable) or bool(writable.item(table.only))
     segments = table.segments
-    return bool(segments[-1] >= len(serving) or np.count_nonzero(serving[segments]) == len(segments))
+    return bool(segments[-1] >= len(writable) or np.count_nonzero(writable[segments]) == len(segments))
 
 
 def _of_part(conditions: tuple[Condition, ...], blocks: npt.NDArray[np.int64]) -> tuple[Condition, ...]:
@@ -154,37 +148,36 @@ def _answer_in_words(exchange: Exchange, result: WriteResult) -> None:
 
 
 async def clear(node: "Node", exchange: Exchange) -> None:
-    """Remove up to `limit` entries of a cache, and a group's bytes, one REMOVED event each; the caller asks again while there are more."""
+    """Remove entries of a cache, one REMOVED event each, and say whether there are more; the caller asks again while there are.
+
+    Each primary removes up to `limit` of its own, and a group's bytes. When nobody has more, all that was there before is gone.
+    """
     request = exchange.message.clear
-    check_whose(node, exchange, request.cache_id)
     cache = node.caches.find(request.cache_id)
     if not cache.options.state:
         raise NoState(cache=cache.name)
     node.check_writable()
-    limit = min(request.limit or CLEAR_PER_GROUP_MAX, CLEAR_PER_GROUP_MAX)
-    segments = node.replicas.serving.nonzero()[0].tolist()
-    message = Message()
+    answer = partial(_clear_here, node, cache, min(request.limit or CLEAR_PER_GROUP_MAX, CLEAR_PER_GROUP_MAX))
+    if exchange.message.forwarded:
+        await answer_primary(node, exchange, answer)
+        return
+    found = [one.clear_answer for one in await ask_primaries(node, exchange.message, answer, timeout_ms=time_to_ask(exchange))]
+    whole = ClearAnswer(removed=sum(one.removed for one in found), more=any(one.more for one in found))
+    exchange.answer(Message(clear_answer=whole))
+
+
+async def _clear_here(node: "Node", cache: CacheState, limit: int, led: Led) -> Message:
+    """Remove entries of segments that are led here; every one of those that are named as done is."""
     # what is removed may be kept as before-images: of a group that is too large nobody could read in small pieces
-    keys, message.clear_answer.more = await node.entries.some_keys(cache, segments=segments, limit=limit, nbytes=GROUP_BYTES_MAX)
-    if keys:
-        frame = build_write(
-            Columns(kinds=np.full(len(keys), Kind.REMOVED, np.uint8), keys=keys, values=[b""] * len(keys)),
-            segments=node.segments,
-            by_prefix=cache.options.route_by_prefix,
-        )
-        result = await node.write(cache, frame)
-        message.clear_answer.removed = int(np.count_nonzero(result.kinds != ABSENT))
-    if not exchange.message.forwarded and not message.clear_answer.more:
-        await _clear_elsewhere(node, exchange, message)
-    exchange.answer(message)
-
-
-async def _clear_elsewhere(node: "Node", exchange: Exchange, message: Message) -> None:
-    """Have the other primaries clear theirs, up to one that is not done with it."""
-    answer = message.clear_answer
-    for connection in others(node).values():
-        found = (await ask(connection, exchange.message)).clear_answer
-        answer.removed += found.removed
-        if found.more:
-            answer.more = True
-            return
+    keys, more = await node.entries.some_keys(cache, segments=led.segments, limit=limit, nbytes=GROUP_BYTES_MAX)
+    if not keys:
+        return Message(clear_answer=ClearAnswer(more=more))
+    frame = build_write(
+        Columns(kinds=np.full(len(keys), Kind.REMOVED, np.uint8), keys=keys, values=[b""] * len(keys)),
+        segments=node.segments,
+        by_prefix=cache.options.route_by_prefix,
+    )
+    result = await node.write(cache, frame)
+    for refusal in result.refusals.values():
+        raise refusal
+    return Message(clear_answer=ClearAnswer(removed=int(np.count_nonzero(result.kinds != ABSENT)), more=more))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.lost import Lost, diverged
-from eventlog.errors import CorruptData, EventLogError, Stopping, Unavailable
+from eventlog.errors import CorruptData, EventLogError, Stopping, Unavailable, tellable
 from eventlog.ids import ID_MAX
 from eventlog.limits import (
     CLOSE_UP_MS_MAX,
@@ -289,7 +289,7 @@ class Reads:
             self.fail(pull, error)
         except Exception as error:  # the edge of a reader: one that meets a bug of ours hears of it, the others go on
             log.exception("read_failed cache=%s", pull.cache.name)
-            self.fail(pull, EventLogError(why=repr(error)))
+            self.fail(pull, tellable(error))
 
     def _advance(self, pull: Pull) -> None:
         """Take a pull as far as it comes: to its answer, into the thread, or to waiting."""

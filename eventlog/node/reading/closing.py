@@ -18,12 +18,14 @@ from eventlog.consume.watermark import LowWatermark, Promise, Promises
 from eventlog.errors import ConnectionLost, EventLogError, Overloaded
 from eventlog.ids import FlakeClock
 from eventlog.limits import CLOSE_UP_MS_MAX
+from eventlog.replication import Replica
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import CloseUp, CloseUpAnswer, Message
 
 FOLLOW_MS = 500
 REFRESH_S = 1.4  # well below `STALLED_MS`, above which a low watermark counts as held up
+UNSEEN_S = 0.05  # before a peer is asked again whose records were not seen here yet
 PAUSE_S = 0.002  # between an answer and the next request that waits at the peer
 
 
@@ -77,7 +79,8 @@ class _End:
 class Closing:
     """Asks the other members to close up, and answers them. Everything happens on one event loop.
 
-    `vouched` returns the highest ceiling of any member's lease, below which all ids were issued.
+    `vouched` returns the highest ceiling of any member's lease, below which all ids were issued. `believed` gets a member, the last id
+    that it says it knows, and its promises; it returns each for the segments that are that member's to promise for.
     """
 
     def __init__(
@@ -86,13 +89,15 @@ class Closing:
         clock: FlakeClock,
         promises: Promises,
         low: LowWatermark,
-        on_heard: Callable[[Sequence[Promise]], None],
+        believed: Callable[[Replica, int, Sequence[Promise]], list[Promise]],
+        on_heard: Callable[[Replica, Sequence[Promise]], None],
         vouched: Callable[[], int] = lambda: 0,
     ) -> None:
         self._clock = clock
         self._vouched = vouched
         self._promises = promises
         self._low = low
+        self._believed = believed
         self._on_heard = on_heard
         self._members: Members | None = None
         self._asked: dict[int, _Asked] = {}
@@ -298,31 +303,40 @@ class Closing:
         is_last = request == asked.requests
         if is_last:
             asked.request = None
+        sender = Replica(number, asked.incarnation)
         try:
             reply = future.result()
+            answer = reply.message.close_up_answer
             found = decode_promises(reply.body, segments=len(self._low.limits))
+            believed = self._believed(sender, answer.last_id, found)
         except (EventLogError, asyncio.CancelledError):
             if is_last:
                 self._failed(number, asked)
             return
-        answer = reply.message.close_up_answer
         asked.seen, asked.last_id = max(asked.seen, answer.commits), max(asked.last_id, answer.last_id)
-        asked.promised = max(asked.promised, min((promise.id for promise in found), default=asked.asked_id))
-        for promise in found:
+        is_whole = all(kept is promise for kept, promise in zip(believed, found, strict=True))
+        if is_whole:
+            asked.promised = max(asked.promised, min((promise.id for promise in found), default=asked.asked_id))
+        for promise in believed:
             self._low.hear(promise)
         self._is_told(number, request)
-        self._on_heard(found)
+        self._on_heard(sender, believed)
         if asked.request is None:
-            self._go_on(number, asked)
+            self._go_on(number, asked, is_whole=is_whole)
 
-    def _go_on(self, number: int, asked: _Asked) -> None:
-        """Ask for what has come since; or, after a moment, for what was in flight there or will be."""
-        if asked.is_behind:
+    def _go_on(self, number: int, asked: _Asked, *, is_whole: bool) -> None:
+        """Ask for what has come since; or, after a moment, for what was in flight there or will be.
+
+        Unless `is_whole`, it promised for segments that it leads by no record seen here: it is asked again when one may have come.
+        """
+        if not is_whole:
+            asked.asked_id = 0
+        if asked.is_behind and is_whole:
             self._ask(number, asked)
         elif any(number in end.missing for end in self._ends):
             self._ask(number, asked, at_once=True)
         else:
-            self._pause(number, asked, PAUSE_S)
+            self._pause(number, asked, PAUSE_S if is_whole else UNSEEN_S)
 
     def _pause(self, number: int, asked: _Asked, seconds: float) -> None:
         if self._is_following and asked.pause is None:

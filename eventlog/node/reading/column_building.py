@@ -21,7 +21,7 @@ from eventlog.consume.trimmed import earliest_id
 from eventlog.errors import EventLogError
 from eventlog.limits import COLUMN_FILE_ASKED_S, COLUMN_FILE_LOG_BYTES
 from eventlog.node.reading.column_files import ColumnFiles, Span
-from eventlog.node.reading.history import ChunkEnd, History, HistoryRead
+from eventlog.node.reading.history import Bounds, ChunkEnd, History, HistoryRead
 from eventlog.node.reading.pulls import ReadContext
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.state.caches import CacheState
@@ -129,6 +129,7 @@ class ColumnBuilding:
             ends=(ChunkEnd(id=span.upto, nbytes=0, events=None),),
             nbytes_max=2 * COLUMN_FILE_LOG_BYTES,
             is_clean=steps.is_exact(span.cache_id) and steps.at_or_below(span.cache_id, span.after).id == span.after,
+            bounds=Bounds.of(cache),
         )
         values, upto = self._history.load(wanted)
         rows = np.arange(len(values.counts))

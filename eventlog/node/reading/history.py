@@ -2,13 +2,16 @@
 
 A chunk holds all events of a cache in some segments between two ids. A reader who goes on where a chunk ended gets a larger one:
 every chunk costs a seek a segment. Checksums, and that no value is missing between two others, are checked once, when a chunk is
-read; chunks are kept for a while, so that readers of the same history share the work.
+read; chunks are kept for a while, so that readers of the same history share the work. Between two steps the events of all segments have
+a number, and a chunk has to have as many. Where none is known, offsets must go on at its beginning from what stands before it, and
+at its end to what stands behind it: that is one more seek a segment, but where the log begins or ends there.
 """
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +23,11 @@ from eventlog.consume.answer import Answer, StoredValues, build_answer, sizes_of
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
 from eventlog.consume.filtered import filter_answer
+from eventlog.consume.position import OFFSET_UNKNOWN, SegmentPositions
 from eventlog.errors import CorruptData, Unavailable, UnsupportedFormat
 from eventlog.ids import ID_STEP
 from eventlog.limits import HISTORY_CACHE_BYTES_MAX, HISTORY_READ_BYTES_FIRST, STORED_VALUE_VERBATIM_BYTES_MIN
+from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.keys import cache_range, log_key, log_range, parse_log_key
 from eventlog.segment.port import Pair, Range, Store
@@ -46,6 +51,21 @@ class ChunkEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bounds:
+    """Where a cache's log begins and ends, by segment: the last id that retention removed, the offset after it, and that after the end."""
+
+    trimmed_ids: Ints
+    kept_offsets: Ints
+    next_offsets: Ints
+
+    @classmethod
+    def of(cls, cache: CacheState) -> Self:
+        """Return where they are now."""
+        offsets = cache.next_offsets.copy()
+        return cls(trimmed_ids=cache.trimmed_ids.copy(), kept_offsets=cache.trimmed_offsets + 1, next_offsets=offsets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HistoryRead:
     """What a reader wants, and the chunk to read for it: from `chunk_after` to one of `ends`, which rise.
 
@@ -61,6 +81,7 @@ class HistoryRead:
     ends: tuple[ChunkEnd, ...]
     nbytes_max: int
     is_clean: bool
+    bounds: Bounds
     matches: CompiledFilter | None = None
     only: Ints | None = None
 
@@ -74,12 +95,16 @@ class HistoryRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Chunk:
-    """All events of the chunk's segments with ids in `(after, upto]`; `values` may hold some beyond both."""
+    """All events of the chunk's segments with ids in `(after, upto]`; `values` may hold some beyond both.
+
+    `ends` are the offsets, by segment, at which whatever comes behind it begins; -1 where that is not known.
+    """
 
     cache_id: int
     after: int
     upto: int
     values: StoredValues
+    ends: Ints
     nbytes: int
 
     def beyond(self) -> list[Pair]:
@@ -183,13 +208,15 @@ class History:
             pairs = self._read(wanted, after, upto, nbytes_max=wanted.nbytes_max if earlier else _NO_MAX)
             if not earlier:
                 break
-        values = checked(sorted(beyond + pairs) if beyond else pairs, cache_id=wanted.cache_id)
+        values, offsets = _checked(sorted(beyond + pairs) if beyond else pairs, cache_id=wanted.cache_id)
         found = int(values.counts.sum())
         if expected is not None and found != expected:
             why = f"{found} events with ids in ({after}, {upto}] instead of {expected}"
             raise CorruptData(where=f"log of cache {wanted.cache_id}", why=why)
+        edges = _Edges(self._store, wanted, after, upto)
+        ends = edges.ends(values, offsets, due=before.ends if before is not None else edges.due(), is_counted=expected is not None)
         nbytes = int(values.sizes.sum()) + _VALUE_BYTES * len(values.sizes)
-        return _Chunk(cache_id=wanted.cache_id, after=after, upto=upto, values=values, nbytes=nbytes)
+        return _Chunk(cache_id=wanted.cache_id, after=after, upto=upto, values=values, ends=ends, nbytes=nbytes)
 
     def _straddling(self, wanted: HistoryRead) -> list[Pair]:
         """Return the values that begin at or below the chunk's beginning and go on above it: the last of each segment, if any."""
@@ -205,6 +232,68 @@ class History:
         """Return the stored values that begin in `(after, upto]`, segment by segment, until they are `nbytes_max` or more."""
         ranges: Sequence[Range] = [log_range(segment, wanted.cache_id, after=after, upto=upto) for segment in wanted.segments.tolist()]
         return self._store.read_logs(ranges, bytes_max=nbytes_max)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """What stands before a chunk with ids in `(after, upto]`, and behind it."""
+
+    store: Store
+    wanted: HistoryRead
+    after: int
+    upto: int
+
+    def due(self) -> Ints:
+        """Return the offset, by segment, at which the chunk must begin, as far as that is known without looking: -1 elsewhere."""
+        wanted = self.wanted
+        due = np.where(wanted.bounds.trimmed_ids >= self.after, wanted.bounds.kept_offsets, OFFSET_UNKNOWN)
+        at = wanted.cursor.at
+        if isinstance(at, SegmentPositions):
+            is_there = (at.ids == self.after) & (due[at.of] == OFFSET_UNKNOWN)
+            due[at.of[is_there]] = at.offsets[is_there]
+        return due
+
+    def ends(self, values: StoredValues, offsets: Ints, *, due: Ints, is_counted: bool) -> Ints:
+        """Return the offset, by segment, at which whatever is behind the chunk must begin. Raises CorruptData for a gap at an edge."""
+        ends = due.copy()
+        ends[values.segments] = offsets + values.counts  # of several, the last one counts
+        if is_counted:
+            return ends
+        new = np.flatnonzero(values.bases > self.after)
+        firsts = new[np.concatenate(([True], values.segments[new][1:] != values.segments[new][:-1]))[: len(new)]]
+        for row, segment, base in zip(firsts.tolist(), values.segments[firsts].tolist(), values.bases[firsts].tolist(), strict=True):
+            if row and values.segments[row - 1] == segment:
+                continue  # it follows one that began before the chunk
+            begins = int(due[segment]) if due[segment] != OFFSET_UNKNOWN else self._end_below(segment, base)
+            if int(offsets[row]) > max(
+                begins, int(self.wanted.bounds.kept_offsets[segment])
+            ):  # what retention is removing may still be there
+                self._refuse(segment, begins, int(offsets[row]))
+        self._look_behind(ends)
+        return ends
+
+    def _look_behind(self, ends: Ints) -> None:
+        """Compare where the chunk ends with where the next value begins, in each segment that goes on."""
+        segments = self.wanted.segments
+        for segment in segments[(ends[segments] != OFFSET_UNKNOWN) & (ends[segments] < self.wanted.bounds.next_offsets[segments])].tolist():
+            where = cache_range(segment, self.wanted.cache_id)[1]
+            behind = self.store.read_log(log_key(segment, self.wanted.cache_id, self.upto + 1), where, bytes_max=1)
+            if behind:
+                begins = read_head(behind[0][1], where=f"log of segment {segment}, cache {self.wanted.cache_id}").first_offset
+                if begins > max(int(ends[segment]), int(self.wanted.bounds.kept_offsets[segment])):
+                    self._refuse(segment, int(ends[segment]), begins)
+
+    def _end_below(self, segment: int, base: int) -> int:
+        """Return the offset at which the last value below the id `base` ends."""
+        pair = self.store.last_log(cache_range(segment, self.wanted.cache_id)[0], log_key(segment, self.wanted.cache_id, base))
+        if pair is None:
+            return int(self.wanted.bounds.kept_offsets[segment])
+        head = read_head(pair[1], where=f"log of segment {segment}, cache {self.wanted.cache_id}")
+        return head.first_offset + head.count
+
+    def _refuse(self, segment: int, begins: int, found: int) -> None:
+        why = f"the events with the offsets {begins} to {found - 1} are missing, at the ids in ({self.after}, {self.upto}]"
+        raise CorruptData(where=f"log of segment {segment}, cache {self.wanted.cache_id}", why=why)
 
 
 def _earlier(pairs: list[Pair], wanted: HistoryRead, *, share: float, between: tuple[int, int]) -> int | None:
@@ -229,6 +318,11 @@ def checked(pairs: list[Pair], *, cache_id: int) -> StoredValues:
         CorruptData: something is damaged or missing.
         UnsupportedFormat: a newer version wrote it.
     """
+    return _checked(pairs, cache_id=cache_id)[0]
+
+
+def _checked(pairs: list[Pair], *, cache_id: int) -> tuple[StoredValues, Ints]:
+    """Return what `checked` does, and the offset of the first event of each value."""
     keys = np.frombuffer(b"".join([key for key, _ in pairs]), _KEY)
     data = [value for _, value in pairs]
     segments = keys["segment"].astype(np.int64)
@@ -245,10 +339,11 @@ def checked(pairs: list[Pair], *, cache_id: int) -> StoredValues:
         raise UnsupportedFormat(what=_where(segments, int(unknown[0]), cache_id), found=int(heads["format"][unknown[0]]), known=str(FORMAT))
     bases = heads["base"].astype(np.int64)
     _refuse(bases != keys["base"].astype(np.int64), segments, cache_id, "a stored value has another base id than its key")
-    counts, offsets = heads["count"].astype(np.int64), heads["first_offset"]
+    counts, offsets = heads["count"].astype(np.int64), heads["first_offset"].astype(np.int64)
     gap = (segments[1:] == segments[:-1]) & (offsets[1:] != (offsets + counts)[:-1])
     _refuse(np.concatenate(([False], gap))[: len(segments)], segments, cache_id, "the value before this one is missing")
-    return StoredValues(segments=segments, bases=bases, counts=counts, sizes=sizes, data=data if packed is None else packed)
+    values = StoredValues(segments=segments, bases=bases, counts=counts, sizes=sizes, data=data if packed is None else packed)
+    return values, offsets
 
 
 def _heads_of(data: list[bytes]) -> npt.NDArray[np.void]:

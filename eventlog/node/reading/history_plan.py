@@ -2,7 +2,7 @@
 
 from eventlog.consume.steps import StepIndex
 from eventlog.limits import FILTER_SCAN_STEP_BYTES, HISTORY_READ_BYTES_MAX
-from eventlog.node.reading.history import ChunkEnd, HistoryRead
+from eventlog.node.reading.history import Bounds, ChunkEnd, HistoryRead
 from eventlog.node.reading.pulls import Pull
 
 _CHUNK_ENDS_MAX = 64
@@ -49,6 +49,7 @@ def plan_read(steps: StepIndex, pull: Pull, *, between: tuple[int, int], ahead: 
         ends=tuple(ends),
         nbytes_max=2 * HISTORY_READ_BYTES_MAX,
         is_clean=is_exact,
+        bounds=Bounds.of(cache),
         matches=pull.matches,
         only=only,
     )

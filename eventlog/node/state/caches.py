@@ -116,6 +116,7 @@ class Caches:
         self._by_id: dict[int, CacheState] = {}
         self._by_name: dict[str, CacheState] = {}
         self._dropped: dict[int, str] = {}
+        self.internal: set[int] = set()  # ids of the cluster's own
         self.drops = 0  # how many of them this node has heard of
 
     def __iter__(self) -> Iterator[CacheState]:
@@ -125,10 +126,13 @@ class Caches:
         """Take a cache in."""
         self._by_id[cache.cache_id] = cache
         self._by_name[cache.name] = cache
+        if cache.is_internal:
+            self.internal.add(cache.cache_id)
 
     def drop(self, cache: CacheState) -> None:
         """Forget a cache; requests that still name its id get CACHE_DROPPED."""
         cache.dropped = True
+        self.internal.discard(cache.cache_id)
         del self._by_id[cache.cache_id]
         if self._by_name.get(cache.name) is cache:  # the name may be another's by now
             del self._by_name[cache.name]

@@ -5,9 +5,10 @@ ends in the same state. Counters stand for exactly the mark; replay moves both.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from eventlog.segment.port import Snapshot, Store
 
 Ints = npt.NDArray[np.int64]
 Puts = list[tuple[bytes, bytes | None]]
+Result = TypeVar("Result")
 _COUNTS = b"\xff\xffcounts"
 _ROWS = 5_000
 _BYTES = 4 * MIB
@@ -53,12 +55,25 @@ class Checkpoints:
     async def write(self) -> None:
         """Write how far the state has come, if it moved. On return the store has it, whoever wrote it."""
         async with self._turn:
-            marks = self._applied.copy()
-            rows = checkpoint_rows(self._caches, marks=marks, epochs=self._core.end_epochs, written=self._written)
-            if rows:
-                rows += self._count_rows()
-                self._written = marks
-                await self._storage.run(partial(self._store.apply, rows), is_vital=True)  # what it says is not said again
+            await self._begin()
+
+    async def taken(self, look: Callable[[], Result]) -> tuple[Result, Snapshot]:
+        """Return what `look` returns, and the state as of the very step in which it is called: entries, marks, counters and producers."""
+        async with self._turn:
+            writing = self._begin()
+            found = look()
+            _, snapshot = await asyncio.gather(writing, self._storage.run(self._store.snapshot))
+            return found, snapshot
+
+    def _begin(self) -> Awaitable[None]:
+        """Have the storage thread write how far the state has come in this step."""
+        marks = self._applied.copy()
+        rows = checkpoint_rows(self._caches, marks=marks, epochs=self._core.end_epochs, written=self._written)
+        if rows:
+            rows += self._count_rows()
+            self._written = marks
+            return self._storage.run(partial(self._store.apply, rows), is_vital=True)  # what it says is not said again
+        return asyncio.sleep(0)
 
     def _count_rows(self) -> Puts:
         """Return the counters of caches that are others than were written last: of thousands of caches few are written to in a second."""

@@ -29,7 +29,7 @@ from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.following_few import One, few_of
 from eventlog.node.state.learning import learn_values
 from eventlog.node.writing.overlay import Overlay
-from eventlog.node.writing.storage import Append, StorageThread
+from eventlog.node.writing.storage import Append, StorageThread, fail
 from eventlog.segment.keys import encode_step
 from eventlog.segment.port import Store
 from eventlog.segment.walking import read_segment
@@ -296,7 +296,7 @@ class Followed:
         try:
             puts = puts_of(cache_id, own.segments.tolist(), own.data, unfolded)
         except EventLogError as error:  # nothing may be built upon a state that misses them
-            self._storage.run(partial(_fail, error), is_vital=True)
+            self._storage.run(partial(fail, error), is_vital=True)
             return
         self._show_puts(puts, own.nbytes)
 
@@ -388,7 +388,3 @@ def _group_of(cache_id: int, own: Arrived) -> CommittedGroup:
         cache_id=cache_id, segments=own.segments.tolist(), bases=own.bases.tolist(), counts=own.counts.tolist(), data=own.data
     )
     return CommittedGroup(first_id=int(own.bases.min()), last_id=int(own.lasts.max()), caches=(values,))
-
-
-def _fail(error: EventLogError) -> None:
-    raise error

@@ -7,25 +7,16 @@ import numpy as np
 
 from eventlog.batch.entry_rows import EntryRow, decode_rows
 from eventlog.errors import CorruptData, EventLogError
-from eventlog.node.cluster.forward import ask, connection_to, forwarded, translated
+from eventlog.node.cluster.forward import connection_to, forwarded, translated
 from eventlog.transport.connection import Connection
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.reply import Reply
-from eventlog.wire.eventlog_pb2 import Message, Size
+from eventlog.wire.eventlog_pb2 import Message
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
 
 Place = tuple[int, bytes]  # segment, key
-
-
-async def size_elsewhere(node: "Node", message: Message, segments: Sequence[int]) -> int:
-    """Return how many entries a cache has in segments of other primaries. Raises NotPrimary."""
-    total = 0
-    for connection, own in _by_connection(node, segments, forwarded=message.forwarded).items():
-        request = Message(size=Size(cache_id=message.size.cache_id, segments=own), timeout_ms=message.timeout_ms)
-        total += (await ask(connection, request, segment=own[0])).size_answer.size
-    return total
 
 
 def _by_connection(node: "Node", segments: Sequence[int], *, forwarded: bool) -> dict[Connection, list[int]]:

@@ -2,18 +2,19 @@
 
 `primary` reads want one in-sync replica that knew of no higher epoch within the last second; `linear` reads want a majority of the
 in-sync set to say so after the read began. A new primary serves only when every member of its in-sync set, which is part of the old
-one and no smaller than its majority, has taken the new epoch: so a majority that has not is a proof. Who is alone in its in-sync set
-needs none, because nobody else can be appointed.
+one and no smaller than its majority, has taken the new epoch: so a majority that has not is a proof. Where the record, as this node saw
+it last, shows nobody else in sync, the metadata store itself is asked: the record may have grown since, and its growth been missed.
 """
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eventlog.errors import EventLogError, NotPrimary
-from eventlog.node.cluster.peers import peer_of
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import ConfirmEpochs, Message
 
@@ -24,6 +25,14 @@ FRESH_S = 1.0
 ASK_MS_MAX = 1_000
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Question:
+    """What the metadata store is asked next. Whoever comes before it is asked shares the answer: `task` returns the segments confirmed."""
+
+    segments: set[int] = field(default_factory=set)
+    task: "asyncio.Task[frozenset[int]]"
+
+
 class Freshness:
     """When each segment was last confirmed to be led by this node, in the loop's time. A question to a replica is about all segments."""
 
@@ -31,6 +40,8 @@ class Freshness:
         self._node = node
         self._confirmed_at = np.full(node.segments, -np.inf)
         self._asking: dict[int, asyncio.Task[None]] = {}
+        self._next: _Question | None = None
+        self._asking_store = asyncio.Lock()
 
     def is_fresh(self, segment: int) -> bool:
         """Whether a `primary` read may be answered at once."""
@@ -40,12 +51,12 @@ class Freshness:
         """Return when a `primary` read may be answered.
 
         Raises:
-            NotPrimary: no other member of the in-sync set confirms it.
+            NotPrimary: no other member of the in-sync set confirms it, or, where there is none, the metadata store does not.
         """
-        waiting = {self._ask_all(number) for number in self._others(segment)}
-        if not waiting:
-            self._confirmed_at[segment] = asyncio.get_running_loop().time()
-            return
+        others = self._others(segment)
+        if not others:
+            await self._ask_store(self._served_alone())
+        waiting = {self._ask_all(number) for number in others}
         while waiting and not self.is_fresh(segment):
             _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not self.is_fresh(segment):
@@ -57,6 +68,15 @@ class Freshness:
         if found is None or found.record.primary != self._node.number:
             raise NotPrimary(segment=segment)
         return [replica.node for replica in found.record.in_sync if replica.node != self._node.number]
+
+    def _served_alone(self) -> list[int]:
+        """Return the segments that are served here with nobody else in sync."""
+        records, own = self._node.view.segments, self._node.number
+        return [
+            segment
+            for segment in np.flatnonzero(self._node.replicas.serving).tolist()
+            if segment in records and all(replica.node == own for replica in records[segment].record.in_sync)
+        ]
 
     def _ask_all(self, number: int) -> "asyncio.Task[None]":
         task = self._asking.get(number)
@@ -88,21 +108,68 @@ class Freshness:
             return None
         return frozenset(reply.message.confirm_epochs_answer.fenced)
 
+    async def _ask_store(self, segments: list[int]) -> frozenset[int]:
+        """Return those of some segments that the metadata store, asked from now on, says this node leads; none if it does not answer."""
+        question = self._next
+        if not segments:
+            return frozenset()
+        if question is None:
+            task = asyncio.get_running_loop().create_task(self._ask_next(), name="confirm_terms")
+            question = self._next = _Question(task=task)
+            self._node.own(task)
+        question.segments.update(segments)
+        await asyncio.wait((question.task,))  # shared: one who gives up does not take it from the others
+        return frozenset() if question.task.cancelled() else question.task.result()
+
+    async def _ask_next(self) -> frozenset[int]:
+        node = self._node
+        async with self._asking_store:
+            question, self._next = self._next, None
+            assert question is not None, "it is asked once"
+            began = asyncio.get_running_loop().time()
+            terms = {segment: int(node.core.epochs[segment]) for segment in question.segments}
+            try:
+                async with asyncio.timeout(ASK_MS_MAX / 1000):
+                    led = await node.records.led_now(terms)
+            except (EventLogError, TimeoutError):
+                return frozenset()
+            self._confirmed_at[list(led)] = began
+            return led
+
     async def prove(self, segments: Iterable[int]) -> None:
         """Return when `linear` reads of some segments, begun before, may be answered. Raises NotPrimary."""
-        own = sorted(set(segments))
-        others = {segment: self._others(segment) for segment in own}
+        wanted = set(segments)
+        for segment in sorted(wanted.difference(await self.proven(wanted))):
+            raise NotPrimary(segment=segment)
+
+    async def proven(self, segments: Iterable[int]) -> list[int]:
+        """Return those of some segments that this node leads, as a majority of the in-sync set, or the metadata store, says, asked now."""
+        others = self._others_of(sorted(set(segments)))
+        own = list(others)
         asked = sorted({number for numbers in others.values() for number in numbers})
-        answers = dict(zip(asked, await asyncio.gather(*(self._ask(number, own) for number in asked)), strict=True))
+        alone = [segment for segment, numbers in others.items() if not numbers]
+        asking = asyncio.gather(*(self._ask(number, own) for number in asked))
+        led, told = await asyncio.gather(self._ask_store(alone), asking)
+        answers = dict(zip(asked, told, strict=True))
+        found = []
         for segment, numbers in others.items():
             confirming = [number for number in numbers if (fenced := answers[number]) is not None and segment not in fenced]
-            if 2 * (len(confirming) + 1) <= len(numbers) + 1 or not self._node.replicas.serving[segment]:
-                raise NotPrimary(segment=segment)
+            is_led = 2 * (len(confirming) + 1) > len(numbers) + 1 if numbers else segment in led
+            if is_led and self._node.replicas.serving[segment]:
+                found.append(segment)
+        return found
+
+    def _others_of(self, segments: Iterable[int]) -> dict[int, list[int]]:
+        """Return the other members of the in-sync set of each segment that is this node's to lead."""
+        found = {}
+        for segment in segments:
+            with suppress(NotPrimary):
+                found[segment] = self._others(segment)
+        return found
 
 
 def confirm_epochs(node: "Node", exchange: Exchange) -> None:
     """Answer of which segments a higher epoch is known here."""
-    peer_of(exchange)
     request, message = exchange.message.confirm_epochs, Message()
     answer = message.confirm_epochs_answer
     answer.SetInParent()

@@ -35,13 +35,17 @@ class Places:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pin:
-    """The state as of `places`. `used` is when somebody read from it last, by the loop's clock."""
+    """The state as of `places`. `used` is when somebody read from it last, by the loop's clock.
+
+    `counted`, by segment and cache: how many entries the counters knew then, where that is to be compared.
+    """
 
     places: Places
     snapshot: Snapshot
     born: float
     used: float = field(default=0.0)
     is_open: bool = True
+    counted: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def id_of(self, segment: int) -> int:
         """Return the id as of which a segment can be read, NOT_HERE where it cannot."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from eventlog.batch.layout import REFUSED
 from eventlog.batch.table import Table
-from eventlog.errors import BadMessage, EventLogError, NotPrimary, Stopping
+from eventlog.errors import BadMessage, EventLogError, Stopping, tellable
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.forward import translated
 from eventlog.node.writing.groups import WriteResult
@@ -46,30 +46,36 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeWrite:
-    """A frame as it came. `local` writes some blocks here."""
+    """A frame as it came. `local` writes some blocks here. What a node has passed on is passed on to no other."""
 
     request: Write
     part: Part
     local: Callable[[Part, Done], None]
     timeout_ms: int
+    forwarded: bool = False
 
 
 def write_parts(node: "Node", whole: WholeWrite, done: Done) -> None:
-    """Have every primary write its blocks; `done` gets one result for all. A part that fails is a refusal of each of its blocks."""
-    table = whole.part.table
-    serving, segments = node.replicas.serving, table.segments.astype(np.int64)
-    if int(segments.max(initial=0)) >= len(serving):
-        raise BadMessage(why=f"write: a block of segment {segments.max()} of {len(serving)}")
-    owners = np.where(serving[segments], node.number, node.leaders.numbers[segments])
-    owners[(owners == node.number) & ~serving[segments]] = 0
-    numbers = np.unique(owners).tolist()
-    merging = _Merging(table.rows["count"].astype(np.int64), done, parts=len(numbers))
+    """Have every primary write its blocks; `done` gets one result for all. A part that fails is a refusal of each of its blocks.
+
+    Blocks of segments that nobody can write now are refused each for its own reason, and hold up none of the others.
+    """
+    table, shortage = whole.part.table, node.replicas.shortage
+    segments = table.segments.astype(np.int64)
+    if int(segments.max(initial=0)) >= node.segments:
+        raise BadMessage(why=f"write: a block of segment {segments.max()} of {node.segments}")
+    elsewhere = np.zeros_like(segments) if whole.forwarded else node.leaders.numbers[segments]
+    elsewhere[(elsewhere == node.number) | node.replicas.serving[segments]] = 0
+    owners = np.where(shortage.writable[segments], node.number, elsewhere)
+    refused = np.flatnonzero(owners == 0)
+    numbers = np.unique(owners[owners > 0]).tolist()
+    merging = _Merging(table.rows["count"].astype(np.int64), done, parts=len(numbers) + len(refused))
+    for block in refused.tolist():
+        merging.told(np.array((block,)), shortage.refusal(segments.item(block)))
     for number in numbers:
         blocks = np.flatnonzero(owners == number)
         told = partial(merging.told, blocks)
-        if number == 0:
-            told(NotPrimary(segment=int(segments[blocks[0]])))
-        elif number == node.number:
+        if number == node.number:
             try:
                 whole.local(whole.part.cut(blocks), told)
             except EventLogError as error:
@@ -105,7 +111,7 @@ def _request(request: Write, blocks: Ints) -> Message:
 def _answered(told: Done, segment: int, rows: int, answer: "asyncio.Future[Reply]") -> None:
     error = Stopping() if answer.cancelled() else answer.exception()
     if error is not None:
-        told(translated(error, segment) if isinstance(error, EventLogError) else EventLogError(why=repr(error)))
+        told(translated(tellable(error), segment))
         return
     reply = answer.result()
     found = reply.message.write_answer

@@ -102,6 +102,19 @@ class Queue:
             self._aside.clear()
             self._blocked = self._busy
 
+    def withdraw(self, of: Flags) -> list[Pending]:
+        """Take out the frames that touch segments `of` some, and return them in their order."""
+        gone: list[Pending] = []
+        stay: list[Pending] = []
+        for pending in sorted((*self._aside, *self._waiting), key=_place_of):
+            segments = pending.table.segments
+            (gone if np.count_nonzero(of[segments[segments < len(of)]]) else stay).append(pending)
+        self._waiting = deque(stay)
+        self._aside.clear()
+        self._blocked = self._busy
+        self.nbytes -= sum([len(pending.blocks) for pending in gone])
+        return gone
+
     def _steps_aside(self, pending: Pending) -> bool:
         only = pending.table.only
         segments = only if only >= 0 else pending.table.segments

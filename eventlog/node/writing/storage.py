@@ -10,10 +10,12 @@ RocksDB about half of what scattered ones do. Nothing but appends overtakes it; 
 How far the logs go is written beside them within milliseconds, while nobody waits: whoever is told of an append often runs only when
 this thread rests.
 
-After a failed append or sync the store is fenced and every later job fails alike.
+Where there is no space, an append fails and a change of the state waits: it is readable from the overlay meanwhile, and whatever
+needs it in the store is refused. After a failed sync the store is fenced and every later job fails alike.
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -22,15 +24,17 @@ from functools import partial
 from itertools import takewhile
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.errors import EventLogError, StoreFenced
+from eventlog.errors import UNEXPECTED, DiskFull, EventLogError, StoreFenced
 from eventlog.limits import GROUP_BYTES_MAX, MIB, OVERLAY_BYTES_MAX, SYNC_BYTES_MAX
 from eventlog.segment.cutting import plan_cuts
 from eventlog.segment.port import LogEnds, Pair, Store
+
+log = logging.getLogger("eventlog.node")
 
 Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
@@ -40,6 +44,7 @@ _STATE_PUTS_MAX = 32_768  # more are handed over at once ...
 _STATE_BYTES_MAX = 8 * MIB
 _STATE_PUTS_A_WRITE = 4_096  # ... and written a few at a time: a write holds the GIL
 _ENDS_WITHIN_S = 0.005
+_SPACE_EVERY_S = 0.25  # how often it is looked whether changes of the state find space again
 assert 2 * _STATE_BYTES_MAX + GROUP_BYTES_MAX < OVERLAY_BYTES_MAX, "groups go on while the store takes what others did"
 
 
@@ -63,6 +68,16 @@ class _Job:
     told: "Told | None" = None  # instead of a future
     is_vital: bool = False  # an error fences the store
     is_barrier: bool = False
+    needs_state: bool = False
+
+    @property
+    def can_wait(self) -> bool:
+        """Return whether it waits for space where it finds none: nobody was told of it, and nothing behind it makes the log shorter."""
+        return self.is_vital and not self.is_barrier
+
+    @property
+    def sink(self) -> "asyncio.Future[Any] | Told | None":
+        return self.told or self.future
 
 
 _END = _Job(is_barrier=True)
@@ -79,6 +94,7 @@ class StorageThread:
         self._ends_due = 0.0  # when they are to be written, 0 where they were since they changed
         self._queue: SimpleQueue[_Job] = SimpleQueue()
         self._taken: list[_Job] = []  # from the queue before their turn
+        self._spaceless: list[_Job] = []  # changes of the state that wait for space, in their order
         self._is_last = True  # nothing stands between the stretch that runs and what is still in the queue
         self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -121,7 +137,7 @@ class StorageThread:
         return self.run(partial(self._forget, segments, delete), is_vital=True, is_barrier=True)
 
     def apply_and_tell(self, puts: Iterable[Put], told: Told, *, nbytes: int = 0) -> None:
-        """Put into the state soon, before jobs that are queued later; then `told` is called. An error fences the store."""
+        """Put into the state soon, before jobs that are queued later; then `told` is called. An error but for space fences the store."""
         assert self._loop is not None, "start() comes first"
         self._puts += puts
         self._puts_told.append(told)
@@ -139,23 +155,24 @@ class StorageThread:
         if told:
             self._puts, self._puts_told, self._puts_bytes = [], [], 0
             act = partial(self._apply, puts, are_sorted=len(told) == 1)
-            self._queue.put(_Job(act=act, told=partial(_tell_all, told), is_vital=True))
+            self._queue.put(_Job(act=act, told=partial(_tell_all, told), is_vital=True, needs_state=True))
 
     def run(
         self, act: Callable[[], Result], *, is_vital: bool = False, is_barrier: bool = False, needs_state: bool = True
     ) -> "asyncio.Future[Result]":
-        """Queue a job; its result or error arrives in the future. An error of a vital one fences the store.
+        """Queue a job; its result or error arrives in the future.
 
+        An error of a vital one fences the store; where it is no barrier and finds no space, it waits for that.
         Without `needs_state` it does not care whether what was put into the state before is in the store already.
         """
         if needs_state:
             self._hand_over()
-        return self._put(_Job(act=act, is_vital=is_vital, is_barrier=is_barrier))
+        return self._put(_Job(act=act, is_vital=is_vital, is_barrier=is_barrier, needs_state=needs_state))
 
     def post(self, act: Callable[[], Any]) -> None:
         """Queue a job whose result nobody waits for; an error fences the store."""
         self._hand_over()
-        self._queue.put(_Job(act=act, is_vital=True))
+        self._queue.put(_Job(act=act, is_vital=True, needs_state=True))
 
     async def stop(self) -> None:
         """Run what is queued, then end the thread."""
@@ -183,6 +200,7 @@ class StorageThread:
                 self._is_last = number == len(stretches)
                 self._turn(stretch)
         self._write_ends()
+        self._report([(sink, None, _no_space()) for job in self._spaceless if (sink := job.sink) is not None])
 
     def _wait(self) -> _Job:
         """Return the next job; the ends are written if they are due before it comes."""
@@ -191,6 +209,10 @@ class StorageThread:
                 with suppress(Empty):
                     return self._queue.get(timeout=left)
             self._write_ends()
+        while self._spaceless:
+            with suppress(Empty):
+                return self._queue.get(timeout=_SPACE_EVERY_S)
+            self._report(self._catch_up())
         return self._queue.get()
 
     def _overtake(self) -> None:
@@ -205,13 +227,33 @@ class StorageThread:
 
     def _turn(self, jobs: list[_Job]) -> None:
         self._append_all([job for job in jobs if job.append is not None])
-        done: _Done = []
+        done = self._catch_up()
         for job in jobs:
-            if job.act is not None:
-                result, error = self._try(job.act, is_vital=job.is_vital)
-                if (sink := job.told or job.future) is not None:
-                    done.append((sink, result, error))
+            if job.act is None:
+                continue
+            act = partial(fail, _no_space()) if self._spaceless and job.needs_state else job.act
+            if not self._do(job, act, done):
+                self._spaceless.append(job)
         self._report(done)
+
+    def _catch_up(self) -> _Done:
+        """Make the changes of the state that waited for space, as far as there is any."""
+        done: _Done = []
+        while self._spaceless and self._do(job := self._spaceless[0], job.act, done):
+            del self._spaceless[0]
+        return done
+
+    def _do(self, job: _Job, act: Callable[[], Any] | None, done: _Done) -> bool:
+        """Run a job's `act` and note the outcome in `done`; return False where it has to wait for space."""
+        assert act is not None
+        result, error = self._try(act)
+        if job.can_wait and isinstance(error, DiskFull):
+            return False
+        if job.is_vital and error is not None:
+            error = self._fence(error)
+        if (sink := job.sink) is not None:
+            done.append((sink, result, error))
+        return True
 
     def _append_all(self, jobs: list[_Job]) -> None:
         while jobs:
@@ -233,8 +275,8 @@ class StorageThread:
             self.syncs += 1
             self.appends += len(jobs)
 
-        _, error = self._try(write, is_vital=False)
-        self._report([(sink, None, error) for job in jobs if (sink := job.told or job.future) is not None])
+        _, error = self._try(write)
+        self._report([(sink, None, error) for job in jobs if (sink := job.sink) is not None])
         if error is None:
             self._note_ends(appends)
 
@@ -248,7 +290,7 @@ class StorageThread:
         """Write the ends if they changed. Where there is no space the next ones say it all; any other error fences the store."""
         if self._ends_due:
             self._ends_due = 0.0
-            self._try(partial(self._store.write_ends, self._ends), is_vital=False)
+            self._try(partial(self._store.write_ends, self._ends))
 
     def _apply(self, puts: list[Put], *, are_sorted: bool) -> None:
         ordered = puts if are_sorted else _by_segment(puts)
@@ -271,7 +313,7 @@ class StorageThread:
         self._ends.epochs[list(segments)] = 0
         delete(self._ends)
 
-    def _try(self, act: Callable[[], Any], *, is_vital: bool) -> tuple[Any, BaseException | None]:
+    def _try(self, act: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         if self._fenced is not None:
             return None, self._fenced
         try:
@@ -279,21 +321,32 @@ class StorageThread:
         except StoreFenced as fenced:
             return None, self._fence(fenced)
         except EventLogError as known:
-            return None, self._fence(StoreFenced(why=str(known))) if is_vital else known
-        except Exception as unknown:  # noqa: BLE001 -- the edge of the thread: whatever it is, the waiter must hear of it
-            return None, self._fence(StoreFenced(why=repr(unknown))) if is_vital else unknown
+            return None, known
+        except Exception as unknown:  # the edge of the thread: whatever it is, the waiter must hear of it
+            log.exception("storage_failed")
+            return None, unknown
 
-    def _fence(self, error: StoreFenced) -> StoreFenced:
+    def _fence(self, error: BaseException) -> StoreFenced:
         if self._fenced is None:
-            self._fenced = error
+            why = str(error) if isinstance(error, EventLogError) else UNEXPECTED
+            self._fenced = error if isinstance(error, StoreFenced) else StoreFenced(why=why)
             assert self._loop is not None
-            self._loop.call_soon_threadsafe(self._on_fenced, error)
+            self._loop.call_soon_threadsafe(self._on_fenced, self._fenced)
         return self._fenced
 
     def _report(self, done: _Done) -> None:
         if done:
             assert self._loop is not None
             self._loop.call_soon_threadsafe(_deliver, done)
+
+
+def _no_space() -> DiskFull:
+    return DiskFull(free_bytes=0, reserve_bytes=0)
+
+
+def fail(error: EventLogError) -> NoReturn:
+    """Raise `error`: for a job that finds out before its turn that it cannot be done."""
+    raise error
 
 
 def _stretches(jobs: list[_Job]) -> list[list[_Job]]:

@@ -10,7 +10,7 @@ Most groups need nothing but the loop and pass in one step; `run` is the one tas
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -96,6 +96,7 @@ class Writer:
         self._needed = asyncio.Event()
         self._error: EventLogError | None = None
         self._pace = Pace(self.wake)
+        self._stuck: set[int] = set()  # held in the queue by no group: something given up is in flight there
         self._has_ended = False
         self.groups = 0
         self.frames = 0
@@ -116,6 +117,23 @@ class Writer:
         if not self._is_turn_due:
             self._is_turn_due = True
             asyncio.get_running_loop().call_soon(self._turn)
+
+    def refuse_waiting(self, short: npt.NDArray[np.bool_]) -> None:
+        """Refuse the frames that wait for a group and touch segments that lack replicas: that group may not end for long."""
+        for pending in self.queue.withdraw(short):
+            segments = pending.table.segments
+            known = segments[segments < len(short)]
+            pending.done(self._replicas.shortage.refusal(int(known[short[known]][0])))
+            if pending.send is not None:
+                pending.send()
+        self._go_on()
+
+    def freed(self, segments: Iterable[int]) -> None:
+        """Take note that what was given up in some segments is in flight no more."""
+        for segment in self._stuck.intersection(segments):
+            self._stuck.remove(segment)
+            self.queue.release(np.array((segment,)))
+        self._go_on()
 
     async def run(self) -> None:
         """Make groups ready that cannot be at once. Runs until cancelled.
@@ -175,7 +193,7 @@ class Writer:
     def _begin(self, frames: list[Pending]) -> None:
         if self._has_sent_few(frames):
             return
-        if not (self._replicas.serving.all() and self._core.primary.ready.all()):
+        if not (self._replicas.shortage.writable.all() and self._core.primary.ready.all()):
             frames = self._refuse_elsewhere(frames)
             if not frames:
                 return
@@ -199,9 +217,9 @@ class Writer:
         if found is None:
             return False
         few, rest = found
-        serving, ready = self._replicas.serving, self._core.primary.ready
+        writable, ready = self._replicas.shortage.writable, self._core.primary.ready
         for lone in few.lones:
-            if not (serving.item(lone.segment) and ready.item(lone.segment)):
+            if not (writable.item(lone.segment) and ready.item(lone.segment)):
                 return False
         if not few.see(self._overlay, self._store):
             return False
@@ -219,17 +237,17 @@ class Writer:
 
     def _refuse_elsewhere(self, frames: list[Pending]) -> list[Pending]:
         """Refuse frames with blocks of segments that are not served here, or have too few replicas; return the others."""
-        serving, ready = self._replicas.serving, self._core.primary.ready
+        writable, ready = self._replicas.shortage.writable, self._core.primary.ready
         good = []
         for pending in frames:
-            if 0 <= (only := pending.table.only) < len(serving) and serving.item(only) and ready.item(only):
+            if 0 <= (only := pending.table.only) < len(writable) and writable.item(only) and ready.item(only):
                 good.append(pending)
                 continue
             segments = pending.table.segments
-            known = segments[segments < len(serving)]
-            elsewhere = known[~serving[known]]
+            known = segments[segments < len(writable)]
+            elsewhere = known[~writable[known]]
             if len(elsewhere):
-                pending.done(NotPrimary(segment=int(elsewhere[0])))
+                pending.done(self._replicas.shortage.refusal(int(elsewhere[0])))
                 continue
             try:
                 self._core.check_ready(known.astype(np.int64))
@@ -347,6 +365,7 @@ class Writer:
         self._go_on()
 
     def _fail(self, error: BaseException) -> None:
+        # of what ends the process its own operator is told, by its last line: nobody else hears of it
         self._error = error if isinstance(error, EventLogError) else EventLogError(why=repr(error))
         self._needed.set()
 
@@ -359,13 +378,18 @@ class Writer:
             return
         self._pace.ended(group)
         self.queue.release(flight.segments)
+        for segment in self._replicas.shortage.stuck.intersection(flight.segments.tolist()) if flight.lost else ():
+            self._stuck.add(segment)
+            self.queue.hold(np.array((segment,)))
         flight.settled = None  # they hold each other, and all values of the group: no collector comes by for long
         self._go_on()
 
     def _end(self, group: _Group, flight: Flight) -> None:
         if flight.lost:
             lost = min(flight.lost)
-            _leave_unknown(group, f"segment {lost} is led by another node now")
+            is_led = self._core.leads.item(lost)
+            why = f"segment {lost} lacks in-sync replicas" if is_led else f"segment {lost} is led by another node now"
+            _leave_unknown(group, why)
             self._replicas.abandon(flight)
         elif group.few is not None:
             group.few.answer()

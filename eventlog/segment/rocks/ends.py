@@ -4,13 +4,18 @@ RocksDB can open empty or shortened after damage without an error. This file say
 sync: never further than what was durable then, so the log can only be longer. It is written without a sync of its own, because
 an older copy only weakens the check. Two slots take turns, so a torn write leaves the one before:
 
-    magic 4s | format u16 | 0 u16 | segments u32 | 0 u32 | generation u64 | token u64 | id i64[segments] | epoch u32[segments] | crc32c u32
+    magic 4s | format u16 | 0 u16 | segments u32 | 0 u32 | generation u64 | token u64 | rows u64 | flush u64
+    | id i64[segments] | epoch u32[segments] | crc32c u32
+
+`rows` counts the changes of the meta rows (`rows.py`), `flush` those flushes of the state that somebody relied on: a database that has
+fewer is older than this file. Format 1 lacks both, and is read as 0.
 """
 
 import os
 from dataclasses import replace
 from pathlib import Path
 from struct import Struct
+from typing import NamedTuple
 
 import numpy as np
 from crc32c import crc32c
@@ -18,22 +23,32 @@ from crc32c import crc32c
 from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
 from eventlog.segment.port import LogEnds
 
-FORMAT = 1
+FORMAT = 2
 _MAGIC = b"ends"
 _HEAD = Struct("<4sHHIIQQ")
+_COUNTS = Struct("<QQ")
+_HEAD_BYTES = {1: _HEAD.size, 2: _HEAD.size + _COUNTS.size}
 _SLOT_ALIGN = 4096  # the slots share no block of the disk
 
 
-def slot_bytes(segments: int) -> int:
+class Reached(NamedTuple):
+    """How often the meta rows were changed, and the state was flushed, when that was last known to be durable."""
+
+    rows: int = 0
+    flush: int = 0
+
+
+def slot_bytes(segments: int, *, form: int = FORMAT) -> int:
     """Return how far the second slot is from the first."""
-    return -(-(_HEAD.size + 12 * segments + 4) // _SLOT_ALIGN) * _SLOT_ALIGN
+    return -(-(_HEAD_BYTES[form] + 12 * segments + 4) // _SLOT_ALIGN) * _SLOT_ALIGN
 
 
-def encode_slot(ends: LogEnds, *, token: int) -> bytes:
+def encode_slot(ends: LogEnds, *, token: int, reached: Reached) -> bytes:
     """Return one slot."""
     body = b"".join(
         (
             _HEAD.pack(_MAGIC, FORMAT, 0, len(ends.ids), 0, ends.generation, token),
+            _COUNTS.pack(*reached),
             ends.ids.astype("<i8", copy=False).tobytes(),
             ends.epochs.astype("<u4", copy=False).tobytes(),
         )
@@ -41,60 +56,63 @@ def encode_slot(ends: LogEnds, *, token: int) -> bytes:
     return body + int(crc32c(body)).to_bytes(4, "little")
 
 
-def decode_slot(data: bytes, *, segments: int, token: int, where: str) -> LogEnds:
+def decode_slot(data: bytes, *, segments: int, token: int, where: str) -> tuple[LogEnds, Reached]:
     """Return what a slot says.
 
     Raises:
         CorruptData: damaged, or written for another directory.
         UnsupportedFormat: undamaged and of another format.
     """
-    size = _HEAD.size + 12 * segments
+    magic, form, _, found, _, generation, owner = _HEAD.unpack_from(data.ljust(_HEAD.size, b"\0"))
+    head_bytes = _HEAD_BYTES.get(form, _HEAD_BYTES[FORMAT])
+    size = head_bytes + 12 * segments
     if len(data) < size + 4 or crc32c(data[:size]) != int.from_bytes(data[size : size + 4], "little"):
         raise CorruptData(where=where, why="the checksum is wrong")
-    magic, form, _, found, _, generation, owner = _HEAD.unpack_from(data)
     if magic != _MAGIC or found != segments:
         raise CorruptData(where=where, why="these are no log ends of this store")
-    if form != FORMAT:
+    if form not in _HEAD_BYTES:
         raise UnsupportedFormat(what=where, found=form, known=str(FORMAT))
     if owner != token:
         raise CorruptData(where=where, why="it was written for another data directory")
-    ids = np.frombuffer(data, "<i8", segments, _HEAD.size).astype(np.int64)
-    epochs = np.frombuffer(data, "<u4", segments, _HEAD.size + 8 * segments).astype(np.uint32)
-    return LogEnds(ids=ids, epochs=epochs, generation=generation)
+    ids = np.frombuffer(data, "<i8", segments, head_bytes).astype(np.int64)
+    epochs = np.frombuffer(data, "<u4", segments, head_bytes + 8 * segments).astype(np.uint32)
+    reached = Reached(*_COUNTS.unpack_from(data, _HEAD.size)) if form > 1 else Reached()
+    return LogEnds(ids=ids, epochs=epochs, generation=generation), reached
 
 
 class EndsFile:
-    """The open side file. Only the writing thread writes it."""
+    """The open side file. Only the writing thread writes it. `reached` is what it said when it was opened."""
 
-    __slots__ = ("_generation", "_handle", "_slot_bytes", "_token")
+    __slots__ = ("_generation", "_handle", "_slot_bytes", "_token", "reached")
 
-    def __init__(self, handle: int, *, segments: int, token: int, generation: int) -> None:
+    def __init__(self, handle: int, *, segments: int, token: int, generation: int, reached: Reached) -> None:
+        self.reached = reached
         self._handle = handle
         self._slot_bytes = slot_bytes(segments)
         self._token = token
         self._generation = generation
 
-    def write(self, ends: LogEnds) -> None:
-        """Put `ends` into the slot that holds the older copy; not synced.
+    def write(self, ends: LogEnds, reached: Reached) -> None:
+        """Put both into the slot that holds the older copy; not synced.
 
         Raises:
             OSError: what the disk said.
         """
         self._generation += 1
-        data = encode_slot(replace(ends, generation=self._generation), token=self._token)
+        data = encode_slot(replace(ends, generation=self._generation), token=self._token, reached=reached)
         done = os.pwrite(self._handle, data, (self._generation & 1) * self._slot_bytes)
         if done != len(data):
             raise OSError(f"{done} of {len(data)} bytes of the log ends were written")
 
-    def write_both(self, ends: LogEnds) -> None:
-        """Put `ends` into both slots and sync: afterwards nothing says that the log was longer.
+    def write_both(self, ends: LogEnds, reached: Reached) -> None:
+        """Put both into both slots and sync: afterwards nothing says that the log was longer.
 
         Raises:
             OSError: what the disk said.
         """
-        self.write(ends)
+        self.write(ends, reached)
         os.fsync(self._handle)
-        self.write(ends)
+        self.write(ends, reached)
         os.fsync(self._handle)
 
     def close(self) -> None:
@@ -105,9 +123,9 @@ class EndsFile:
 def create_ends(path: Path, *, segments: int, token: int) -> None:
     """Make the side file of an empty store."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-    file = EndsFile(handle, segments=segments, token=token, generation=0)
+    file = EndsFile(handle, segments=segments, token=token, generation=0, reached=Reached())
     try:
-        file.write_both(LogEnds.empty(segments))
+        file.write_both(LogEnds.empty(segments), Reached())
     finally:
         file.close()
 
@@ -124,19 +142,19 @@ def open_ends(path: Path, *, segments: int, token: int) -> tuple[EndsFile, LogEn
     except FileNotFoundError:
         raise LostDisk(where=str(path), why="the log ends are missing") from None
     data = os.pread(handle, 2 * slot_bytes(segments), 0)
-    slots: list[LogEnds] = []
+    slots: list[tuple[LogEnds, Reached]] = []
     why: list[str] = []
-    for slot in range(2):
-        own = data[slot * slot_bytes(segments) :][: slot_bytes(segments)]
+    for at in sorted({0, *(slot_bytes(segments, form=form) for form in _HEAD_BYTES)}):  # the second slot lies where its format has it
+        own = data[at : at + slot_bytes(segments)]
         try:
-            slots.append(decode_slot(own, segments=segments, token=token, where=f"{path}, slot {slot}"))
+            slots.append(decode_slot(own, segments=segments, token=token, where=f"{path} at byte {at}"))
         except CorruptData as error:
-            why.append(f"slot {slot}: {error.why}")
+            why.append(f"at byte {at}: {error.why}")
         except UnsupportedFormat:
             os.close(handle)
             raise
     if not slots:
         os.close(handle)
         raise LostDisk(where=str(path), why="; ".join(why))
-    ends = max(slots, key=lambda slot: slot.generation)
-    return EndsFile(handle, segments=segments, token=token, generation=ends.generation), ends
+    ends, reached = max(slots, key=lambda slot: slot[0].generation)
+    return EndsFile(handle, segments=segments, token=token, generation=ends.generation, reached=reached), ends

@@ -61,6 +61,8 @@ def closing_error(where: str) -> Judge:
     """Judge a close that could not write everything out."""
 
     def judge(why: str) -> EventLogError:
+        if NO_SPACE in why:
+            return DiskFull(free_bytes=0, reserve_bytes=0)
         return CorruptData(where=where, why=why) if is_damage(why) else StoreFenced(why=why)
 
     return judge

@@ -7,9 +7,12 @@
   The sync is never tried again in place.
 - A write that finds no space leaves a torn record, which every replay drops; RocksDB refuses to write until it has found space
   again, which it looks for itself every five seconds, and then goes on in a new journal file. So a full disk fences nothing.
+- What a torn MANIFEST or a lost journal makes it forget, it forgets without a word. So each family is compared with what stands beside
+  the database: the log with its ends and with what has settled, the meta rows with their sum, the state with the number of its last flush.
 """
 
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +22,8 @@ from itertools import starmap
 from typing import TypeVar
 from weakref import WeakSet
 
+import numpy as np
+import numpy.typing as npt
 from rocksdict import CompactOptions, Rdict, WriteBatch, WriteOptions
 
 from eventlog.errors import (
@@ -34,10 +39,12 @@ from eventlog.errors import (
 from eventlog.segment import keys
 from eventlog.segment.directory import Directory, Label, check_owner, decode_label, describe
 from eventlog.segment.port import Identity, LogEnds, Pair, Range, Snapshot, StoreOptions
-from eventlog.segment.rocks.ends import EndsFile, create_ends, open_ends
+from eventlog.segment.rocks.ends import EndsFile, Reached, create_ends, open_ends
 from eventlog.segment.rocks.failing import NO_SPACE, STALL, Judge, calling, closing_error, compacting_error, is_damage, reading_error
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
 from eventlog.segment.rocks.reading import get_values, last_pair, peek_values, read_pairs, read_values
+from eventlog.segment.rocks.rows import SUM_KEY, RowSum, changed, decode_sum, total_of
+from eventlog.segment.rocks.settled import Settling, read_settled
 from eventlog.segment.rocks.snapshots import RocksSnapshot
 
 T = TypeVar("T")
@@ -49,7 +56,9 @@ _STALL_WAIT_MAX = 0.050
 class RocksStore:
     """See `port.Store`. Made by `open_store`."""
 
-    def __init__(self, directory: Directory, *, label: Label, database: Database, ends_file: EndsFile, options: StoreOptions) -> None:
+    def __init__(
+        self, directory: Directory, *, label: Label, database: Database, ends_file: EndsFile, rows: RowSum, options: StoreOptions
+    ) -> None:
         self._directory = directory
         self._label = label
         self._database: Database | None = database
@@ -60,9 +69,16 @@ class RocksStore:
         self._log_handle = database.root.get_column_family_handle("log")
         self._state_handle = database.root.get_column_family_handle("state")
         self._meta_handle = database.root.get_column_family_handle("meta")
+        self._rows = rows
+        self._rows_synced = ends_file.reached.rows
+        self._flushing = threading.Lock()
+        self._flush = ends_file.reached.flush  # the last of the state that has a number: it is durable, and whatever was applied before
+        self._applies = self._applies_flushed = 0
+        self._settling = Settling(directory.settled_file, directory.database, segments=label.segments, token=label.token)
         self._failure: str | None = None
         self._snapshots: WeakSet[RocksSnapshot] = WeakSet()
         self.ends = LogEnds.empty(label.segments)
+        self.settled = np.zeros(label.segments, np.int64)
         self.stopped_cleanly = False
         self.unreadable = ""
 
@@ -77,16 +93,19 @@ class RocksStore:
     # ------------------------------------------------------------ writing
 
     def append(self, log: Sequence[Pair], meta: Sequence[Pair]) -> None:
+        rows = self._changed(meta) if meta else self._rows
+
         def build() -> WriteBatch:
             batch = WriteBatch(raw_mode=True)
             if meta:  # first: a row behind a large value would have the batch move to twice its room
                 batch.set_default_column_family(self._meta_handle)
-                deque(starmap(batch.put, meta), 0)
+                deque(starmap(batch.put, (*meta, rows.row)), 0)
             batch.set_default_column_family(self._log_handle)
             deque(starmap(batch.put, log), 0)
             return batch
 
         self._write(build, self._journalled)
+        self._rows = rows
 
     def sync(self, ends: LogEnds | None = None) -> None:
         if ends is not None:
@@ -98,7 +117,16 @@ class RocksStore:
     def write_ends(self, ends: LogEnds) -> None:
         self._check_ends(ends)
         self._writable()
-        self._calling(lambda: self._ends_file.write(ends))
+        self._calling(lambda: self._ends_file.write(ends, self._reached))
+        self._settling.reach(ends.ids)
+
+    def settle(self, ends: LogEnds | None = None) -> None:
+        self._open()
+        with suppress(OSError):  # what was noted before only makes the next opening look through more
+            if ends is None:
+                self._settling.settle()
+            else:
+                self._settling.begin(ends.ids)
 
     def apply(self, puts: Sequence[tuple[bytes, bytes | None]]) -> None:
         def build() -> WriteBatch:
@@ -113,10 +141,17 @@ class RocksStore:
             return batch
 
         self._write(build, self._unjournalled)
+        self._applies += 1
 
     def flush_state(self) -> None:
         database = self._writable()
-        self._calling(lambda: database.state.flush(wait=True))
+        with self._flushing:
+            applies, number = self._applies, self._flush
+            if applies != self._applies_flushed:
+                number += 1
+                self._write(partial(self._numbered, number), self._unjournalled)
+            self._calling(lambda: database.state.flush(wait=True))
+            self._flush, self._applies_flushed = number, applies
 
     def release_journal(self) -> None:
         database = self._writable()
@@ -124,7 +159,9 @@ class RocksStore:
             self._calling(partial(family.flush, wait=True))
 
     def trim(self, ranges: Sequence[Range], meta: Sequence[Pair], *, meta_ranges: Sequence[Range] = ()) -> None:
-        self._write(lambda: self._deletion(ranges, meta_ranges, meta), self._journalled)
+        rows = self._changed(meta, meta_ranges) if meta or meta_ranges else self._rows
+        self._write(lambda: self._deletion(ranges, meta_ranges, (*meta, rows.row) if rows.change else ()), self._journalled)
+        self._rows = rows
 
     def drop(
         self,
@@ -138,10 +175,12 @@ class RocksStore:
         if ends is not None:
             self._check_ends(ends)
             self._writable()
-            self._calling(lambda: self._ends_file.write_both(ends))
-        self._write(lambda: self._deletion(log_ranges, meta_ranges, meta), self._journalled)
+            self._calling(lambda: self._ends_file.write_both(ends, self._reached))
+            self._calling(lambda: self._settling.lower(ends.ids))
+        self.trim(log_ranges, meta, meta_ranges=meta_ranges)
         self._sync_journal()
         self._write(lambda: self._state_deletion(state_ranges), self._unjournalled)
+        self._applies += 1
 
     def compact(self, log_ranges: Sequence[Range], state_ranges: Sequence[Range] = ()) -> None:
         database = self._open()
@@ -227,12 +266,20 @@ class RocksStore:
         del database
         self._ends_file.close()
         if why is None and self._failure is None:
+            with suppress(OSError):
+                self._settling.settle(is_closed=True)
             self._directory.mark_clean()
         self._directory.unlock()
         if why is not None and self._failure is None:
             if is_damage(why):
                 self._note(why)
             raise closing_error(str(self._directory.database))(why)
+
+    def take_as_it_is(self) -> None:
+        """Have meta rows and state be those that there are, however old."""
+        self.trim([], [])
+        self._applies += 1
+        self.flush_state()
 
     # ------------------------------------------------------------ inside
 
@@ -264,9 +311,20 @@ class RocksStore:
             time.sleep(wait)
             wait = min(2 * wait, _STALL_WAIT_MAX)
 
+    @property
+    def _reached(self) -> Reached:
+        return Reached(self._rows_synced, self._flush)
+
+    def _changed(self, meta: Sequence[Pair], ranges: Sequence[Range] = ()) -> RowSum:
+        """Return the sum of the meta rows after a change that is not made yet."""
+        family, judge = self._writable().meta, self._judging("meta")
+        get, read = partial(get_values, family, judge=judge), partial(read_pairs, family, limit=None, judge=judge)
+        return changed(self._rows, puts=meta, ranges=ranges, get=get, read=read)
+
     def _sync_journal(self) -> None:
-        database = self._writable()
+        database, change = self._writable(), self._rows.change
         calling(lambda: database.root.flush_wal(sync=True), self._fence)
+        self._rows_synced = change
 
     def _calling(self, call: Callable[[], T]) -> T:
         """Return what a writing call returns; where it fails for anything but space, fence the store."""
@@ -296,6 +354,12 @@ class RocksStore:
             batch.delete_range(lower, upper, self._meta_handle)
         for key, value in rows:
             batch.put(key, value, self._meta_handle)
+        return batch
+
+    def _numbered(self, number: int) -> WriteBatch:
+        """Return what says in the state of which flush it is: where that is missing, so is what was flushed with it."""
+        batch = WriteBatch(raw_mode=True)
+        batch.put(keys.FLUSH_KEY, number.to_bytes(8, "little"), self._state_handle)
         return batch
 
     def _state_deletion(self, ranges: Sequence[Range]) -> WriteBatch:
@@ -344,6 +408,7 @@ def _create(directory: Directory, label: Label) -> Label:
 def _open(directory: Directory, label: Label, options: StoreOptions) -> RocksStore:
     ends_file, ends = open_ends(directory.ends_file, segments=label.segments, token=label.token)
     try:
+        settled = _read_settled(directory, label, options)
         stopped_cleanly = directory.take_clean_mark()
         database = open_database(directory.database, options)
     except BaseException:
@@ -351,14 +416,46 @@ def _open(directory: Directory, label: Label, options: StoreOptions) -> RocksSto
         raise
     try:
         _check_own(database, label, str(directory.database))
+        rows = _check_families(database, ends_file.reached, options, where=str(directory.database))
     except BaseException:
         close_database(database)
         ends_file.close()
         raise
-    store = RocksStore(directory, label=label, database=database, ends_file=ends_file, options=options)
-    store.ends = ends
+    store = RocksStore(directory, label=label, database=database, ends_file=ends_file, rows=rows, options=options)
+    store.ends, store.settled = ends, settled
     store.stopped_cleanly = stopped_cleanly
+    if options.accepts_loss:
+        store.take_as_it_is()
     return store
+
+
+def _read_settled(directory: Directory, label: Label, options: StoreOptions) -> npt.NDArray[np.int64]:
+    """Return what has settled of the log, before RocksDB opens the database and deletes what its MANIFEST has forgotten."""
+    try:
+        return read_settled(directory.settled_file, directory.database, segments=label.segments, token=label.token)
+    except LostDisk:
+        if not options.accepts_loss:
+            raise
+        directory.settled_file.unlink(missing_ok=True)
+    return np.zeros(label.segments, np.int64)
+
+
+def _check_families(database: Database, reached: Reached, options: StoreOptions, *, where: str) -> RowSum:
+    """Return the sum of the meta rows as they are; refuse rows that were lost or are older than they were, and an older state."""
+    rows = read_pairs(database.meta, keys.EVERY_ROW, limit=None, judge=reading_error(f"meta in {where}"))
+    found = next((decode_sum(value, where=f"meta in {where}") for key, value in rows if key == SUM_KEY), RowSum(0, total_of(rows)))
+    state = get_values(database.state, [keys.FLUSH_KEY], judge=reading_error(f"state in {where}"))[0]
+    flush = int.from_bytes(state or b"", "little")
+    why = ""
+    if found.total != total_of(rows):
+        why = f"some of its meta rows are missing or older than their change {found.change}"
+    elif found.change < reached.rows:
+        why = f"its meta rows are those of change {found.change}, and change {reached.rows} was durable"
+    elif flush < reached.flush:
+        why = f"its state is that of flush {flush}, and flush {reached.flush} was durable"
+    if why and not options.accepts_loss:
+        raise LostDisk(where=where, why=why)
+    return RowSum(max(found.change, reached.rows), total_of(rows))
 
 
 def _check_own(database: Database, label: Label, where: str) -> None:

@@ -11,6 +11,7 @@ from eventlog.testing.sim.known import CONSUMERS_FAILED_ONCE
 from eventlog.testing.sim.report import say
 
 REQUIRED: Final = (
+    "clock jumps",
     "commits",
     "crash of a member",
     "crash of a node",
@@ -23,6 +24,7 @@ REQUIRED: Final = (
     "outcome unknown",
     "pins changed within a segment",
     "query restarts",
+    "retries",
     "served from memory",
     "watch lost",
     "write of one deposed",

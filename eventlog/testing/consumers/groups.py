@@ -16,6 +16,7 @@ _FIRST_MEMBER: Final = 10
 _FAULTS_US: Final = 8_000_000
 _HEAL_US: Final = 20_000_000
 _STEP_US: Final = 100_000
+_JUMPS_MS: Final = (-3_600_000, -2_000, 0, 2_000, 3_600_000)
 _AWAY_MS: Final = (20, 300, 1_200, 2_500)
 _KINDS: Final = {
     "crash of a member": 900,
@@ -26,6 +27,7 @@ _KINDS: Final = {
     "move while writing": 700,
     "cut": 800,
     "leave": 1_500,
+    "clock jumps": 700,
 }
 
 
@@ -116,6 +118,8 @@ class GroupRun:
                 self.shelf.move(self.chance.choice(list(self.hosts)))
             case "move while writing":
                 self.shelf.on_write = self._take_over
+            case "clock jumps":
+                host.wall.offset_ms = self.chance.choice(_JUMPS_MS)
             case "cut":
                 self._cut(member.host, away_us)
             case _:

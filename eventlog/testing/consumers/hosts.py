@@ -10,6 +10,7 @@ from eventlog.node.handlers.groups import commit_group, group_beat, leave_group
 from eventlog.node.handlers.write import write
 from eventlog.testing.consumers.nodes import GROUP, Replied, SimNode
 from eventlog.testing.consumers.shelf import Shelf
+from eventlog.testing.sim.clocks import HostClock
 from eventlog.testing.sim.loop import virtual_loop
 from eventlog.testing.sim.network import Network
 from eventlog.testing.sim.scheduler import Process
@@ -72,6 +73,7 @@ class CoordinatorHost:
     def __init__(self, number: int, *, shelf: Shelf, network: Network, segments: int, on_error: Callable[[Exception], None]) -> None:
         self.number = number
         self.process: Process | None = None
+        self.wall = HostClock(shelf.scheduler)
         self.peers: Mapping[int, CoordinatorHost] = {}
         self._shelf = shelf
         self._network = network
@@ -83,7 +85,9 @@ class CoordinatorHost:
             return
         process = self.process = Process(self._shelf.scheduler, on_error=self._on_error)
         self._loop = virtual_loop(process, on_error=self._on_error)
-        self._node: Any = SimNode(self.number, segments=self._segments, shelf=self._shelf, process=process, send=self._ask_peer)
+        self._node: Any = SimNode(
+            self.number, segments=self._segments, shelf=self._shelf, process=process, wall=self.wall, send=self._ask_peer
+        )
 
     def crash(self) -> None:
         if self.process is not None:

@@ -6,7 +6,6 @@ from typing import Final
 
 from eventlog.batch.state import StatePart, read_state_part
 from eventlog.errors import BadMessage
-from eventlog.events import Kind
 from eventlog.node.state.state_scan import Scan, scan
 from eventlog.query.iterate.progress import IterationProgress
 from eventlog.testing.consumers.log import CACHE, Log
@@ -73,9 +72,9 @@ class Iteration:
         there: set[bytes] = set()
         for event in self._log.events(upto=max((last for _, last in self._pins.values()), default=0)):
             first, last = self._pins.get(event.segment, (0, 0))
-            if event.id <= first and event.kind != Kind.REMOVED:
+            if event.id <= first and event.number is not None:
                 there.add(event.key)
-            elif event.id <= last and event.kind == Kind.REMOVED:
+            elif event.id <= last and event.number is None:
                 there.discard(event.key)
         if missed := sorted(there - self._met):
             self._violate(f"an iteration missed {len(missed)} entries, the first {missed[0]!r}")

@@ -90,7 +90,8 @@ class Log:
         before = self.state.get(key)
         if before is not None and self._chance.random() < 0.25:
             del self.state[key]
-            return Written(id=id_, segment=segment, key=key, kind=Kind.REMOVED, number=None, before=before.number)
+            kind = Kind.EXPIRED if len(self.stored) % 2 else Kind.REMOVED  # no chance is drawn for it: seeds keep their runs
+            return Written(id=id_, segment=segment, key=key, kind=kind, number=None, before=before.number)
         kind = Kind.CREATED if before is None else Kind.MODIFIED
         event = self.state[key] = Written(
             id=id_, segment=segment, key=key, kind=kind, number=self._chance.randrange(4), before=None if before is None else before.number

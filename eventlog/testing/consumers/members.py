@@ -9,6 +9,7 @@ from typing import Any, Final
 from eventlog.client.members.member import MemberHooks, MemberOptions, Membership
 from eventlog.consume.membership.positions import Place
 from eventlog.errors import EventLogError, StaleMember, TimedOut
+from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.testing.consumers.history import GroupHistory
 from eventlog.testing.consumers.hosts import Request
 from eventlog.testing.consumers.nodes import GROUP
@@ -29,7 +30,7 @@ class SimMembership(Membership):
 
     def __init__(self, member: "Member", hooks: MemberHooks) -> None:
         routes = SimpleNamespace(segments=member.history.segments)
-        core: Any = SimpleNamespace(routes=routes, options=SimpleNamespace(name="simulated"))
+        core: Any = SimpleNamespace(routes=routes, options=SimpleNamespace(name="simulated", timeout_ms=REQUEST_TIMEOUT_MS_DEFAULT))
         options = MemberOptions(group=GROUP.decode(), session_timeout_ms=SESSION_MS, instance_id=member.instance)
         super().__init__(core, CACHE, options, hooks, now=lambda: member.now_s)
         self.id = member.name

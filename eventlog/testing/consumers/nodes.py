@@ -15,12 +15,14 @@ from eventlog.batch.layout import REFUSED
 from eventlog.batch.views import decode_block
 from eventlog.errors import EventLogError, NotPrimary, TimedOut, VersionMismatch
 from eventlog.events import Kind
+from eventlog.ids import FlakeClock
 from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.consumers.inner import Inner
 from eventlog.node.state.entries import Page
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.segment.keys import entry_prefix
 from eventlog.testing.consumers.shelf import Shelf, ShelfWrite
+from eventlog.testing.sim.clocks import HostClock
 from eventlog.testing.sim.scheduler import Process
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message
@@ -37,8 +39,9 @@ SendInner = Callable[[int, Message, bytes, Replied], None]
 class SimNode:
     """Takes the place of `eventlog.node.node.Node` in one process; `send` carries what one node asks another."""
 
-    def __init__(self, number: int, *, segments: int, shelf: Shelf, process: Process, send: SendInner) -> None:
+    def __init__(self, number: int, *, segments: int, shelf: Shelf, process: Process, wall: HostClock, send: SendInner) -> None:
         self.number = number
+        self.clock = FlakeClock(wall, node=number)
         self.segments = segments
         self.is_stopping = False
         self.inner = Inner(self)  # type: ignore[arg-type]  # what of a node it uses
@@ -73,7 +76,7 @@ class SimNode:
     def replicas(self) -> SimpleNamespace:
         serving = np.zeros(self.segments, bool)
         serving[self._segment] = self._shelf.believes(self.number)
-        return SimpleNamespace(serving=serving)
+        return SimpleNamespace(serving=serving, shortage=SimpleNamespace(writable=serving))
 
     @property
     def core(self) -> SimpleNamespace:

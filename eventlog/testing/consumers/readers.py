@@ -211,7 +211,7 @@ class StateReader:
             self._violate(f"{key!r} was created at {id_}, and was there already with version {known}")
         if kind != Kind.CREATED and not known:
             self._violate(f"{key!r} was changed at {id_}, and nobody had told of it")
-        if kind == Kind.REMOVED:
+        if kind in {Kind.REMOVED, Kind.EXPIRED}:
             self._entries.pop(key, None)
         else:
             self._entries[key] = id_, value

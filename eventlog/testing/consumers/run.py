@@ -46,7 +46,7 @@ def run_work(seed: int) -> Outcome:
     """Run a work group on a seed, and judge it."""
     run = WorkRun(seed)
     run.run()
-    return Outcome(violations=tuple(run.violations), errors=(), reached=run.reached)
+    return Outcome(violations=tuple(run.violations), errors=tuple(map(repr, run.errors)), reached=run.reached)
 
 
 RUNS: Final[Mapping[str, Callable[[int], Outcome]]] = {"group": run_group, "reading": run_reading, "near": run_near, "work": run_work}

@@ -10,8 +10,10 @@ import msgspec
 
 from eventlog.control.records import SEGMENT_PREFIX, SegmentRecord
 from eventlog.testing.sim.clients import primary_of
+from eventlog.testing.sim.metadata import METADATA_HOST
 from eventlog.testing.sim.node import Host
-from eventlog.testing.sim.world import World
+from eventlog.testing.sim.operating import Operators
+from eventlog.testing.sim.world import JOINING, World
 
 _AFTER_US: Final = (0, 0, 0, 500, 5_000, 50_000)
 _CHANCES: Final = {"appended": 0.02}
@@ -23,6 +25,8 @@ _TURNED_AGAIN: Final = 0.7
 _TURNED_US: Final = 200_000
 _FAVOURITES: Final = ("", "appended", "cut", "cut", "grown", "grown", "shrunk", "appointed")
 _RARE: Final = "cut again"  # in one epoch: seldom enough to be struck always
+_SLOW_US: Final = 1_000_000  # for so long a commit is on its way while others wait behind it
+_UNHEARD_US: Final = (2_500_000, 4_500_000)  # until a node gives up asking what became of a commit, and some writes more
 
 
 class Ambush:
@@ -68,6 +72,8 @@ class Ambush:
             self._world.scheduler.after(int(chance.random() * _TURNED_US), deliver)
 
     def _moment(self, what: str, segment: int, host: int) -> None:
+        if what == JOINING:
+            return  # `Unheard` waits for it
         world = self._world
         is_rare = what == _RARE
         likely = 1.0 if is_rare or what == self._favourite else _CHANCES.get(what, _CHANCE) / (5 if self._favourite else 1)
@@ -119,3 +125,82 @@ class Ambush:
         for host in members:
             if host is not left:
                 self._crash(host)
+
+
+class Unheard:
+    """Sets that grow, or were to grow, in a way that their primary cannot know of. Who joins is parted from it, and is to lead soon.
+
+    Either the commit is done, and the primary hears of nothing any more; or the proposal waits behind another commit, and by its turn
+    the record is another. `cut_ways` parts hosts for a while, `host_of` finds where a node runs.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        operators: Operators,
+        *,
+        host_of: Callable[[int], int],
+        cut_ways: Callable[..., None],
+    ) -> None:
+        self._world = world
+        self._operators = operators
+        self._host_of = host_of
+        self._cut_ways = cut_ways
+        self._wanted = ""
+        self._slowed: tuple[int, int] | None = None
+        self.is_over = False
+
+    def start(self) -> None:
+        self._world.moments.append(self._moment)
+        self._world.store.committed.append(self._committed)
+
+    def wait(self) -> bool:
+        """Wait for the next set that grows; return False where that is done already."""
+        is_new = not self._wanted
+        self._wanted = self._wanted or self._world.random.choice(("committed", JOINING))
+        return is_new
+
+    def _committed(self, puts: Mapping[str, bytes], before: Mapping[str, bytes]) -> None:
+        if self._wanted != "committed" or self.is_over:
+            return
+        for key in puts:
+            if not key.startswith(SEGMENT_PREFIX) or key not in before:
+                continue
+            new, old = (msgspec.json.decode(data, type=SegmentRecord) for data in (puts[key], before[key]))
+            joined = [replica.node for replica in new.in_sync if replica not in old.in_sync]
+            if joined and new.epoch == old.epoch and joined[0] != new.primary:
+                self._keep_from_hearing(new, joined[0])
+                return
+
+    def _keep_from_hearing(self, record: SegmentRecord, joined: int) -> None:
+        self._wanted = ""
+        self._world.reached["growth that its primary did not hear of"] += 1
+        primary, other = self._host_of(record.primary), self._host_of(joined)
+        for_us = self._world.random.randint(*_UNHEARD_US)
+        self._part(primary, other, METADATA_HOST, for_us=for_us)
+        others = tuple(owner for owner in record.owners if owner != joined)
+        self._world.scheduler.after(for_us, lambda: self._operators.move_segment(record.segment, but=others))
+
+    def _moment(self, what: str, segment: int, host: int) -> None:
+        """Hold up the first commit that lets a replica join; make void what waits behind it to let the same one join elsewhere."""
+        record = primary_of(self._world, segment)
+        if what != JOINING or self._wanted != JOINING or self.is_over or record is None:
+            return
+        primary = self._host_of(record.primary)
+        if self._slowed != (primary, host):
+            self._slowed = primary, host
+            self._world.store.faults.slow_us = {primary: _SLOW_US}
+            self._world.scheduler.after(2 * _SLOW_US, self._be_quick_again)
+            return
+        self._wanted, self._slowed = "", None
+        self._world.reached["proposal void when its turn came"] += 1
+        self._part(primary, host, for_us=2 * _SLOW_US)
+        self._operators.rewrite(segment)
+        self._operators.lead_when_in_sync(segment, host)
+
+    def _be_quick_again(self) -> None:
+        self._slowed = None
+        self._world.store.faults.slow_us = {}
+
+    def _part(self, one: int, *others: int, for_us: int) -> None:
+        self._cut_ways([way for other in others for way in ((one, other), (other, one))], for_us=for_us)

@@ -19,8 +19,10 @@ from eventlog.replication.commands import (
     Diverged,
     EndInstall,
     InstallPart,
+    Keep,
     Lead,
     Learned,
+    LookUp,
     Mark,
     OpenSnapshot,
     Propose,
@@ -30,6 +32,7 @@ from eventlog.replication.commands import (
     Release,
     Resign,
     Send,
+    Take,
     Write,
 )
 from eventlog.replication.messages import APPEND, CHUNK
@@ -52,6 +55,8 @@ class Hooks:
     lead: Callable[[Ints], None]
     propose: Callable[[Propose], None]
     recheck: Callable[[Recheck], None]
+    look_up: Callable[[LookUp], None]
+    take: Callable[[Rows], None]
     committed: Callable[[Ints, Ints], None]
     resigned: Callable[[Ints], None]
     read: Callable[[int, Sequence[Value]], Sequence[Value] | None]
@@ -69,6 +74,7 @@ class Effects:
         self._snapshots: dict[tuple[int, int], Sequence[Value]] = {}
         self._cut_in: dict[int, int] = {}  # segment -> the epoch of its last cut
         self.unwritten: dict[int, list[Value]] = {}
+        self._kept: dict[int, Rows] = {}  # messages that wait for records, by identity
 
     def run(self, commands: Commands, *, group: Groups = (), arrived: Rows | None = None) -> None:
         """Carry commands out. `group` are the values that their input was about, `arrived` the message that it was."""
@@ -138,6 +144,16 @@ class Effects:
                 self._install(command, arrived)
             case Recheck():
                 self._hooks.recheck(command)
+            case LookUp():
+                self._hooks.look_up(command)
+            case Keep():
+                assert arrived is not None, "only messages are kept"
+                self._kept[id(command.message)] = arrived
+            case Take():
+                kept = self._kept.pop(id(command.message), None)  # what came twice is taken with the first
+                if kept is not None:
+                    self._state.world.reached["taken once its record was read"] += 1
+                    self._hooks.take(kept)
             case Release():
                 self._release(command)
             case Diverged():

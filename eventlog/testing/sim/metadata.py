@@ -26,7 +26,7 @@ _TIMEOUT_S = 0.5
 class StoreFaults:
     """Whether the store answers at all, how slow it is, and the chance in [0, 1] that a commit's fate stays unknown.
 
-    Hosts in `deaf` hear nothing of changes, though all they ask is answered.
+    Hosts in `deaf` hear nothing of changes, though all they ask is answered. `slow_us` is how much longer a host waits for an answer.
     """
 
     is_out: bool = False
@@ -34,6 +34,7 @@ class StoreFaults:
     unknown: float = 0.0
     watch_delay_us: int = 5_000
     deaf: set[int] = field(default_factory=set)
+    slow_us: dict[int, int] = field(default_factory=dict)
 
 
 class SharedStore:
@@ -175,8 +176,8 @@ class HostStore:
             raise _unavailable(outcome)
 
     async def _answer(self, *, outcome: str) -> None:
-        delay_us = self._shared.faults.delay_us
-        await self._sleep(delay_us * (1 + self._random.random()) / 2e6)
+        delay_us, slow_us = self._shared.faults.delay_us, self._shared.faults.slow_us.get(self._host, 0)
+        await self._sleep(delay_us * (1 + self._random.random()) / 2e6 + slow_us / 1e6)
         if self._shared.faults.is_out or not self._network.is_open(METADATA_HOST, self._host):
             await self._sleep(_TIMEOUT_S)
             raise _unavailable(outcome)

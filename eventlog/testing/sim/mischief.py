@@ -7,9 +7,10 @@ from eventlog.control.metastore import Listing
 from eventlog.control.records import Replica
 from eventlog.control.rules import SegmentRules
 from eventlog.control.view import PREFIXES, ClusterView, read_view
-from eventlog.testing.sim.ambush import Ambush
+from eventlog.testing.sim.ambush import Ambush, Unheard
 from eventlog.testing.sim.chaining import Chaining
 from eventlog.testing.sim.clients import primary_of
+from eventlog.testing.sim.lying import Liars
 from eventlog.testing.sim.metadata import METADATA_HOST, StoreFaults
 from eventlog.testing.sim.node import Host
 from eventlog.testing.sim.operating import Operators
@@ -19,6 +20,7 @@ from eventlog.testing.sim.world import World
 _AWAY_MS: Final = (20, 200, 1_000, 3_000)  # how long a fault lasts: each as likely, doubled at most
 _JUMPS_MS: Final = (-3_600_000, -5_000, -300, 300, 4_000, 15_000)
 _GIVEN_UP_US: Final = 2_000_000
+_LEFT_OUT_US: Final = 1_300_000  # until a set has shrunk by who is away
 _COPIES_MIN: Final = 2  # a set of one may shrink to the one whose disk was just lost
 _AHEAD_MS_MAX: Final = 25_000  # ids from further ahead than a minute are refused: readers would wait for so long
 
@@ -34,6 +36,8 @@ class Mischief:
         self._operators = Operators(world, hosts, look=self.view, host_of=self.host_of)
         self._chaining = Chaining(world, hosts, host_of=self.host_of, move=self._operators.move_segment)
         self._ambush = Ambush(world, hosts, host_of=self.host_of, acts=(self.crash, self.crash, self._pause, self._cut_off))
+        self._liars = Liars(world, hosts, part=self._make_zombie)
+        self._unheard = Unheard(world, self._operators, host_of=self.host_of, cut_ways=self._cut_ways)
         self._acts = {
             Fault.CRASH: lambda: self.crash(self._any()),
             Fault.CRASH_PRIMARY: self._crash_primary,
@@ -56,6 +60,9 @@ class Mischief:
             Fault.BIT: self._flip_bit,
             Fault.DEAF: self._deafen,
             Fault.STALL: self._stall,
+            Fault.STRANGER: self._liars.stranger,
+            Fault.LIAR: self._liars.member,
+            Fault.UNHEARD: self._let_join_unheard,
         }
 
     def start(self) -> None:
@@ -64,6 +71,8 @@ class Mischief:
                 self._ambush.start(mean_ms=mean_ms)
             else:
                 self._plan(kind)
+            if kind is Fault.UNHEARD:
+                self._unheard.start()
 
     def _plan(self, kind: Fault) -> None:
         mean_us = self._world.swarm.intervals_ms[kind] * 1000
@@ -79,6 +88,7 @@ class Mischief:
     def stop(self) -> None:
         """Make everything good again, except that clocks stay as wrong as they are."""
         self._is_over = self._ambush.is_over = self._operators.is_over = self._chaining.is_over = True
+        self._liars.is_over = self._unheard.is_over = True
         self._world.note("heal")
         self._world.network.heal()
         self._world.store.faults = StoreFaults()
@@ -259,6 +269,15 @@ class Mischief:
                     self._world.network.mend(source, target)
 
         self._world.scheduler.after(for_us or self._away_us(), mend)
+
+    def _let_join_unheard(self) -> None:
+        """Have a member of a set leave it and join again, and its primary not know of that."""
+        record = primary_of(self._world, self._world.random.randrange(self._world.swarm.segments))
+        backups = [replica.node for replica in record.in_sync if replica.node != record.primary] if record else []
+        if self._unheard.wait() and backups:
+            host = self._hosts[self.host_of(self._world.random.choice(backups))]
+            host.crash()
+            self._restart(host, after_us=_LEFT_OUT_US)
 
     def _plan_zombie(self) -> None:
         """Let a primary live on among clients alone, mostly with an in-sync set so small that it can propose nothing."""

@@ -1,19 +1,21 @@
 """A host, and the process of a node that runs on it: the product's cores, wired as a node's shell wires them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
-from eventlog.consume.watermark import LowWatermark, Promise, Promises
+from eventlog.consume.watermark import LowWatermark, Promises
 from eventlog.control.cluster import Member
+from eventlog.control.proposals import Outcome
 from eventlog.control.records import SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, MetadataUnavailable
-from eventlog.ids import ID_STEP
-from eventlog.node.copying.replicate import term_of
+from eventlog.ids import ID_STEP, id_before, time_of
+from eventlog.limits import CLOCK_AHEAD_MS_MAX
+from eventlog.node.copying.replicate import change_of, term_of
 from eventlog.replication import Options, Replica
-from eventlog.replication.commands import Mark, Propose, Recheck, Release
+from eventlog.replication.commands import LookUp, Mark, Propose, Recheck, Release
 from eventlog.testing.clocks import SeededEntropy
 from eventlog.testing.sim.clocks import HostClock
 from eventlog.testing.sim.controlling import Controlling
@@ -25,6 +27,7 @@ from eventlog.testing.sim.mending import Mending
 from eventlog.testing.sim.metadata import HostStore, as_port
 from eventlog.testing.sim.packets import (
     Acks,
+    Asked,
     Beat,
     CloseUp,
     Found,
@@ -37,14 +40,16 @@ from eventlog.testing.sim.packets import (
     Rows,
     Submit,
     Submitted,
+    Told,
     Wanted,
 )
 from eventlog.testing.sim.peers import Peers
+from eventlog.testing.sim.questions import Questions
 from eventlog.testing.sim.records import Records
 from eventlog.testing.sim.scheduler import Process
 from eventlog.testing.sim.state import VALUE_BYTES, Ints, State, ints, open_core
 from eventlog.testing.sim.storage import Storage
-from eventlog.testing.sim.world import FIRST_CLIENT, World
+from eventlog.testing.sim.world import FIRST_CLIENT, JOINING, World
 from eventlog.testing.sim.writes import Writes
 
 _TICK_US: Final = 50_000
@@ -121,6 +126,7 @@ class Node:
         store = HostStore(world.store, world.network, self._loop, host=host.number, chance=world.random)
         self.records = Records(as_port(store), host=host.number, disk=host.disk, entropy=SeededEntropy(world.random.getrandbits(32)))
         self.state: State | None = None
+        self._is_deciding = False
         self._loop.start(self._run())
 
     def end(self) -> None:
@@ -159,9 +165,11 @@ class Node:
         member.clock.raise_above(int(self.state.core.ends.max()))
         self._peers = Peers(self.state, gained=self._connected, lost=self._lost)
         self.mending = Mending(self.state, ask=self._peers.tell_all)
+        self.questions = Questions(self.state, self.records, members=lambda: self._peers.members)
         hooks = Hooks(
             send=self._peers.send, mark=self._mark, lead=self._lead, propose=self._propose, recheck=self._recheck,
-            committed=self._committed, resigned=self._resigned, read=self.mending.read,
+            look_up=self._look_up, take=self._take_rows, committed=self._committed, resigned=self._resigned,
+            read=self.mending.read,
         )  # fmt: skip
         self._effects = Effects(self.state, hooks)
         self._writes = Writes(self.state, self._effects, ask_lease=self.records.ask_lease)
@@ -199,15 +207,28 @@ class Node:
         self._effects.run(state.core.learn([term_of(found, self.records.view)], now_ms=state.now_ms()))
 
     def _propose(self, command: Propose) -> None:
-        state = self._opened
         if command.gone and len(command.in_sync) - len(command.gone) <= (len(command.in_sync) + 1) // 2:
             self._world.reached["in-sync set at its least"] += 1
+        if command.joined is not None:
+            hosts = {number: host for host, number in self._peers.members.items()}
+            self._world.tell(JOINING, segment=command.segment, host=hosts[command.joined.node])
+        self.records.proposals.add(change_of(command))
+        if not self._is_deciding:
+            self._is_deciding = True
+            self._loop.start(self._decide())
 
-        def withdrawn() -> None:
-            commands = state.core.withdrawn(command.segment, revision=command.revision, now_ms=state.now_ms())
-            self._effects.run(commands)
+    async def _decide(self) -> None:
+        await self.records.decide(self._decided)
+        self._is_deciding = False
 
-        self._loop.start(self.records.propose(command, learned=self._learn, withdrawn=withdrawn))
+    def _decided(self, outcomes: Sequence[Outcome]) -> None:
+        state = self._opened
+        for outcome in outcomes:
+            if outcome.found is not None:
+                self._learn(outcome.found)
+            else:
+                change = outcome.change
+                self._effects.run(state.core.withdrawn(change.segment, revision=change.revision, now_ms=state.now_ms()))
 
     def _recheck(self, command: Recheck) -> None:
         self._loop.start(self._read_anew(command))
@@ -219,6 +240,14 @@ class Node:
         if not any(isinstance(made, Release) for made in commands):
             self._world.reached["kept after all"] += 1
         self._effects.run(commands)
+
+    def _look_up(self, command: LookUp) -> None:
+        self._loop.start(self._read_claimed(command))
+
+    async def _read_claimed(self, command: LookUp) -> None:
+        for found in (await self.records.read(command.segments)).values():
+            self._learn(found)
+        self._effects.run(self._opened.core.looked_up(now_ms=self._opened.now_ms()))
 
     def _mark(self, command: Mark) -> None:
         """Stamp and register markers in one step, above all floors and the own log; without a lease for them, later."""
@@ -278,6 +307,8 @@ class Node:
 
     def _tick(self) -> None:
         state = self._opened
+        latest = max(time_of(self.records.view.highest_ceiling), state.clock.physical_ms())
+        state.core.allow_ids(id_before(latest + CLOCK_AHEAD_MS_MAX))
         self._effects.run(state.core.tick(now_ms=state.now_ms()))
 
     def _flush(self) -> None:
@@ -296,7 +327,7 @@ class Node:
     def _close_up(self, upto: int | None = None) -> None:
         state = self._opened
         promised = state.clock.close_up(upto, vouched=lambda: self.records.view.highest_ceiling)
-        state.promise(promised, lambda promise: self._peers.tell_all(Promised(promise=promise)))
+        state.promise(promised, lambda promise: self._peers.tell_all(Promised(sender=state.core.own, promise=promise)))
 
     # ------------------------------------------------------------ messages
 
@@ -313,13 +344,13 @@ class Node:
             return
         match packet:
             case Rows():
-                self._take(lambda: self._effects.run(state.core.receive(packet.message, now_ms=state.now_ms()), arrived=packet))
+                self._take_rows(packet)
             case Acks():
-                self._take(lambda: self._effects.run(state.core.acknowledged(packet.message, now_ms=state.now_ms())))
+                self._take_acks(packet)
             case Greeting() | Reset() | Beat():
                 self._peers.hear(packet)
             case Promised():
-                self._hear(packet.promise)
+                self._hear(packet)
             case CloseUp():
                 self._close_up(packet.id)
             case Submit():
@@ -330,16 +361,35 @@ class Node:
                 self.mending.answer(packet)
             case Mended():
                 self.mending.hear(packet)
+            case Asked() | Told():
+                self.questions.receive(packet)
 
-    def _take(self, act: Callable[[], None]) -> None:
+    def _take_rows(self, packet: Rows) -> None:
+        state = self._opened
         try:
-            act()
-        except BadMessage as error:  # the peer's connection would be closed
+            self._effects.run(state.core.receive(packet.message, now_ms=state.now_ms()), arrived=packet)
+        except BadMessage as error:
+            self._refuse(packet, error)
+
+    def _take_acks(self, packet: Acks) -> None:
+        state = self._opened
+        try:
+            self._effects.run(state.core.acknowledged(packet.message, now_ms=state.now_ms()))
+        except BadMessage as error:
+            self._refuse(packet, error)
+
+    def _refuse(self, packet: Rows | Acks, error: BadMessage) -> None:
+        if packet.is_lie:
+            self._world.reached["lie refused"] += 1
+        elif packet.message.sender not in self._world.liars:
             self._world.fail(error, where=f"node {self._host.number}")
 
-    def _hear(self, promise: Promise) -> None:
-        state = self._opened
-        commands = state.core.promised(promise.segments, epochs=promise.epochs, last_ids=promise.last_ids)
+    def _hear(self, told: Promised) -> None:
+        state, promise = self._opened, told.promise
+        if promise.id > state.core.ids_max:
+            return
+        promise = promise.of(state.core.believes(told.sender, promise.segments, epochs=promise.epochs))
+        commands = state.core.promised(told.sender, promise.segments, epochs=promise.epochs, last_ids=promise.last_ids)
         self._effects.run(commands)
         state.low.hear(promise)
 

@@ -105,10 +105,20 @@ class Operators:
         if not self.is_over and number in view.members and number not in record.owners:
             owners = (*record.owners, number)
             self._commit_records(view, msgspec.structs.replace(record, owners=owners, nonce=self._nonce()))
+            self.lead_when_in_sync(segment, self._host_of(number))
+
+    def rewrite(self, segment: int) -> None:
+        """Write the record of a segment anew, as it was: what was made from the one before is void."""
+        view = self._look()
+        self._commit_records(view, msgspec.structs.replace(view.segments[segment].record, nonce=self._nonce()))
+
+    def lead_when_in_sync(self, segment: int, host: int) -> None:
+        """Give a segment to the member of a host as soon as its set says that it holds all that was committed."""
+        number = next((number for number in self._look().members if self._host_of(number) == host), None)
+        if number is not None:
             self._lead_when_in_sync(segment, number, looks=_LOOKS)
 
     def _lead_when_in_sync(self, segment: int, number: int, *, looks: int) -> None:
-        """Give a segment to a member as soon as its set says that it holds all that was committed."""
         record = self._look().segments[segment].record
         if any(replica.node == number for replica in record.in_sync):
             self.move_segment(segment, but=tuple(owner for owner in record.owners if owner != number))

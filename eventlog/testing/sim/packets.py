@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from eventlog.consume.watermark import Promise
+from eventlog.errors import EventLogError
 from eventlog.replication import Message, Replica
 from eventlog.replication.messages import ACK, APPEND, CUT, MISMATCH
 from eventlog.testing.sim.history import Value
+from eventlog.wire.eventlog_pb2 import Message as Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class Rows:
 
     message: Message
     values: tuple[Value, ...]
+    is_lie: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +44,14 @@ class Acks:
     """ACK rows."""
 
     message: Message
+    is_lie: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promised:
     """A low watermark that a primary promises."""
 
+    sender: Replica
     promise: Promise
 
 
@@ -122,7 +127,26 @@ class Mended:
     value: Value
 
 
-Packet = Greeting | Reset | Rows | Acks | Promised | CloseUp | Beat | Submit | Submitted | Read | Found | Wanted | Mended
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A node asks another one, in the product's words."""
+
+    host: int
+    process: int
+    request: int
+    message: Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What it is answered: a message, or an error."""
+
+    process: int
+    request: int
+    answer: Question | EventLogError
+
+
+Packet = Asked | Told | Greeting | Reset | Rows | Acks | Promised | CloseUp | Beat | Submit | Submitted | Read | Found | Wanted | Mended
 
 
 def turns_round(packet: Packet) -> bool:

@@ -2,18 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
-from eventlog.control.proposals import InSyncChange, Outcome
-from eventlog.control.records import Replica as ReplicaRecord
+from eventlog.control.proposals import Outcome, Proposals
 from eventlog.control.records import SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
 from eventlog.errors import LostDisk, MetadataConflict, MetadataUnavailable
 from eventlog.limits import LEASE_RENEW_MS
-from eventlog.replication import Replica
-from eventlog.replication.commands import Propose
 from eventlog.testing.clocks import SeededEntropy
 from eventlog.testing.sim.clocks import HostClock
 from eventlog.testing.sim.disk import Disk
@@ -31,6 +29,7 @@ class Records:
         self._disk = disk
         self._renew_now = asyncio.Event()
         self.view = ClusterView(nodes={}, segments={})
+        self.proposals = Proposals()
         self._known: dict[int, Versioned[SegmentRecord]] = {}
 
     async def join(self, wall: HostClock, *, segments: int, replicas: int) -> Member:
@@ -112,38 +111,7 @@ class Records:
             except MetadataUnavailable:
                 await asyncio.sleep(_PAUSE_S)
 
-    async def propose(
-        self, command: Propose, *, learned: Callable[[Versioned[SegmentRecord]], None], withdrawn: Callable[[], None]
-    ) -> None:
-        """Commit a change of an in-sync set, and tell what became of it as soon as that is known."""
-        seen = self._known.get(command.segment)
-        if seen is None or seen.revision != command.revision:
-            withdrawn()
-            if seen is not None:
-                learned(seen)
-            return
-        change = InSyncChange(
-            segment=command.segment, epoch=command.epoch, gone=tuple(map(_record_of, command.gone)),
-            joined=None if command.joined is None else _record_of(command.joined),
-        )  # fmt: skip
-        is_open = False
-        while True:
-            outcome = await self._try(change, {command.segment: seen})
-            # The same again, on the same revision, cannot be carried out twice; and once the outcome of one attempt is unknown,
-            # another that changed nothing says nothing about it.
-            is_open = is_open or outcome.kind == "unknown"
-            if outcome.kind == "unknown" or (is_open and outcome.kind == "none"):
-                await asyncio.sleep(_PAUSE_S)
-                continue
-            if outcome.record is not None and outcome.record.revision != command.revision:
-                learned(outcome.record)
-            else:
-                withdrawn()
-            return
-
-    async def _try(self, change: InSyncChange, seen: Mapping[int, Versioned[SegmentRecord]]) -> Outcome:
-        return (await self.driver.propose([change], seen=seen))[0]
-
-
-def _record_of(replica: Replica) -> ReplicaRecord:
-    return ReplicaRecord(node=replica.node, incarnation=replica.incarnation)
+    async def decide(self, decided: Callable[[list[Outcome]], None]) -> None:
+        """Carry out what is proposed, as a node does."""
+        pause = partial(asyncio.sleep, _PAUSE_S)
+        await self.driver.decide(self.proposals, seen=self._known, decided=decided, pause=pause)

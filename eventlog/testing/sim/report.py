@@ -25,6 +25,7 @@ REQUIRED: Final = (
     "drained",
     "joined under load",
     "repaired from another replica",
+    "taken once its record was read",
 )
 """States that make a run of many seeds worth something; one that was never reached fails it."""
 

@@ -37,6 +37,9 @@ class Fault(StrEnum):
     AMBUSH = "ambush"  # right when a log is cut, a set grows or a term begins, the primary or another of the set goes
     DEAF = "deaf"  # a host hears of no change of the metadata for a while; what it asks is answered
     STALL = "stall"  # a disk is done with nothing for a while
+    STRANGER = "stranger"  # who is no member speaks as one
+    LIAR = "lying member"  # a member speaks of what another one leads
+    UNHEARD = "unheard"  # a set grows, or was to grow, and its primary cannot know; who joins is parted from it, and leads soon
 
 
 INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
@@ -62,11 +65,31 @@ INTERVAL_MS = {  # the mean between two of a kind, at the rate 1
     Fault.AMBUSH: 800,
     Fault.DEAF: 1_500,
     Fault.STALL: 2_000,
+    Fault.STRANGER: 100,
+    Fault.LIAR: 150,
+    Fault.UNHEARD: 2_000,
 }
 
 
-_CHANCE = {Fault.AMBUSH: 0.75, Fault.JOIN: 0.15, Fault.DRAIN: 0.15, Fault.REMOVE: 0.15, Fault.FORCE: 0.15, Fault.BIT: 0.3}
-_SINCE = {Fault.DEAF: 1_000_000, Fault.STALL: 1_000_000}  # the seeds from which on there is a fault: those below it keep their runs
+_CHANCE = {
+    Fault.AMBUSH: 0.75,
+    Fault.JOIN: 0.15,
+    Fault.DRAIN: 0.15,
+    Fault.REMOVE: 0.15,
+    Fault.FORCE: 0.15,
+    Fault.BIT: 0.3,
+    Fault.UNHEARD: 0.2,
+}
+_SINCE = {  # the seeds from which on there is a fault: those below it keep their runs
+    Fault.DEAF: 1_000_000,
+    Fault.STALL: 1_000_000,
+    Fault.UNHEARD: 1_000_000,
+    Fault.STRANGER: 2_000_000,
+    Fault.LIAR: 2_000_000,
+}
+_UNTIL = {Fault.UNHEARD: 2_000_000}  # and from which on there is none any more
+_CALM = {Fault.UNHEARD, Fault.CLOCK, Fault.MOVE, Fault.DEAF, Fault.STALL}
+_FOR_ONE = {Fault.CRASH, Fault.CRASH_ALL, Fault.PAUSE, Fault.CLOCK, Fault.STORE_OUT, Fault.DEAF, Fault.STALL, Fault.STRANGER}
 _LESS_COPIES = {Fault.DISK, Fault.MEMBER, Fault.DRAIN, Fault.REMOVE, Fault.FORCE}
 
 
@@ -100,17 +123,19 @@ class Swarm:
 def choose(chance: random.Random, *, seed: int) -> Swarm:
     """Return the settings of the run of a seed."""
     nodes = chance.choices((1, 2, 3, 4, 5), weights=(1, 2, 8, 3, 3))[0]
-    there_are = [kind for kind in Fault if seed >= _SINCE.get(kind, 0)]
+    there_are = [kind for kind in Fault if _SINCE.get(kind, 0) <= seed < _UNTIL.get(kind, seed + 1)]
     kinds = [kind for kind in there_are if chance.random() < _CHANCE.get(kind, 0.4) and _makes_sense(kind, nodes)]
     if Fault.BIT in kinds:  # else the sound copy might go, and nobody could tell loss from loss
         kinds = [kind for kind in kinds if kind not in _LESS_COPIES]
+    if Fault.UNHEARD in kinds:  # sets have to grow while faults still come
+        kinds = [kind for kind in kinds if kind in _CALM]
     return Swarm(
         nodes=nodes,
         segments=chance.choice((2, 2, 4, 8)),
         replicas=min(nodes, chance.choice((1, 2, 3, 3, 3, 3, 5))),
         writers=chance.randint(2, 5),
         readers=chance.randint(1, 2),
-        faults_ms=12_000 if Fault.ZOMBIE in kinds else chance.choice((4_000, 6_000, 9_000)),
+        faults_ms=12_000 if {Fault.ZOMBIE, Fault.UNHEARD}.intersection(kinds) else chance.choice((4_000, 6_000, 9_000)),
         intervals_ms={kind: int(INTERVAL_MS[kind] * chance.choice((0.4, 1, 2.5))) for kind in kinds},
         weather=_weather(chance),
         sync_us=chance.choice((200, 1_000, 1_000, 20_000, 150_000)),
@@ -129,7 +154,7 @@ def choose(chance: random.Random, *, seed: int) -> Swarm:
 
 
 def _makes_sense(kind: Fault, nodes: int) -> bool:
-    return nodes > 1 or kind in {Fault.CRASH, Fault.CRASH_ALL, Fault.PAUSE, Fault.CLOCK, Fault.STORE_OUT, Fault.DEAF, Fault.STALL}
+    return nodes > 1 or kind in _FOR_ONE
 
 
 def _weather(chance: random.Random) -> Weather:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 from zlib import crc32
 
+from eventlog.replication import Replica
 from eventlog.testing.sim.history import History
 from eventlog.testing.sim.metadata import SharedStore
 from eventlog.testing.sim.network import Network
@@ -16,6 +17,7 @@ from eventlog.testing.sim.scheduler import Scheduler
 from eventlog.testing.sim.swarm import Swarm
 
 FIRST_CLIENT = 100
+JOINING = "joining"  # the moment in which it is proposed that a replica joins a set
 ERRORS_MAX = 20
 
 
@@ -56,6 +58,7 @@ class World:
         self.history = History()
         self.reached: Counter[str] = Counter()
         self.hosts: dict[int, Endpoint] = {}
+        self.liars: set[Replica] = set()  # members that lied: for a moment others believe them less than they might
         self.errors: list[str] = []
         self.closes_up = swarm.closes_up  # whether readers ask for promises; it also brings all clocks together
         self.moments: list[Callable[[str, int, int], None]] = []  # hear of (what, segment, host) when something delicate happens

@@ -1,5 +1,8 @@
 """What a reader wants, as requests carry it."""
 
+from datetime import date
+
+import numpy as np
 import pytest
 
 from eventlog.client.reading.filtering import filter_of
@@ -44,8 +47,15 @@ def test_a_factory_may_be_named_with_its_version():
         {"where": "key = ?", "parameters": [object()]},
         {"where": "value.n < ?", "parameters": [float("inf")]},
         {"where": "value.n IN :n", "parameters": {"n": [1, float("nan")]}},
+        {"filter": "large", "params": {"n": {1: "x"}}},
+        {"filter": "large", "params": {1: "x"}},
     ],
 )
 def test_what_says_nothing_is_refused(given):
     with pytest.raises(InvalidArgument):
         filter_of(**given)
+
+
+def test_parameters_are_written_as_json_has_them():
+    given = [np.int64(5), np.float32(0.5), b"\xff", {2}, (1, None), {"a": date(2020, 1, 2)}]
+    assert filter_of(where="key = ?", parameters=given).parameters == b'[5,0.5,{"base64":"/w=="},[2],[1,null],{"a":"2020-01-02"}]'

@@ -150,3 +150,20 @@ def test_who_waits_for_room_is_told_when_the_client_is_closed() -> None:
         assert backlog.nbytes == 100
 
     on_loop(test)
+
+
+def test_what_waits_for_segments_that_cannot_be_written_gets_half_of_the_room() -> None:
+    async def test() -> None:
+        backlog = Backlog(bytes_max=100)
+        calls = [call(30) for _ in range(3)]
+        for one in calls:
+            await backlog.admit(one.nbytes, deadline=LATER, timeout_ms=1)
+        assert backlog.hold(calls[:1])
+        assert backlog.hold(calls[:1]), "it counts once"
+        assert not backlog.hold(calls[1:2])
+        backlog.closed(calls[0])
+        backlog.closed(calls[1])
+        assert (backlog.nbytes, backlog.held_bytes) == (30, 0)
+        assert backlog.hold(calls[2:])
+
+    on_loop(test)

@@ -94,14 +94,14 @@ def test_a_call_is_told_and_gives_its_bytes_back_as_soon_as_it_is_decided_itself
     def test() -> None:
         calls = [call(2), call(1)]
         ledger = Ledger(calls)
-        given: list[int] = []
+        given: list[Call] = []
         ledger.on_close = given.append
         accept(ledger, [0])
         assert given == []
         ledger.fail(np.array([2]), DISK_FULL)
-        assert given == [calls[1].nbytes]
+        assert given == [calls[1]]
         accept(ledger, [1], first_id=101)
-        assert given == [calls[1].nbytes, calls[0].nbytes]
+        assert given == [calls[1], calls[0]]
         assert calls[0].future.result().ids == [100, 101]
         assert isinstance(calls[1].future.exception(), DiskFull)
 
@@ -153,3 +153,18 @@ def test_results_of_many_are_made_when_they_are_asked_for() -> None:
     assert (many.first_id, many.last_id) == (3, 5)
     nothing = StoredMany(np.zeros(1, np.int64), np.full(1, ABSENT, np.uint8))
     assert (nothing.first_id, nothing.last_id, nothing.events) == (None, None, 0)
+
+
+def test_a_call_out_of_time_says_of_each_item_how_it_fared_so_far() -> None:
+    def test() -> None:
+        other, late = call(1), call(5)
+        ledger = Ledger([other, late])
+        accept(ledger, [1, 2])
+        ledger.fail(np.array([3]), DISK_FULL)
+        error = ledger.so_far(late, [(np.array([0, 4]), DISK_FULL), (np.array([5]), UNKNOWN)])
+        assert isinstance(error, PartlyWritten)
+        assert (error.ok, error.none, error.unknown, error.outcome) == ([0, 1], [2, 3], [4], "unknown")
+        assert not late.future.done()
+        assert isinstance(ledger.so_far(other, [(np.array([0, 4]), DISK_FULL)]), DiskFull)
+
+    on_loop(test)

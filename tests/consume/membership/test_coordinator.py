@@ -1,9 +1,13 @@
+import pytest
+
 from eventlog.consume.membership.coordinator import Beat, Coordinator
+from eventlog.consume.membership.positions import Commit, Place, check_commit
 from eventlog.consume.membership.values import Member, new_group
+from eventlog.errors import StaleMember
 
 
-def coordinator(*members):
-    found = Coordinator("g", new_group(4), 0)
+def coordinator(*members, segments=4):
+    found = Coordinator("g", new_group(segments), 0)
     for member in members:
         say(found, member)
     return found
@@ -40,3 +44,41 @@ def test_a_coordinator_that_has_just_begun_waits_for_who_speaks_of_the_present()
     assert found.state == before.state
     say(found, "a", epoch=told.epoch, owned=told.assigned)
     assert found.told("b").assigned == {0, 1, 2, 3} - told.assigned
+
+
+def test_a_segment_that_a_member_was_given_after_it_spoke_is_not_released_by_what_it_said():
+    found = coordinator("a", "b", "c", segments=6)
+    say(found, "a", epoch=found.told("a").epoch, owned={0, 1})
+    spoken = found.told("a")
+    found.adopt(found.leave("b"), 0)
+    found.adopt(found.leave("c"), 0)
+    again = found.told("a")
+    assert again.assigned > spoken.assigned == {0, 1}
+    say(found, "d")
+    kept = found.told("a").assigned - spoken.assigned
+    assert kept, "of what it was given again some is not moved on"
+    say(found, "a", epoch=spoken.epoch, owned=spoken.assigned)
+    check_commit("g", found.state, Commit(member="a", epoch=again.epoch, places={segment: Place(id=9) for segment in kept}))
+
+
+def test_a_member_that_joins_again_under_its_id_keeps_what_it_has_and_its_earlier_commits_are_refused():
+    found = coordinator("a")
+    before = found.told("a")
+    say(found, "a", epoch=before.epoch, owned=before.assigned)
+    after = say(found, "a")
+    assert after.assigned == before.assigned
+    early, late = (Commit(member="a", epoch=told.epoch, places={0: Place(id=9)}) for told in (before, after))
+    with pytest.raises(StaleMember):
+        check_commit("g", found.state, early)
+    check_commit("g", found.state, late)
+
+
+def test_a_static_members_new_process_keeps_what_it_has_and_commits_of_the_former_one_are_refused():
+    found = coordinator()
+    former, later = (Member(id=name, instance="till 4") for name in ("a", "b"))
+    found.adopt(found.beat(Beat(member=former), 0), 0)
+    epoch = found.told("a").epoch
+    found.adopt(found.beat(Beat(member=later), 0), 0)
+    assert found.told("b").assigned == {0, 1, 2, 3}
+    with pytest.raises(StaleMember):
+        check_commit("g", found.state, Commit(member="b", epoch=epoch, places={0: Place(id=9)}))

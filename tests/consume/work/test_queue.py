@@ -3,11 +3,13 @@
 import random
 
 import pytest
+from msgspec import msgpack
 
 from eventlog.consume.membership.positions import Place
 from eventlog.consume.work.queue import BACKOFF_MS_MAX, BACKOFF_MS_MIN, Known, SegmentQueue, Task, backoff_ms
 from eventlog.consume.work.record import decode_known, encode_known
 from eventlog.errors import CorruptData, UnsupportedFormat
+from eventlog.ids import AGREED_WITHIN_MS
 from eventlog.limits import WORK_WINDOW_MAX
 
 START = Place(id=0, next_offset=0)
@@ -124,7 +126,9 @@ def test_whatever_happens_every_event_is_done_once_in_the_order_of_its_key(seed)
         elif step == "lose":
             found.release(lambda member: member == "m")
         elif step == "die":
-            found = SegmentQueue.load(found.place, decode_known(encode_known(found.kept())))
+            found = SegmentQueue.load(
+                found.place, decode_known(encode_known(found.kept(), now_ms=now, agreed_ms=now), now_ms=now, agreed_ms=now)
+            )
         now += 5
     assert sorted(done) == sorted(set(done))
     assert len(done) > 40
@@ -139,7 +143,47 @@ def test_whatever_happens_every_event_is_done_once_in_the_order_of_its_key(seed)
 def test_forged_records_are_refused():
     for data in (b"", b"\x07"):
         with pytest.raises(UnsupportedFormat):
-            decode_known(data)
-    for data in (b"\x01", b"\x01\xc1", b"\x01\x91\x91\x01"):
+            decode_known(data, now_ms=0, agreed_ms=0)
+    for data in (
+        b"\x01",
+        b"\x01\xc1",
+        b"\x01\x91\x91\x01",
+        b"\x02\x90",
+        b"\x02\x92\x01\x91\x91\x01",
+        b"\x02\x92\x01\x91\x94\x01\x01\xa0\xa0",
+    ):
         with pytest.raises(CorruptData):
-            decode_known(data)
+            decode_known(data, now_ms=0, agreed_ms=0)
+
+
+WAITS = Known(id=1, deliveries=1, ready_ms=5_000 + 60_000)  # for a minute, at 5,000 of the clock of the coordinator that wrote it
+
+
+@pytest.mark.parametrize(
+    ("passed_ms", "left_ms"),
+    [
+        (0, 60_000),
+        (AGREED_WITHIN_MS, 60_000),  # that much the two clocks may be apart: perhaps nothing has passed
+        (30_000, 40_000),
+        (60_000 + AGREED_WITHIN_MS - 1, 1),
+        (60_000 + AGREED_WITHIN_MS, 0),
+        (86_400_000, 0),
+        (-3_600_000, 60_000),
+    ],
+)
+def test_the_next_coordinator_goes_on_with_what_is_left_of_a_delay(passed_ms, left_ms):
+    data = encode_known([WAITS], now_ms=5_000, agreed_ms=1_700_000_000_000)
+    [found] = decode_known(data, now_ms=77, agreed_ms=1_700_000_000_000 + passed_ms)
+    assert found.ready_ms == (77 + left_ms if left_ms else 0)
+
+
+def test_what_waits_no_more_when_it_is_kept_is_ready_at_once():
+    data = encode_known([WAITS], now_ms=WAITS.ready_ms, agreed_ms=1_700_000_000_000)
+    assert [one.ready_ms for one in decode_known(data, now_ms=77, agreed_ms=0)] == [0]
+
+
+def test_what_was_kept_with_times_of_the_wall_clock_is_read():
+    now_ms = 1_700_000_000_000
+    data = b"\x01" + msgpack.encode([[1, -1], [2, 1, "m", 0], [3, 2, "", now_ms + 500]])
+    found = decode_known(data, now_ms=77, agreed_ms=now_ms)
+    assert found == [Known(id=1, is_done=True), Known(id=2, deliveries=1, member="m"), Known(id=3, deliveries=2, ready_ms=77 + 500)]

@@ -42,11 +42,13 @@ def test_without_a_primary_the_deadline_ends_it(tmp_path: Path) -> None:
     async def act(node: Node) -> None:
         await node.inner.write(LISTENERS, b"r", puts={b"r\0": b"1"})
         node.replicas.serving[:] = False
+        node.replicas.shortage.mark()
         with pytest.raises(NotPrimary):
             await node.inner.write(LISTENERS, b"r", puts={b"r\0": b"2"}, deadline_ms=50)
         with pytest.raises(NotPrimary):
             await node.inner.entry(LISTENERS, b"r\0", deadline_ms=50)
         node.replicas.serving[:] = True
+        node.replicas.shortage.mark()
         found = await node.inner.entry(LISTENERS, b"r\0")
         assert found is not None
         assert found.value == b"1"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from eventlog.clock import Clock, SystemClock
 from eventlog.consume.membership.changes import join
 from eventlog.consume.membership.record import GROUPS_CACHE
 from eventlog.consume.membership.values import Member, new_group
@@ -25,6 +26,7 @@ from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 
 Act = Callable[[Node, Work], Awaitable[None]]
 MEMBER = "m"
+HOUR_MS = 3_600_000
 
 
 async def group_of(node: Node, cache: CacheState, **options: object) -> Running:
@@ -36,7 +38,17 @@ async def group_of(node: Node, cache: CacheState, **options: object) -> Running:
     return running
 
 
-def with_group(directory: Path, act: Act, values: Sequence[bytes] = (b"1",), **options: object) -> None:
+class JumpingClock(SystemClock):
+    """This machine's clocks; the wall clock is off by `off_ms`."""
+
+    def __init__(self) -> None:
+        self.off_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.off_ms
+
+
+def with_group(directory: Path, act: Act, values: Sequence[bytes] = (b"1",), *, clock: Clock | None = None, **options: object) -> None:
     """Run `act` with a work group over a cache with events of as many keys as there are values."""
 
     async def run(node: Node) -> None:
@@ -47,7 +59,7 @@ def with_group(directory: Path, act: Act, values: Sequence[bytes] = (b"1",), **o
         assert running.work is not None
         await act(node, running.work)
 
-    with_node(directory, run)
+    with_node(directory, run, clock=clock)
 
 
 def wanted(sequence: int, *, limit: int = 1, holding: frozenset[int] = frozenset()) -> Wanted:
@@ -101,7 +113,7 @@ def test_a_group_that_is_led_elsewhere_answers_so(tmp_path: Path) -> None:
 def test_what_breaks_a_turn_ends_the_group_there_and_not_the_node(tmp_path: Path) -> None:
     async def act(node: Node, work: Work) -> None:
         [task] = await take(work)
-        with pytest.raises(EventLogError, match="OverflowError"):
+        with pytest.raises(EventLogError, match="a bug of eventlog"):
             await work.settle(MEMBER, [replace(task, verdict=AGAIN, after_ms=1 << 64)])
         assert work._running.is_over
         again = await node.coordinators.find(*work._running.id)
@@ -271,3 +283,54 @@ def test_no_more_of_a_segment_is_at_hand_than_its_window_holds(tmp_path: Path, m
         assert most == 4
 
     with_group(tmp_path, act, values=(b"1",) * 20)
+
+
+@pytest.mark.parametrize("off_ms", [-HOUR_MS, HOUR_MS])
+def test_a_wall_clock_that_jumps_changes_no_retry(tmp_path: Path, off_ms: int) -> None:
+    clock = JumpingClock()
+
+    async def act(_: Node, work: Work) -> None:
+        [task] = await take(work)
+        await work.settle(MEMBER, [replace(task, verdict=AGAIN, after_ms=200)])
+        clock.off_ms = off_ms
+        assert await work.take(MEMBER, wanted(2), wait_ms=0) == []
+        assert [row.value for _, row in await work.take(MEMBER, wanted(3), wait_ms=30_000)] == [b"1"]
+
+    with_group(tmp_path, act, clock=clock)
+
+
+@pytest.mark.parametrize("off_ms", [-HOUR_MS, HOUR_MS])
+def test_a_wall_clock_that_jumps_takes_no_event_from_the_member_that_works_on_it(tmp_path: Path, off_ms: int) -> None:
+    clock = JumpingClock()
+
+    async def act(_: Node, work: Work) -> None:
+        [task] = await take(work)
+        async with work._running.lock:
+            await work._running.keep(join(work._running.state, Member(id="other")))
+        clock.off_ms = off_ms
+        assert await work.take("other", wanted(1), wait_ms=0) == []
+        await work.settle(MEMBER, [task])
+
+    with_group(tmp_path, act, clock=clock, ack_timeout_ms=600_000)
+
+
+@pytest.mark.parametrize("off_ms", [-HOUR_MS, HOUR_MS])
+def test_the_next_coordinator_s_wall_clock_changes_no_retry(tmp_path: Path, off_ms: int) -> None:
+    """The node stands for both, each time with the clock of the other; the members' median is the same throughout."""
+    clock = JumpingClock()
+
+    async def act(node: Node, work: Work) -> None:
+        clock.off_ms = off_ms
+        node.clock.hear_others([-off_ms, -off_ms])
+        soon, late = await take(work, 2)
+        delays = [replace(soon, verdict=AGAIN, after_ms=200), replace(late, verdict=AGAIN, after_ms=600_000)]
+        await work.settle(MEMBER, delays)
+        work._running.forget(NotPrimary(segment=0))
+        clock.off_ms = 0
+        node.clock.hear_others([0, 0])
+        again = await node.coordinators.find(*work._running.id)
+        assert again.work is not None
+        assert [task.id for task, _ in await again.work.take(MEMBER, wanted(3), wait_ms=30_000)] == [soon.id]
+        assert await again.work.take(MEMBER, wanted(4, holding=frozenset([soon.id])), wait_ms=0) == []
+
+    with_group(tmp_path, act, values=(b"1", b"1"), clock=clock)

@@ -2,7 +2,12 @@
 
 import asyncio
 
+import msgspec
+import numpy as np
+
+from eventlog.control.records import Versioned
 from eventlog.errors import OutcomeUnknown
+from eventlog.hashing import hash_key, segment_of
 from eventlog.node.copying import replicate
 from eventlog.replication import Replica
 from tests.node.nodes import cache_of, submit, with_node
@@ -40,3 +45,67 @@ def test_of_small_groups_no_more_are_kept_for_who_catches_up_than_what_they_cost
         return len(node.replicas._recent)
 
     assert 5 <= with_node(tmp_path, act) <= 12
+
+
+def test_of_a_group_that_is_lost_in_part_the_rest_is_committed_and_nobody_waits_for_it_any_longer(tmp_path):
+    async def act(node):
+        cache = await cache_of(node)
+        rows = [(b"k%d" % number, b"v") for number in range(20)]
+        done = submit(node, cache, rows)
+        while not node.replicas._flights:  # noqa: ASYNC110 -- the very step after the one in which it was sent
+            await asyncio.sleep(0)
+        [flight] = node.replicas._flights
+        assert not flight.is_written
+        [lost, *kept] = flight.segments.tolist()
+        found = node.view.segments[lost]
+        moved = msgspec.structs.replace(found.record, epoch=found.record.epoch + 1, owners=(2, 1))
+        node.replicas.learn_now([Versioned(moved, found.revision + 1)])
+        error = await done
+        assert isinstance(error, OutcomeUnknown)
+        assert node.replicas._flights == []
+        written = {segment_of(hash_key(key), node.segments) for key, _ in rows}
+        assert written == {lost, *kept}
+        assert [segment for segment in written if cache.live[segment]] == kept, "of what is lost, whoever leads next says what counts"
+        [promise] = node.promises.make(int(flight.last_ids.max()))
+        assert promise.segments.tolist() == [segment for segment in range(node.segments) if segment != lost], "nothing is in flight"
+
+    with_node(tmp_path, act)
+
+
+def test_what_was_given_up_in_flight_frees_its_other_segments_and_counts_when_it_is_committed(tmp_path):
+    """As when the replicas of one segment of a group are gone, and come back after a while."""
+
+    async def act(node):
+        cache = await cache_of(node)
+        shortage, core = node.replicas.shortage, node.core
+        core_written, core.written = core.written, lambda segments, ids: core_written(segments[1:], ids[1:])  # no replica of the first
+        done = submit(node, cache, [(b"k%d" % number, b"v") for number in range(9)])
+        while not node.replicas._flights:  # noqa: ASYNC110 -- the very step after the one in which it was sent
+            await asyncio.sleep(0)
+        [flight] = node.replicas._flights
+        stuck, last = flight.segments.item(0), flight.last_ids.item(0)
+        while not flight.is_written:  # noqa: ASYNC110 -- the disk's
+            await asyncio.sleep(0.001)
+        assert not done.done()
+        core.written = core_written
+        only = np.zeros(node.segments, bool)
+        only[stuck] = True
+        shortage.short |= only
+        shortage.mark()
+        shortage._give_up(only)
+        assert isinstance(await done, OutcomeUnknown)
+        assert shortage.stuck == {stuck}
+        written = flight.segments.tolist()[1:]
+        assert int(cache.live[stuck]) == 0
+        assert all(int(cache.live[segment]) for segment in written)
+        again = [b"k%d" % number for number in range(9) if segment_of(hash_key(b"k%d" % number), node.segments) != stuck]
+        await submit(node, cache, [(key, b"again") for key in again])
+        node.replicas.carry_out(core.written(np.array([stuck]), np.array([last])))
+        assert shortage.stuck == set()
+        assert int(cache.live.sum()) == 9
+        shortage.short[:] = False
+        shortage.mark()
+        await submit(node, cache, [(b"k%d" % number, b"v") for number in range(9)])
+        assert int(cache.live.sum()) == 9
+
+    with_node(tmp_path, act)

@@ -280,7 +280,9 @@ def test_a_member_whose_clock_is_far_behind_closes_up_to_ids_that_a_lease_vouche
     flake.set_ceiling(make_id(NOW + 10 * MINUTE_MS, 0, 0))
     promises, low, ceiling = Promises(2), LowWatermark(2), make_id(NOW + 5 * MINUTE_MS, 0, 2)
     promises.lead(np.arange(2), epochs=np.ones(2, np.int64), last_ids=np.zeros(2, np.int64))
-    closing = Closing(clock=flake, promises=promises, low=low, on_heard=lambda _: None, vouched=lambda: ceiling)
+    closing = Closing(
+        clock=flake, promises=promises, low=low, believed=lambda *told: list(told[-1]), on_heard=lambda *_: None, vouched=lambda: ceiling
+    )
     far = make_id(NOW + 4 * MINUTE_MS, 0, 2)
     closing.close_up(far)
     assert low.limit() >= far

@@ -1,15 +1,19 @@
 """Reading what has left the tail, chunk by chunk."""
 
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
+from eventlog.consume.position import SegmentPositions
 from eventlog.errors import CorruptData, UnsupportedFormat
 from eventlog.ids import ID_STEP
 from eventlog.limits import HISTORY_READ_BYTES_FIRST
-from eventlog.node.reading.history import ChunkEnd, History, HistoryRead
+from eventlog.node.reading.history import Bounds, ChunkEnd, History, HistoryRead
+from eventlog.segment.keys import parse_log_key
 from tests.node.polling import FakeNode
 
 
@@ -30,6 +34,9 @@ class CountingStore:
     def last_log(self, lower, upper):
         return self._store.last_log(lower, upper)
 
+    def read_log(self, lower, upper, *, bytes_max):
+        return self._store.read_log(lower, upper, bytes_max=bytes_max)
+
 
 def written(groups=10, size=100, segments=4):
     """Return a store with a log of one cache, and the last id of each group."""
@@ -43,7 +50,13 @@ def written(groups=10, size=100, segments=4):
     return CountingStore(node.store), node.store.disk.log, lasts
 
 
-def wanted(lasts, *, after=0, events=None, ends=None, chunk_after=0, nbytes_max=1 << 30, is_clean=True, **limits):
+def bounds(*, groups=1 << 20, trimmed_id=0, kept_offset=0):
+    """Return the bounds of a log with `groups` events in each segment, and no more than that."""
+    places = [np.full(4, place) for place in (trimmed_id, kept_offset, groups)]
+    return Bounds(trimmed_ids=places[0], kept_offsets=places[1], next_offsets=places[2])
+
+
+def wanted(lasts, *, after=0, events=None, ends=None, chunk_after=0, nbytes_max=1 << 30, is_clean=True, own=None, **limits):
     return HistoryRead(
         cache_id=1,
         cursor=Cursor(4, after),
@@ -53,6 +66,7 @@ def wanted(lasts, *, after=0, events=None, ends=None, chunk_after=0, nbytes_max=
         ends=ends or (ChunkEnd(id=lasts[-1], nbytes=0, events=events),),
         nbytes_max=nbytes_max,
         is_clean=is_clean,
+        bounds=own or bounds(),
     )
 
 
@@ -218,3 +232,60 @@ def test_nothing_there_is_an_empty_answer():
     log.delete_range(b"", b"\xff" * 20)
     answer = History(store).read(wanted(lasts))
     assert (answer.events, answer.upto) == (0, lasts[-1])
+
+
+# ---------------------------------------------------------------- what is missing at the edges
+
+
+def lacking(segment, *numbers, groups=10):
+    """Return a store that lacks some values of a segment, and the last id of each group."""
+    store, log, lasts = written(groups=groups)
+    own = sorted(key for key in log.keys if parse_log_key(key)[0] == segment)
+    for number in numbers:
+        log.delete(own[number])
+    return store, lasts
+
+
+def refused(history, read):
+    with pytest.raises(CorruptData, match=r"segment 2, cache 1.*missing") as caught:
+        history.read(read)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("lost", [(0,), (0, 1, 2)])
+def test_a_log_that_lost_its_beginning_is_no_shorter_log(lost):
+    store, lasts = lacking(2, *lost)
+    assert f"offsets 0 to {len(lost) - 1}" in refused(History(store), wanted(lasts))
+
+
+def test_what_retention_removed_is_not_missing_and_what_it_is_removing_may_be_there():
+    store, lasts = lacking(2, 0, 1)
+    own = bounds(trimmed_id=lasts[1], kept_offset=2)
+    assert History(store).read(wanted(lasts, after=lasts[1], chunk_after=lasts[1], own=own)).events == 32
+    assert History(store).read(wanted(lasts, own=own)).events == 38
+    store, lasts = lacking(2, 2)
+    assert "offsets 2 to 2" in refused(History(store), wanted(lasts, after=lasts[1], chunk_after=lasts[1], own=own))
+
+
+def test_a_gap_at_the_beginning_of_a_chunk_in_the_middle_is_found():
+    store, lasts = lacking(2, 5)
+    assert "offsets 5 to 5" in refused(History(store), wanted(lasts, after=lasts[4], chunk_after=lasts[4]))
+
+
+@pytest.mark.parametrize("lost", [(4,), (3, 4), (4, 5), (0, 1, 2, 3, 4)])
+def test_a_gap_at_the_end_of_a_chunk_is_found_before_anything_is_answered(lost):
+    store, lasts = lacking(2, *lost)
+    refused(History(store), wanted(lasts, ends=ends_at(lasts[4:5], nbytes=1)))
+
+
+def test_a_reader_of_one_segment_knows_where_it_stood():
+    store, lasts = lacking(2, 5)
+    places = SegmentPositions(of=np.array([2]), ids=np.array([lasts[4]]), offsets=np.array([5]), epochs=np.array([1]))
+    read = replace(wanted(lasts, chunk_after=lasts[4]), cursor=Cursor(4, places))
+    refused(History(store), read)
+
+
+def test_at_the_end_of_the_log_nothing_is_looked_for_behind_it():
+    store, _, lasts = written()
+    store.read_log = None
+    assert History(store).read(wanted(lasts, own=bounds(groups=10))).events == 40

@@ -258,3 +258,18 @@ def test_frames_that_wait_for_other_replicas_go_in_groups_of_their_own_and_keep_
     assert queue.take(fates) == [second, fourth]
     assert queue.take(fates) == [wide]
     assert queue.take(fates) == [behind]
+
+
+def test_frames_that_touch_some_segments_are_taken_out_and_what_waited_for_them_alone_goes_on():
+    keys = {segment_of(hash_key(b"%d" % n), 4): b"%d" % n for n in range(99)}
+    frames = [pending(keys[segment]) for segment in (0, 1, 0, 2)]
+    queue = queue_of(*frames)
+    queue.hold(np.array([0]))
+    assert queue.take() == [frames[1], frames[3]]
+    assert queue.take() == []
+    later = pending(keys[0])
+    queue.put(later)
+    assert queue.withdraw(np.array([True, False, False, False])) == [frames[0], frames[2], later]
+    assert (len(queue), queue.nbytes) == (0, 0)
+    queue.release(np.array([0]))
+    assert queue.take() == []

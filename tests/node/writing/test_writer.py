@@ -14,6 +14,7 @@ from eventlog.batch.table import read_table
 from eventlog.errors import (
     BadBlock,
     CacheDropped,
+    CorruptData,
     DiskFull,
     EventLogError,
     KeyExists,
@@ -290,7 +291,7 @@ def test_a_write_that_fails_in_the_store_ends_the_writer_and_a_drain_does_not_wa
         cache = await cache_of(node)
 
         def refuse(*_: object, **__: object) -> None:
-            raise DiskFull(free_bytes=0, reserve_bytes=0)
+            raise DiskFull(free_bytes=0, reserve_bytes=0) if failing == "sync" else CorruptData(where="state", why="a test")
 
         node.store.__dict__[failing] = refuse
         first = await submit(node, cache, [(b"a", b"1")])

@@ -213,7 +213,7 @@ def test_a_beat_that_waited_while_its_connection_closed_keeps_nobody(tmp_path, n
                 await until(lambda: running.lock._waiters)
                 connection.close()
                 await asyncio.wait([asked])
-                await until(lambda: running.core.sessions.left_ms("m", coordinator.now_ms()) <= 1_000)
+                await until(lambda: running.core.sessions.left_ms("m", running.now_ms) <= 1_000)
             await until(lambda: not running.state.members)
             assert asked.exception() is not None
             await connection.wait_closed()

@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.batch.entry_rows import decode_rows
 from eventlog.batch.layout import REFUSED
-from eventlog.errors import BadMessage, CacheNotFound, EventLogError, NotPrimary
+from eventlog.errors import BadMessage, CacheNotFound, EventLogError, NotMember, NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node import operations
 from eventlog.node.node import Node
@@ -16,6 +16,7 @@ from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
+from tests.process.member_ends import greet_as_member
 from tests.process.one_loop.clients import cache_id, frame, on_spread_cluster
 from tests.process.one_loop.cluster import SEGMENTS, Cluster, with_cluster
 
@@ -100,14 +101,17 @@ def test_clear_removes_the_entries_of_all_primaries(tmp_path: Path) -> None:
 def test_a_request_is_passed_on_once(tmp_path: Path) -> None:
     async def act(cluster: Cluster, connections: list[Connection]) -> None:
         node, connection = cluster.up[0], connections[0]
+        with pytest.raises(NotMember, match="passing requests on"):
+            await connection.request(Message(size=pb.Size(cache_id=cache_id(cluster)), forwarded=True), timeout_ms=30_000)
+        await greet_as_member(connection, cluster.location, cluster.up[1].number)
         elsewhere = next(key for key in KEYS if not node.replicas.serving[segment_of(hash_key(key), SEGMENTS)])
         message, body, _, _ = frame([elsewhere], node, forwarded=True)
         with pytest.raises(NotPrimary):
             await connection.request(message, *body, timeout_ms=30_000)
-        for request in (pb.Message(get=pb.Get(cache_id=cache_id(cluster), key=elsewhere)), pb.Message(size=pb.Size(segments=range(8)))):
+        for request in (Message(get=pb.Get(cache_id=cache_id(cluster), key=elsewhere)), Message(size=pb.Size(cache_id=cache_id(cluster)))):
             request.forwarded = True
-            if request.HasField("size"):
-                request.size.cache_id = cache_id(cluster)
+            segment = segment_of(hash_key(elsewhere), SEGMENTS)
+            request.cover.CopyFrom(pb.Cover(segments=[segment], epochs=[int(node.core.epochs[segment])]))
             with pytest.raises(NotPrimary):
                 await connection.request(request, timeout_ms=30_000)
         keys = Message(keys=pb.Keys(cache_id=cache_id(cluster)), forwarded=True)

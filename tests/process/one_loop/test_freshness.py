@@ -1,18 +1,23 @@
 """Entries are read at a primary that others still take for one."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from eventlog.errors import NotPrimary
+from eventlog.control.appointment import commit_of
+from eventlog.control.operators import _forced
+from eventlog.errors import MetadataUnavailable, NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from tests.process.one_loop.cluster import Cluster, with_cluster
+from tests import loops
+from tests.node.nodes import submit
+from tests.process.one_loop.cluster import SEGMENTS, STEP_S, Cluster, with_cluster
 
 
 async def led_by(cluster: Cluster, index: int) -> bytes:
@@ -92,3 +97,93 @@ def test_many_reads_of_one_second_ask_the_others_once(tmp_path: Path) -> None:
         await connection.wait_closed()
 
     with_cluster(tmp_path, act)
+
+
+class Unreachable:
+    """A metadata store that does not answer."""
+
+    def __getattr__(self, _name: str) -> object:
+        raise MetadataUnavailable(outcome="none", why="nobody is there")
+
+
+def test_who_was_alone_in_sync_when_it_last_looked_is_read_no_more_once_another_leads(tmp_path: Path) -> None:
+    """The first node's watch ends right before its own proposal lets the second one into the in-sync sets; then it is cut off."""
+
+    async def act() -> None:
+        cluster = Cluster(tmp_path)
+        first, second = cluster.nodes[:2]
+        connections = []
+        try:
+            await first.start()
+            await cluster.until(lambda: bool(first.node.replicas.serving.all()))
+            await cluster.create_cache()
+            await cluster.put(b"k", b"old")
+            segment, node = segment_of(hash_key(b"k"), SEGMENTS), first.node
+            [watch] = [task for task in node._tasks if task.get_name() == "metadata"]
+            node.metadata.hooks.append(lambda change: watch.cancel() if len(change.view.segments[segment].record.owners) > 1 else None)
+            await second.start()
+            await cluster.until(lambda: len(second.node.view.segments[segment].record.in_sync) == 2)
+            assert [replica.node for replica in node.view.segments[segment].record.in_sync] == [node.number]
+
+            first.cut_off()
+            node.records._store = Unreachable()  # type: ignore[assignment]
+            view = await second.node.records.view()
+            forced = _forced(view, view.segments[segment].record, view.members[second.node.number], "forced")
+            plan = commit_of(view, [forced])
+            assert plan is not None
+            await second.node.records.carry_out(plan)
+            await cluster.until(lambda: bool(second.node.replicas.serving[segment]))
+            await submit(second.node, second.node.caches.named("c"), [(b"k", b"new")])
+
+            cache_id = node.caches.named("c").cache_id
+            connections = [await connect("127.0.0.1", running.port) for running in (first, second)]
+            for consistency in (pb.LINEAR, pb.PRIMARY):
+                assert (await get(connections[1], cache_id, b"k", consistency)).value == b"new"
+                await cluster.until(lambda: not node.freshness.is_fresh(segment))
+                assert node.replicas.serving[segment]
+                with pytest.raises(NotPrimary):
+                    await get(connections[0], cache_id, b"k", consistency)
+            assert (await get(connections[0], cache_id, b"k", pb.ANY)).value == b"old"
+        finally:
+            for connection in connections:
+                connection.close()
+                await connection.wait_closed()
+            await cluster.stop()
+
+    loops.run(act(), step_s=STEP_S)
+
+
+def test_who_is_alone_asks_the_metadata_store_once_for_all_who_wait_and_never_before_they_came(tmp_path: Path) -> None:
+    async def act() -> None:
+        cluster = Cluster(tmp_path)
+        try:
+            await cluster.nodes[0].start()
+            node = cluster.nodes[0].node
+            await cluster.until(lambda: bool(node.replicas.serving.all()))
+            asked: list[frozenset[int]] = []
+            led_now, is_open = node.records.led_now, asyncio.Event()
+
+            async def counted(terms: Mapping[int, int]) -> frozenset[int]:
+                asked.append(frozenset(terms))
+                await is_open.wait()
+                return await led_now(terms)
+
+            node.records.led_now = counted  # type: ignore[method-assign]
+            first = asyncio.ensure_future(node.freshness.prove([0]))
+            await cluster.until(lambda: len(asked) == 1)
+            later = [asyncio.ensure_future(node.freshness.prove([segment % SEGMENTS])) for segment in range(1, 50)]
+            later[0].cancel()  # the others are answered all the same
+            await cluster.until(lambda: node.freshness._next is not None and len(node.freshness._next.segments) == SEGMENTS)
+            is_open.set()
+            await asyncio.gather(first, *later[1:])
+            assert asked == [{0}, frozenset(range(SEGMENTS))]
+
+            await cluster.until(lambda: not any(node.freshness.is_fresh(segment) for segment in range(SEGMENTS)))
+            asked.clear()
+            await asyncio.gather(*(node.freshness.refresh(segment) for segment in range(SEGMENTS)))
+            assert asked == [frozenset(range(SEGMENTS))]
+            assert all(node.freshness.is_fresh(segment) for segment in range(SEGMENTS))
+        finally:
+            await cluster.stop()
+
+    loops.run(act(), step_s=STEP_S)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import BadName, NotPrimary, OperationRefused, VersionMismatch
+from eventlog.errors import BadName, NotMember, NotPrimary, OperationRefused, VersionMismatch
 from eventlog.node.cluster.leaving import hand_over
 from eventlog.node.consumers.inner import LISTENERS
 from eventlog.node.node import Node
@@ -75,10 +75,25 @@ def test_users_see_them_when_they_ask_and_never_change_them(tmp_path: Path) -> N
                     await connection.request(request)
             message, body, _, _ = frame([b"r\0"], node)
             message.write.cache_id = node.caches.named(LISTENERS).cache_id
-            for forwarded in (False, True):
+            for forwarded, error in ((False, OperationRefused), (True, NotMember)):
                 message.forwarded = forwarded
-                with pytest.raises(OperationRefused):
+                with pytest.raises(error):
                     await connection.request(message, *body)
+            own = message.write.cache_id
+            for request in (
+                Message(get=pb.Get(cache_id=own, key=b"r\0")),
+                Message(size=pb.Size(cache_id=own)),
+                Message(poll=pb.Poll(cache_id=own)),
+                Message(log_ends=pb.LogEnds(cache_id=own)),
+                Message(iteration_start=pb.IterationStart(cache_id=own)),
+                Message(register_listener=pb.RegisterListener(cache_id=own)),
+                Message(group_beat=pb.GroupBeat(group="g", cache_id=own, member="m")),
+            ):
+                with pytest.raises(OperationRefused, match=f"of {LISTENERS} is refused: it is the cluster's own"):
+                    await connection.request(request)
+            for request in (Message(keys=pb.Keys(cache_id=own)), Message(watch=pb.Watch(poll=pb.Poll(cache_id=own)))):
+                with pytest.raises(OperationRefused):
+                    await anext(aiter(connection.stream(request)))
             with pytest.raises(OperationRefused):
                 await connection.request(Message(clear=pb.Clear(cache_id=message.write.cache_id)))
         finally:

@@ -1,13 +1,17 @@
+import struct
+
 import numpy as np
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
 from eventlog.segment.port import LogEnds
-from eventlog.segment.rocks.ends import create_ends, decode_slot, encode_slot, open_ends, slot_bytes
+from eventlog.segment.rocks.ends import Reached, create_ends, decode_slot, encode_slot, open_ends, slot_bytes
 
 TOKEN = 77
+REACHED = Reached(rows=5, flush=2**40)
 
 
 def ends_of(*ids, generation=0):
@@ -17,7 +21,7 @@ def ends_of(*ids, generation=0):
 def write(path, *rounds, segments=3, token=TOKEN):
     file, _ = open_ends(path, segments=segments, token=token)
     for ids in rounds:
-        file.write(ends_of(*ids))
+        file.write(ends_of(*ids), REACHED)
     file.close()
 
 
@@ -43,14 +47,15 @@ def damage(path, slot, *, segments=3):
 def test_a_slot_comes_back(rows, generation):
     ids, epochs = zip(*rows, strict=True)
     ends = LogEnds(ids=np.array(ids, np.int64), epochs=np.array(epochs, np.uint32), generation=generation)
-    data = encode_slot(ends, token=TOKEN)
+    data = encode_slot(ends, token=TOKEN, reached=REACHED)
     assert len(data) <= slot_bytes(len(rows))
-    found = decode_slot(data + b"tail", segments=len(rows), token=TOKEN, where="x")
+    found, reached = decode_slot(data + b"tail", segments=len(rows), token=TOKEN, where="x")
+    assert reached == REACHED
     assert (found.ids.tolist(), found.epochs.tolist(), found.generation) == (list(ids), list(epochs), generation)
 
 
 def test_every_flipped_bit_and_every_cut_of_a_slot_is_damage():
-    data = encode_slot(ends_of(1, 2, 3), token=TOKEN)
+    data = encode_slot(ends_of(1, 2, 3), token=TOKEN, reached=REACHED)
     for at in range(len(data)):
         changed = bytearray(data)
         changed[at] ^= 0x20
@@ -82,7 +87,7 @@ def test_with_the_newest_slot_torn_the_one_before_counts(path):
 def test_with_both_slots_damaged_the_disk_is_lost(path):
     damage(path, 0)
     damage(path, 1)
-    with pytest.raises(LostDisk, match=r"slot 0.*slot 1"):
+    with pytest.raises(LostDisk, match=r"byte 0.*byte 4096"):
         read(path)
 
 
@@ -104,11 +109,11 @@ def test_the_file_of_another_directory_or_size_is_a_lost_disk(path):
 
 def test_a_newer_format_is_named_as_such(path, monkeypatch):
     file, ends = open_ends(path, segments=3, token=TOKEN)
-    monkeypatch.setattr("eventlog.segment.rocks.ends.FORMAT", 2)
-    file.write(ends)
+    monkeypatch.setattr("eventlog.segment.rocks.ends.FORMAT", 3)
+    file.write(ends, REACHED)
     file.close()
     monkeypatch.undo()
-    with pytest.raises(UnsupportedFormat, match="format 2"):
+    with pytest.raises(UnsupportedFormat, match="format 3"):
         read(path)
 
 
@@ -116,7 +121,27 @@ def test_a_newer_format_is_named_as_such(path, monkeypatch):
 def test_after_a_log_got_shorter_no_slot_says_it_was_longer(path, slot):
     write(path, (8, 8, 8), (9, 9, 9))
     file, _ = open_ends(path, segments=3, token=TOKEN)
-    file.write_both(ends_of(5, 5, 5))
+    file.write_both(ends_of(5, 5, 5), REACHED)
     file.close()
     damage(path, slot)
     assert read(path).ids.tolist() == [5, 5, 5]
+
+
+@pytest.mark.parametrize("segments", [3, 338])  # of 338, the second slot lies elsewhere than it did
+def test_a_file_of_the_first_format_is_read_and_goes_on_in_the_second(tmp_path, segments):
+    old = tmp_path / "ends"
+    data = bytearray(2 * slot_bytes(segments, form=1))
+    for generation in (6, 7):
+        body = struct.pack("<4sHHIIQQ", b"ends", 1, 0, segments, 0, generation, TOKEN)
+        body += np.full(segments, generation, "<i8").tobytes() + np.ones(segments, "<u4").tobytes()
+        at = (generation & 1) * slot_bytes(segments, form=1)
+        data[at : at + len(body) + 4] = body + int(crc32c(body)).to_bytes(4, "little")
+    old.write_bytes(data)
+    file, ends = open_ends(old, segments=segments, token=TOKEN)
+    assert (set(ends.ids.tolist()), ends.generation, file.reached) == ({7}, 7, Reached())
+    for ids in ([8] * segments, [9] * segments):
+        file.write(ends_of(*ids), REACHED)
+        again, found = open_ends(old, segments=segments, token=TOKEN)
+        assert (found.ids.tolist(), again.reached) == (ids, REACHED)
+        again.close()
+    file.close()

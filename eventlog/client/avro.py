@@ -1,0 +1,137 @@
+"""Values of an Avro cache: encoded from what callers hold, decoded to Python's own, to JSON and to columns of Arrow.
+
+Imported when a cache is Avro: fastavro takes longer to load than many a program runs.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+import fastavro
+from fastavro import _read_py
+
+from eventlog.client.avro_fit import Fitting
+from eventlog.client.strict_json import Misfit
+from eventlog.errors import UnreadableValue
+from eventlog.predicate.avro_schema import AvroSchema
+from eventlog.predicate.avro_values import UNREADABLE, avro_json
+
+if TYPE_CHECKING:
+    from eventlog.client.avro_columns import AvroColumns
+
+
+class AvroFormat:
+    """How one schema encodes and decodes."""
+
+    is_json: Final = False
+
+    def __init__(self, schema: str) -> None:
+        """Take a schema as JSON.
+
+        Raises:
+            InvalidArgument: it is no Avro schema.
+        """
+        known = AvroSchema(schema)
+        self._plain = known.parsed
+        self._takes_bytes = known.takes_bytes
+        self._typed = known.typed
+        # the compiled one goes as deep as a value says, to the end of the stack
+        self._read = _read_py.schemaless_reader if known.is_recursive else fastavro.schemaless_reader
+        self._fit = Fitting(self._typed).fit
+        self.is_bytes = _may_be_bytes(self._typed)  # then bytes are a value, and not one that is encoded already
+
+    @property
+    def fields(self) -> frozenset[str] | None:
+        """The names of a record's fields, None where values are no records."""
+        return (
+            frozenset(field["name"] for field in self._plain["fields"])
+            if isinstance(self._plain, dict) and "fields" in self._plain
+            else None
+        )
+
+    @property
+    def types(self) -> dict[str, Any]:
+        """The types of a record's fields, as the schema has them, names looked up nowhere; empty where values are no records."""
+        return {field["name"]: field["type"] for field in self._typed["fields"]} if self.fields is not None else {}
+
+    def encode(self, value: Any) -> bytes:
+        """Return a value as it is stored.
+
+        Raises:
+            Misfit: the schema does not take it.
+        """
+        try:
+            fitting = self._fit(value)
+        except RecursionError as error:
+            raise Misfit("nested too deep, or holds itself") from error
+        buffer = BytesIO()
+        fastavro.schemaless_writer(buffer, self._plain, fitting)
+        return buffer.getvalue()
+
+    def decode(self, data: bytes) -> Any:
+        """Return what a stored value stands for: dates, times, decimals and UUIDs as Python's own.
+
+        No bytes are None where no value has none: the dead letter of a removal.
+
+        Raises:
+            UnreadableValue: it was not written with this schema.
+        """
+        return None if not data and self._takes_bytes else self._decode(data)
+
+    def _decode(self, data: bytes) -> Any:
+        buffer = BytesIO(data)
+        try:
+            found = self._read(buffer, self._typed, None)
+        except UNREADABLE as error:
+            raise UnreadableValue(why=f"{type(error).__name__} {error}".strip()[:200]) from error
+        if buffer.tell() != len(data):
+            raise UnreadableValue(why=f"{len(data) - buffer.tell()} of {len(data)} bytes are left over")
+        return found
+
+    def json(self, data: bytes) -> bytes:
+        """Return a stored value as JSON, from which `encode` makes the same value again.
+
+        Raises:
+            UnreadableValue: it was not written with this schema.
+        """
+        try:
+            return avro_json(self.decode(data))
+        except TypeError:  # a recursive schema has no bound on depth, orjson has one
+            return b"null"
+
+    def checked(self, data: bytes) -> bytes:
+        """Return bytes that are encoded already.
+
+        Raises:
+            Misfit: not with this schema.
+        """
+        try:
+            self._decode(data)
+        except UnreadableValue as error:
+            raise Misfit(f"bytes that are not of the cache's Avro schema ({error.why})") from error
+        return data
+
+    # ------------------------------------------------------------ columns
+
+    @cached_property
+    def columns(self) -> "AvroColumns":
+        """Columns of values; the first use loads pyarrow."""
+        from eventlog.client.avro_columns import AvroColumns  # noqa: PLC0415 -- most programs never need pyarrow, and it is slow to load
+
+        return AvroColumns(self._typed)
+
+    def array(self, values: Sequence[bytes | None]) -> Any:
+        """Return stored values as a `pyarrow.Array` of the schema's type, null where one is None.
+
+        Raises:
+            UnreadableValue: one was not written with this schema.
+        """
+        return self.columns.array([None if value is None else self.decode(value) for value in values])
+
+
+def _may_be_bytes(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return any(map(_may_be_bytes, schema))
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    return kind in {"bytes", "fixed"} if isinstance(kind, str) else _may_be_bytes(kind)

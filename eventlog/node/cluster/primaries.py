@@ -1,0 +1,210 @@
+"""Questions to all primaries: asked of whoever leads each segment, and asked again until every segment is covered once.
+
+A node answers for segments that it serves, and says for which and in which epochs. A majority of each in-sync set confirms that it
+leads them, after the question came: a primary that was deposed without knowing it covers nothing, and neither does one that was
+appointed and has not adopted the log. What is missing goes to whoever leads it a moment later. After the deadline there is no answer.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from eventlog.errors import BadMessage, EventLogError, NotPrimary, PrimariesMissing, Stopping, TimedOut
+from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
+from eventlog.routing.retry import CURABLE
+from eventlog.transport.exchange import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+Ints = npt.NDArray[np.int64]
+_AGAIN_S = 0.02
+_AGAIN_AFTER = (*CURABLE, TimedOut)
+_LEFT_TO_SAY_SO = 10  # a tenth of the request's time: its client is told what is missing before it gives up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Led:
+    """Segments that this node leads, and the epochs in which it does, confirmed since the question about them came."""
+
+    segments: list[int]
+    epochs: list[int]
+
+
+Answer = Callable[[Led], Awaitable[Message]]
+
+
+class Cover:
+    """Which segments of a question are covered. `least` are the epochs that the asker knows: what was told in an older one is over.
+
+    The question is about all `segments`, or about those that are `wanted`.
+    """
+
+    def __init__(self, segments: int, *, wanted: Sequence[int] = ()) -> None:
+        self.least: Ints = np.zeros(segments, np.int64)
+        self._is_covered = np.zeros(segments, bool)
+        if wanted:
+            self._is_covered[:] = True
+            self._is_covered[list(wanted)] = False
+
+    @property
+    def missing(self) -> list[int]:
+        """Return the segments that nobody has answered for."""
+        found: list[int] = np.flatnonzero(~self._is_covered).tolist()
+        return found
+
+    def take(self, asked: Sequence[int], told: pb.Cover) -> bool:
+        """Return whether an answer counts. It is about all of its segments together, so it counts as a whole or not at all."""
+        segments = list(told.segments)
+        if not segments or len(told.epochs) != len(segments) or not set(segments) <= set(asked):
+            return False
+        if len(set(segments)) < len(segments) or self._is_covered[segments].any() or (np.array(told.epochs) < self.least[segments]).any():
+            return False
+        self._is_covered[segments] = True
+        return True
+
+
+async def ask_primaries(
+    node: "Node", message: Message, answer: Answer, *, segments: Sequence[int] = (), timeout_ms: int = 0, answer_ms: int = 0
+) -> list[Message]:
+    """Return answers that together cover every segment once, or each of `segments`. `answer` makes the one of this node.
+
+    What is not covered is asked again for `timeout_ms`, 0: the default of a request; a node may take `answer_ms` for its answer,
+    0: as long as is left.
+
+    Raises:
+        PrimariesMissing: some segments were not covered in time.
+        EventLogError: a node refused the question, for another reason than that it does not lead.
+    """
+    loop = asyncio.get_running_loop()
+    timeout_ms = timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT
+    deadline = loop.time() + timeout_ms / 1000
+    cover, answers, why = Cover(node.segments, wanted=segments), [], "they have no primary"
+    while True:
+        for segment, found in node.view.segments.items():
+            cover.least[segment] = max(cover.least[segment], found.record.epoch)
+        left_ms = answer_ms or max(int((deadline - loop.time()) * 1000), 1)
+        asked = _by_leader(node, cover.missing)
+        told = await asyncio.gather(
+            *(_ask(node, number, _about(message, cover, own), answer, timeout_ms=left_ms) for number, own in asked.items())
+        )
+        for own, one in zip(asked.values(), told, strict=True):
+            if isinstance(one, Message):
+                answers += [one] if cover.take(own, one.cover) else []
+            elif isinstance(one, _AGAIN_AFTER):
+                why = why if isinstance(one, NotPrimary) else str(one)
+            else:
+                raise one
+        if not (missing := cover.missing):
+            return answers
+        if node.is_stopping:
+            raise Stopping
+        if loop.time() + _AGAIN_S >= deadline:
+            raise PrimariesMissing(segments=missing, timeout_ms=timeout_ms, why=why)
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def ask_as_of_one_moment(
+    node: "Node", message: Message, answer: Answer, *, changes: Callable[[Message], int], timeout_ms: int
+) -> list[Message]:
+    """Return answers as `ask_primaries` does that are all of one moment. `changes` counts the changes that an answerer has seen.
+
+    Primaries answer one after the other. Where all of them answer twice, in the same epochs and without a change in between, what they say
+    is so at the moment between the last first answer and the first second one.
+
+    Raises:
+        TimedOut: something changed all the time.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    before: list[tuple[int, ...]] = []
+    while True:
+        answers = await ask_primaries(node, message, answer, timeout_ms=max(int((deadline - loop.time()) * 1000), 1))
+        moment = sorted((*one.cover.segments, *one.cover.epochs, changes(one)) for one in answers)
+        if len(answers) == 1 or moment == before:
+            return answers
+        if loop.time() >= deadline:
+            raise TimedOut(what="a question about what changes all the time", timeout_ms=timeout_ms)
+        before = moment
+
+
+def time_to_ask(exchange: Exchange) -> int:
+    """Return for how long a client's question may be asked of others, so that the client still hears what came of it."""
+    timeout_ms = exchange.message.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT
+    return timeout_ms - timeout_ms // _LEFT_TO_SAY_SO
+
+
+def _by_leader(node: "Node", segments: Sequence[int]) -> dict[int, list[int]]:
+    """Return by whom segments are led; those that nobody leads are left out."""
+    found: dict[int, list[int]] = {}
+    for segment in segments:
+        number = node.leader_of(segment)
+        if number:
+            found.setdefault(number, []).append(segment)
+    return found
+
+
+def _about(message: Message, cover: Cover, segments: list[int]) -> Message:
+    asked = Message()
+    asked.CopyFrom(message)
+    for name in ("opaque", "version", "timeout_ms"):
+        asked.ClearField(name)
+    asked.forwarded = True
+    asked.cover.CopyFrom(pb.Cover(segments=segments, epochs=cover.least[segments].tolist()))
+    return asked
+
+
+async def _ask(node: "Node", number: int, message: Message, answer: Answer, *, timeout_ms: int) -> Message | EventLogError:
+    """Return what a node answers, or why it does not: the others are heard all the same."""
+    try:
+        if number == node.number:
+            return await _covered(node, message.cover, answer)
+        return (await node.peers.connection(number).request(message, timeout_ms=timeout_ms)).message
+    except EventLogError as error:
+        return error
+
+
+async def answer_primary(node: "Node", exchange: Exchange, answer: Answer) -> None:
+    """Answer another node for those of the segments asked about that are led here.
+
+    Raises:
+        NotPrimary: none is, or one is no longer when the answer is there.
+        BadMessage: the question does not say which segments it is about.
+    """
+    cover = exchange.message.cover
+    segments = list(cover.segments)
+    if not segments or len(cover.epochs) != len(segments) or len(set(segments)) < len(segments) or max(segments) >= node.segments:
+        raise BadMessage(why=f"{exchange.kind} of another node names no segments, or some that are none")
+    exchange.answer(await _covered(node, cover, answer))
+
+
+async def _covered(node: "Node", cover: pb.Cover, answer: Answer) -> Message:
+    led = await _led(node, cover)
+    if not led.segments:
+        raise NotPrimary(segment=cover.segments[0])
+    message = await answer(led)
+    for segment, epoch in zip(led.segments, led.epochs, strict=True):
+        if not _leads(node, segment, epoch):
+            raise NotPrimary(segment=segment)  # what was read may be of a copy that is no more
+    message.cover.CopyFrom(pb.Cover(segments=led.segments, epochs=led.epochs))
+    return message
+
+
+async def _led(node: "Node", cover: pb.Cover) -> Led:
+    """Return those of the segments asked about that this node serves, and is confirmed to lead."""
+    epochs = node.core.epochs
+    wanted = zip(cover.segments, cover.epochs, strict=True)
+    served = {segment: int(epochs[segment]) for segment, least in wanted if node.replicas.serving[segment] and epochs[segment] >= least}
+    proven = await node.freshness.proven(served)
+    led = [segment for segment in proven if _leads(node, segment, served[segment])]
+    return Led(segments=led, epochs=[served[segment] for segment in led])
+
+
+def _leads(node: "Node", segment: int, epoch: int) -> bool:
+    return bool(node.replicas.serving[segment]) and int(node.core.epochs[segment]) == epoch

@@ -1,0 +1,75 @@
+"""Contexts: which nodes a command asks when nothing else says so."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from eventlog_cli.conventions import SERVER_DEFAULT, common_options, settings
+from eventlog_cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def _own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("EVENTLOG_SERVER", raising=False)
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, words)
+    return result.exit_code, result.stdout, result.stderr
+
+
+@click.command()
+@common_options
+def asked() -> None:
+    click.echo(" ".join(settings().addresses))
+
+
+def addresses(*words: str, **environment: str) -> str:
+    return CliRunner().invoke(asked, words, env=environment).output.strip()
+
+
+def test_the_first_context_is_used_until_another_is_chosen() -> None:
+    assert addresses() == SERVER_DEFAULT
+    assert run("context", "add", "prod", "--server", "n1:7400,n2:7400") == (0, "context prod: n1:7400, n2:7400, in use\n", "")
+    run("context", "add", "test", "--server", "t1:7400")
+    assert addresses() == "n1:7400 n2:7400"
+    assert run("context", "use", "test")[0] == 0
+    assert addresses() == "t1:7400"
+    rows = [json.loads(line) for line in run("context", "list", "--json")[1].splitlines()]
+    assert [(row["context"], row["used"]) for row in rows] == [("prod", False), ("test", True)]
+
+
+def test_an_option_goes_before_the_environment_and_that_before_the_context() -> None:
+    run("context", "add", "prod", "--server", "n1:7400")
+    assert addresses(EVENTLOG_SERVER="e:1") == "e:1"
+    assert addresses("--server", "o:1", EVENTLOG_SERVER="e:1") == "o:1"
+
+
+def test_a_removed_context_is_asked_no_more() -> None:
+    run("context", "add", "prod", "--server", "n1:7400")
+    assert run("context", "remove", "prod")[0] == 0
+    assert addresses() == SERVER_DEFAULT
+
+
+@pytest.mark.parametrize("words", [("use", "nowhere"), ("remove", "nowhere"), ("add", "x"), ("add", " x", "--server", "a:1")])
+def test_what_names_no_context_is_a_usage_error_in_one_line(words: tuple[str, ...]) -> None:
+    code, stdout, stderr = run("context", *words)
+    assert (code, stdout, stderr.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"contexts": {"a": 7}, "used": "a"}', '{"contexts": {}}'])
+def test_a_file_that_is_damaged_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "eventlog").mkdir()
+    (tmp_path / "eventlog" / "contexts.json").write_text(content)
+    code, _, stderr = run("get", "cache", "key")
+    assert code == 2
+    assert "contexts.json" in stderr
+
+
+def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+    run("context", "add", "prod", "--server", "n1:7400")
+    assert (tmp_path / "eventlog" / "contexts.json").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,85 @@
+"""What durable listeners hold back, as their home tells it; more nodes are in tests/process/one_loop."""
+
+from pathlib import Path
+
+import pytest
+
+from eventlog.consume import token
+from eventlog.consume.listeners.records import FilterFrom, ListenerRecord
+from eventlog.consume.position import Position
+from eventlog.errors import NotPrimary
+from eventlog.node.node import Node
+from eventlog.predicate.spec import FilterSpec
+from tests.node.nodes import cache_of, with_node
+
+LAST = 1_000
+
+
+def record_of(cache_id: int, listener: str = "l", **options: object) -> ListenerRecord:
+    filters = (FilterFrom(from_id=0, spec=FilterSpec()),)
+    return ListenerRecord(id=listener, cache_id=cache_id, cache="c", filters=filters, last_id=LAST, **options)
+
+
+def test_what_is_held_back_goes_by_the_position_that_is_written_down(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        cache_id, home, every = (await cache_of(node)).cache_id, node.listeners.home, range(node.segments)
+        await home.register(record_of(cache_id, durable=True, hold_bytes=7))
+        await home.register(record_of(cache_id, "ephemeral", expire_ms=60_000))
+        assert await home.holds(cache_id, every) == [("l", LAST, 7, 0)]
+        place = Position(cluster=node.cluster, cache_id=cache_id, segments=node.segments, at=2 * LAST)
+        await home.used("l", token.encode(place))
+        assert await home.holds(cache_id, every) == [("l", LAST, 7, 0)]
+        await home.write_positions_of(cache_id + 1)
+        assert await home.holds(cache_id, every) == [("l", LAST, 7, 0)]
+        await home.write_positions_of(cache_id)
+        assert await home.holds(cache_id, every) == [("l", 2 * LAST, 7, 0)]
+        assert await home.holds(cache_id + 1, every) == []
+        elsewhere = [segment for segment in every if segment != node.inner.segment(b"l")]
+        assert await home.holds(cache_id, elsewhere) == []
+
+    with_node(tmp_path, act)
+
+
+def test_one_that_is_being_registered_holds_everything_back(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        cache_id, home, every = (await cache_of(node)).cache_id, node.listeners.home, range(node.segments)
+        with home.registering(cache_id, hold_bytes=7, hold_ms=8):
+            assert await home.holds(cache_id, every) == [("", 0, 7, 8)]
+            assert await home.holds(cache_id + 1, every) == []
+        assert await home.holds(cache_id, every) == []
+
+    with_node(tmp_path, act)
+
+
+def test_what_is_held_in_a_segment_that_is_not_served_is_not_known(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        cache_id, home = (await cache_of(node)).cache_id, node.listeners.home
+        node.replicas.serving[3] = False
+        with pytest.raises(NotPrimary):
+            await home.holds(cache_id, range(node.segments))
+        with pytest.raises(NotPrimary):
+            await home.of(range(node.segments))
+        node.replicas.serving[3] = True
+
+    with_node(tmp_path, act)
+
+
+def test_each_change_of_what_is_kept_is_counted_and_a_position_is_none(tmp_path: Path) -> None:
+    async def act(node: Node) -> None:
+        cache_id, home, every = (await cache_of(node)).cache_id, node.listeners.home, range(node.segments)
+        counts = [(await home.of(every))[1]]
+        await home.register(record_of(cache_id, durable=True))
+        counts.append((await home.of(every))[1])
+        await home.alter("l", lambda _: record_of(cache_id, durable=True, hold_bytes=9))
+        counts.append((await home.of(every))[1])
+        await home.remove("l")
+        counts.append((await home.of(every))[1])
+        assert counts == [0, 1, 2, 3]
+        await home.register(record_of(cache_id, durable=True))
+        place = Position(cluster=node.cluster, cache_id=cache_id, segments=node.segments, at=2 * LAST)
+        await home.used("l", token.encode(place))
+        await home.write_positions(is_last=True)
+        found, changes = await home.of(every)
+        assert ([kept.record.id for kept in found], changes) == (["l"], 4)
+
+    with_node(tmp_path, act)

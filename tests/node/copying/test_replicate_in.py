@@ -1,0 +1,113 @@
+"""Rows of other members as they reach a node: believed when the metadata store names their sender, and read there if need be."""
+
+import asyncio
+
+import msgspec
+import numpy as np
+
+from eventlog.control.records import CommitPlan, Replica, encode, segment_key
+from eventlog.errors import BadMessage, MetadataUnavailable
+from eventlog.node.cluster.greeting import PeerIdentity
+from eventlog.node.cluster.peers import PeerSession
+from eventlog.replication.messages import ACK, APPEND, BEGIN, HELD, STALE
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+from tests.loops import until
+from tests.node.nodes import cache_of, submit, with_node
+from tests.node.polling import FakeExchange
+
+ABSURD = (1 << 32) - 2
+
+
+class Wire:
+    """The connection of member 2."""
+
+    def __init__(self, node):
+        member = PeerIdentity(cluster=node.cluster, number=2, incarnation="b")
+        self.state = {"peer": PeerSession(member=member, key=b"")}
+
+    def flush(self):
+        """Nothing is held back."""
+
+
+def replicate(node, *rows, correlation=1):
+    """Have rows arrive from member 2."""
+    request = pb.Replicate(correlation=correlation, rows=len(rows), recipient=node.member.incarnation)
+    exchange = FakeExchange(Message(replicate=request), connection=Wire(node))
+    exchange.body = memoryview(np.array(list(rows), APPEND).tobytes())
+    node.replicas.incoming.received(exchange)
+    return exchange
+
+
+async def over(exchange):
+    await until(lambda: exchange.is_over)
+    return exchange.error
+
+
+def test_a_member_that_no_record_names_changes_nothing_and_has_the_store_read_once(tmp_path, monkeypatch):
+    async def act(node):
+        cache = await cache_of(node)
+        read = []
+        segments_now = node.records.segments_now
+        monkeypatch.setattr(node.records, "segments_now", lambda segments: read.append(segments) or segments_now(segments))
+        ends = node.core.ends.tolist()
+        first = replicate(node, *((segment, BEGIN, ABSURD, 5, 10, ends[segment], 0, 0) for segment in range(node.segments)))
+        assert isinstance(await over(first), BadMessage)
+        for number in range(2, 50):
+            try:
+                error = await over(replicate(node, (0, 0, ABSURD, 5, 5, 0, 0, 0), correlation=number))
+            except BadMessage as refused:
+                error = refused
+            assert isinstance(error, BadMessage)
+        assert len(read) == 1
+        assert node.core.leads.all()
+        assert node.core.ends.tolist() == ends
+        result = await submit(node, cache, [(b"k", b"v")])
+        assert not isinstance(result, Exception)
+
+    with_node(tmp_path, act)
+
+
+def test_a_primary_whose_record_the_watch_has_not_brought_yet_is_believed(tmp_path):
+    async def act(node):
+        found = node.view.segments[0]
+        other = Replica(node=2, incarnation="b")
+        now = msgspec.structs.replace(
+            found.record, owners=(2, node.number), in_sync=(*found.record.in_sync, other), epoch=found.record.epoch + 1, session="else"
+        )
+        node.metadata.hooks.remove(node.replicas._changed)  # it is behind
+        await node.records.carry_out(CommitPlan(expect={segment_key(0): found.revision}, puts={segment_key(0): encode(now)}))
+        end = node.core.ends.item(0)
+        exchange = replicate(node, (0, 0, now.epoch, end, end, 0, 0, 0))
+        assert not exchange.is_over
+        assert await over(exchange) is None
+        assert not node.core.leads[0]
+        ((_, rows),) = exchange.answers
+        [(segment, status, epoch, held, _, _)] = np.frombuffer(rows, ACK).tolist()
+        assert (segment, status, epoch, held) == (0, HELD, now.epoch, end)
+        again = replicate(node, (0, 0, now.epoch - 1, end, end, 0, 0, 0), correlation=2)
+        assert [row[1] for row in np.frombuffer(again.answers[0][1], ACK).tolist()] == [STALE]
+
+    with_node(tmp_path, act)
+
+
+def test_an_outage_of_the_metadata_store_keeps_what_has_to_be_looked_up_waiting(tmp_path, monkeypatch):
+    async def act(node):
+        is_out = asyncio.Event()
+
+        async def out(segments):
+            if not is_out.is_set():
+                raise MetadataUnavailable(why="out")
+            return await segments_now(segments)
+
+        segments_now = node.records.segments_now
+        monkeypatch.setattr(node.records, "segments_now", out)
+        monkeypatch.setattr("eventlog.node.copying.replicate_in._STORE_AGAIN_S", 0.001)
+        exchange = replicate(node, (0, 0, ABSURD, 5, 5, 0, 0, 0))
+        await asyncio.sleep(0)
+        assert not exchange.is_over
+        assert node.core.leads.all()
+        is_out.set()
+        assert isinstance(await over(exchange), BadMessage)
+
+    with_node(tmp_path, act)

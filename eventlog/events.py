@@ -40,6 +40,11 @@ class ValueFormat(Protocol):
         """Return a stored value as JSON."""
         ...
 
+    @property
+    def type(self) -> Any:
+        """The `pyarrow.DataType` of `array`."""
+        ...
+
     def array(self, values: Sequence[bytes | None]) -> Any:
         """Return stored values as a `pyarrow.Array`, null where one is None."""
         ...
@@ -59,6 +64,7 @@ class EventSource(msgspec.Struct, frozen=True, gc=False):
     position_at: Callable[[int], str] = str  # the token to go on with after an id; an id alone is one, too
     may_repeat: "Callable[[Event], bool] | None" = None  # whether an event may have come before, to this reader or another; None: never
     values: ValueFormat | None = None
+    continuous: bool = False  # whether the events are changes of a continuous query
 
     def decode(self, data: bytes) -> Any:
         """Return what a stored value stands for."""

@@ -121,6 +121,11 @@ class AvroFormat:
 
         return AvroColumns(self._typed)
 
+    @property
+    def type(self) -> Any:
+        """The `pyarrow.DataType` of a column of values."""
+        return self.columns.type
+
     def array(self, values: Sequence[bytes | None]) -> Any:
         """Return stored values as a `pyarrow.Array` of the schema's type, null where one is None.
 

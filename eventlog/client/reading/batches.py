@@ -1,10 +1,10 @@
 """Events as an application gets many at once: columns in the order of ids, or objects made from them without work per event."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -15,12 +15,90 @@ from eventlog.client.reading.pieces import Piece
 from eventlog.errors import InvalidArgument
 from eventlog.events import Event, EventSource, Kind
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eventlog.client.reading.frames import Frame, FrameForm
+
 Ints = npt.NDArray[np.int64]
 Order = Literal["id", "segment"]
 EVENTS_AT_ONCE = 1_024  # made into objects: two thirds of the time that 8,000 at once take, whose bytes leave the processor's cache
 
 
-class EventBatch:
+class ArrowRows(Protocol):
+    """Rows that are a table in Arrow: for `pyarrow`, `polars`, `duckdb` and whoever else takes what has the Arrow C interface.
+
+    Item i of each column is row i; `before`, `headers` and `changes` are None where no row has one.
+    """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def ids(self) -> Ints: ...
+
+    @property
+    def segments(self) -> npt.NDArray[np.uint16]: ...
+
+    @property
+    def offsets(self) -> Ints: ...
+
+    @property
+    def kinds(self) -> npt.NDArray[np.uint8]: ...
+
+    @property
+    def keys(self) -> Strings: ...
+
+    @property
+    def values(self) -> Strings: ...
+
+    @property
+    def before(self) -> Strings | None: ...
+
+    @property
+    def has_before(self) -> npt.NDArray[np.bool_]: ...
+
+    @property
+    def headers(self) -> Strings | None: ...
+
+    @property
+    def changes(self) -> npt.NDArray[np.uint8] | None: ...
+
+    def _form(self) -> "FrameForm": ...
+
+    def arrow(self, *, include: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> "pa.RecordBatch":
+        """Return the rows as a `pyarrow.RecordBatch`, of the same memory where nothing has to be moved or decoded.
+
+        Its schema is that of every batch of the read, whatever the rows hold: id int64, time timestamp[us, UTC], segment int32,
+        offset int64 (-1 for STATE), kind string, key string (binary where keys are bytes), value (string where values are JSON, binary
+        where they are bytes, the type of the schema where they are Avro; null for REMOVED and EXPIRED), before likewise (null where
+        there is none), headers map of string to binary (empty where there are none), and where a continuous query is read, change string.
+
+        `include` says which of the optional columns `before` and `headers` are wanted, by default both; `columns` names all that are
+        wanted, in their order.
+
+        Raises:
+            InvalidArgument: there is no column of a name.
+        """
+        return self._frame(include, columns).batch(self)
+
+    def _frame(self, include: Sequence[str] | None, columns: Sequence[str] | None) -> "Frame":
+        found: Frame = frames_module().frame_of(self._form(), _names("include", include), _names("columns", columns))
+        return found
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        return self.arrow().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._frame(None, None).stream([self.arrow()]).__arrow_c_stream__(requested_schema)
+
+
+def _names(option: str, names: Sequence[str] | None) -> tuple[str, ...] | None:
+    if isinstance(names, str):
+        raise InvalidArgument(why=f"{option} is the text {names!r}: give a list of names")
+    return None if names is None else tuple(names)
+
+
+class EventBatch(ArrowRows):
     """Some events as columns, item i of each is event i. Arrays are read-only views where nothing had to be moved.
 
     `keys`, `values`, `before` and `headers` have `offsets` (int32, one more than events) and `data`; `before` and `headers` are None
@@ -85,6 +163,11 @@ class EventBatch:
         """Values that were replaced or removed, if the cache keeps them."""
         return None if self._piece.before is None else self._moved_strings(self._piece.before)
 
+    @property
+    def has_before(self) -> npt.NDArray[np.bool_]:
+        """Which events have a before-image."""
+        return np.zeros(len(self), np.bool_) if self.before is None else self._has_image(self.kinds, self.before)
+
     def _has_image(self, kinds: npt.NDArray[np.uint8], before: Strings) -> npt.NDArray[np.bool_]:
         """Return which events have a before-image; none has who was written while the cache kept none, and then it is no JSON."""
         found: npt.NDArray[np.bool_] = kinds != Kind.CREATED
@@ -107,35 +190,11 @@ class EventBatch:
         """The token to go on with after this batch."""
         return self.source.position_at(self.last_id)
 
-    def arrow(self) -> Any:
-        """Return the columns as a `pyarrow.RecordBatch` of the same memory.
-
-        id int64, segment uint16, offset int64, kind dictionary of strings, key string (binary where keys are bytes), value binary
-        (string where values are JSON, the type of the schema where they are Avro; null for REMOVED and EXPIRED), before likewise and
-        headers binary where the events have them, change as kind where a continuous query is read.
-        """
-        arrow = arrow_module()
-        has_value = (self.kinds != Kind.REMOVED) & (self.kinds != Kind.EXPIRED)
-        columns = {
-            "id": self.ids,
-            "segment": self.segments,
-            "offset": self.offsets,
-            "kind": arrow.kind_array(self.kinds),
-            "key": arrow.string_array(self.keys, text=self.source.text_keys),
-            "value": self._value_array(self.values, valid=None if has_value.all() else has_value),
-        }
-        if self.before is not None:
-            columns["before"] = self._value_array(self.before, valid=self._has_image(self.kinds, self.before))
-        if self.headers is not None:
-            columns["headers"] = arrow.string_array(self.headers)
-        if self.changes is not None:
-            columns["change"] = arrow.change_array(self.changes)
-        return arrow.record_batch(columns)
-
-    def _value_array(self, values: Strings, *, valid: npt.NDArray[np.bool_] | None) -> Any:
-        if self.source.values is None:
-            return arrow_module().string_array(values, text=self.source.json_values, valid=valid)
-        return self.source.values.array(items_of(values, None, valid=valid)(0, len(self)))
+    def _form(self) -> "FrameForm":
+        source = self.source
+        is_continuous = source.continuous or self._piece.changes is not None
+        form: FrameForm = frames_module().FrameForm(source.text_keys, source.json_values, source.values, is_continuous)
+        return form
 
     def events(self) -> Iterator[Event]:
         """Yield the events as objects. All work per event is done in C, some hundred events at a time: they stay in the cache.
@@ -179,6 +238,13 @@ def arrow_module() -> Any:
     from eventlog.client.writing import arrow  # noqa: PLC0415 -- most programs never need pyarrow, and it is slow to load
 
     return arrow
+
+
+def frames_module() -> Any:
+    """Return the module that makes tables, which needs pyarrow too."""
+    from eventlog.client.reading import frames  # noqa: PLC0415 -- as above
+
+    return frames
 
 
 Items = Callable[[int, int], list[Any]]

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,19 @@ from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.patience import Patience
 from eventlog.client.formats import CacheFormat
 from eventlog.client.options import ClientOptions
-from eventlog.client.reading.batches import EVENTS_AT_ONCE, arrow_module, items_of
+from eventlog.client.reading.batches import EVENTS_AT_ONCE, ArrowRows, frames_module, items_of
 from eventlog.client.values import CacheInfo, Entry
 from eventlog.errors import CorruptData, EventLogError, TimedOut
+from eventlog.events import Kind
 from eventlog.ids import EPOCH_MS
 from eventlog.query.iterate.bitset import decode_segments, encode_segments
 from eventlog.query.iterate.progress import IterationProgress
 from eventlog.routing.routes import Routes
 from eventlog.wire.eventlog_pb2 import Filter, IterationBatch, IterationNext, IterationStart, Message
 from eventlog.wire.eventlog_pb2 import StateCursor as CursorMessage
+
+if TYPE_CHECKING:
+    from eventlog.client.reading.frames import FrameForm
 
 Ints = npt.NDArray[np.int64]
 Key = str | bytes
@@ -54,7 +58,7 @@ class IterationOptions:
     metadata: bool = False
 
 
-class EntryBatch:
+class EntryBatch(ArrowRows):
     """Some entries as columns, item i of each is entry i; all are read-only views. `expiry` is milliseconds since 1970, 0 for never.
 
     `keys` and `values` have `offsets` (int32, one more than entries) and `data`.
@@ -62,7 +66,7 @@ class EntryBatch:
 
     def __init__(self, part: StateBlock, form: CacheFormat) -> None:
         self._part = part
-        self._form = form
+        self._format = form
 
     def __len__(self) -> int:
         return len(self._part.versions)
@@ -93,23 +97,39 @@ class EntryBatch:
         stored = self._part.block.expiry
         return np.zeros(len(self), np.int64) if stored is None else np.where(stored > 0, stored + EPOCH_MS, 0)
 
-    def arrow(self) -> Any:
-        """Return the columns as a `pyarrow.RecordBatch` of the same memory, but for Avro: key, value, version int64, segment uint16."""
-        arrow = arrow_module()
-        columns = {
-            "key": arrow.string_array(self.keys, text=self._form.is_text),
-            "value": arrow.string_array(self.values, text=self._form.is_json)
-            if self._form.avro is None
-            else self._form.avro.array(items_of(self.values, None)(0, len(self))),
-            "version": self.versions,
-            "segment": self.segments,
-        }
-        return arrow.record_batch(columns)
+    @property
+    def ids(self) -> Ints:
+        """The versions, under the name that they have in a table."""
+        return self._part.versions
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """The number of STATE for each entry, uint8."""
+        return np.full(len(self), Kind.STATE, np.uint8)
+
+    @cached_property
+    def offsets(self) -> Ints:
+        """-1 for each entry: it has no place in the log."""
+        return np.full(len(self), -1)
+
+    before: Final = None  # of an entry there is no more than what it is
+    headers: Final = None
+    changes: Final = None
+
+    @cached_property
+    def has_before(self) -> npt.NDArray[np.bool_]:
+        """False for each entry."""
+        return np.zeros(len(self), np.bool_)
+
+    def _form(self) -> "FrameForm":
+        own = self._format
+        form: FrameForm = frames_module().FrameForm(own.is_text, own.is_json, own.avro)
+        return form
 
     def pairs(self) -> Iterator[tuple[Key, Any]]:
         """Yield keys with their values."""
         keys, values = items_of(self.keys, None), items_of(self.values, None)
-        form = self._form
+        form = self._format
         for low in range(0, len(self), EVENTS_AT_ONCE):
             own_keys, own_values = keys(low, low + EVENTS_AT_ONCE), values(low, low + EVENTS_AT_ONCE)
             yield from zip(

@@ -222,6 +222,7 @@ class CacheReads(CacheHandle):
             json_values=form.is_json,
             position_at=partial(position_after, reading.position, scope),
             values=form.avro,
+            continuous=reading.filter is not None and reading.filter.continuous,
         )
 
     async def _selects(self, reading: Reading) -> bool:

@@ -8,7 +8,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from eventlog.batch.views import Strings
-from eventlog.events import CHANGE_NAMES, KIND_NAMES, Change
 
 Ints = npt.NDArray[np.int64]
 
@@ -36,22 +35,6 @@ def items_of(strings: Strings, *, order: Ints | None, valid: npt.NDArray[np.bool
         return found
 
     return items
-
-
-def record_batch(columns: dict[str, Any]) -> Any:
-    """Return numpy columns and Arrow arrays as one RecordBatch, without a copy."""
-    arrays = {name: column if isinstance(column, pa.Array) else pa.array(column) for name, column in columns.items()}
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
-
-
-def kind_array(kinds: npt.NDArray[np.uint8]) -> Any:
-    """Return kinds as a dictionary array: their numbers are the indices, their names the dictionary."""
-    return pa.DictionaryArray.from_arrays(pa.array(kinds.view(np.int8)), pa.array(KIND_NAMES))
-
-
-def change_array(changes: npt.NDArray[np.uint8]) -> Any:
-    """Return changes of a continuous query, all of them known ones, as a dictionary array of their names."""
-    return pa.DictionaryArray.from_arrays(pa.array(changes.view(np.int8) - Change.JOINED), pa.array(CHANGE_NAMES[Change.JOINED :]))
 
 
 def column_bytes(column: Any) -> list[Any] | None:

@@ -61,27 +61,6 @@ def test_headers_without_before_images_do_not_change_places() -> None:
     assert (event.before, event.headers) == (None, {"h": b"x"})
 
 
-def test_arrow_has_names_of_kinds_and_nulls_where_there_is_no_value() -> None:
-    rows = batch(source=EventSource(cache="c", cache_id=CACHE, cluster="x", text_keys=True, json_values=True)).arrow().to_pylist()
-    assert [row["kind"] for row in rows] == ["CREATED", "MODIFIED", "REMOVED", "EXPIRED"]
-    assert [row["key"] for row in rows] == ["a", "b", "a", "c"]
-    assert [row["value"] for row in rows] == ["1", "22", None, None]
-    assert [row["before"] for row in rows] == [None, "old", "1", "2"]
-    assert [row["id"] for row in rows] == [row.id for row in ROWS]
-
-
-def test_arrow_shares_the_memory_of_columns_that_need_no_moving() -> None:
-    found = batch(sorted(ROWS[1:3], key=lambda row: row.id))
-    table = found.arrow()
-    assert table.schema.field("key").type == "string"
-    assert table.schema.field("value").type == "binary"
-    _, offsets, data = table.column("key").buffers()
-    assert offsets.address == found.keys.offsets.ctypes.data
-    assert data.size == len(found.keys.data)
-    _, numbers = table.column("id").buffers()
-    assert numbers.address == found.ids.ctypes.data
-
-
 @given(logs())
 def test_objects_are_the_same_with_and_without_pyarrow(groups: list[list[Row]]) -> None:
     rows = [row for group in groups for row in group]

@@ -9,6 +9,7 @@ import pytest
 import eventlog
 from eventlog.errors import BadMessage, InvalidArgument, IterationExpired, NoState
 from eventlog.hashing import hash_key, segment_of
+from eventlog.ids import time_of
 from eventlog.node.copying.replicate_in import Incoming
 from eventlog.transport.link import Link
 from eventlog.wire.eventlog_pb2 import IterationNext, IterationStart, Message, StateCursor
@@ -68,9 +69,12 @@ def test_columns_are_those_of_the_entries(tmp_path):
             assert entry.expires_ms > 3_600_000
             async with cache.entries() as rows:
                 batches = [batch async for batch in rows.batches()]
-            table = {key: row for batch in batches for key, *row in zip(*map(list, batch.arrow().to_pydict().values()), strict=True)}
-            assert table["soon"][1] == stored.id
-            assert table["k00007"] == [b"1", cluster.acknowledged[b"k00007"][1], hash_key(b"k00007") >> 61]
+            table = {row.pop("key"): row for batch in batches for row in batch.arrow(include=()).to_pylist()}
+            assert table["soon"]["id"] == stored.id
+            version = cluster.acknowledged[b"k00007"][1]
+            assert (table["k00007"]["value"], table["k00007"]["id"]) == (b"1", version)
+            assert (table["k00007"]["segment"], table["k00007"]["offset"]) == (hash_key(b"k00007") >> 61, -1)
+            assert (table["k00007"]["kind"], table["k00007"]["time"].timestamp()) == ("STATE", time_of(version) / 1000)
             assert all(np.array_equal(batch.expiry, np.zeros(len(batch))) for batch in batches)
 
     with_cluster(tmp_path, act)

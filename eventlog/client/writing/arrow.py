@@ -8,8 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from eventlog.batch.views import Strings
+from eventlog.errors import InvalidArgument
 
 Ints = npt.NDArray[np.int64]
+_NANOSECONDS = {pa.duration("ns"): pa.duration("us"), pa.time64("ns"): pa.time64("us")}
 
 
 def string_array(strings: Strings, *, text: bool = False, valid: npt.NDArray[np.bool_] | None = None) -> Any:
@@ -37,12 +39,59 @@ def items_of(strings: Strings, *, order: Ints | None, valid: npt.NDArray[np.bool
     return items
 
 
+def table_of(given: Any) -> Any:
+    """Return what a caller has in columns as a Table or RecordBatch: one of pyarrow's, or whatever has the Arrow C interface.
+
+    Raises:
+        InvalidArgument: it has not, or what it has are no columns with names.
+    """
+    if isinstance(given, (pa.Table, pa.RecordBatch)):
+        return given
+    if not hasattr(given, "__arrow_c_stream__") and not hasattr(given, "__arrow_c_array__"):
+        raise InvalidArgument(
+            why=f"{type(given).__name__} is no table: give one of pyarrow, or what has __arrow_c_stream__ or __arrow_c_array__"
+        )
+    try:
+        if hasattr(given, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(given).read_all()
+        return pa.record_batch(given)
+    except (pa.ArrowException, TypeError, ValueError) as error:  # a column of pandas with several types, a single column
+        raise InvalidArgument(why=f"{type(given).__name__} gives no table: {error}") from error
+
+
+def column_items(column: Any) -> list[Any]:
+    """Return a column as Python's own values.
+
+    Raises:
+        pyarrow.ArrowInvalid, ValueError, OverflowError: it holds what Python has no value for: a year beyond 9999, half a microsecond.
+    """
+    kind = _in_microseconds(column.type)
+    found: list[Any] = (column if kind is column.type else column.cast(kind)).to_pylist()
+    return found
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """Return a type without nanoseconds, at any depth; the same object where it has none."""
+    types = pa.types
+    found = _NANOSECONDS.get(kind, kind)
+    if types.is_timestamp(kind) and kind.unit == "ns":
+        found = pa.timestamp("us", kind.tz)
+    elif types.is_struct(kind):
+        found = pa.struct([field.with_type(_in_microseconds(field.type)) for field in kind])
+    elif types.is_map(kind):
+        found = pa.map_(kind.key_type, _in_microseconds(kind.item_type))
+    elif types.is_dictionary(kind) and _in_microseconds(kind.value_type) is not kind.value_type:
+        found = _in_microseconds(kind.value_type)
+    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        item = _in_microseconds(kind.value_type)
+        found = kind if item is kind.value_type else pa.large_list(item)
+    return kind if found.equals(kind) else found
+
+
 def column_bytes(column: Any) -> list[Any] | None:
     """Return a text or binary column of a caller's RecordBatch as bytes, None for null; None for a column of another type."""
+    column = _stored(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        column = column.cast(kind)
     types = pa.types
     if types.is_null(kind):  # what pyarrow makes of a column in which there is nothing
         return [None] * len(column)
@@ -54,6 +103,14 @@ def column_bytes(column: Any) -> list[Any] | None:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds text, in a dictionary perhaps."""
+    """Return whether a column of this type holds text, in a dictionary perhaps, or as what it is stored as: JSON that says it is."""
+    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _stored(column: Any) -> Any:
+    """Return a column of a dictionary as its values, and one of an extension type that is text as that."""
+    if isinstance(column.type, pa.BaseExtensionType) and is_text(column.type):
+        column = column.cast(column.type.storage_type)
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -35,7 +35,7 @@ def pair_columns(pairs: Iterable[tuple[Any, Any]] | Mapping[Any, Any], form: Cac
 
 
 def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Columns:
-    """Return two columns of a RecordBatch or Table as they are stored; a null value removes the key.
+    """Return two columns of what has the Arrow C interface as they are stored; a null value removes the key.
 
     Values of a JSON cache may be text or bytes that hold JSON, or anything else that Arrow has, which becomes JSON. Those of an Avro cache
     may be text with JSON, bytes that are encoded already, or structs and whatever else fits its schema.
@@ -45,8 +45,7 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
         BadValue: a value does not fit the cache's format.
     """
     arrow = arrow_module()
-    if not hasattr(batch, "schema") or not hasattr(batch, "column"):
-        raise InvalidArgument(why=f"{type(batch).__name__} is neither a pyarrow.RecordBatch nor a Table")
+    batch = arrow.table_of(batch)
     for name in (key, value):
         if batch.schema.names.count(name) != 1:
             which = "several columns" if name in batch.schema.names else "no column"
@@ -54,6 +53,8 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
     keys = arrow.column_bytes(batch.column(key))
     if keys is None or None in keys:
         raise InvalidArgument(why=f"column {key!r} has nulls, or is neither text nor binary: keys cannot be made of it")
+    if form.is_text and not arrow.is_text(batch.column(key).type):
+        _check_text(keys, key)
     found = arrow.column_bytes(batch.column(value))
     if form.avro is not None:
         found = _avro_values(batch.column(value), keys, found, form=form, name=value)
@@ -68,6 +69,15 @@ def arrow_columns(batch: Any, form: CacheFormat, *, key: str, value: str) -> Col
     return keys, [item or b"" for item in found], removed if any(removed) else None
 
 
+def _check_text(keys: list[bytes], name: str) -> None:
+    for row, key in enumerate(keys):
+        try:
+            key.decode()
+        except UnicodeDecodeError as error:
+            why = f"column {name!r} has {key!r} in row {row}: keys of this cache are text, and that is not UTF-8"
+            raise InvalidArgument(why=why) from error
+
+
 def _avro_values(column: Any, keys: list[bytes], found: list[Any] | None, *, form: CacheFormat, name: str) -> list[bytes | None]:
     """Return a column encoded: text is JSON, binary encoded already, anything else is what it says."""
     if found is None:
@@ -80,8 +90,8 @@ def _avro_values(column: Any, keys: list[bytes], found: list[Any] | None, *, for
 
 def _objects(column: Any, name: str) -> list[Any]:
     try:
-        found: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError) as error:  # a year beyond 9999, half a microsecond
+        found: list[Any] = arrow_module().column_items(column)
+    except (ValueError, OverflowError) as error:  # of pyarrow, too
         raise InvalidArgument(why=f"column {name!r} holds what Python has no value for: {error}") from error
     return found
 

@@ -207,7 +207,17 @@ class CacheWrites(CacheAcknowledging):
         return await self._write_many(stored, [b""] * len(stored), removed=[True] * len(stored), timeout_ms=timeout_ms, expecting=expecting)
 
     async def put_arrow(self, batch: Any, *, key: str = "key", value: str = "value", timeout_ms: int | None = None) -> StoredMany:
-        """Store two columns of a `pyarrow.RecordBatch` or `Table`, as `put_many`; a null value removes its key."""
+        """Store two columns of a table, as `put_many`; a null value removes its key.
+
+        A table is one of pyarrow (a `RecordBatch`, a `Table`, a reader, which is read to its end), or what has `__arrow_c_stream__` or
+        `__arrow_c_array__`: a DataFrame of polars or pandas, a relation of DuckDB. Keys may be any text or binary of Arrow. Values of
+        a JSON cache may be text or bytes that hold JSON, or anything else, which becomes JSON; of an Avro cache text with JSON, bytes
+        that are encoded, or what fits its schema.
+
+        Raises:
+            InvalidArgument: no table, or a column is missing, cannot be a key or holds what no value can be made of; it is named.
+            BadValue: a value does not fit the cache.
+        """
         _, form = await self._found()
         keys, values, removed = arrow_columns(batch, form, key=key, value=value)
         expecting = await self._expecting((), None, None)

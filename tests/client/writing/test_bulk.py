@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -25,6 +27,106 @@ def test_pairs_become_columns_and_removals_are_marked() -> None:
 def test_what_is_no_pair_is_refused(pairs: list[object]) -> None:
     with pytest.raises(InvalidArgument):
         pair_columns(pairs, JSON)  # type: ignore[arg-type]
+
+
+class OnlyStream:
+    """What knows the Arrow C stream interface, and nothing else."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class OnlyArray:
+    """What knows the Arrow C interface of one batch, and nothing else."""
+
+    def __init__(self, batch: object) -> None:
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self._batch.__arrow_c_array__(requested_schema)  # type: ignore[attr-defined]
+
+
+ROWS = {"key": ["a", "b"], "value": [{"n": 1, "s": "x"}, {"n": 2, "s": None}]}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pa.table(ROWS),
+        pa.record_batch(ROWS),
+        pa.table(ROWS).to_reader(),
+        OnlyStream(pa.table(ROWS)),
+        OnlyArray(pa.record_batch(ROWS)),
+        pl.DataFrame(ROWS),
+        pd.DataFrame(ROWS),
+    ],
+    ids=lambda given: type(given).__name__ + "/" + type(given).__module__.partition(".")[0],
+)
+def test_whatever_has_the_arrow_interface_is_taken(given: object) -> None:
+    found = arrow_columns(given, JSON, key="key", value="value")
+    assert found == ([b"a", b"b"], [b'{"n":1,"s":"x"}', b'{"n":2,"s":null}'], None)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (ROWS, "dict is no table"),
+        (5, "int is no table"),
+        (OnlyStream(pa.chunked_array([[1, 2]])), "OnlyStream gives no table"),
+        (OnlyArray(pa.array([1, 2])), "OnlyArray gives no table"),
+        (pd.DataFrame({"key": ["a", "b"], "value": [1, "x"]}), "DataFrame gives no table: .*value"),
+    ],
+)
+def test_what_gives_no_table_is_refused(given: object, why: str) -> None:
+    with pytest.raises(InvalidArgument, match=why):
+        arrow_columns(given, JSON, key="key", value="value")
+
+
+@pytest.mark.parametrize(
+    ("kind", "items", "stored"),
+    [
+        (pa.uint64(), [(1 << 64) - 1], b"18446744073709551615"),
+        (pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))]), [{"a": "x"}], b'{"a":"x"}'),
+        (pa.large_list(pa.large_string()), [["x"]], b'["x"]'),
+        (pa.struct([("a", pa.string_view())]), [{"a": "x"}], b'{"a":"x"}'),
+        (pa.timestamp("ns", "UTC"), [1_000], b'"1970-01-01T00:00:00.000001Z"'),
+        (pa.struct([("a", pa.list_(pa.timestamp("ns", "UTC")))]), [{"a": [1_000]}], b'{"a":["1970-01-01T00:00:00.000001Z"]}'),
+        (pa.time64("ns"), [1_000], b'"00:00:00.000001"'),
+        (pa.json_(), ['{"x": 1}'], b'{"x": 1}'),
+        (pa.string_view(), ['{"x": 1}'], b'{"x": 1}'),
+        (pa.binary_view(), [b"5"], b"5"),
+    ],
+)
+def test_arrow_columns_of_every_kind_become_what_they_say(kind: pa.DataType, items: list[object], stored: bytes) -> None:
+    column = pa.array(items, kind) if not isinstance(kind, pa.BaseExtensionType) else pa.array(items, kind.storage_type).cast(kind)
+    found = arrow_columns(pa.table({"key": pa.array(["k"], pa.string_view()), "value": column}), JSON, key="key", value="value")
+    assert found == ([b"k"], [stored], None)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.timestamp("ns"),
+        pa.time64("ns"),
+        pa.duration("ns"),
+        pa.struct([("a", pa.timestamp("ns"))]),
+        pa.map_(pa.string(), pa.duration("ns")),
+    ],
+)
+def test_nanoseconds_that_would_be_lost_are_refused_by_name(kind: pa.DataType) -> None:
+    item = [("a", 1)] if pa.types.is_map(kind) else {"a": 1} if pa.types.is_struct(kind) else 1
+    with pytest.raises(InvalidArgument, match=r"column 'value' holds what Python has no value for: .*lose data"):
+        arrow_columns(pa.table({"key": ["k"], "value": pa.array([item], kind)}), JSON, key="key", value="value")
+
+
+def test_a_binary_key_that_is_no_text_is_refused_where_keys_are_text() -> None:
+    table = pa.table({"key": [b"a", b"\xff"], "value": ["1", "2"]})
+    with pytest.raises(InvalidArgument, match=r"column 'key' has b'\\xff' in row 1"):
+        arrow_columns(table, JSON, key="key", value="value")
+    assert arrow_columns(table, BYTES, key="key", value="value")[0] == [b"a", b"\xff"]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int8(), pa.string())])

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Itera
 from concurrent.futures import Future
 from functools import cached_property, update_wrapper
 from operator import attrgetter
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from eventlog.client.cache import Cache as AsyncCache
 from eventlog.client.client import Client as AsyncClient
@@ -35,9 +35,13 @@ from eventlog.client.reading.entries import Entries as AsyncEntries
 from eventlog.client.reading.entries import EntryRows as AsyncEntryRows
 from eventlog.client.reading.iterating import EntryBatch, Key
 from eventlog.client.reading.rows import Rows
+from eventlog.client.reading.scanning import Scan as AsyncScan
 from eventlog.client.values import CacheInfo, Entry, StoredMany
 from eventlog.errors import ClientClosed, InvalidArgument
 from eventlog.events import Event
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Cache", "Client", "connect"]
 
@@ -129,6 +133,14 @@ class Cache(_Facade[AsyncCache]):
     def entries(self, prefix: str | bytes | None = None, **options: Any) -> "Entries":
         """Return the entries, to be iterated, or used in a `with` statement; `options` are those of `CacheEntries.entries`."""
         return Entries(self._thread, self._async.entries(prefix, **options))
+
+    def scan(self, prefix: str | bytes | None = None, **options: Any) -> "Scan":
+        """Return the entries as a table; `options` are those of `eventlog.client.reading.scanning.CacheScans.scan`."""
+        return Scan(self._thread, self._async.scan(prefix, **options))
+
+    def scan_events(self, from_id: int | str | None = None, **options: Any) -> "Scan":
+        """Return events as a table; `options` are those of `eventlog.client.reading.scanning.CacheScans.scan_events`."""
+        return Scan(self._thread, self._async.scan_events(from_id, **options))
 
     def event_batches(self, from_id: int | str | None = None, **options: Any) -> Pulled[EventBatch]:
         """Yield events as columns; `options` are those of `eventlog.client.reading.reads.CacheReads.event_batches`.
@@ -240,6 +252,29 @@ class EntryRows(_Facade[AsyncEntryRows]):
         for pulled in self._pulled:
             pulled.join()  # before what it reads is ended: that cannot be while it is read
         self._thread.run(self._async.aclose())
+
+
+class Scan(_Facade[AsyncScan]):
+    """A read as a table, as `eventlog.client.reading.scanning.Scan`; pyarrow, polars and DuckDB take it as it is, by its Arrow C stream."""
+
+    to_arrow = _call(AsyncScan.to_arrow)
+    to_pandas = _call(AsyncScan.to_pandas)
+    to_polars = _call(AsyncScan.to_polars)
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """The schema of the table; with `value_schema="infer"` the first values are read for it, once."""
+        return self._thread.run(self._async.schema())
+
+    def __iter__(self) -> "Iterator[pa.RecordBatch]":
+        return Pulled(self._thread, self._async.batches())
+
+    def reader(self) -> "pa.RecordBatchReader":
+        """Return a reader of the table from its beginning, which holds two batches at most; one thread's at a time."""
+        return self._thread.run(self._async.frame()).stream(iter(self))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.reader().__arrow_c_stream__(requested_schema)
 
 
 class NearCache(_Facade[AsyncNearCache]):

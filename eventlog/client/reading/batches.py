@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -13,16 +13,29 @@ import numpy.typing as npt
 from eventlog.batch.views import Strings
 from eventlog.client.reading.pieces import Piece
 from eventlog.errors import InvalidArgument
-from eventlog.events import Event, EventSource, Kind
+from eventlog.events import Event, EventSource, Kind, ValueFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eventlog.client.reading.frames import Frame, FrameForm
+    from eventlog.client.reading.frames import Frame
 
 Ints = npt.NDArray[np.int64]
 Order = Literal["id", "segment"]
 EVENTS_AT_ONCE = 1_024  # made into objects: two thirds of the time that 8,000 at once take, whose bytes leave the processor's cache
+
+
+class FrameForm(NamedTuple):
+    """What the rows of a read are: text or bytes as keys; values of `values`, JSON, or bytes; whether of a continuous query.
+
+    `typed` is the type that JSON values are read as, None where they stay text.
+    """
+
+    text_keys: bool
+    json_values: bool
+    values: ValueFormat | None
+    is_continuous: bool = False
+    typed: Any = None  # a `pyarrow.DataType`
 
 
 class ArrowRows(Protocol):
@@ -63,9 +76,15 @@ class ArrowRows(Protocol):
     @property
     def changes(self) -> npt.NDArray[np.uint8] | None: ...
 
-    def _form(self) -> "FrameForm": ...
+    def _form(self) -> FrameForm: ...
 
-    def arrow(self, *, include: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> "pa.RecordBatch":
+    def arrow(
+        self,
+        *,
+        include: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        value_schema: "pa.Schema | pa.DataType | None" = None,
+    ) -> "pa.RecordBatch":
         """Return the rows as a `pyarrow.RecordBatch`, of the same memory where nothing has to be moved or decoded.
 
         Its schema is that of every batch of the read, whatever the rows hold: id int64, time timestamp[us, UTC], segment int32,
@@ -74,28 +93,24 @@ class ArrowRows(Protocol):
         there is none), headers map of string to binary (empty where there are none), and where a continuous query is read, change string.
 
         `include` says which of the optional columns `before` and `headers` are wanted, by default both; `columns` names all that are
-        wanted, in their order.
+        wanted, in their order. `value_schema` is the type that values of a JSON cache have, as a type or as the schema of their fields.
 
         Raises:
-            InvalidArgument: there is no column of a name.
+            InvalidArgument: there is no column of a name, or values cannot have the type.
+            BadValue: a value does not fit `value_schema`: it has something else, a field more, or none where there has to be one.
         """
-        return self._frame(include, columns).batch(self)
+        return self._frame(include, columns, value_schema).batch(self)
 
-    def _frame(self, include: Sequence[str] | None, columns: Sequence[str] | None) -> "Frame":
-        found: Frame = frames_module().frame_of(self._form(), _names("include", include), _names("columns", columns))
-        return found
+    def _frame(self, include: Sequence[str] | None = None, columns: Sequence[str] | None = None, value_schema: Any = None) -> "Frame":
+        from eventlog.client.reading import frames  # noqa: PLC0415 -- as in `arrow_module`
+
+        return frames.frame_of(self._form(), frames.choice_of(include, columns, value_schema))
 
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:
         return self.arrow().__arrow_c_array__(requested_schema)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._frame(None, None).stream([self.arrow()]).__arrow_c_stream__(requested_schema)
-
-
-def _names(option: str, names: Sequence[str] | None) -> tuple[str, ...] | None:
-    if isinstance(names, str):
-        raise InvalidArgument(why=f"{option} is the text {names!r}: give a list of names")
-    return None if names is None else tuple(names)
+        return self._frame().stream([self.arrow()]).__arrow_c_stream__(requested_schema)
 
 
 class EventBatch(ArrowRows):
@@ -190,11 +205,10 @@ class EventBatch(ArrowRows):
         """The token to go on with after this batch."""
         return self.source.position_at(self.last_id)
 
-    def _form(self) -> "FrameForm":
+    def _form(self) -> FrameForm:
         source = self.source
         is_continuous = source.continuous or self._piece.changes is not None
-        form: FrameForm = frames_module().FrameForm(source.text_keys, source.json_values, source.values, is_continuous)
-        return form
+        return FrameForm(source.text_keys, source.json_values, source.values, is_continuous)
 
     def events(self) -> Iterator[Event]:
         """Yield the events as objects. All work per event is done in C, some hundred events at a time: they stay in the cache.
@@ -238,13 +252,6 @@ def arrow_module() -> Any:
     from eventlog.client.writing import arrow  # noqa: PLC0415 -- most programs never need pyarrow, and it is slow to load
 
     return arrow
-
-
-def frames_module() -> Any:
-    """Return the module that makes tables, which needs pyarrow too."""
-    from eventlog.client.reading import frames  # noqa: PLC0415 -- as above
-
-    return frames
 
 
 Items = Callable[[int, int], list[Any]]

@@ -32,8 +32,12 @@ class Entries(Rows[tuple[Key, Entry]]):
         self._metadata = metadata
         self._opened: EntryRows | None = None
 
+    def batches(self) -> AsyncGenerator[EntryBatch, None]:
+        """Yield the entries as columns, each time from the beginning. `limit` does not cut them."""
+        return self._make(metadata=self._metadata)
+
     async def __aenter__(self) -> "EntryRows":
-        self._opened = EntryRows(self._make(metadata=self._metadata), limit=self._limit, metadata=self._metadata)
+        self._opened = EntryRows(self.batches(), limit=self._limit, metadata=self._metadata)
         return self._opened
 
     async def __aexit__(self, *_: object) -> None:

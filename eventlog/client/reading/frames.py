@@ -14,11 +14,14 @@ import pyarrow as pa
 
 from eventlog.batch.arrow_pieces import take_pieces
 from eventlog.batch.views import Strings
-from eventlog.client.reading.batches import ArrowRows, items_of
+from eventlog.client.reading.batches import ArrowRows, FrameForm, items_of
+from eventlog.client.reading.typed import INFER, TypedJson, Unfit, inferred, value_type
 from eventlog.client.writing.arrow import string_array
-from eventlog.errors import CorruptData, InvalidArgument
-from eventlog.events import CHANGE_NAMES, KIND_NAMES, Kind, ValueFormat
+from eventlog.errors import BadValue, CorruptData, InvalidArgument
+from eventlog.events import CHANGE_NAMES, KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
+
+__all__ = ["INFER", "Choice", "Frame", "check_typed", "choice_of", "frame_of", "headers_array", "inferred"]
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -31,20 +34,12 @@ _CHANGES: Final = pa.array(CHANGE_NAMES, pa.string())
 _HEADER_HEAD_BYTES: Final = 6
 
 
-class FrameForm(NamedTuple):
-    """What the rows of a read are: text or bytes as keys; values of `values`, JSON, or bytes; whether of a continuous query."""
-
-    text_keys: bool
-    json_values: bool
-    values: ValueFormat | None
-    is_continuous: bool = False
-
-
 class Frame:
     """Makes record batches of one schema."""
 
     def __init__(self, form: FrameForm, names: Sequence[str]) -> None:
         self._form = form
+        self._typed = None if form.typed is None else TypedJson(form.typed)
         types = self._types
         self.schema = pa.schema([(name, types[name]) for name in names])
         self._makers: tuple[Callable[[ArrowRows], Any], ...] = tuple(getattr(self, f"_{name}") for name in names)
@@ -52,7 +47,7 @@ class Frame:
     @cached_property
     def _types(self) -> dict[str, pa.DataType]:
         form = self._form
-        value = form.values.type if form.values is not None else pa.string() if form.json_values else pa.binary()
+        value = form.typed or (form.values.type if form.values is not None else pa.string() if form.json_values else pa.binary())
         types = {
             "id": pa.int64(),
             "time": TIME,
@@ -72,6 +67,7 @@ class Frame:
         Raises:
             CorruptData: headers contradict their lengths.
             UnreadableValue: a value is not of the cache's schema.
+            BadValue: one is not of the `value_schema`; the key, the place in the value and the id are said.
         """
         return pa.RecordBatch.from_arrays([make(rows) for make in self._makers], schema=self.schema)
 
@@ -105,13 +101,13 @@ class Frame:
     def _value(self, rows: ArrowRows) -> Any:
         kinds = rows.kinds
         has_value = (kinds != Kind.REMOVED) & (kinds != Kind.EXPIRED)
-        return self._values(rows.values, valid=None if has_value.all() else has_value)
+        return self._values(rows, rows.values, valid=None if has_value.all() else has_value)
 
     def _before(self, rows: ArrowRows) -> Any:
         before = rows.before
         if before is None:
             return pa.nulls(len(rows), self._types["before"])
-        return self._values(before, valid=rows.has_before)
+        return self._values(rows, before, valid=rows.has_before)
 
     def _headers(self, rows: ArrowRows) -> Any:
         return headers_array(rows.headers, count=len(rows))
@@ -119,14 +115,69 @@ class Frame:
     def _change(self, rows: ArrowRows) -> Any:
         return pa.nulls(len(rows), pa.string()) if rows.changes is None else _CHANGES.take(pa.array(rows.changes))
 
-    def _values(self, values: Strings, *, valid: Mask | None) -> Any:
-        if self._form.values is None:
-            return string_array(values, text=self._form.json_values, valid=valid)
-        return self._form.values.array(items_of(values, None, valid=valid)(0, len(values.offsets) - 1))
+    def _values(self, rows: ArrowRows, values: Strings, *, valid: Mask | None) -> Any:
+        form = self._form
+        if self._typed is None and form.values is None:
+            return string_array(values, text=form.json_values, valid=valid)
+        items = items_of(values, None, valid=valid)(0, len(rows))
+        if self._typed is None:
+            assert form.values is not None, "as above"
+            return form.values.array(items)
+        try:
+            return self._typed.array(items)
+        except Unfit as error:
+            key = rows.keys.to_list()[error.row].decode(errors="backslashreplace")
+            why = f"{error} (of the {'value' if values is rows.values else 'before-image'} of event {rows.ids[error.row]})"
+            raise BadValue(key=key, why=f"{why}; the value_schema is {form.typed}") from error
+
+
+class Choice(NamedTuple):
+    """What a caller wants of a table."""
+
+    include: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    typed: Any = None  # a type, or `INFER`
+
+
+def choice_of(include: Sequence[str] | None, columns: Sequence[str] | None, value_schema: Any) -> Choice:
+    """Return what a caller wants.
+
+    Raises:
+        InvalidArgument: names as one text, or a `value_schema` that is none.
+    """
+    for option, names in (("include", include), ("columns", columns)):
+        if isinstance(names, str):
+            raise InvalidArgument(why=f"{option} is the text {names!r}: give a list of names")
+    return Choice(None if include is None else tuple(include), None if columns is None else tuple(columns), value_type(value_schema))
+
+
+def frame_of(form: FrameForm, choice: Choice) -> Frame:
+    """Return the frame of a read as it is wanted.
+
+    Raises:
+        InvalidArgument: a column that there is not, or a type of values that cannot be.
+    """
+    if choice.typed is None:
+        return _frame(form, choice.include, choice.columns)
+    if choice.typed == INFER:
+        raise InvalidArgument(why="a type is inferred once for all batches of a read: use scan or scan_events with value_schema='infer'")
+    check_typed(form)
+    return _frame(form._replace(typed=choice.typed), choice.include, choice.columns)
+
+
+def check_typed(form: FrameForm) -> None:
+    """Refuse a `value_schema` where values have a type of their own.
+
+    Raises:
+        InvalidArgument: they have.
+    """
+    if not form.json_values:
+        own = "bytes" if form.values is None else "Avro, which has a schema"
+        raise InvalidArgument(why=f"value_schema is for JSON: values of this cache are {own}")
 
 
 @lru_cache(maxsize=256)
-def frame_of(form: FrameForm, include: tuple[str, ...] | None, columns: tuple[str, ...] | None) -> Frame:
+def _frame(form: FrameForm, include: tuple[str, ...] | None, columns: tuple[str, ...] | None) -> Frame:
     """Return the frame of a read: all columns, without those optional ones that `include` leaves out, or `columns`, in their order.
 
     Raises:

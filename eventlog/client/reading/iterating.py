@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.patience import Patience
 from eventlog.client.formats import CacheFormat
 from eventlog.client.options import ClientOptions
-from eventlog.client.reading.batches import EVENTS_AT_ONCE, ArrowRows, frames_module, items_of
+from eventlog.client.reading.batches import EVENTS_AT_ONCE, ArrowRows, FrameForm, items_of
 from eventlog.client.values import CacheInfo, Entry
 from eventlog.errors import CorruptData, EventLogError, TimedOut
 from eventlog.events import Kind
@@ -31,9 +31,6 @@ from eventlog.query.iterate.progress import IterationProgress
 from eventlog.routing.routes import Routes
 from eventlog.wire.eventlog_pb2 import Filter, IterationBatch, IterationNext, IterationStart, Message
 from eventlog.wire.eventlog_pb2 import StateCursor as CursorMessage
-
-if TYPE_CHECKING:
-    from eventlog.client.reading.frames import FrameForm
 
 Ints = npt.NDArray[np.int64]
 Key = str | bytes
@@ -121,10 +118,8 @@ class EntryBatch(ArrowRows):
         """False for each entry."""
         return np.zeros(len(self), np.bool_)
 
-    def _form(self) -> "FrameForm":
-        own = self._format
-        form: FrameForm = frames_module().FrameForm(own.is_text, own.is_json, own.avro)
-        return form
+    def _form(self) -> FrameForm:
+        return form_of(self._format)
 
     def pairs(self) -> Iterator[tuple[Key, Any]]:
         """Yield keys with their values."""
@@ -283,6 +278,11 @@ class EntryReader:
         routes = self._nodes.routes
         assert routes is not None, "a cache that was looked up was found by a node"
         return routes
+
+
+def form_of(form: CacheFormat) -> FrameForm:
+    """Return what the rows of a table are that holds entries."""
+    return FrameForm(form.is_text, form.is_json, form.avro)
 
 
 def deal(owners: list[list[int]], parallel: int) -> list[list[int]]:

@@ -20,8 +20,8 @@ from eventlog.errors import InvalidArgument
 from eventlog.limits import ANSWER_BYTES_MAX
 
 
-class PollOptions(TypedDict, total=False):
-    """Options of `poll`, by name."""
+class ScanOptions(TypedDict, total=False):
+    """Options of `scan_events`, by name."""
 
     position: str | None
     until_id: int | None
@@ -34,8 +34,13 @@ class PollOptions(TypedDict, total=False):
     select: Select | None
     filter: str | None
     params: Mapping[str, Any] | None
-    listener: str | None
     continuous: bool
+
+
+class PollOptions(ScanOptions, total=False):
+    """Options of `poll`, by name."""
+
+    listener: str | None
 
 
 class ReadOptions(PollOptions, total=False):

@@ -45,7 +45,7 @@ def table_of(given: Any) -> Any:
     Raises:
         InvalidArgument: it has not, or what it has are no columns with names.
     """
-    if isinstance(given, (pa.Table, pa.RecordBatch)):
+    if is_table(given):
         return given
     if not hasattr(given, "__arrow_c_stream__") and not hasattr(given, "__arrow_c_array__"):
         raise InvalidArgument(
@@ -56,7 +56,13 @@ def table_of(given: Any) -> Any:
             return pa.RecordBatchReader.from_stream(given).read_all()
         return pa.record_batch(given)
     except (pa.ArrowException, TypeError, ValueError) as error:  # a column of pandas with several types, a single column
-        raise InvalidArgument(why=f"{type(given).__name__} gives no table: {error}") from error
+        why = str(error).partition(" Detail: ")[0]  # behind which is the traceback of a stream that is made in Python
+        raise InvalidArgument(why=f"{type(given).__name__} gives no table: {why}") from error
+
+
+def is_table(given: Any) -> bool:
+    """Return whether it is a table that is there as a whole."""
+    return isinstance(given, (pa.Table, pa.RecordBatch))
 
 
 def column_items(column: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eventlog.client.formats import headers_bytes, lifespan
+from eventlog.client.reading.batches import arrow_module
 from eventlog.client.reading.bounds import checked_id
 from eventlog.client.values import Stored, StoredMany
 from eventlog.client.writing.acknowledging import CacheAcknowledging, Expecting, OnWaitTimeout
@@ -219,7 +220,10 @@ class CacheWrites(CacheAcknowledging):
             BadValue: a value does not fit the cache.
         """
         _, form = await self._found()
-        keys, values, removed = arrow_columns(batch, form, key=key, value=value)
+        arrow = arrow_module()
+        # a stream may compute, or wait for what this very client reads
+        table = batch if arrow.is_table(batch) else await asyncio.to_thread(arrow.table_of, batch)
+        keys, values, removed = arrow_columns(table, form, key=key, value=value)
         expecting = await self._expecting((), None, None)
         return await self._write_many(keys, values, removed=removed, timeout_ms=timeout_ms, expecting=expecting)
 

@@ -1,0 +1,207 @@
+"""JSON values as typed columns of Arrow: the type that a caller names, or that the first values have, and every value held to it.
+
+A value that does not fit is never null: it is refused, with its place. Imported when it is needed, as it needs pyarrow.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import chain
+from operator import attrgetter
+from typing import Annotated, Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec import Meta
+
+from eventlog.errors import InvalidArgument
+
+INFER: Final = "infer"
+_FLOAT32_MAX: Final = float(np.finfo(np.float32).max)
+_PLAIN: Final = (
+    "bool, int8 to int64, float32, float64, string, binary, decimal128, decimal256, date32, time32, time64, timestamp, duration, "
+    "list, map of string, struct"
+)
+
+
+class Unfit(Exception):
+    """Row `row` is not of the type, at `place`, as `value.a`."""
+
+    def __init__(self, row: int, place: str, why: str) -> None:
+        super().__init__(f"{place}: {why}")
+        self.row = row
+        self.place = place
+        self.why = why
+
+
+def value_type(given: Any) -> Any:
+    """Return the type that a `value_schema` says values have: that of a `pyarrow.Schema` is a struct. None and `infer` stay.
+
+    Raises:
+        InvalidArgument: something else.
+    """
+    if isinstance(given, pa.Schema):
+        return pa.struct(list(given))
+    if given is None or given == INFER or isinstance(given, pa.DataType):
+        return given
+    raise InvalidArgument(why=f"value_schema is {given!r:.60}: give a pyarrow.Schema or type, or {INFER!r}")
+
+
+def inferred(values: Sequence[bytes]) -> pa.DataType:
+    """Return the type that JSON values have in common; a field that is null in all of them is of type null.
+
+    Raises:
+        InvalidArgument: they have none.
+    """
+    try:
+        return pa.array([msgspec.json.decode(value) for value in values]).type
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise InvalidArgument(why=f"the first values have no type in common: {error}; name one with value_schema") from error
+
+
+class TypedJson:
+    """How JSON is read as a column of one type."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        """Take a type.
+
+        Raises:
+            InvalidArgument: it has something in it that JSON is not read as; it is named with its place.
+        """
+        self.type = kind
+        read: Any = _read_as(kind, "value") | None
+        self._one = msgspec.json.Decoder(read).decode
+        self._all = msgspec.json.Decoder(list[read]).decode
+
+    def array(self, values: Sequence[bytes | None]) -> Any:
+        """Return JSON values as a `pyarrow.Array`, null where one is None or JSON's null.
+
+        Raises:
+            Unfit: one is not of the type; the first of them is told.
+        """
+        try:
+            rows = self._all(b"[" + b",".join([b"null" if value is None else value for value in values]) + b"]")
+            return _array(self.type, rows, "value")
+        except (msgspec.MsgspecError, Unfit):
+            for row, value in enumerate(values):
+                self._check(row, value)
+            raise
+
+    def _check(self, row: int, value: bytes | None) -> None:
+        try:
+            _array(self.type, [None if value is None else self._one(value)], "value")
+        except Unfit as error:
+            raise Unfit(row, error.place, error.why) from None
+        except msgspec.MsgspecError as error:
+            why, _, place = str(error).partition(" - at `$")
+            raise Unfit(row, "value" + place.rstrip("`"), why.replace("`", "")) from None
+
+
+# ---------------------------------------------------------------- what JSON is read as
+
+
+def _read_as(kind: pa.DataType, place: str) -> Any:
+    """Return what msgspec reads an item as."""
+    types = pa.types
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if types.is_struct(kind):
+        return _struct(kind, place)
+    if types.is_list(kind):
+        return list[_read_as(kind.value_type, f"{place}[]") | None]  # type: ignore[misc]  # made of the caller's type
+    if types.is_map(kind) and kind.key_type == pa.string():
+        return dict[str, _read_as(kind.item_type, f"{place}.*") | None]  # type: ignore[misc]  # as above
+    for matches, read in _FAMILIES:
+        if matches(kind):
+            return read
+    if types.is_timestamp(kind):
+        return Annotated[datetime, Meta(tz=kind.tz is not None)]
+    raise InvalidArgument(why=f"value_schema has {kind} at {place}, which JSON is not read as: use plain types ({_PLAIN})")
+
+
+def _struct(kind: pa.StructType, place: str) -> Any:
+    """Return a class whose attributes f0, f1, ... are the fields: their names may be any text."""
+    fields: list[Any] = []
+    for number, field in enumerate(kind):
+        read = _read_as(field.type, f"{place}.{field.name}")
+        fields.append((f"f{number}", read | None, None) if field.nullable else (f"f{number}", read))
+    names = {f"f{number}": field.name for number, field in enumerate(kind)}
+    return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, kw_only=True, gc=False)
+
+
+def _whole(bits: int) -> Any:
+    return Annotated[int, Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
+
+
+_SIMPLE: Final[dict[pa.DataType, Any]] = {
+    pa.null(): type(None),
+    pa.bool_(): bool,
+    pa.int8(): _whole(8),
+    pa.int16(): _whole(16),
+    pa.int32(): _whole(32),
+    pa.int64(): _whole(64),
+    pa.float32(): Annotated[float, Meta(ge=-_FLOAT32_MAX, le=_FLOAT32_MAX)],
+    pa.float64(): float,
+    pa.string(): str,
+    pa.binary(): bytes,
+    pa.date32(): date,
+}
+_FAMILIES: Final[tuple[tuple[Callable[[pa.DataType], bool], Any], ...]] = (
+    (pa.types.is_decimal, Decimal),
+    (pa.types.is_time, time),
+    (pa.types.is_duration, timedelta),
+)
+
+
+# ---------------------------------------------------------------- columns
+
+
+def _array(kind: pa.DataType, items: list[Any], place: str) -> Any:
+    """Return what was read as an array, column by column."""
+    if pa.types.is_struct(kind):
+        return _structs(kind, items, place)
+    if pa.types.is_list(kind):
+        offsets, mask = _lengths(items)
+        inner = _array(kind.value_type, list(chain.from_iterable(item for item in items if item is not None)), f"{place}[]")
+        return pa.ListArray.from_arrays(offsets, inner, type=kind, mask=mask)
+    if pa.types.is_map(kind):
+        offsets, mask = _lengths(items)
+        rows = [item for item in items if item is not None]
+        names = pa.array(list(chain.from_iterable(rows)), pa.string())
+        inner = _array(kind.item_type, list(chain.from_iterable(row.values() for row in rows)), f"{place}.*")
+        return pa.MapArray.from_arrays(offsets, names, inner, type=kind, mask=mask)
+    try:
+        return pa.array(items, _wide(kind)).cast(kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise Unfit(0, place, str(error)) from error
+
+
+def _structs(kind: pa.StructType, items: list[Any], place: str) -> Any:
+    is_null = [item is None for item in items]
+    mask = pa.array(is_null) if any(is_null) else None
+    columns = []
+    for number, field in enumerate(kind):
+        take = attrgetter(f"f{number}")
+        column = list(map(take, items)) if mask is None else [None if item is None else take(item) for item in items]
+        columns.append(_array(field.type, column, f"{place}.{field.name}"))
+    if not columns:
+        return pa.array([None if missing else {} for missing in is_null], kind)
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+
+def _lengths(items: list[Any]) -> tuple[Any, Any]:
+    """Return where the items of each list begin, and which lists are null; None where none is."""
+    offsets = np.zeros(len(items) + 1, np.int32)
+    np.cumsum([0 if item is None else len(item) for item in items], out=offsets[1:])
+    is_null = [item is None for item in items]
+    return pa.array(offsets), pa.array(is_null) if any(is_null) else None
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """Return the type that takes every time of Python; the cast from there refuses what would be cut, which making an array does not."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_time(kind):
+        return pa.time64("us")
+    return pa.duration("us") if pa.types.is_duration(kind) else kind

@@ -219,7 +219,7 @@ async def _serve_until(
         bytes_in_flight_max=max(CONNECTION_BYTES_IN_FLIGHT_MAX, frame_bytes_max),  # one frame never blocks its own connection
         session=SessionOptions(frame_bytes_max=frame_bytes_max),
     )
-    server = Server(dispatcher(node, TABLE), options)
+    server = Server(dispatcher(node, TABLE), options, is_member=is_of_member)
     http = HttpServer(Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http), render)), pages)
     error: EventLogError | None = None
     try:

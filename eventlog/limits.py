@@ -48,6 +48,7 @@ CONNECTION_BYTES_IN_FLIGHT_MAX = 64 * MIB  # requests received and not answered,
 PROCESS_BYTES_IN_FLIGHT_MAX = 256 * MIB
 HANDSHAKE_MS_MAX = 10_000
 IDLE_MS_MAX = 10 * 60_000
+IDLE_MS_MIN = 10_000  # then a connection gives way to a new one where all places are taken: group members beat more often
 STREAM_CREDIT_BYTES_DEFAULT = 8 * MIB
 PEER_BYTES_IN_FLIGHT_MAX = 32 * MIB  # of bodies sent to one other member and not answered
 PEER_SILENT_MS_MAX = 2_000  # a connection to a member that says nothing for so long is given up

@@ -61,6 +61,7 @@ async def _open(host: str, port: int, options: ConnectOptions, dispatch: Dispatc
         producer=options.producer,
         producer_id=options.producer_id,
         client=options.client,
+        member=options.member,
     )
     try:
         await connection.send(Message(hello=hello))

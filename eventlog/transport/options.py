@@ -12,6 +12,7 @@ class ConnectOptions:
     """How to open a connection, and who we say we are."""
 
     client: str = ""  # name and version, for the other side's logs
+    member: bool = False  # about to prove to be one: a place is kept for it
     producer: bool = False  # ask for a producer id
     producer_id: int = 0  # or go on as this one
     connect_timeout_ms: int = limits.HANDSHAKE_MS_MAX  # from the first packet to the answer to Hello
@@ -28,6 +29,7 @@ class ServerOptions:
     bytes_in_flight_max: int = limits.CONNECTION_BYTES_IN_FLIGHT_MAX  # of one connection
     process_bytes_in_flight_max: int = limits.PROCESS_BYTES_IN_FLIGHT_MAX
     handshake_ms_max: int = limits.HANDSHAKE_MS_MAX  # from accepting to the answer to Hello; also for a started frame to go on
+    idle_ms_min: int = limits.IDLE_MS_MIN  # without a request in flight, then it gives way where all places are taken
     idle_ms_max: int = limits.IDLE_MS_MAX  # without a request in flight, or with answers that nobody reads
     ssl: SSLContext | None = None
     session: SessionOptions = field(default_factory=SessionOptions)

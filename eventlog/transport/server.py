@@ -1,7 +1,12 @@
-"""Accepts connections, keeps them within bounds, closes those that say nothing."""
+"""Accepts connections, keeps them within bounds, closes those that say nothing.
+
+Where all places are taken, idle connections give way to new ones, and members never do. Some places beyond the limit are for members
+alone: who gets one has to prove to be one before it asks anything else.
+"""
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -9,6 +14,7 @@ from eventlog.errors import Overloaded, Stopping, TimedOut
 from eventlog.transport.connection import Connection, Dispatch
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.options import ServerOptions
+from eventlog.transport.places import Idle, in_order
 from eventlog.wire.exchanges import Stage
 from eventlog.wire.flow import ByteBudget, ProcessBudget
 from eventlog.wire.memory import Arena
@@ -18,19 +24,29 @@ from eventlog.wire.session import Session
 SWEEPS_PER_HANDSHAKE: Final = 4  # how finely deadlines are kept
 DRAIN_POLL_MS: Final = 5
 BACKLOG_MAX: Final = 1_024
+MEMBER_PLACES: Final = 32  # beyond the limit, for members that have not proved to be some yet
+MEMBER_GREETINGS: Final = ("peer_hello", "peer_proof")
 BACKLOG_PARTS: Final = 4  # of the connections: as many may be accepted in one turn of the loop before those above the limit are closed
 
 
 class Server:
-    """The listening side. `dispatch` is called once per request, Hello first: see the package's list of duties."""
+    """The listening side. `dispatch` is called once per request, Hello first: see the package's list of duties.
 
-    def __init__(self, dispatch: Dispatch, options: ServerOptions | None = None) -> None:
+    `is_member` says of a connection whether its other end has proved to be a member.
+    """
+
+    def __init__(
+        self, dispatch: Dispatch, options: ServerOptions | None = None, *, is_member: Callable[[Connection], bool] = lambda _: False
+    ) -> None:
         self._dispatch = dispatch
+        self._is_member = is_member
         self._options = options if options is not None else ServerOptions()
         self._budget = ProcessBudget(self._options.process_bytes_in_flight_max)
         self._claims = ProcessBudget(self._options.process_bytes_in_flight_max)
         self._arena = Arena()
         self._connections: dict[Connection, _Watch] = {}
+        self._for_members: dict[Connection, None] = {}  # of them, those beyond the limit, oldest first
+        self._give_way: list[Connection] = []  # as found at the last sweep, who goes first at the end
         self._connections_peak = 0
         self._requests_peak = 0
         self._streams_peak = 0
@@ -94,7 +110,7 @@ class Server:
         requests, streams = self._count()
         per_connection = options.session
         return {
-            "connections": (len(self._connections), options.connections_max, self._connections_peak),
+            "connections": (self._taken, options.connections_max, self._connections_peak),
             "bytes_in_flight": (self._budget.used, self._budget.limit, self._budget.peak),
             "bytes_arriving": (self._claims.used, self._claims.limit, self._claims.peak),
             "requests_in_flight": (requests, options.connections_max * per_connection.requests_max, self._requests_peak),
@@ -123,20 +139,56 @@ class Server:
     def _on_open(self, connection: Connection) -> None:
         if self._is_stopping:
             connection.give_up(Stopping())
-        elif len(self._connections) >= self._options.connections_max:
-            connection.give_up(Overloaded(what="the number of connections", limit=self._options.connections_max))
-        else:
-            self._connections[connection] = _Watch(asyncio.get_running_loop().time())
-            self._connections_peak = max(self._connections_peak, len(self._connections))
-            connection.bound_unsent()
+            return
+        if self._taken >= self._options.connections_max and not self._made_room():
+            self._keep_for_members(connection)
+        self._connections[connection] = _Watch(asyncio.get_running_loop().time())
+        self._connections_peak = max(self._connections_peak, self._taken)
+        connection.bound_unsent()
+
+    @property
+    def _taken(self) -> int:
+        """The connections that count for the limit."""
+        return len(self._connections) - len(self._for_members)
+
+    def _made_room(self) -> bool:
+        """Return whether somebody idle has given way."""
+        while self._give_way:
+            idle = self._give_way.pop()
+            if idle in self._connections and not (idle.is_busy or idle.is_heard or self._is_member(idle)):
+                self._refuse(idle)
+                return True
+        return False
+
+    def _keep_for_members(self, connection: Connection) -> None:
+        """Take a connection beyond the limit; of those that have not proved anything the oldest gives way."""
+        unproved = [other for other in self._for_members if not self._is_member(other)]
+        if len(unproved) >= MEMBER_PLACES:
+            self._refuse(unproved[0])
+        self._for_members[connection] = None
+
+    def _refuse(self, connection: Connection) -> None:
+        self._on_close(connection)
+        connection.give_up(Overloaded(what="the number of connections", limit=self._options.connections_max))
 
     def _on_close(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        self._for_members.pop(connection, None)
 
     def _on_request(self, exchange: Exchange) -> None:
         if self._is_stopping:
             raise Stopping
+        if self._for_members and exchange.connection in self._for_members and not self._may_become_member(exchange):
+            self._refuse(exchange.connection)
+            return
         self._dispatch(exchange)
+
+    def _may_become_member(self, exchange: Exchange) -> bool:
+        return (
+            exchange.kind in MEMBER_GREETINGS
+            or (exchange.kind == "hello" and exchange.message.hello.member)
+            or self._is_member(exchange.connection)
+        )
 
     # ------------------------------------------------------------ deadlines
 
@@ -149,7 +201,20 @@ class Server:
         self._count()
         for connection, watch in list(self._connections.items()):
             self._check(connection, watch, now)
+        if self._taken >= self._options.connections_max - self._options.connections_max // 8:
+            self._give_way = self._idle_ones(now)
         self._next_sweep()
+
+    def _idle_ones(self, now: float) -> list[Connection]:
+        """Return who would give way, the first at the end."""
+        heard_before = now - self._options.idle_ms_min / 1000
+        hosts = {connection: connection.peer.rpartition(":")[0] for connection in self._connections}
+        found = [
+            Idle(connection, hosts[connection], watch.heard_at)
+            for connection, watch in self._connections.items()
+            if watch.heard_at <= heard_before and not (connection.is_busy or connection in self._for_members or self._is_member(connection))
+        ]
+        return in_order(found, Counter(hosts.values()))[::-1]
 
     def _check(self, connection: Connection, watch: "_Watch", now: float) -> None:
         unsent = connection.unsent_bytes
@@ -159,7 +224,8 @@ class Server:
         watch.unsent_bytes = unsent
         options = self._options
         silent_ms = (now - watch.heard_at) * 1000
-        if connection.session.stage is not Stage.OPEN:
+        is_unproved = connection in self._for_members and not self._is_member(connection)
+        if connection.session.stage is not Stage.OPEN or is_unproved:
             if (now - watch.opened_at) * 1000 >= options.handshake_ms_max:
                 connection.give_up(TimedOut(what="Hello", timeout_ms=options.handshake_ms_max))
         elif not connection.is_between_frames and connection.is_reading and silent_ms >= options.handshake_ms_max:

@@ -290,20 +290,22 @@ class Cover(_message.Message):
     def __init__(self, segments: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client")
+    __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client", "member")
     VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
     VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
     version_min: int
     version_max: int
     features: int
     producer: bool
     producer_id: int
     client: str
-    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., features: _Optional[int] = ..., producer: _Optional[bool] = ..., producer_id: _Optional[int] = ..., client: _Optional[str] = ...) -> None: ...
+    member: bool
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., features: _Optional[int] = ..., producer: _Optional[bool] = ..., producer_id: _Optional[int] = ..., client: _Optional[str] = ..., member: _Optional[bool] = ...) -> None: ...
 
 class HelloAnswer(_message.Message):
     __slots__ = ("version", "features", "cluster", "segments", "topology_epoch", "producer_id", "node", "frame_bytes_max", "now_id", "number")

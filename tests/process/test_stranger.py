@@ -16,9 +16,11 @@ from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.clusters import ClusterProcesses, ask
+from tests.process.nodes import NodeProcess
 
 SEGMENTS = 16
 ENTRIES = 1_040
+PLACES = 20
 EPOCH = (1 << 32) - 2
 
 
@@ -70,6 +72,24 @@ def test_three_frames_of_a_forged_member_erase_nothing(tmp_path: Path) -> None:
         cluster.settle()
         assert ask(cluster[0].address, Message(size=pb.Size(cache_id=1))).size_answer.size == ENTRIES
         assert found == ["NOT_MEMBER"] * 3
+
+
+def test_idle_connections_of_a_stranger_keep_no_operator_out(tmp_path: Path) -> None:
+    async def run(node: NodeProcess) -> None:
+        host, port = node.address.rsplit(":", 1)
+        strangers = [await connect(host, int(port)) for _ in range(PLACES)]
+        try:
+            async with asyncio.timeout(60):
+                while (await asyncio.to_thread(node.command, "cache", "list", ok=False)).returncode:
+                    await asyncio.sleep(0.5)
+            assert any(stranger.is_closed for stranger in strangers)
+        finally:
+            for stranger in strangers:
+                stranger.close()
+                await stranger.wait_closed()
+
+    with NodeProcess(tmp_path / "node", "--connections-max", str(PLACES)) as node:
+        asyncio.run(run(node))
 
 
 def test_a_cluster_key_is_replaced_while_writers_write_and_the_one_before_ends(tmp_path: Path) -> None:

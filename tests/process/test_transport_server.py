@@ -4,6 +4,7 @@ import asyncio
 import resource
 import ssl
 import struct
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,10 @@ from eventlog.limits import FRAME_BYTES_MAX, MIB
 from eventlog.transport.connect import connect
 from eventlog.transport.link import FRAMES_PER_TURN_MAX
 from eventlog.transport.options import ConnectOptions, ServerOptions
-from eventlog.transport.server import Server, bind
+from eventlog.transport.server import MEMBER_PLACES, Server, bind
 from eventlog.wire import frames
 from eventlog.wire.codecs import Codec
-from eventlog.wire.eventlog_pb2 import Get, Keys, Message, Poll, Write
+from eventlog.wire.eventlog_pb2 import Get, Keys, Message, PeerProof, Poll, Write
 from eventlog.wire.session import SessionOptions
 from tests.process.transport_ends import HELLO, LOOPS, Answers, Plain, connected, pass_deadline, poll_answer, run, serving, until
 
@@ -117,6 +118,55 @@ def test_connections_above_the_limit_are_told_so():
             await until(lambda: server.figures()["connections"] == (0, 2, 2))
 
     run(main)
+
+
+def test_where_all_places_are_taken_idle_connections_give_way_to_new_ones_and_busy_ones_do_not():
+    async def main():
+        answers = Answers()
+        async with serving(answers, connections_max=3) as (server, port):
+            busy, first, second = [await connect("127.0.0.1", port) for _ in range(3)]
+            answer = busy.send(Message(poll=Poll()))
+            await until(lambda: answers.held)
+            await pass_deadline(server, 10_000)
+            assert (await first.request(GET)).message.get_answer.found  # it is not idle any more
+            async with connected(port) as third:
+                await until(lambda: second.is_closed)
+                assert isinstance(second.ended_by, Overloaded)
+                with pytest.raises(Overloaded, match="connections is at its limit of 3"):  # nobody left is idle for a moment
+                    await connect("127.0.0.1", port)
+                assert not first.is_closed
+                assert (await third.request(GET)).message.get_answer.found
+                answers.held[0].answer(poll_answer(3))
+                assert (await answer).message.poll_answer.last_id == 3
+            for connection in (busy, first, second):
+                connection.close()
+                await connection.wait_closed()
+
+    run(main, "skipping")
+
+
+def test_places_are_kept_for_members_who_never_give_way():
+    async def main():
+        answers = Answers()
+        async with serving(answers, connections_max=2) as (server, port), AsyncExitStack() as stack:
+            for _ in range(2):
+                poll = await stack.enter_async_context(connected(port))
+                stack.callback(poll.send(Message(poll=Poll())).cancel)
+            await until(lambda: len(answers.held) == 2)
+            members = [await stack.enter_async_context(connected(port, member=True)) for _ in range(MEMBER_PLACES + 3)]
+            for member in members[-3:]:  # the oldest of those that had proved nothing gave way
+                await member.request(Message(peer_proof=PeerProof()))
+                assert (await member.request(GET)).message.get_answer.found
+            assert [member.is_closed for member in members[:3]] == [True] * 3
+            with pytest.raises((Overloaded, ConnectionLost)):  # what is kept for members is nobody else's
+                await members[3].request(GET)
+            with pytest.raises(Overloaded, match="limit of 2"):
+                await connect("127.0.0.1", port)
+            await pass_deadline(server, 10_000)
+            assert len(server.connections) == 5
+            assert not any(member.is_closed for member in members[-3:])
+
+    run(main, "skipping")
 
 
 @pytest.mark.parametrize("greets", [False, True])

@@ -10,7 +10,18 @@ from eventlog.transport.loops import new_event_loop
 from eventlog.transport.options import ConnectOptions, ServerOptions
 from eventlog.transport.server import Server
 from eventlog.wire import frames
-from eventlog.wire.eventlog_pb2 import Entries, GetAnswer, Hello, HelloAnswer, Message, PollAnswer, SizeAnswer, StreamItem, WriteAnswer
+from eventlog.wire.eventlog_pb2 import (
+    Done,
+    Entries,
+    GetAnswer,
+    Hello,
+    HelloAnswer,
+    Message,
+    PollAnswer,
+    SizeAnswer,
+    StreamItem,
+    WriteAnswer,
+)
 from tests.loops import SkippingLoop, skip
 
 LOOPS = {"uvloop": new_event_loop, "asyncio": asyncio.new_event_loop}
@@ -61,6 +72,11 @@ class Answers:
     def get(self, exchange):
         exchange.answer(Message(get_answer=GetAnswer(found=True, value=exchange.message.get.key)))
 
+    def peer_proof(self, exchange):
+        """Take anybody for a member."""
+        exchange.connection.state["member"] = True
+        exchange.answer(Message(done=Done()))
+
     def size(self, exchange):
         """Refuse."""
         raise KeyExists(key="k", version=exchange.message.size.cache_id)
@@ -98,7 +114,9 @@ def size_answer(size):
 @contextlib.asynccontextmanager
 async def serving(answers=None, **options):
     """A running server and its port."""
-    server = Server(answers if answers is not None else Answers(), ServerOptions(**options))
+    server = Server(
+        answers if answers is not None else Answers(), ServerOptions(**options), is_member=lambda connection: "member" in connection.state
+    )
     await server.start("127.0.0.1", 0)
     try:
         yield server, server.addresses[0][1]

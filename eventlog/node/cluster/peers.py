@@ -375,7 +375,7 @@ class Peers:
 
     async def _dial(self, peer: _Peer) -> Connection:
         host, _, port = peer.address.rpartition(":")
-        options = ConnectOptions(client=f"node {self.me.number}", connect_timeout_ms=self._options.dial_ms_max)
+        options = ConnectOptions(client=f"node {self.me.number}", member=True, connect_timeout_ms=self._options.dial_ms_max)
         connection = await connect(host.strip("[]"), int(port), options=options)
         try:
             session = await self._greet(peer, connection)

@@ -60,6 +60,8 @@ def counters(node: Node) -> Iterator[Counter]:
         yield "eventlog_segment_held_ms", "For how long a segment has held the low watermark, from 2 s on.", "gauge", held_ms, label
     delay_help = "The longest that the event loop was held up since start."
     yield "eventlog_loop_delay_ms_peak", delay_help, "gauge", node.loop_delay_ms_peak, ""
+    refused_help = "Greetings refused since start: of no member, of another cluster, or of a version that cannot be mixed with this."
+    yield "eventlog_greetings_refused_total", refused_help, "counter", node.peers.greetings_refused, ""
     yield "eventlog_log_repaired_total", "Damaged stored values mended from other nodes since start.", "counter", node.mending.repaired, ""
     for name, failed in sorted(node.failures.items()):
         yield "eventlog_periodic_failed_total", "Times that periodic work failed since start.", "counter", failed, f'work="{name}"'

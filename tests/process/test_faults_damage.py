@@ -1,6 +1,7 @@
 """Data directories that come back damaged: filled again where others hold everything, given up only when an operator says so."""
 
 import json
+import shutil
 from functools import partial
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import eventlog.blocking
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.segment.keys import parse_log_key, segment_range
+from eventlog.segment.port import StoreOptions
 from eventlog.segment.rocks.store import open_store
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
@@ -110,6 +112,17 @@ def tear_manifest(node):
     file.write_bytes(file.read_bytes()[:-100])
 
 
+def has_values(node, copy):
+    """Return whether the engine, in a copy, still knows any stored value of a cache of a node that is stopped."""
+    shutil.copytree(node.data / "store", copy)
+    store = open_store(copy, segments=SEGMENTS, options=StoreOptions(accepts_loss=True))
+    try:
+        pairs = [pair for segment in range(SEGMENTS) for pair in store.read_log(*segment_range(segment), bytes_max=1 << 30)]
+    finally:
+        store.close()
+    return any(parse_log_key(key)[1] == 1 for key, _ in pairs)
+
+
 def two_generations(command, node):
     """Load, kill, start, load and kill again: what was loaded first lies in tables then, the rest in the journal."""
     command("cache", "create", "c")
@@ -130,14 +143,13 @@ def test_a_node_whose_manifest_lost_its_end_serves_nothing_until_the_loss_is_acc
             assert "MANIFEST" in said
             assert "--accept-data-loss" in said
         assert b"MANIFEST" in node.command("admin", "check", "--data", str(node.data), ok=False).stdout
+        is_anything_left = has_values(node, tmp_path / "copy")  # which tables are forgotten varies
         node.options = (*node.options, "--accept-data-loss")
         node.start()
         node.command("admin", "force-primary", "--all-lost", "n1", "--accept-data-loss")
         with eventlog.blocking.connect(node.address) as client:
             kept = {event.key for event in client.cache("c").events(accept_diverged=True)}
-        assert kept & {f"key-{number}" for number in range(2_000, 4_000)}, (
-            "what was left is not given up"
-        )  # which tables are forgotten varies
+        assert bool(kept) == is_anything_left, "what was left is not given up"
         node.command("put", "c", "more", "1")
         assert node.stop() == 0
         node.options = node.options[:-1]

@@ -9,13 +9,14 @@ ends the connection. A connection whose other end is a member no more, or has pr
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from secrets import token_bytes
 from typing import Any, Protocol
 
 from eventlog.clock import SystemClock
-from eventlog.errors import ConnectionLost, EventLogError, NotMember, Overloaded, UnsupportedVersion, WrongCluster
+from eventlog.errors import BadMessage, ConnectionLost, EventLogError, NotMember, Overloaded, UnsupportedVersion, WrongCluster
 from eventlog.limits import PEER_BYTES_IN_FLIGHT_MAX, PEER_SILENT_MS_MAX
 from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, PeerIdentity, check_greeting
 from eventlog.node.repeated import due
@@ -29,6 +30,7 @@ from eventlog.wire.eventlog_pb2 import Message
 
 log = logging.getLogger("eventlog.node")
 _STATE = "peer"  # under which a connection keeps its `PeerSession`, once there is one
+_REFUSALS_LOGGED_S = 1.0  # at most one line in so long: it is a stranger that decides how many there are
 _GREETING = "greeting"  # under which it keeps what was said, until it is proved
 
 
@@ -155,6 +157,8 @@ class Peers:
         self._options = options or PeerOptions()
         self._peers: dict[int, _Peer] = {}
         self._beat_due = 0.0
+        self.greetings_refused = 0
+        self._refusal_logged_at = -_REFUSALS_LOGGED_S
 
     def start(self) -> None:
         """Begin to beat. Who there is, `update` says."""
@@ -271,9 +275,10 @@ class Peers:
             BadMessage: its nonce is none.
         """
         hello = exchange.message.peer_hello
-        if hello.cluster != self.me.cluster:
-            raise WrongCluster(where=f"node {self.me.number}", theirs=self.me.cluster, ours=hello.cluster)
-        check_greeting(hello.version, hello.nonce)
+        with self._noted(exchange.connection):
+            if hello.cluster != self.me.cluster:
+                raise WrongCluster(where=f"node {self.me.number}", theirs=self.me.cluster, ours=hello.cluster)
+            check_greeting(hello.version, hello.nonce)
         dialer = PeerIdentity(cluster=hello.cluster, number=hello.number, incarnation=hello.incarnation)
         nonce = token_bytes(NONCE_BYTES)
         greeting = Greeting(dialer=dialer, answerer=self.me, dialer_nonce=hello.nonce, answerer_nonce=nonce)
@@ -296,16 +301,17 @@ class Peers:
         """
         connection, proof = exchange.connection, exchange.message.peer_proof
         greeting: Greeting | None = connection.state.pop(_GREETING, None)
-        if greeting is None:
-            raise NotMember(what="a proof", why="no greeting came before it")
-        member = greeting.dialer
-        key = greeting.proved("dialer", proof.proofs, self.membership.keys)
-        if key is None:
-            raise NotMember(what=f"a greeting as node {member.number}", why="its proof of the cluster key is wrong")
-        before: PeerSession | None = connection.state.get(_STATE)
-        if before is not None and before.member != member:
-            raise NotMember(what=f"a greeting as node {member.number}", why=f"this connection is node {before.member.number}'s")
-        await self._check_member(member.number, member.incarnation, revision=proof.revision)
+        with self._noted(connection):
+            if greeting is None:
+                raise NotMember(what="a proof", why="no greeting came before it")
+            member = greeting.dialer
+            key = greeting.proved("dialer", proof.proofs, self.membership.keys)
+            if key is None:
+                raise NotMember(what=f"a greeting as node {member.number}", why="its proof of the cluster key is wrong")
+            before: PeerSession | None = connection.state.get(_STATE)
+            if before is not None and before.member != member:
+                raise NotMember(what=f"a greeting as node {member.number}", why=f"this connection is node {before.member.number}'s")
+            await self._check_member(member.number, member.incarnation, revision=proof.revision)
         if connection.is_closed:
             return
         session = connection.state[_STATE] = self._heard_from[connection] = PeerSession(member=member, key=key)
@@ -313,6 +319,18 @@ class Peers:
         exchange.answer(Message(done=pb.Done()))
         if (peer := self._peers.get(member.number)) is not None:
             peer.again.set()
+
+    @contextmanager
+    def _noted(self, connection: Connection) -> Iterator[None]:
+        """Count a greeting that is refused, and log it, the first of each second."""
+        try:
+            yield
+        except (NotMember, WrongCluster, UnsupportedVersion, BadMessage) as error:
+            self.greetings_refused += 1
+            if (now := self._now()) >= self._refusal_logged_at + _REFUSALS_LOGGED_S:
+                self._refusal_logged_at = now
+                log.warning("greeting_refused from=%s refused=%d error=%s", connection.peer, self.greetings_refused, error)
+            raise
 
     async def _check_member(self, number: int, incarnation: str, *, revision: int) -> None:
         if not await self.membership.has_member(number, incarnation, revision=revision):

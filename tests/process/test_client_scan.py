@@ -1,5 +1,6 @@
 """Reads as one table, against a real node."""
 
+import json
 import sys
 from typing import Any
 
@@ -160,6 +161,32 @@ def test_what_cannot_be_scanned_is_refused(node: NodeProcess) -> None:
         for given in (VALUE, "infer"):
             with pytest.raises(InvalidArgument, match="values of this cache are bytes"):
                 raw.scan(value_schema=given).to_arrow()
+
+
+def test_values_of_avro_have_the_type_of_their_schema(node: NodeProcess) -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}, {"name": "t", "type": ["null", "string"]}]}
+    with eventlog.blocking.connect(node.address) as client:
+        cache = client.create_cache("avro", format="avro", schema=json.dumps(schema), key_format="bytes")
+        kind = pa.struct([("n", pa.int64()), ("t", pa.string())])
+        for scan in (cache.scan(), cache.scan_events()):
+            assert (scan.schema.field("value").type, scan.schema.field("key").type) == (kind, pa.binary())
+        cache.put(b"\xff", {"n": 1, "t": "x"})
+        for scan in (cache.scan(), cache.scan_events()):
+            assert scan.to_arrow().select(["key", "value"]).to_pylist() == [{"key": b"\xff", "value": {"n": 1, "t": "x"}}]
+            with pytest.raises(InvalidArgument, match="Avro, which has a schema"):
+                cache.scan(value_schema=kind).to_arrow()
+        only = cache.scan(select=["value.n"], value_schema=pa.schema([("n", pa.int32())]))
+        assert only.to_arrow()["value"].to_pylist() == [{"n": 1}]
+
+
+def test_batches_of_a_group_are_the_same_table(node: NodeProcess) -> None:
+    with eventlog.blocking.connect(node.address) as client:
+        cache = filled(client, "group")
+        end = cache.log_ends().last_id
+        with cache.consumer("readers") as consumer:
+            tables = [batch.arrow() for batch in consumer.batches(until_id=end)]
+        assert {table.schema for table in tables} == {cache.scan_events().schema}
+        assert pa.Table.from_batches(tables).sort_by("id") == cache.scan_events().to_arrow()
 
 
 def test_what_is_not_installed_is_said_with_what_to_do(node: NodeProcess, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,8 @@ def _read_as(kind: pa.DataType, place: str) -> Any:
 
 def _struct(kind: pa.StructType, place: str) -> Any:
     """Return a class whose attributes f0, f1, ... are the fields: their names may be any text."""
+    if len({field.name for field in kind}) < kind.num_fields:
+        raise InvalidArgument(why=f"value_schema has several fields of one name at {place}")
     fields: list[Any] = []
     for number, field in enumerate(kind):
         read = _read_as(field.type, f"{place}.{field.name}")

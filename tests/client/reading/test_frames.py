@@ -18,7 +18,7 @@ from eventlog.client.reading.following import to_batches
 from eventlog.client.reading.frames import HEADERS, headers_array
 from eventlog.client.reading.pieces import NO_EVENTS
 from eventlog.errors import CorruptData, InvalidArgument
-from eventlog.events import EventSource, encode_headers
+from eventlog.events import EventSource, Kind, encode_headers
 from eventlog.ids import ID_STEP, make_id
 from tests.client.answers import CACHE, SOURCE, Row, make
 
@@ -108,6 +108,14 @@ def test_columns_that_need_no_moving_are_the_same_memory() -> None:
     assert data.size == len(found.keys.data)
     _, numbers = table.column("id").buffers()
     assert numbers.address == found.ids.ctypes.data
+
+
+@pytest.mark.parametrize("kinds", [[0], [4, 4, 4], [1, 1], [2, 3, 2]])
+def test_kinds_that_are_all_the_same_have_their_names_too(kinds: list[int]) -> None:
+    rows = [Row((1 << 30) + number * ID_STEP, 0, number, kind, b"k", b"1") for number, kind in enumerate(kinds)]
+    column = batch(rows).arrow()["kind"]
+    column.validate(full=True)
+    assert column.to_pylist() == [Kind(kind).name for kind in kinds]
 
 
 def test_a_continuous_query_has_the_change_before_there_is_any() -> None:

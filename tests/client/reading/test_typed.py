@@ -98,6 +98,16 @@ def test_types_that_a_table_never_has_are_refused_with_their_place(kind: pa.Data
         TypedJson(pa.struct([("a", pa.list_(pa.struct([("b", kind)])))]))
 
 
+def test_fields_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"several fields of one name at value\.a"):
+        TypedJson(pa.struct([("a", pa.struct([("b", pa.int8()), ("b", pa.int8())]))]))
+
+
+def test_a_struct_that_is_null_has_no_fields_that_must_not_be() -> None:
+    column = TypedJson(pa.struct([("p", POINT)])).array([b'{"p": null}', b'{"p": {"x": 1}}', b"{}"])
+    assert column.to_pylist() == [{"p": None}, {"p": {"x": 1, "y": None}}, {"p": None}]
+
+
 def test_a_value_schema_is_a_type_or_the_schema_of_the_fields() -> None:
     assert value_type(pa.schema(list(POINT))) == POINT
     assert value_type(POINT) == POINT

@@ -55,7 +55,12 @@ class Play:
     def _revision(self, key):
         place, _, number = key.partition("/")
         tables = {"node": self.view.nodes, "segment": self.view.segments, "lost": self.view.lost}
-        single = {"settings": self.view.settings, "rebalance": self.view.rebalance, "controller": self.view.controller}
+        single = {
+            "settings": self.view.settings,
+            "rebalance": self.view.rebalance,
+            "controller": self.view.controller,
+            "cluster-key": self.view.key,
+        }
         found = tables[place].get(int(number)) if place in tables else single[place]
         return found.revision if found else 0
 

@@ -9,11 +9,13 @@ from eventlog.control.operators import (
     RebalanceStart,
     cancel_rebalance,
     drain,
+    end_previous_key,
     force,
     hand_over,
     member_named,
     remove,
     replace,
+    rotate_key,
     set_replicas,
     start_rebalance,
     undrain,
@@ -40,6 +42,27 @@ def all_of(play, next_plan):
 
 def member(play, number):
     return play.view.nodes[number].record
+
+
+# ---------------------------------------------------------------- the cluster key
+
+
+def key_of(play):
+    return play.view.key.record
+
+
+def test_a_replaced_cluster_key_goes_on_to_hold_until_it_is_ended():
+    play = cluster(3)
+    play.commit(rotate_key(play.view, bytes([1] * 32), overlap_ms=500))
+    assert end_previous_key(play.view) is None
+    play.commit(rotate_key(play.view, bytes([2] * 32), overlap_ms=500))
+    assert (key_of(play).key, key_of(play).previous) == (bytes([2] * 32), bytes([1] * 32))
+    assert rotate_key(play.view, bytes([2] * 32), overlap_ms=500) is None, "asked again, as after an answer that was lost"
+    with pytest.raises(OperationRefused, match="still valid"):
+        rotate_key(play.view, bytes([3] * 32), overlap_ms=500)
+    play.commit(end_previous_key(play.view))
+    assert (key_of(play).key, key_of(play).previous) == (bytes([2] * 32), None)
+    assert end_previous_key(play.view) is None
 
 
 # ---------------------------------------------------------------- names and settings

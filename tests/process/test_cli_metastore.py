@@ -1,5 +1,6 @@
 """`eventlog admin metastore copy`: from a file to etcd and back, with the node stopped and started as a user would."""
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -7,6 +8,8 @@ import time
 
 import pytest
 
+from eventlog.control.metastores.location import open_metastore, parse_location
+from eventlog.control.records import CLUSTER_KEY
 from tests.process.etcds import EtcdCluster
 from tests.process.nodes import EVENTLOG, NodeProcess
 
@@ -14,6 +17,21 @@ from tests.process.nodes import EVENTLOG, NodeProcess
 def copy(source: str, target: str) -> subprocess.CompletedProcess[str]:
     command = [str(EVENTLOG), "admin", "metastore", "copy", "--from", source, "--to", target, "--json"]
     return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
+
+
+def cluster_key(metastore: str) -> bytes:
+    """Return the cluster key's record as it lies in a metastore."""
+
+    async def run() -> bytes:
+        store = await open_metastore(parse_location(metastore), create=False)
+        try:
+            item = await store.get(CLUSTER_KEY)
+        finally:
+            await store.close()
+        assert item is not None
+        return item.value
+
+    return asyncio.run(run())
 
 
 def shell(node: NodeProcess, *arguments: str) -> str:
@@ -39,6 +57,7 @@ def test_a_cluster_moves_from_a_file_to_etcd_and_goes_on_there(tmp_path, etcd):
         moved = copy(old, etcd)
         assert moved.returncode == 0, moved.stderr
         assert json.loads(moved.stdout)["records"] > 256
+        assert cluster_key(etcd) == cluster_key(old)
 
         node.options = ()
         with pytest.raises(AssertionError, match="were moved to etcd://"):
@@ -52,6 +71,8 @@ def test_a_cluster_moves_from_a_file_to_etcd_and_goes_on_there(tmp_path, etcd):
 
     again = copy(etcd, f"sqlite:{tmp_path / 'third' / 'meta.db'}")
     assert again.returncode == 0, again.stderr
+    assert cluster_key(f"sqlite:{tmp_path / 'third' / 'meta.db'}") == cluster_key(old)
+    assert {oct(path.stat().st_mode & 0o077) for path in (tmp_path / "third").rglob("*")} == {"0o0"}
     node.options = ("--meta", f"sqlite:{tmp_path / 'third' / 'meta.db'}")
     with node:
         assert shell(node, "get", "orders", "k") == '"after"'

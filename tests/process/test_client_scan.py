@@ -105,6 +105,10 @@ def test_a_type_is_inferred_once_and_kept(node: NodeProcess) -> None:
         stored = cache.put("b", {"n": "one"})
         with pytest.raises(BadValue, match=rf"'b': value\.n: Expected int.*, got str.*of event {stored.id}"):
             scan.to_arrow()
+        before = client.create_cache("inferred-of-nothing").scan_events(value_schema="infer")
+        assert before.schema.field("value").type == pa.string()
+        client.cache("inferred-of-nothing").put("a", {"n": 1})
+        assert before.to_arrow()["value"].to_pylist() == ['{"n":1}'], "one scan has one schema"
         with pytest.raises(InvalidArgument, match="no type in common"):
             cache.scan_events(value_schema="infer").to_arrow()
 

@@ -40,28 +40,30 @@ class Scan:
         self._form = form
         self._choice = choice
         self._limit = limit
-        self._inferred: Any = None
+        self._frame: Frame | None = None
 
     async def schema(self) -> "pa.Schema":
         """Return the schema of the table. With `value_schema="infer"` the first values are read for it, once."""
         return (await self.frame()).schema
 
     async def frame(self) -> "Frame":
-        """Return what makes the table."""
+        """Return what makes the table, the same for every read of this scan."""
+        if self._frame is None:
+            self._frame = await self._made()
+        return self._frame
+
+    async def _made(self) -> "Frame":
         from eventlog.client.reading import frames  # noqa: PLC0415 -- as in `arrow_module`
 
         form, choice = await self._form(), self._choice
         if choice.typed != frames.INFER:
             return frames.frame_of(form, choice)
         frames.check_typed(form)
-        if self._inferred is None:
-            async with aclosing(self._read()) as found:
-                async for rows in found:
-                    if values := _values_of(rows):
-                        self._inferred = frames.inferred(values)
-                        break
-        # of nothing nothing can be said: what may come later stays text
-        return frames.frame_of(form, choice._replace(typed=self._inferred))
+        async with aclosing(self._read()) as found:
+            async for rows in found:
+                if values := _values_of(rows):
+                    return frames.frame_of(form, choice._replace(typed=frames.inferred(values)))
+        return frames.frame_of(form, choice._replace(typed=None))  # of nothing nothing can be said: what comes later stays text
 
     async def batches(self) -> "AsyncGenerator[pa.RecordBatch, None]":
         """Yield the table in batches, none of them empty.

@@ -17,7 +17,7 @@ from eventlog.batch.views import Strings
 from eventlog.client.reading.batches import ArrowRows, FrameForm, items_of
 from eventlog.client.reading.typed import INFER, TypedJson, Unfit, inferred, value_type
 from eventlog.client.writing.arrow import string_array
-from eventlog.errors import BadValue, CorruptData, InvalidArgument
+from eventlog.errors import BadValue, CorruptData, InvalidArgument, UnreadableValue
 from eventlog.events import CHANGE_NAMES, KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
 
@@ -66,7 +66,7 @@ class Frame:
 
         Raises:
             CorruptData: headers contradict their lengths.
-            UnreadableValue: a value is not of the cache's schema.
+            UnreadableValue: a value is not of the cache's schema; its key and id are said.
             BadValue: one is not of the `value_schema`; the key, the place in the value and the id are said.
         """
         return pa.RecordBatch.from_arrays([make(rows) for make in self._makers], schema=self.schema)
@@ -123,15 +123,34 @@ class Frame:
         if self._typed is None and form.values is None:
             return string_array(values, text=form.json_values, valid=valid)
         items = items_of(values, None, valid=valid)(0, len(rows))
-        if self._typed is None:
+        try:
+            if self._typed is not None:
+                return self._typed.array(items)
             assert form.values is not None, "as above"
             return form.values.array(items)
-        try:
-            return self._typed.array(items)
         except Unfit as error:
-            key = rows.keys.to_list()[error.row].decode(errors="backslashreplace")
-            why = f"{error} (of the {'value' if values is rows.values else 'before-image'} of event {rows.ids[error.row]})"
-            raise BadValue(key=key, why=f"{why}; the value_schema is {form.typed}") from error
+            key, which = _named(rows, values, error.row)
+            raise BadValue(key=key, why=f"{error} (of {which}); the value_schema is {form.typed}") from error
+        except UnreadableValue as error:
+            key, which = _named(rows, values, _first_unreadable(items, form))
+            raise UnreadableValue(why=f"{error.why} ({which}, of key {key!r})") from error
+
+
+def _named(rows: ArrowRows, values: Strings, row: int) -> tuple[str, str]:
+    """Return the key of a row, and which of its values is meant."""
+    key = rows.keys.to_list()[row].decode(errors="backslashreplace")
+    return key, f"the {'value' if values is rows.values else 'before-image'} of event {rows.ids[row]}"
+
+
+def _first_unreadable(items: list[bytes | None], form: FrameForm) -> int:
+    assert form.values is not None, "it has refused one"
+    for row, item in enumerate(items):
+        try:
+            if item is not None:
+                form.values.decode(item)
+        except UnreadableValue:
+            return row
+    raise AssertionError("a value that was refused is not refused")
 
 
 class Choice(NamedTuple):

@@ -17,7 +17,7 @@ from eventlog.client.reading.batches import EventBatch
 from eventlog.client.reading.following import to_batches
 from eventlog.client.reading.frames import HEADERS, headers_array
 from eventlog.client.reading.pieces import NO_EVENTS
-from eventlog.errors import CorruptData, InvalidArgument
+from eventlog.errors import CorruptData, InvalidArgument, UnreadableValue
 from eventlog.events import EventSource, Kind, encode_headers
 from eventlog.ids import ID_STEP, make_id
 from tests.client.answers import CACHE, SOURCE, Row, make
@@ -92,6 +92,14 @@ def test_rows_are_what_the_events_are() -> None:
     assert [row["value"] for row in rows] == ["1", "22", None, None]
     assert [row["before"] for row in rows] == [None, "3", "1", "2"]
     assert [row["headers"] for row in rows] == [{}, {}, {"h": b"x", "i": b""}, {}]
+
+
+def test_a_value_that_is_not_of_the_avro_schema_is_refused_with_its_key_and_id() -> None:
+    good = AVRO.values.encode({"n": 1, "on": None})  # type: ignore[union-attr]
+    for value, before, which in ((b"\xff", good, "value"), (good, b"\xff", "before-image")):
+        rows = [Row(1 << 30, 0, 0, 1, b"a", good, good), Row(1 << 31, 0, 1, 1, b"\xfe", value, before)]
+        with pytest.raises(UnreadableValue, match=rf"the {which} of event {1 << 31}, of key '.*xfe'"):
+            batch(rows, source=AVRO).arrow()
 
 
 def test_the_time_is_that_of_the_id() -> None:

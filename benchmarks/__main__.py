@@ -19,6 +19,7 @@ NAMES = (
     "load",
     "memory",
     "start",
+    "commands",
     "flat",
     "replicated",
     "failover",

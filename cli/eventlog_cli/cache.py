@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from eventlog.ids import decode_id
-from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.conventions import common_options, open_client, open_small_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, print_row, print_text, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE
@@ -72,7 +72,7 @@ def create(name: str, *, if_not_exists: bool, **options: Any) -> None:
 @common_options
 def list_caches(*, internal: bool) -> None:
     """List all caches."""
-    with open_client() as client:
+    with open_small_client() as client:
         caches = client.list_caches(internal=internal)
     if settings().is_json:
         for info in caches:

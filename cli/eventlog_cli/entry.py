@@ -9,13 +9,14 @@ import orjson
 
 from eventlog.errors import BadValue, TooLarge
 from eventlog.limits import VALUE_BYTES_CAP
-from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.conventions import common_options, open_client, open_small_client, settings
 from eventlog_cli.output import id_fields, note, print_row, print_text, stdin, stdout
 from eventlog_cli.parameters import HEADER, POSITIVE, SPAN, VERSION
 from eventlog_cli.render import json_of_cache, readable
 
 if TYPE_CHECKING:
     from eventlog.blocking import Cache
+    from eventlog.client.small import SmallCache
     from eventlog.client.values import Stored
 
 CACHE = click.argument("cache_name", metavar="CACHE")
@@ -38,7 +39,8 @@ def put(cache_name: str, key: str, value: str, **options: Any) -> None:
         raise click.UsageError("--if-absent and --if-version exclude each other")
     headers = dict(options.pop("headers"))
     data = _stdin_value() if value == "-" else value.encode(errors="surrogateescape")
-    with open_client(one_shot=True) as client:
+    # a lifespan is what the small client cannot write
+    with open_small_client() if options["lifespan_ms"] is None else open_client(one_shot=True) as client:
         cache = client.cache(cache_name)
         content = data if cache.info().format == "bytes" else _json(key, data)
         _tell(cache.put(_key(cache, key), content, headers=headers, **options))
@@ -51,7 +53,7 @@ def put(cache_name: str, key: str, value: str, **options: Any) -> None:
 @common_options
 def remove(cache_name: str, key: str, **options: Any) -> None:
     """Remove KEY."""
-    with open_client(one_shot=True) as client:
+    with open_small_client() as client:
         cache = client.cache(cache_name)
         _tell(cache.remove(_key(cache, key), **options))
 
@@ -63,7 +65,7 @@ def remove(cache_name: str, key: str, **options: Any) -> None:
 @common_options
 def get(cache_name: str, key: str, consistency: str) -> None:
     """Print the value of KEY, its bytes alone, Avro as JSON; exit with 1 when there is none."""
-    with open_client() as client:
+    with open_small_client() as client:
         cache = client.cache(cache_name)
         found = _key(cache, key)
         entry = cache.get(found, consistency=consistency)
@@ -128,7 +130,7 @@ def clear(cache_name: str, *, yes: bool) -> None:
         print_text(f"removed {removed}")
 
 
-def _key(cache: "Cache", text: str) -> str | bytes:
+def _key(cache: "Cache | SmallCache", text: str) -> str | bytes:
     """Return a key as the cache takes it; bytes of the command line that are no UTF-8 pass through."""
     return text if cache.info().key_format == "utf8" else text.encode(errors="surrogateescape")
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, TABLE, pad8
+from eventlog.batch.layout import TABLE
+from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, pad8
 from eventlog.batch.promoted import add_promoted
 from eventlog.hashing import HASH_BITS, hash_keys, route_bytes
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS
+from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS
 from eventlog.batch.one import find_one
 from eventlog.errors import TooLarge
 from eventlog.events import Kind, decode_headers

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.join import Joined, Packed, cut_out, indexes_within
-from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, RUN, SCHEMA_ID
+from eventlog.batch.layout import RUN
+from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, SCHEMA_ID
 from eventlog.batch.promoted import find_field
 from eventlog.batch.sections import Sections, find_sections
 from eventlog.batch.texts import Texts

@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import EXPIRY, PROMOTED, RUN, SCHEMA_ID
+from eventlog.batch.layout import RUN
+from eventlog.batch.marks import EXPIRY, PROMOTED, SCHEMA_ID
 from eventlog.batch.sections import Sections, find_sections
 from eventlog.ids import ID_STEP, NODE_BITS
 

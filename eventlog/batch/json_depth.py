@@ -3,14 +3,12 @@
 import re
 from collections.abc import Collection
 
-import numpy as np
-
 from eventlog.limits import JSON_DEPTH_MAX
 
 TOO_DEEP = f"it is nested deeper than {JSON_DEPTH_MAX} levels"
 _DEEP_BYTES_MIN = 2 * JSON_DEPTH_MAX  # what opens and closes
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACE, _OPEN, _CLOSE = np.uint8(ord("{") & ~ord("[")), np.uint8(ord("{")), np.uint8(ord("}"))
+_BRACE, _OPEN, _CLOSE = ord("{") & ~ord("["), ord("{"), ord("}")
 
 
 def are_too_deep(values: Collection[bytes]) -> bool:
@@ -22,6 +20,8 @@ def is_too_deep(value: bytes) -> bool:
     """Return whether JSON is nested deeper than allowed."""
     if len(value) < _DEEP_BYTES_MIN or value.count(b"[") + value.count(b"{") <= JSON_DEPTH_MAX:
         return False
-    text = np.frombuffer(_TEXTS.sub(b"", value), np.uint8) | _BRACE  # makes braces of brackets
+    import numpy as np  # noqa: PLC0415 -- hardly a value has as many brackets, and a short command does without it
+
+    text = np.frombuffer(_TEXTS.sub(b"", value), np.uint8) | np.uint8(_BRACE)  # makes braces of brackets
     depth = (text == _OPEN).astype(np.int64) - (text == _CLOSE)
     return bool(depth.cumsum().max(initial=0) > JSON_DEPTH_MAX)

@@ -14,23 +14,14 @@ from dataclasses import dataclass
 from struct import Struct
 
 import numpy as np
-from crc32c import crc32c
 
+from eventlog.batch.marks import BLOCK_HEAD_BYTES, COLUMNS_KNOWN, TABLE_ROW_BYTES
+from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, UnsupportedFormat
 
 FORMAT = 1
 
-# optional columns, in the order of their bit
-EXPIRY = 1  # i64 milliseconds since 2020, 0: never
-BEFORE = 2  # offsets and bytes; meaningful where the kind replaces or removes
-HEADERS = 4  # offsets and bytes of events.encode_headers
-SCHEMA_ID = 8  # u32
-PROMOTED = 16  # fields of the values, set apart by the node that stamps: see promoted.py
-COLUMNS_KNOWN = EXPIRY | BEFORE | HEADERS | SCHEMA_ID | PROMOTED
-
 HAS_PRODUCERS = 1  # flag of a stored value
-ABSENT = 255  # outcome of a submitted item: nothing there to remove
-REFUSED = 254  # outcome of a submitted item: its block's condition did not hold
 OUTCOMES = 1 << 31  # flag in a producer row's `submitted`: as many events as items, but not of each item one; outcomes follow
 
 BLOCK_HEAD = np.dtype([("count", "<u4"), ("bitmap", "<u4"), ("key_bytes", "<u4"), ("value_bytes", "<u4")])
@@ -64,19 +55,13 @@ VALUE_HEAD = np.dtype(
 )
 PRODUCER = np.dtype([("producer", "<u8"), ("sequence", "<u4"), ("first", "<u4"), ("count", "<u4"), ("submitted", "<u4")])
 
-BLOCK_HEAD_BYTES = BLOCK_HEAD.itemsize
-TABLE_ROW_BYTES = TABLE.itemsize
 VALUE_HEAD_BYTES = VALUE_HEAD.itemsize
 SECTIONS_MAX = (1 << 16) - 1
-assert (BLOCK_HEAD_BYTES, TABLE_ROW_BYTES, RUN.itemsize, VALUE_HEAD_BYTES, PRODUCER.itemsize) == (16, 16, 32, 40, 24)
+assert (BLOCK_HEAD.itemsize, TABLE.itemsize) == (BLOCK_HEAD_BYTES, TABLE_ROW_BYTES)
+assert (RUN.itemsize, VALUE_HEAD_BYTES, PRODUCER.itemsize) == (32, 40, 24)
 
 _HEAD = Struct("<IBBHIIIBBHqq")
 _PLACE = Struct(">HI")
-
-
-def pad8(size: int) -> int:
-    """Return `size` rounded up to a multiple of 8."""
-    return (size + 7) & ~7
 
 
 @dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are dear to make

@@ -7,7 +7,7 @@ for what is wrong, to `check`; it takes a dozen array operations less than the c
 from struct import Struct
 from typing import NamedTuple
 
-from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, HEADERS, TABLE_ROW_BYTES, pad8
+from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, HEADERS, TABLE_ROW_BYTES, pad8
 
 _FRONT = Struct("<HHIII" + "IIII")  # a table row, a block's head
 _HEAD = Struct("<IIII")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
-from eventlog.batch.layout import BLOCK_HEAD_BYTES, PROMOTED, pad8
+from eventlog.batch.marks import BLOCK_HEAD_BYTES, PROMOTED, pad8
 from eventlog.batch.sections import Sections, pad8s
 
 Ints = npt.NDArray[np.int64]

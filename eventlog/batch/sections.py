@@ -6,7 +6,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, SCHEMA_ID, VALUE_HEAD_BYTES
+from eventlog.batch.layout import VALUE_HEAD_BYTES
+from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, SCHEMA_ID
 
 Ints = npt.NDArray[np.int64]
 OPTIONAL = (EXPIRY, BEFORE, HEADERS, SCHEMA_ID, PROMOTED)

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from eventlog.batch.columns import EventColumns
 from eventlog.batch.entries import FORMAT, HAS_EXPIRY, HAS_SCHEMA, HEAD, decode_entry
 from eventlog.batch.join import cut_out
-from eventlog.batch.layout import EXPIRY, RUN
+from eventlog.batch.layout import RUN
+from eventlog.batch.marks import EXPIRY
 from eventlog.batch.texts import Texts
 from eventlog.batch.views import Block, decode_block
 from eventlog.errors import CorruptData

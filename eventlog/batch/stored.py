@@ -11,10 +11,10 @@ from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, PRODUCER, VALUE_HEAD, VALUE_HEAD_BYTES
 from eventlog.batch.unfold import firsts_of_runs
+from eventlog.checksum import crc32c
 from eventlog.ids import ID_STEP
 
 Ints = npt.NDArray[np.int64]

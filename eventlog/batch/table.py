@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import TABLE, TABLE_ROW_BYTES
+from eventlog.batch.layout import TABLE
+from eventlog.batch.marks import TABLE_ROW_BYTES
 
 ROW = Struct("<HHIII")  # one row of TABLE, for who has few: an array of one row takes several times as long to make and to ask
 assert ROW.size == TABLE_ROW_BYTES

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import BLOCK_HEAD_BYTES, PRODUCER, VALUE_HEAD, VALUE_HEAD_BYTES
+from eventlog.batch.layout import PRODUCER, VALUE_HEAD, VALUE_HEAD_BYTES
+from eventlog.batch.marks import BLOCK_HEAD_BYTES
 from eventlog.ids import ID_STEP
 
 Ints = npt.NDArray[np.int64]

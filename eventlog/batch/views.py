@@ -7,24 +7,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import (
-    ABSENT,
-    BEFORE,
-    BLOCK_HEAD_BYTES,
-    COLUMNS_KNOWN,
-    EXPIRY,
-    HAS_PRODUCERS,
-    HEADERS,
-    OUTCOMES,
-    PRODUCER,
-    PROMOTED,
-    REFUSED,
-    SCHEMA_ID,
-    VALUE_HEAD_BYTES,
-    ValueHead,
-    checked_head,
-    pad8,
-)
+from eventlog.batch.layout import HAS_PRODUCERS, OUTCOMES, PRODUCER, VALUE_HEAD_BYTES, ValueHead, checked_head
+from eventlog.batch.marks import ABSENT, BEFORE, BLOCK_HEAD_BYTES, COLUMNS_KNOWN, EXPIRY, HEADERS, PROMOTED, REFUSED, SCHEMA_ID, pad8
 from eventlog.errors import CorruptData, UnsupportedFormat
 
 Buffer = bytes | bytearray | memoryview

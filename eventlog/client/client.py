@@ -10,12 +10,11 @@ from eventlog.client.core import ClientCore
 from eventlog.client.groups import GroupAdmin
 from eventlog.client.listeners import ListenerAdmin, check_awaited
 from eventlog.client.options import ClientOptions, ConnectOptions
-from eventlog.client.reading.bounds import checked_id
 from eventlog.client.reading.filtering import FilterInfo, filter_info
 from eventlog.client.values import CacheInfo, CheckReport, Format, Health, KeyFormat, RetentionRun, SegmentInfo, Status
-from eventlog.client.wording import cache_info, cache_options, check_report, retention_run, segment_info, status
+from eventlog.client.wording import cache_info, cache_options, check_report, checked_id, retention_run, segment_info, status
 from eventlog.errors import InvalidArgument, TimedOut
-from eventlog.routing.addresses import Address, parse_address
+from eventlog.routing.addresses import parse_addresses
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -39,12 +38,6 @@ def connect(*addresses: str, **options: Unpack[ConnectOptions]) -> "Client":
     return Client(addresses or (ADDRESS_DEFAULT,), ClientOptions(**options))
 
 
-def _parsed(given: object) -> list[Address]:
-    if not isinstance(given, str):
-        raise InvalidArgument(why=f"{given!r:.60} is no address: write HOST:PORT; several are arguments, or have commas between")
-    return [parse_address(part) for part in given.split(",")]
-
-
 class Client:
     """Connected while it is entered, or from `open` to `close`. Use it from one event loop, by as many tasks as you like.
 
@@ -52,7 +45,7 @@ class Client:
     """
 
     def __init__(self, addresses: Sequence[str], options: ClientOptions) -> None:
-        self._addresses = [address for given in addresses for address in _parsed(given)]
+        self._addresses = [address for given in addresses for address in parse_addresses(given)]
         self._options = options
         self._core: ClientCore | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -87,10 +80,7 @@ class Client:
         if core is None or keeper is None:
             return
         core.writer.close()
-        keeper.cancel()
-        core.nodes.close()  # all of it before the first wait, which may be the last thing that this task is allowed
-        await asyncio.wait([keeper])
-        await core.nodes.wait_closed()
+        await core.close(keeper)
 
     async def flush(self) -> None:
         """Wait until every write taken in so far is written, or has failed."""

@@ -3,8 +3,8 @@
 from collections.abc import Generator
 from typing import Any, NoReturn, Self
 
-from eventlog.client.core import ClientCore
 from eventlog.client.formats import CacheFormat
+from eventlog.client.small_core import SmallCore
 from eventlog.client.values import CacheInfo
 from eventlog.client.wording import cache_info
 from eventlog.wire.eventlog_pb2 import DescribeCache, Message
@@ -13,7 +13,7 @@ from eventlog.wire.eventlog_pb2 import DescribeCache, Message
 class CacheHandle:
     """A cache of a client. Holding one costs nothing; the first call looks it up, and it stays the cache found then."""
 
-    def __init__(self, core: ClientCore, name: str, info: CacheInfo | None = None) -> None:
+    def __init__(self, core: SmallCore, name: str, info: CacheInfo | None = None) -> None:
         self.name = name
         self._core = core
         self._info = info

@@ -6,8 +6,9 @@ from typing import Any
 
 from eventlog.client.connections.requests import Requests
 from eventlog.client.handle import CacheHandle
-from eventlog.client.reading.bounds import checked_id, token_text
+from eventlog.client.reading.bounds import token_text
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
+from eventlog.client.wording import checked_id
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from eventlog.batch.layout import ABSENT, REFUSED
+from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.events import KIND_NAMES, Event
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 Format = Literal["json", "bytes", "avro"]
 KeyFormat = Literal["utf8", "bytes"]
@@ -35,7 +36,7 @@ class StoredMany:
     `id_column` (int64, 0: nothing to remove) and `kind_column` (uint8) are what `ids` and `kinds` are made from.
     """
 
-    def __init__(self, ids: npt.NDArray[np.int64], kinds: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, ids: "npt.NDArray[np.int64]", kinds: "npt.NDArray[np.uint8]") -> None:
         self.id_column = ids
         self.kind_column = kinds
 
@@ -56,7 +57,7 @@ class StoredMany:
     @property
     def events(self) -> int:
         """How many events were made."""
-        return int(np.count_nonzero(self.id_column))
+        return int((self.id_column != 0).sum())
 
     @property
     def last_id(self) -> int | None:

@@ -1,5 +1,7 @@
 """Between messages of the wire and the values that callers see."""
 
+from operator import index
+
 from eventlog.client.values import (
     CacheInfo,
     CheckReport,
@@ -12,6 +14,7 @@ from eventlog.client.values import (
     Status,
 )
 from eventlog.errors import InvalidArgument
+from eventlog.ids import ID_MAX
 from eventlog.wire import eventlog_pb2 as pb
 
 _FORMATS: dict[int, Format] = {pb.JSON: "json", pb.BYTES: "bytes", pb.AVRO: "avro"}
@@ -24,6 +27,18 @@ def consistency_number(name: str) -> pb.Consistency:
     if name not in _CONSISTENCIES:
         raise InvalidArgument(why=f"consistency {name!r}: use primary, linear or any")
     return _CONSISTENCIES[name]
+
+
+def checked_id(number: int) -> int:
+    """Return `number` if an id can be that.
+
+    Raises:
+        InvalidArgument: it cannot.
+    """
+    # what the request does not take as a number would end the sending of everything behind it
+    if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= (whole := index(number)) <= ID_MAX:
+        raise InvalidArgument(why=f"{number!r} is not an id")
+    return whole
 
 
 def cache_options(options: dict[str, object]) -> pb.CacheOptions:

@@ -19,8 +19,8 @@ from struct import Struct
 from typing import Any
 
 import numpy as np
-from crc32c import crc32c
 
+from eventlog.checksum import crc32c
 from eventlog.consume.position import Acknowledged, Ints, Position, SegmentPositions, Step, bad_token, checked
 
 VERSION = 1

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import ABSENT
+from eventlog.batch.marks import ABSENT
 from eventlog.events import Kind
 from eventlog.interceptor.key_table import Hashes, KeyTable
 from eventlog.interceptor.share import Ints, Share

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from eventlog.batch.layout import ABSENT
+from eventlog.batch.marks import ABSENT
 from eventlog.events import Kind
 from eventlog.interceptor.share import Share
 

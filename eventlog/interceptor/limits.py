@@ -3,7 +3,7 @@
 import numpy as np
 
 from eventlog.batch.check import FROM_CLIENTS, BadBlocks, Bounds, check_blocks, slices
-from eventlog.batch.layout import EXPIRY
+from eventlog.batch.marks import EXPIRY
 from eventlog.events import Kind
 from eventlog.hashing import HASH_BITS, hash_key, hash_keys, route_bytes, segment_of
 from eventlog.interceptor.json_values import check_json

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import ABSENT, REFUSED
+from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.batch.views import StoredValue
 from eventlog.errors import CorruptData, Overloaded, ProducerUnknown, SequenceGap
 from eventlog.events import Kind

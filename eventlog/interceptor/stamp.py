@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.check import slices
-from eventlog.batch.layout import ABSENT, OUTCOMES, REFUSED
+from eventlog.batch.layout import OUTCOMES
+from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.batch.stored import Sections
 from eventlog.batch.unfold import firsts_of_runs
 from eventlog.events import Kind

@@ -68,3 +68,14 @@ class Candidates:
     def learn(self, addresses: Iterable[Address]) -> None:
         """Add addresses at the end."""
         self._order += [address for address in dict.fromkeys(addresses) if address not in self._order]
+
+
+def parse_addresses(given: object) -> list[Address]:
+    """Return the addresses of a text with commas between them.
+
+    Raises:
+        InvalidArgument: one is none.
+    """
+    if not isinstance(given, str):
+        raise InvalidArgument(why=f"{given!r:.60} is no address: write HOST:PORT; several are arguments, or have commas between")
+    return [parse_address(part) for part in given.split(",")]

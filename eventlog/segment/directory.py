@@ -19,8 +19,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from crc32c import crc32c
-
+from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, DirectoryInUse, UnsupportedFormat, WrongCluster
 from eventlog.segment.port import Identity
 

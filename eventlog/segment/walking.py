@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from eventlog.batch.layout import place_seed, read_head
+from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData
 from eventlog.segment import keys
 from eventlog.segment.cutting import caches_in

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
+from eventlog.checksum import crc32c
 from eventlog.errors import BadFrame, TooLarge
 from eventlog.wire import codecs
 from eventlog.wire.codecs import Codec

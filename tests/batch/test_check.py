@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_blocks, build_write
 from eventlog.batch.check import BadBlocks, Bounds, check_blocks, slices
-from eventlog.batch.layout import EXPIRY, HEADERS
+from eventlog.batch.marks import EXPIRY, HEADERS
 from eventlog.batch.one import build_one
 from eventlog.batch.table import read_table
 from eventlog.batch.views import decode_block

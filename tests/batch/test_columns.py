@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.columns import EventColumns, columns_of_joined, columns_of_values, join_events
 from eventlog.batch.join import pack
-from eventlog.batch.layout import PROMOTED, ValueHead, encode_value
+from eventlog.batch.layout import ValueHead, encode_value
+from eventlog.batch.marks import PROMOTED
 from eventlog.batch.promoted import encode_promoted
 from eventlog.batch.texts import Texts
 from eventlog.batch.views import decode_block, decode_value

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_blocks
-from eventlog.batch.layout import BEFORE, HEADERS, TABLE_ROW_BYTES
+from eventlog.batch.marks import BEFORE, HEADERS, TABLE_ROW_BYTES
 from eventlog.batch.one import build_one, find_one, with_image
 
 KINDS = frozenset({0, 1, 2})

@@ -13,7 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from eventlog.batch.build import Columns, build_blocks
-from eventlog.batch.layout import ABSENT, REFUSED, RUN, TABLE
+from eventlog.batch.layout import RUN, TABLE
+from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.batch.views import decode_block
 from eventlog.consume import token
 from eventlog.consume.position import Position

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eventlog import errors, ids, limits
-from eventlog.batch import layout
+from eventlog.batch import layout, marks
 from eventlog.control.records import RETAIN_BYTES_DEFAULT, RETAIN_TIME_MS_DEFAULT
 from eventlog.events import KIND_NAMES
 from eventlog.replication import messages
@@ -68,8 +68,8 @@ def test_flags_codecs_and_kinds_are_those_of_the_code():
         assert re.search(rf"\| 0-3 COMP \|.*\b{codec.value} {codec.name.lower()}\b", TEXT), codec.name
     for number, name in enumerate(KIND_NAMES):
         assert f"{number} {name}" in TEXT
-    assert f"{layout.ABSENT} for a removal that found nothing" in TEXT
-    assert f"{layout.REFUSED} for an item of a block whose condition did not hold" in TEXT
+    assert f"{marks.ABSENT} for a removal that found nothing" in TEXT
+    assert f"{marks.REFUSED} for an item of a block whose condition did not hold" in TEXT
     assert f"= {ids.EPOCH_MS} after 1970" in TEXT
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_write, segments_of
-from eventlog.batch.layout import ABSENT
+from eventlog.batch.marks import ABSENT
 from eventlog.batch.stored import make_values
 from eventlog.batch.views import decode_value
 from eventlog.errors import CorruptData, Overloaded, ProducerUnknown, SequenceGap

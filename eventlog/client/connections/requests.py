@@ -7,6 +7,7 @@ from eventlog.errors import EventLogError, TimedOut
 from eventlog.routing.retry import SEGMENTS_OWN
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.kinds import read_error
 
 
 class Requests:
@@ -16,8 +17,18 @@ class Requests:
         self._nodes = nodes
         self._options = options
 
-    async def ask(self, message: Message, *, segment: int | None = None, repeatable: bool = True, wait_ms: int = 0) -> Reply:
-        """Return the answer to a request. `wait_ms`: how long the node itself may take on purpose.
+    async def ask(
+        self,
+        message: Message,
+        *buffers: bytes,
+        segment: int | None = None,
+        repeatable: bool = True,
+        timeout_ms: int = 0,
+        wait_ms: int = 0,
+    ) -> Reply:
+        """Return the answer to a request, whose body is `buffers`. `timeout_ms` is the client's where it is 0.
+
+        `wait_ms`: how long the node itself may take on purpose. Of a write of one event it is the answer that it was written.
 
         It goes to the primary of `segment`, without one to any node. What is not `repeatable` is sent at most once, unless the node
         says that it did nothing.
@@ -26,7 +37,7 @@ class Requests:
             TimedOut: no answer until the deadline, and no refusal before that.
             EventLogError: the node's refusal, or why no node could be asked.
         """
-        timeout_ms = self._options.timeout_ms + wait_ms
+        timeout_ms = (timeout_ms or self._options.timeout_ms) + wait_ms
         patience = Patience(self._nodes, self._options, timeout_ms=timeout_ms)
         refusal: EventLogError | None = None
         while True:
@@ -36,7 +47,7 @@ class Requests:
                     connection = await patience.connection(routes.primary(segment))
                 else:
                     connection = await patience.other_connection()
-                return await connection.request(message, timeout_ms=patience.left_ms)
+                return _not_refused(await connection.request(message, *buffers, timeout_ms=patience.left_ms))
             except TimedOut as error:
                 if refusal is not None:
                     raise type(refusal)(outcome=error.outcome, **refusal.facts()) from None
@@ -44,3 +55,10 @@ class Requests:
             except EventLogError as error:
                 refusal = error if isinstance(error, SEGMENTS_OWN) else refusal
                 await patience.wait_after(error, repeatable=repeatable)
+
+
+def _not_refused(reply: Reply) -> Reply:
+    """Return an answer, unless it is that of a write of one block which was refused. Raises why."""
+    for refusal in reply.message.write_answer.refusals:
+        raise read_error(refusal.error)
+    return reply

@@ -11,7 +11,8 @@ from eventlog.client.members.lanes import Fetched, Lanes
 from eventlog.client.members.member import MemberOptions
 from eventlog.client.members.progress import Places, Progress, ends_of, position_of
 from eventlog.client.reading.batches import EventBatch
-from eventlog.client.reading.bounds import Reading, checked_id
+from eventlog.client.reading.bounds import Reading
+from eventlog.client.wording import checked_id
 from eventlog.consume import token
 from eventlog.consume.membership.positions import Place
 from eventlog.errors import EventLogError, InvalidArgument, StaleMember

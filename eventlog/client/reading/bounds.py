@@ -10,11 +10,12 @@ from typing import Literal
 import numpy as np
 
 from eventlog.client.values import Stalled
+from eventlog.client.wording import checked_id
 from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.consume.state import tail_of, with_steps
 from eventlog.errors import BadMessage, InvalidArgument, Unavailable
-from eventlog.ids import ID_MAX, id_before
+from eventlog.ids import id_before
 from eventlog.wire.eventlog_pb2 import Filter, Poll, PollAnswer
 
 OnTrimmed = Literal["error", "earliest", "resync"]
@@ -117,18 +118,6 @@ def begins_with_state(state_first: bool, start: Start, place: Position | None) -
     if state_first and start:
         raise InvalidArgument(why="a read that begins with the state begins nowhere else: leave from_id and from_time out")
     return state_first and place is None
-
-
-def checked_id(number: int) -> int:
-    """Return `number` if an id can be that.
-
-    Raises:
-        InvalidArgument: it cannot.
-    """
-    # what the request does not take as a number would end the sending of everything behind it
-    if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= (whole := index(number)) <= ID_MAX:
-        raise InvalidArgument(why=f"{number!r} is not an id")
-    return whole
 
 
 def checked_trimmed(on_trimmed: str) -> OnTrimmed:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
+from eventlog.client.core import ClientCore
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.bounds import segments_of
 from eventlog.client.reading.filtering import Parameters, Select, filter_of, json_of
@@ -87,6 +88,8 @@ async def _first_rows(
 
 class CacheEntries(CacheHandle):
     """Every entry once, as of a moment of its segment, whatever becomes of the nodes meanwhile."""
+
+    _core: ClientCore
 
     def entries(
         self,

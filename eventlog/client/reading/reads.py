@@ -7,66 +7,30 @@ from functools import partial
 from typing import Unpack as Options
 from typing import get_args
 
+from eventlog.client.core import ClientCore
 from eventlog.client.formats import CacheFormat
-from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.batches import EventBatch, Order
-from eventlog.client.reading.bounds import Reading, Start, checked_id, position_after, segments_of
+from eventlog.client.reading.bounds import Reading, Start, position_after, segments_of
 from eventlog.client.reading.following import Unpack, say_held, to_batches
+from eventlog.client.reading.getting import CacheGetting
 from eventlog.client.reading.rows import RowReader, Rows
 from eventlog.client.reading.state_first import StateBatches
 from eventlog.client.reading.wanted import PollOptions, ReadOptions, Wanted
 from eventlog.client.values import Answer, Entry, LogEnds
-from eventlog.client.wording import consistency_number, log_ends, stalled
-from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary
+from eventlog.client.wording import checked_id, consistency_number, log_ends, stalled
+from eventlog.errors import EventsTrimmed, InvalidArgument
 from eventlog.events import Event, EventSource
 from eventlog.limits import ANSWER_BYTES_DEFAULT, POLL_WAIT_MS_MAX
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-COPY_ASK_MS = 250  # a read that has failed says a little later what another one would be answered
 
-
-class CacheReads(CacheHandle):
+class CacheReads(CacheGetting):
     """Entries are as of now; events are those after a position, each once, in the order of their ids."""
 
+    _core: ClientCore
+
     # ------------------------------------------------------------ entries
-
-    async def get(self, key: str | bytes, *, consistency: str = "primary", at_least: int = 0) -> Entry | None:
-        """Return the entry of `key`, None if there is none. `at_least`: an id that the answering node must have applied.
-
-        Raises:
-            NotPrimary: nobody can answer for the segment with this consistency; `copy_upto` says how far a copy is that `"any"` would be
-                answered from, 0 where none was found.
-        """
-        info, form = await self._found()
-        stored_key, number = form.key(key), consistency_number(consistency)
-        request = pb.Get(cache_id=info.id, key=stored_key, consistency=number, at_least=checked_id(at_least))
-        segment = None if number == pb.ANY else self._core.routes.segment(stored_key, by_prefix=info.route_by_prefix)
-        try:
-            answer = (await self._core.requests.ask(Message(get=request), segment=segment)).message.get_answer
-        except NotPrimary as error:
-            if number == pb.ANY:
-                raise
-            raise NotPrimary(segment=error.segment, copy_upto=await self._copy_upto(request)) from error
-        if not answer.found:
-            return None
-        return Entry(
-            value=form.read_value(answer.value),
-            value_bytes=answer.value,
-            version=answer.version,
-            expires_ms=answer.expires_ms or None,
-        )
-
-    async def _copy_upto(self, request: pb.Get) -> int:
-        """Return up to which id the copy is complete that a read from any copy would be answered from; 0 if none answers at once."""
-        anyhow = pb.Get(cache_id=request.cache_id, key=request.key, consistency=pb.ANY)
-        for connection in self._core.nodes.live():
-            try:
-                reply = await connection.request(Message(get=anyhow), timeout_ms=COPY_ASK_MS)
-            except EventLogError:
-                continue
-            return reply.message.get_answer.applied_id
-        return 0
 
     def get_many(self, keys: Iterable[str | bytes], *, consistency: str = "primary") -> Rows[Entry | None]:
         """Return the entries of many keys, in their order, None where there is none: iterate them, or await them as a list."""

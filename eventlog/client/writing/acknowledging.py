@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from eventlog.client.handle import CacheHandle
-from eventlog.client.listeners import ListenerAdmin, check_awaited
 from eventlog.errors import EventLogError, InvalidArgument, ListenerTimeout
 from eventlog.limits import LISTENER_WAIT_MS_DEFAULT, LISTENERS_AWAITED_MAX, POLL_WAIT_MS_MAX
 from eventlog.wire import eventlog_pb2 as pb
@@ -49,6 +48,8 @@ class CacheAcknowledging(CacheHandle):
             raise InvalidArgument(why=f"a write waits for at most {LISTENERS_AWAITED_MAX} listeners, not for {len(names)}")
         for listener in listeners:
             if listener not in self._listeners_seen:
+                from eventlog.client.listeners import ListenerAdmin, check_awaited  # noqa: PLC0415 -- needs arrays, which one put does not
+
                 check_awaited(await ListenerAdmin(self._core.requests).describe(listener), cache=info.name)
                 self._listeners_seen.add(listener)
         if not names:

@@ -9,18 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.client.values import Stored, StoredMany, kind_name
+from eventlog.client.writing.singles import Condition
 from eventlog.errors import EventLogError, PartlyWritten
 from eventlog.events import Kind
 
 EVENT_BYTES = 24  # kind, two offsets and padding of an event in a block, about
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """What must hold for a key: `version` is the id of its entry, 0 for no entry, None for any entry."""
-
-    key: bytes
-    version: int | None
 
 
 @dataclass(slots=True, kw_only=True)  # one a call: `frozen` ones are dear to make

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.batch.layout import REFUSED
+from eventlog.batch.marks import REFUSED
 from eventlog.batch.one import build_one
 from eventlog.client.writing.changes import Call, Changes, Ledger, kinds_of
+from eventlog.client.writing.singles import condition_of
 from eventlog.errors import BadMessage, ClientClosed, EventLogError, KeyExists, VersionMismatch
 from eventlog.events import Kind
 from eventlog.routing.routes import Routes
@@ -123,13 +124,7 @@ class Contents:
         write.blocks = len(self.counts)
         changes = self.calls[0].changes
         if changes.condition is not None:
-            condition = write.conditions.add(block=0, key=changes.condition.key)
-            if changes.condition.version is None:
-                condition.present = True
-            elif changes.condition.version:
-                condition.version = changes.condition.version
-            else:
-                condition.absent = True
+            write.conditions.append(condition_of(changes.condition))
         write.previous = changes.wants_previous
         return message
 

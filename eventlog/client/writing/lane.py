@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eventlog.batch.layout import REFUSED
+from eventlog.batch.marks import REFUSED
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.uplink import chance
 from eventlog.client.options import ClientOptions

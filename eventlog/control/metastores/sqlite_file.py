@@ -17,8 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from crc32c import crc32c
-
+from eventlog.checksum import crc32c
 from eventlog.control.metastore import Change, Changes, Item, Listing
 from eventlog.errors import MetadataConflict, MetadataLost, MetadataUnavailable, UnsupportedFormat
 

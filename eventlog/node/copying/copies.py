@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from struct import Struct
 
 import msgspec
-from crc32c import crc32c
 
+from eventlog.checksum import crc32c
 from eventlog.errors import BadMessage
 from eventlog.limits import MIB
 from eventlog.segment import keys

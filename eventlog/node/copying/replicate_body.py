@@ -8,11 +8,12 @@ from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
-from eventlog.batch.layout import COLUMNS_KNOWN, FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
+from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
+from eventlog.batch.marks import COLUMNS_KNOWN
 from eventlog.batch.stored import Values
 from eventlog.batch.unfold import firsts_of_runs
+from eventlog.checksum import crc32c
 from eventlog.errors import BadMessage, UnsupportedFormat
 from eventlog.ids import ID_STEP
 from eventlog.replication.messages import APPEND, CHUNK, VALUE, Body, decode_body, value_table

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
 from eventlog.batch.entries import decode_entry
 from eventlog.batch.views import decode_value
+from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, Unavailable
 from eventlog.node.aside import aside
 from eventlog.node.state.pins import Pin

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.build import Columns, build_write
-from eventlog.batch.layout import ABSENT
+from eventlog.batch.marks import ABSENT
 from eventlog.batch.table import Table, read_table
 from eventlog.errors import BadMessage, EventLogError, NoState
 from eventlog.events import Kind

@@ -15,10 +15,11 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from eventlog.batch.join import Packed, pack
-from eventlog.batch.layout import COLUMNS_KNOWN, FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
+from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
+from eventlog.batch.marks import COLUMNS_KNOWN
+from eventlog.checksum import crc32c
 from eventlog.consume.answer import Answer, StoredValues, build_answer, sizes_of
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.entries import FORMAT
-from eventlog.batch.layout import EXPIRY
+from eventlog.batch.marks import EXPIRY
 from eventlog.batch.unfold import Unfolded, pad8_all, spread
 from eventlog.batch.views import decode_value
 from eventlog.events import Kind

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import EXPIRY
+from eventlog.batch.marks import EXPIRY
 from eventlog.batch.unfold import Unfolded, unfold
 from eventlog.batch.views import decode_value
 from eventlog.consume.groups import CacheValues, CommittedGroup

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from struct import Struct
 
 from eventlog.batch.entries import FORMAT, HEAD
-from eventlog.batch.layout import BEFORE, HAS_PRODUCERS, HEADERS
 from eventlog.batch.layout import FORMAT as VALUE_FORMAT
+from eventlog.batch.layout import HAS_PRODUCERS
+from eventlog.batch.marks import BEFORE, HEADERS
 from eventlog.batch.one import find_one
 from eventlog.events import Kind
 from eventlog.node.copying.replicate_body import Arrived

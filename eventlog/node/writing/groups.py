@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import BLOCK_HEAD_BYTES, TABLE_ROW_BYTES, pad8
+from eventlog.batch.marks import BLOCK_HEAD_BYTES, TABLE_ROW_BYTES, pad8
 from eventlog.batch.table import Table
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition, Submitted

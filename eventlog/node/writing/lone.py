@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from eventlog.batch.check import Bounds, are_headers
 from eventlog.batch.entries import FORMAT, HEAD, Entry
-from eventlog.batch.layout import ABSENT, HEADERS
+from eventlog.batch.marks import ABSENT, HEADERS
 from eventlog.batch.one import One, find_one, with_image
 from eventlog.batch.stored import seal_one
 from eventlog.batch.table import ROW

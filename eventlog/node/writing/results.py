@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.layout import REFUSED
+from eventlog.batch.marks import REFUSED
 from eventlog.batch.stored import Values
 from eventlog.events import Kind
 from eventlog.interceptor import Share, Stamped

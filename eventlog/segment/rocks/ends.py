@@ -18,8 +18,8 @@ from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 
+from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, LostDisk, UnsupportedFormat
 from eventlog.segment.port import LogEnds
 

@@ -20,8 +20,8 @@ from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
+from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, LostDisk
 
 Ints = npt.NDArray[np.int64]

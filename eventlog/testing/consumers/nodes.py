@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from eventlog.batch.entries import Entry, encode_entry
-from eventlog.batch.layout import REFUSED
+from eventlog.batch.marks import REFUSED
 from eventlog.batch.views import decode_block
 from eventlog.errors import EventLogError, NotPrimary, TimedOut, VersionMismatch
 from eventlog.events import Kind

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eventlog.batch.layout import ABSENT
+from eventlog.batch.marks import ABSENT
 from eventlog.client.values import Stored, StoredMany
-from eventlog.client.writing.changes import Call, Changes, Condition, Ledger, kinds_of
+from eventlog.client.writing.changes import Call, Changes, Ledger, kinds_of
+from eventlog.client.writing.singles import Condition
 from eventlog.errors import DiskFull, OutcomeUnknown, PartlyWritten
 
 DISK_FULL = DiskFull(free_bytes=1, reserve_bytes=2)

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.batch.check import Bounds, check_blocks
-from eventlog.batch.layout import REFUSED
+from eventlog.batch.marks import REFUSED
 from eventlog.batch.table import read_table
 from eventlog.batch.views import decode_block
-from eventlog.client.writing.changes import Call, Changes, Condition
+from eventlog.client.writing.changes import Call, Changes
 from eventlog.client.writing.contents import pack, read_answer, rest_of, split_by_call
+from eventlog.client.writing.singles import Condition
 from eventlog.errors import BadMessage, KeyExists, VersionMismatch
 from eventlog.routing.routes import Routes
 from eventlog.wire.eventlog_pb2 import WriteAnswer

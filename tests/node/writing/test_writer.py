@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eventlog.batch.layout import ABSENT, REFUSED
+from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.batch.one import build_one
 from eventlog.batch.table import read_table
 from eventlog.errors import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eventlog.batch.entry_rows import decode_rows
-from eventlog.batch.layout import REFUSED
+from eventlog.batch.marks import REFUSED
 from eventlog.errors import BadMessage, CacheNotFound, EventLogError, NotMember, NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node import operations

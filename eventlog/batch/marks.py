@@ -1,0 +1,23 @@
+"""Numbers of the layout of events that need no arrays to be read: the bits of columns, outcomes of items, sizes of heads.
+
+What they are numbers of stands in `layout`. Apart, because whoever writes or reads a single event imports no numpy for it.
+"""
+
+# optional columns, in the order of their bit
+EXPIRY = 1  # i64 milliseconds since 2020, 0: never
+BEFORE = 2  # offsets and bytes; meaningful where the kind replaces or removes
+HEADERS = 4  # offsets and bytes of events.encode_headers
+SCHEMA_ID = 8  # u32
+PROMOTED = 16  # fields of the values, set apart by the node that stamps: see promoted.py
+COLUMNS_KNOWN = EXPIRY | BEFORE | HEADERS | SCHEMA_ID | PROMOTED
+
+ABSENT = 255  # outcome of a submitted item: nothing there to remove
+REFUSED = 254  # outcome of a submitted item: its block's condition did not hold
+
+BLOCK_HEAD_BYTES = 16
+TABLE_ROW_BYTES = 16
+
+
+def pad8(size: int) -> int:
+    """Return `size` rounded up to a multiple of 8."""
+    return (size + 7) & ~7

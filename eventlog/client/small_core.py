@@ -1,0 +1,60 @@
+"""What calls of one key need of a client: its connections and its requests. Neither arrays nor what reads and writes many."""
+
+import asyncio
+
+from eventlog.client.connections.nodes import Nodes
+from eventlog.client.connections.requests import Requests
+from eventlog.client.connections.watchman import Watchman
+from eventlog.client.options import ClientOptions
+from eventlog.errors import ClientClosed
+from eventlog.routing.addresses import Address
+from eventlog.routing.routes import Routes
+
+
+class SmallCore:
+    """The parts of a client that every call needs."""
+
+    def __init__(self, addresses: list[Address], options: ClientOptions) -> None:
+        self.options = options
+        self.nodes = Nodes(addresses, options)
+        self.requests = Requests(self.nodes, options)
+        self.watchman = Watchman(self.nodes, options)
+
+    def __repr__(self) -> str:
+        """Say it for the objects that stand on it: cluster, nodes, addresses."""
+        addresses = ", ".join(map(str, self.nodes.home.candidates.order))
+        topology = self.nodes.topology
+        cluster = "not connected" if topology is None else f"cluster {self.cluster} of {len(topology.addresses)} nodes"
+        return f"{cluster}, at {addresses}{', closed' if self.nodes.is_closed else ''}"
+
+    async def open(self) -> None:
+        """Connect to the first address that answers, and learn the topology."""
+        await self.nodes.home.open_once()
+        await self.watchman.ask()
+
+    async def run(self) -> None:
+        """Keep current, until cancelled."""
+        await self.watchman.run()
+
+    async def close(self, keeper: "asyncio.Task[None]") -> None:
+        """End `run`, which is `keeper`, and the connections."""
+        keeper.cancel()
+        self.nodes.close()  # all of it before the first wait, which may be the last thing that this task is allowed
+        await asyncio.wait([keeper])
+        await self.nodes.wait_closed()
+
+    @property
+    def cluster(self) -> str:
+        """The id of the cluster that answered."""
+        return self.nodes.cluster
+
+    @property
+    def routes(self) -> Routes:
+        """Where requests go.
+
+        Raises:
+            ClientClosed: the client was never opened.
+        """
+        if self.nodes.routes is None:
+            raise ClientClosed(what="client")
+        return self.nodes.routes

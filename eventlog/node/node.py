@@ -394,9 +394,8 @@ def dispatcher(node: Node, table: dict[str, Any]) -> Callable[[Exchange], None]:
     def dispatch(exchange: Exchange) -> None:
         kind = exchange.kind
         is_peers = kind in of_members
-        if (is_peers or exchange.message.forwarded) and not is_of_member(exchange.connection):
-            raise NotMember(what=kind if is_peers else "passing requests on", why="this connection has not proved to be one's")
-        _check_whose(node, exchange)
+        if not is_of_member(exchange.connection):
+            _check_stranger(node, exchange, is_peers=is_peers)
         if len(exchange.body):
             if kind not in with_body:
                 raise BadMessage(why=f"a body of {len(exchange.body)} bytes, and {kind} has none")
@@ -431,19 +430,26 @@ def _cache_places() -> dict[str, Callable[[Message], int]]:
 _CACHE_PLACES = _cache_places()
 
 
-def _check_whose(node: Node, exchange: Exchange) -> None:
-    """Raise OperationRefused where a request that is no member's is about one of the cluster's own caches."""
+def _check_stranger(node: Node, exchange: Exchange, *, is_peers: bool) -> None:
+    """Refuse what is not for everybody.
+
+    Raises:
+        NotMember: only members ask it, or pass requests on.
+        OperationRefused: it is about one of the cluster's own caches.
+    """
+    if is_peers or exchange.message.forwarded:
+        what = exchange.kind if is_peers else "passing requests on"
+        raise NotMember(what=what, why="this connection has not proved to be one's")
     cache_of = _CACHE_PLACES.get(exchange.kind)
-    if cache_of is None or (cache_id := cache_of(exchange.message)) not in node.caches.internal or is_of_member(exchange.connection):
-        return
-    raise OperationRefused(what=f"{exchange.kind} of {node.caches.find(cache_id).name}", why="it is the cluster's own")
+    if cache_of is not None and (cache_id := cache_of(exchange.message)) in node.caches.internal:
+        raise OperationRefused(what=f"{exchange.kind} of {node.caches.find(cache_id).name}", why="it is the cluster's own")
 
 
 async def _run(node: Node, function: Callable[..., Any], exchange: Exchange, *, is_informed: bool = False) -> None:
     """Run a handler to its end; once more, after a look at the metadata, if it did not know a cache: another node may just have made it."""
     try:
-        if is_informed:
-            _check_whose(node, exchange)  # the cache was not known here when the request came
+        if is_informed and not is_of_member(exchange.connection):
+            _check_stranger(node, exchange, is_peers=False)  # the cache was not known here when the request came
         done = function(node, exchange)
         if done is not None:
             await done

@@ -64,8 +64,7 @@ class Append:
 class _Job:
     act: Callable[[], Any] | None = None
     append: Append | None = None
-    future: "asyncio.Future[Any] | None" = None
-    told: "Told | None" = None  # instead of a future
+    sink: "asyncio.Future[Any] | Told | None" = None  # who is told of the outcome
     is_vital: bool = False  # an error fences the store
     is_barrier: bool = False
     needs_state: bool = False
@@ -74,10 +73,6 @@ class _Job:
     def can_wait(self) -> bool:
         """Return whether it waits for space where it finds none: nobody was told of it, and nothing behind it makes the log shorter."""
         return self.is_vital and not self.is_barrier
-
-    @property
-    def sink(self) -> "asyncio.Future[Any] | Told | None":
-        return self.told or self.future
 
 
 _END = _Job(is_barrier=True)
@@ -118,7 +113,7 @@ class StorageThread:
 
     def append_and_tell(self, append: Append, told: Told) -> None:
         """Do what `append` does; `told` is called in the loop with None or the error, without a future's turn in between."""
-        self._queue.put(_Job(append=append, told=told))
+        self._queue.put(_Job(append=append, sink=told))
 
     def cut(self, cuts: Sequence[tuple[int, int]]) -> "asyncio.Future[list[tuple[int, int]]]":
         """Cut the logs of segments, given as (segment, upto), so that they hold nothing above `upto`.
@@ -155,7 +150,7 @@ class StorageThread:
         if told:
             self._puts, self._puts_told, self._puts_bytes = [], [], 0
             act = partial(self._apply, puts, are_sorted=len(told) == 1)
-            self._queue.put(_Job(act=act, told=partial(_tell_all, told), is_vital=True, needs_state=True))
+            self._queue.put(_Job(act=act, sink=partial(_tell_all, told), is_vital=True, needs_state=True))
 
     def run(
         self, act: Callable[[], Result], *, is_vital: bool = False, is_barrier: bool = False, needs_state: bool = True
@@ -182,9 +177,9 @@ class StorageThread:
 
     def _put(self, job: _Job) -> "asyncio.Future[Any]":
         assert self._loop is not None, "start() comes first"
-        job.future = self._loop.create_future()
+        future = job.sink = self._loop.create_future()
         self._queue.put(job)
-        return job.future
+        return future
 
     # ------------------------------------------------------------ in the thread
 
@@ -200,7 +195,7 @@ class StorageThread:
                 self._is_last = number == len(stretches)
                 self._turn(stretch)
         self._write_ends()
-        self._report([(sink, None, _no_space()) for job in self._spaceless if (sink := job.sink) is not None])
+        self._report([(job.sink, None, _no_space()) for job in self._spaceless if job.sink is not None])
 
     def _wait(self) -> _Job:
         """Return the next job; the ends are written if they are due before it comes."""
@@ -227,7 +222,7 @@ class StorageThread:
 
     def _turn(self, jobs: list[_Job]) -> None:
         self._append_all([job for job in jobs if job.append is not None])
-        done = self._catch_up()
+        done = self._catch_up() if self._spaceless else []
         for job in jobs:
             if job.act is None:
                 continue
@@ -251,8 +246,8 @@ class StorageThread:
             return False
         if job.is_vital and error is not None:
             error = self._fence(error)
-        if (sink := job.sink) is not None:
-            done.append((sink, result, error))
+        if job.sink is not None:
+            done.append((job.sink, result, error))
         return True
 
     def _append_all(self, jobs: list[_Job]) -> None:
@@ -276,7 +271,7 @@ class StorageThread:
             self.appends += len(jobs)
 
         _, error = self._try(write)
-        self._report([(sink, None, error) for job in jobs if (sink := job.sink) is not None])
+        self._report([(job.sink, None, error) for job in jobs if job.sink is not None])
         if error is None:
             self._note_ends(appends)
 

@@ -8,7 +8,7 @@ import orjson
 
 from eventlog_cli.conventions import common_options, open_client
 from eventlog_cli.output import stdout
-from eventlog_cli.parameters import PARAM, POSITIVE, SEGMENTS
+from eventlog_cli.parameters import AT, PARAM, POSITIVE, SEGMENTS
 from eventlog_cli.render import json_of_cache, readable
 
 _AT_ONCE = 1_000
@@ -23,6 +23,7 @@ _AT_ONCE = 1_000
 @click.option("--select", metavar="FIELDS", help="These fields of the value alone, as in value.total,value.customer.name.")
 @click.option("--segments", type=SEGMENTS, help="These segments alone, as in 0,3-7.")
 @click.option("--max", "entries_max", type=POSITIVE, metavar="N", help="End after N entries.")
+@click.option("--at", type=AT, metavar="ID|TIME", help="As they were then: an id, an ISO 8601 time, or a duration for that long ago.")
 @common_options
 def command(cache_name: str, *, prefix: str, entries_max: int | None, params: tuple[tuple[str, Any], ...], **options: Any) -> None:
     """Print the entries of CACHE as JSON, one a line: each once, as of a moment of its segment, keys ascending within one."""
@@ -39,4 +40,6 @@ def command(cache_name: str, *, prefix: str, entries_max: int | None, params: tu
 
 def _line(key: str | bytes, value: bytes, version: int) -> bytes:
     name = orjson.dumps(key if isinstance(key, str) else readable(key))
+    if not version:  # of the past, where retention has left no more than the value
+        return b'{"key":%b,"value":%b,"version":null}\n' % (name, value)
     return b'{"key":%b,"value":%b,"version":%d,"version_str":"%d"}\n' % (name, value, version, version)

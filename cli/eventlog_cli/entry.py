@@ -11,7 +11,7 @@ from eventlog.errors import BadValue, TooLarge
 from eventlog.limits import VALUE_BYTES_CAP
 from eventlog_cli.conventions import common_options, open_client, open_small_client, settings
 from eventlog_cli.output import id_fields, note, print_row, print_text, stdin, stdout
-from eventlog_cli.parameters import HEADER, POSITIVE, SPAN, VERSION
+from eventlog_cli.parameters import AT, HEADER, POSITIVE, SPAN, VERSION
 from eventlog_cli.render import json_of_cache, readable
 
 if TYPE_CHECKING:
@@ -62,20 +62,22 @@ def remove(cache_name: str, key: str, **options: Any) -> None:
 @CACHE
 @KEY
 @click.option("--consistency", type=click.Choice(["primary", "linear", "any"]), default="primary", show_default=True, help="How fresh.")
+@click.option("--at", type=AT, metavar="ID|TIME", help="As it was then: an id, an ISO 8601 time, or a duration for that long ago.")
 @common_options
-def get(cache_name: str, key: str, consistency: str) -> None:
+def get(cache_name: str, key: str, consistency: str, at: int | None) -> None:
     """Print the value of KEY, its bytes alone, Avro as JSON; exit with 1 when there is none."""
-    with open_small_client() as client:
+    with open_small_client() if at is None else open_client() as client:  # the past is read from the log, by the whole client
         cache = client.cache(cache_name)
         found = _key(cache, key)
-        entry = cache.get(found, consistency=consistency)
+        past = {} if at is None else {"at": at}
+        entry = cache.get(found, consistency=consistency, **past)
         if entry is None:
             note(f"{key}: no entry")
             click.get_current_context().exit(EXIT_NONE)
         info = cache.info()
         if settings().is_json:
             value = orjson.Fragment(json_of_cache(info)(entry.value_bytes))
-            print_row({"key": _shown(found), "value": value, **id_fields(version=entry.version)})
+            print_row({"key": _shown(found), "value": value, **id_fields(version=entry.version or None)})
             return
     out = stdout()
     out.write(json_of_cache(info)(entry.value_bytes) if info.format == "avro" else entry.value_bytes)

@@ -24,10 +24,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eventlog put orders 4711 - < order.json",
         """eventlog put orders 4711 '{"total": 4}' --if-version 912813402609418241""",
     ),
-    "get": ("eventlog get orders 4711", "eventlog get orders 4711 --consistency any --json"),
+    "get": ("eventlog get orders 4711", "eventlog get orders 4711 --consistency any --json", "eventlog get orders 4711 --at 24h"),
     "remove": ("eventlog remove orders 4711",),
     "keys": ("eventlog keys orders --prefix 47 --max 10",),
-    "entries": ("eventlog entries orders --where 'value.total > 2'", "eventlog entries orders --select value.total --max 10"),
+    "entries": (
+        "eventlog entries orders --where 'value.total > 2'",
+        "eventlog entries orders --select value.total --max 10",
+        "eventlog entries orders --at 2026-11-20T10:00:00Z",
+    ),
     "size": ("eventlog size orders",),
     "clear": ("eventlog clear orders --yes",),
     "load": (

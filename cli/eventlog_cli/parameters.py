@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from eventlog.ids import id_before
 from eventlog_cli.quantities import NUMBER_MAX, parse_duration, parse_moment, parse_segments, parse_size
 
 
@@ -73,6 +74,15 @@ def parse_start(text: str) -> int | str:
     return parse_id(text) if text.isdigit() else text
 
 
+def parse_at(text: str) -> int:
+    """Return an id, or the last id of a time.
+
+    Raises:
+        ValueError: neither.
+    """
+    return parse_id(text) if text.isdigit() else id_before(parse_moment(text, now_ms=time.time_ns() // 1_000_000) + 1)
+
+
 def parse_header(text: str) -> tuple[str, bytes]:
     """Return name and value of `name=text`.
 
@@ -104,6 +114,7 @@ DURATION = Parsed("duration", parse_duration)
 SPAN = Parsed("duration", parse_span)
 SIZE = Parsed("size", parse_size)
 MOMENT = Parsed("time", lambda text: parse_moment(text, now_ms=time.time_ns() // 1_000_000))
+AT = Parsed("id|time", parse_at)
 SEGMENTS = Parsed("segments", parse_segments)
 ID = Parsed("id", parse_id)
 VERSION = Parsed("id", parse_version)

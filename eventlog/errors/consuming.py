@@ -21,6 +21,16 @@ class EventsTrimmed(Refused):
         return f"retention removed about {self.lost} events after this position, and nothing after it is kept: go on from earliest"
 
 
+class NotFinal(Unavailable):
+    """What was at `at` is asked for, and events at or below it may still come; none will at or below `upto`."""
+
+    code = "NOT_FINAL"
+    sentence = "id {at} lies ahead of id {upto}, up to which nothing can come any more in segment {segment}: ask again when it has passed"
+    segment: int
+    at: int
+    upto: int
+
+
 class PositionDiverged(Refused):
     code = "POSITION_DIVERGED"
     sentence = "segment {segment} lost its events after id {after} up to {upto} when its primary was forced; go on with accept_diverged"

@@ -183,6 +183,11 @@ class EventBatch(ArrowRows):
         """Which events have a before-image."""
         return np.zeros(len(self), np.bool_) if self.before is None else self._has_image(self.kinds, self.before)
 
+    @cached_property
+    def expiry(self) -> Ints:
+        """When what each event wrote expires, milliseconds since 2020, 0 for never, int64."""
+        return np.zeros(len(self), np.int64) if self._piece.expiry is None else self._moved(self._piece.expiry)
+
     def _has_image(self, kinds: npt.NDArray[np.uint8], before: Strings) -> npt.NDArray[np.bool_]:
         """Return which events have a before-image; none has who was written while the cache kept none, and then it is no JSON."""
         found: npt.NDArray[np.bool_] = kinds != Kind.CREATED

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -11,6 +12,7 @@ from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.bounds import segments_of
 from eventlog.client.reading.filtering import Parameters, Select, filter_of, json_of
 from eventlog.client.reading.iterating import EntryBatch, EntryReader, IterationOptions, Key
+from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.tasks import ForEachResult, TaskOptions, TaskRunner
 from eventlog.client.values import Entry
@@ -109,6 +111,7 @@ class CacheEntries(CacheHandle):
         parallel: int = 1,
         prefetch: int = 2,
         metadata: bool = False,
+        at: int | datetime | None = None,
     ) -> Entries:
         """Return the entries whose keys begin with `prefix`, at most `limit`, that match `where` or the installed `filter`.
 
@@ -122,7 +125,13 @@ class CacheEntries(CacheHandle):
         `scope`: `global`, `local` (what the node leads that this client is connected to), `segments` (those given), or a function
         installed on the nodes, with its `scope_parameters`. With `metadata` rows have entries, which know version and expiry.
 
+        With `at` (an id, or a moment) they are the entries as they were then, one by one as `get` with `at` gives them, also where
+        nobody was reading then. `prefix`, `limit`, `segments`, `batch_size` and `parallel` go with it, and no filter or scope. Memory
+        holds `parallel` segments as they were, with what was changed there since.
+
         Raises:
+            EventsTrimmed: retention has removed what would tell how an entry was at `at`.
+            NotFinal: `at` lies ahead of what nobody can write any more.
             NoState: the cache keeps no entries.
             BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or no node has it.
         """
@@ -136,7 +145,24 @@ class CacheEntries(CacheHandle):
             parallel=min(parallel, _PARALLEL_MAX),
             prefetch=min(prefetch, _PREFETCH_MAX),
         )
-        return Entries(partial(self._entry_batches, wanted, prefix, segments), limit=limit or 0, metadata=metadata)
+        if at is not None and (wanted.filter is not None or wanted.scope):
+            raise InvalidArgument(why="entries of the past are read by prefix and segments: leave where, filter, select and scope out")
+        make = partial(self._entry_batches, wanted, prefix, segments)
+        if at is not None:
+            make = partial(self._past_batches, wanted, prefix, segments, id_at(at))
+        return Entries(make, limit=limit or 0, metadata=metadata)
+
+    async def _past_batches(
+        self, wanted: IterationOptions, prefix: str | bytes | None, segments: Collection[int] | None, at: int, *, metadata: bool
+    ) -> AsyncGenerator[EntryBatch, None]:
+        del metadata  # they have it anyway
+        info, form = await self._found()
+        of = self._core.routes.segments
+        reader = PastReader(self._core, info=info, form=form, at=at, prefix=b"" if prefix is None else form.key(prefix))
+        chosen = segments_of(segments, of=of) or range(of)
+        async with aclosing(reader.batches(chosen, batch_entries=wanted.batch_entries, parallel=wanted.parallel)) as found:
+            async for batch in found:
+                yield batch
 
     async def _entry_batches(
         self, wanted: IterationOptions, prefix: str | bytes | None, segments: Collection[int] | None, *, metadata: bool

@@ -157,7 +157,7 @@ class EntryReader:
         segments = range(self._routes.segments) if wanted.segments is None else wanted.segments
         groups = deal(list(self._routes.by_primary(list(segments)).values()), wanted.parallel)
         if len(groups) == 1:
-            async with aclosing(self._group(groups[0], wanted)) as batches:
+            async with aclosing(self.group(IterationProgress(groups[0]), wanted)) as batches:
                 async for batch in batches:
                     yield batch
             return
@@ -204,7 +204,7 @@ class EntryReader:
 
     async def _pump(self, group: list[int], wanted: IterationOptions, queue: "asyncio.Queue[EntryBatch | BaseException | None]") -> None:
         try:
-            async with aclosing(self._group(group, wanted)) as batches:
+            async with aclosing(self.group(IterationProgress(group), wanted)) as batches:
                 async for batch in batches:
                     await queue.put(batch)
         except EventLogError as error:
@@ -212,9 +212,9 @@ class EntryReader:
         else:
             await queue.put(None)
 
-    async def _group(self, segments: Sequence[int], wanted: IterationOptions) -> AsyncGenerator[EntryBatch, None]:
-        """Yield the entries of some segments, one primary after the other. A stream that breaks is begun anew."""
-        progress, patience = IterationProgress(segments), Patience(self._nodes, self._options)
+    async def group(self, progress: IterationProgress, wanted: IterationOptions) -> AsyncGenerator[EntryBatch, None]:
+        """Yield the entries that `progress` leaves, one primary after the other. A stream that breaks is begun anew."""
+        patience = Patience(self._nodes, self._options)
         while not progress.is_finished:
             left, _ = progress.next
             owner = self._routes.primary(left[0])

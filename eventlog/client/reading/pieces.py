@@ -37,6 +37,7 @@ class Piece:
     first_offsets: Ints
     epochs: Ints
     changes: npt.NDArray[np.uint8] | None = None  # numbers of `Change`, where a continuous query was asked
+    expiry: Ints | None = None  # milliseconds since 2020, 0 for never; None where no event has one
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -147,7 +148,14 @@ def _checked_changes(changes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 def _piece(block: Block, *, changes: npt.NDArray[np.uint8] | None = None, **runs: Ints) -> Piece:
     return Piece(
-        kinds=block.kinds, keys=block.keys, values=block.values, before=block.before, headers=block.headers, changes=changes, **runs
+        kinds=block.kinds,
+        keys=block.keys,
+        values=block.values,
+        before=block.before,
+        headers=block.headers,
+        changes=changes,
+        expiry=block.expiry,
+        **runs,
     )
 
 
@@ -203,6 +211,9 @@ def join(pieces: Sequence[Piece]) -> Piece:
         first_offsets=np.concatenate([piece.first_offsets for piece in pieces]),
         epochs=np.concatenate([piece.epochs for piece in pieces]),
         changes=np.concatenate([piece.changes for piece in pieces if piece.changes is not None]) if pieces[0].changes is not None else None,
+        expiry=None
+        if all(piece.expiry is None for piece in pieces)
+        else np.concatenate([np.zeros(len(piece), np.int64) if piece.expiry is None else piece.expiry for piece in pieces]),
     )
 
 

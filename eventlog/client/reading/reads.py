@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Unpack as Options
 from typing import get_args
@@ -13,6 +14,7 @@ from eventlog.client.reading.batches import EventBatch, Order
 from eventlog.client.reading.bounds import Reading, Start, position_after, segments_of
 from eventlog.client.reading.following import Unpack, say_held, to_batches
 from eventlog.client.reading.getting import CacheGetting
+from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import RowReader, Rows
 from eventlog.client.reading.state_first import StateBatches
 from eventlog.client.reading.wanted import PollOptions, ReadOptions, Wanted
@@ -31,6 +33,34 @@ class CacheReads(CacheGetting):
     _core: ClientCore
 
     # ------------------------------------------------------------ entries
+
+    async def get(
+        self, key: str | bytes, *, consistency: str = "primary", at_least: int = 0, at: int | datetime | None = None
+    ) -> Entry | None:
+        """Return the entry of `key`, None if there is none. `at_least`: an id that the answering node must have applied.
+
+        With `at`, the entry as it was after the event of that id and all before it, or after the last one of that millisecond; the
+        answer never changes. One whose lifespan had ended by the id's time is none. Its `version` is 0, and its `expires_ms` None, where
+        retention has left of it no more than the before-image of what came next.
+
+        Raises:
+            EventsTrimmed: retention has removed what would tell how it was at `at`.
+            NotFinal: `at` lies ahead of what nobody can write any more.
+            NotPrimary: nobody can answer for the segment with this consistency; `copy_upto` says how far a copy is that `"any"` would be
+                answered from, 0 where none was found.
+        """
+        if at is not None:
+            if consistency_number(consistency) != pb.PRIMARY or at_least:
+                raise InvalidArgument(why="what was at an id is the same everywhere: leave consistency and at_least out")
+            return await self._get_past((await self._found())[1].key(key), id_at(at))
+        return await super().get(key, consistency=consistency, at_least=at_least)
+
+    async def _get_past(self, key: bytes, at: int) -> Entry | None:
+        info, form = await self._found()
+        reader = PastReader(self._core, info=info, form=form, at=at, only=key)
+        segment = self._core.routes.segment(key, by_prefix=info.route_by_prefix)
+        found = [entry async for batch in reader.batches([segment]) for _, entry in batch.entries()]
+        return found[0] if found else None
 
     def get_many(self, keys: Iterable[str | bytes], *, consistency: str = "primary") -> Rows[Entry | None]:
         """Return the entries of many keys, in their order, None where there is none: iterate them, or await them as a list."""

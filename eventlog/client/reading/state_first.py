@@ -188,4 +188,5 @@ def _rows_of(batch: EventBatch, rows: Ints) -> Piece:
         first_offsets=batch.offsets[rows],
         epochs=batch.epochs[rows].astype(np.int64),
         changes=None if batch.changes is None else batch.changes[rows],
+        expiry=batch.expiry[rows],
     )

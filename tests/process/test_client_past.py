@@ -1,0 +1,135 @@
+"""Entries as they were: beyond retention, over a kill, and on the command line."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog.errors import EventsTrimmed
+from eventlog.ids import time_of
+from tests.process.cli_ends import Shell, running_node
+from tests.process.clusters import ClusterProcesses
+from tests.process.jumping_cluster import JumpingNode
+from tests.process.nodes import RETENTION_WHEN_TOLD
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    with running_node(tmp_path_factory.mktemp("node"), **RETENTION_WHEN_TOLD) as found:
+        yield found
+
+
+async def trim(client: eventlog.Client, cache: eventlog.Cache, upto: int) -> None:
+    """Have retention remove what was written so far: time passes, and it counts by time."""
+    while not ((await cache.log_ends()).first_id or upto + 1) > upto:
+        await client.run_retention(cache.name)
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.source
+@pytest.mark.parametrize("before", [True, False])
+def test_behind_retention_is_said_what_can_be_proved_and_nothing_else(tmp_path: Path, before: bool) -> None:
+    async def run(node: JumpingNode) -> None:
+        async with eventlog.connect(node.address) as client:
+            cache = await client.create_cache("c", format="json", before=before, retain_time_ms=10 * DAY_MS)
+            first = {key: (await cache.put(key, 1)).id for key in ("same", "changed", "removed", "ended", "gone")}
+            await cache.put("ended", 1, lifespan_ms=12 * DAY_MS)
+            trimmed = (await cache.remove("gone")).id
+            assert trimmed is not None
+            node.jump(11 * DAY_MS)
+            at = (await cache.put("other", 1)).id
+            assert at is not None
+            await trim(client, cache, trimmed)
+            node.jump(11 * DAY_MS + DAY_MS // 2)
+            await cache.put("changed", 2)
+            await cache.remove("removed")
+            await cache.put("made", 1)
+            assert (await cache.get("same", at=at)).version == first["same"]
+            assert await cache.get("gone", at=at) is None
+            assert await cache.get("made", at=at) is None
+            assert (await cache.get("ended", at=at)).value == 1
+            for key in ("changed", "removed"):
+                if before:
+                    entry = await cache.get(key, at=at)
+                    assert (entry.value, entry.version, entry.expires_ms) == (1, 0, None)
+                else:
+                    with pytest.raises(EventsTrimmed):
+                        await cache.get(key, at=at)
+            if before:
+                assert {key: entry.value for key, entry in await cache.entries(at=at)} == dict.fromkeys(
+                    ("same", "changed", "removed", "ended", "other"), 1
+                )
+            else:
+                with pytest.raises(EventsTrimmed):
+                    await cache.entries(at=at)
+            assert (await cache.get("same", at=first["gone"])).version == first["same"]
+            with pytest.raises(EventsTrimmed):
+                await cache.get("gone", at=first["gone"])
+            node.jump(13 * DAY_MS)
+            async for event in cache.events(at, where="kind = 'EXPIRED'", follow=True):
+                assert event.key == "ended"
+                break
+            with pytest.raises(EventsTrimmed):  # its lifespan may have ended before as well as after
+                await cache.get("ended", at=at)
+
+    with JumpingNode(tmp_path, "--segments", "1") as node:
+        asyncio.run(run(node))
+
+
+def test_a_kill_changes_nothing_of_what_was(tmp_path: Path) -> None:
+    async def read(cache: eventlog.Cache, at: int) -> dict[str, tuple[Any, int]]:
+        return {str(key): (entry.value, entry.version) for key, entry in await cache.entries(at=at, parallel=8)}
+
+    async def run(cluster: ClusterProcesses) -> None:
+        async with eventlog.connect(*[node.address for node in cluster.nodes], timeout_ms=60_000) as client:
+            cache = await client.create_cache("c", format="json")
+            moments = []
+            for number in range(6):
+                await cache.put_many([(f"k{key}", number) for key in range(number, 60, 2)])
+                await cache.remove(f"k{number}")
+                at = (await cache.log_ends()).last_id  # ids of two segments need not be in the order of the calls
+                moments.append((at, {str(key): (entry.value, entry.version) async for key, entry in cache.entries()}))
+            for at, wanted in moments:
+                assert await read(cache, at) == wanted
+            reading = asyncio.gather(*[read(cache, at) for at, _ in moments])
+            await asyncio.to_thread(cluster.kill, 1)
+            assert await reading == [wanted for _, wanted in moments]
+            await cache.put_many([(f"k{key}", "later") for key in range(60)])
+            for at, wanted in moments:
+                assert await read(cache, at) == wanted
+                entry = await cache.get("k58", at=at)
+                assert (entry.value, entry.version) == wanted["k58"]
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(run(cluster))
+
+
+def test_the_command_line_takes_an_id_a_time_and_how_long_ago(shell: Shell) -> None:
+    shell.ok("cache", "create", "days")
+    first = shell.ok("put", "days", "a", "1", "--json").row["id"]
+    second = shell.ok("put", "days", "a", "2", "--json").row["id"]
+    time = datetime.fromtimestamp((time_of(second) - 1) / 1000, UTC).isoformat()
+    assert shell.ok("get", "days", "a", "--at", str(first)).out == "1"
+    assert shell.ok("get", "days", "a", "--at", time).out == ("1" if time_of(first) < time_of(second) else "")
+    assert shell.ok("entries", "days", "--at", str(first)).row == {"key": "a", "value": 1, "version": first, "version_str": str(first)}
+    assert shell.run("get", "days", "a", "--at", "1h").code == 1
+    future = shell.run("get", "days", "a", "--at", str(second + (1 << 60)))
+    assert (future.code, future.err.split(":")[1]) == (3, " NOT_FINAL")
+    assert "wrong" in shell.run("get", "days", "a", "--at", "wrong").err
+
+
+def test_the_command_line_names_what_retention_took(shell: Shell) -> None:
+    shell.ok("cache", "create", "few", "--retain-events", "10")
+    first = shell.ok("put", "few", "a", "1", "--json").row["id"]
+    shell.ok("load", "few", "-", "--key", "k", given=b"".join(b'{"k":"a","n":%d}\n' % number for number in range(200)))
+    shell.ok("admin", "retention", "run", "few")
+    for words in (("get", "few", "a"), ("entries", "few")):
+        refused = shell.run(*words, "--at", str(first))
+        assert (refused.code, refused.err.split(":")[1]) == (1, " EVENTS_TRIMMED")
+        assert "the first id kept is" in refused.err

@@ -1,7 +1,7 @@
 """A client without an event loop for calls of single keys: what a short command needs, and for that it imports no arrays.
 
-Its calls are those of `eventlog.blocking` of the same names, and mean the same; there are fewer. A write is one request: it has no number
-by which a node would know it again, so an answer that is lost leaves open what became of it. Writes with a lifespan are the other's.
+Its calls are those of `eventlog.blocking` of the same names, and mean the same; there are fewer. A write is one request, sent again under
+its number until it is answered. Writes with a lifespan are the other's.
 """
 
 import asyncio
@@ -20,12 +20,42 @@ from eventlog.client.writing.singles import CacheSingles, Condition, condition_o
 from eventlog.errors import BadMessage, ConnectionLost, InvalidArgument, OutcomeUnknown
 from eventlog.events import Kind
 from eventlog.routing.addresses import parse_addresses
+from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
 
+class Numbers:
+    """By what nodes know a write again that is sent again: one producer, and for each cache and segment the number that is next.
+
+    After a write that failed nobody knows what the next number is, so those behind it have none, and are sent once.
+    """
+
+    def __init__(self) -> None:
+        self.producer = 0  # 0: none is known yet
+        self._next: dict[tuple[int, int], int | None] = {}
+
+    def learn(self, connection: Connection) -> None:
+        """Take the producer that the first connection was given."""
+        self.producer = self.producer or connection.producer_id
+
+    def take(self, cache: int, segment: int) -> int | None:
+        """Return the number of a write, None where it can have none. It counts as failed until `written`."""
+        number = self._next.get((cache, segment), 0) if self.producer else None
+        self._next[cache, segment] = None
+        return number
+
+    def written(self, cache: int, segment: int, number: int | None) -> None:
+        """Note that a write was answered."""
+        self._next[cache, segment] = None if number is None else number + 1
+
+
 class OneByOne(CacheSingles, CacheGetting):
     """A cache of a small client."""
+
+    def __init__(self, core: SmallCore, name: str, numbers: Numbers) -> None:
+        super().__init__(core, name)
+        self._numbers = numbers
 
     async def _write_one(
         self,
@@ -44,18 +74,26 @@ class OneByOne(CacheSingles, CacheGetting):
         if lifespan_ms:
             raise InvalidArgument(why="a small client writes no lifespans: use eventlog.blocking.connect")
         segment = self._core.routes.segment(key, by_prefix=info.route_by_prefix)
-        block = build_one(key, value, kind=Kind.REMOVED if is_removal else Kind.CREATED, segment=segment, headers=headers)
-        write = pb.Write(cache_id=info.id, blocks=1, previous=wants_previous)
+        number = self._numbers.take(info.id, segment)
+        kind = Kind.REMOVED if is_removal else Kind.CREATED
+        block = build_one(key, value, kind=kind, segment=segment, sequence=number or 0, headers=headers)
+        producer = self._numbers.producer if number is not None else 0
+        write = pb.Write(cache_id=info.id, producer_id=producer, blocks=1, previous=wants_previous)
         if condition is not None:
             write.conditions.append(condition_of(condition))
         try:
             reply = await self._core.requests.ask(
-                Message(write=write), block, segment=segment, repeatable=False, timeout_ms=self._core.options.limit_ms(timeout_ms)
+                Message(write=write),
+                block,
+                segment=segment,
+                repeatable=number is not None,
+                timeout_ms=self._core.options.limit_ms(timeout_ms),
             )
         except ConnectionLost as error:
             if error.outcome != "unknown":
                 raise
             raise OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came") from error
+        self._numbers.written(info.id, segment, number)
         answer = reply.message.write_answer
         if answer.events != 1:
             raise BadMessage(outcome="unknown", why=f"an answer for {answer.events} events to a write of one")
@@ -70,6 +108,9 @@ class SmallClient:
 
     def __init__(self, addresses: Sequence[str], options: ClientOptions) -> None:
         self._core = SmallCore([address for given in addresses for address in parse_addresses(given)], options)
+        self._numbers = Numbers()
+        self._core.nodes.choose_producer = lambda: self._numbers.producer
+        self._core.nodes.on_connection = self._numbers.learn
         self._thread: LoopThread | None = None
         self._keeper: asyncio.Task[None] | None = None
 
@@ -106,7 +147,7 @@ class SmallClient:
 
     def cache(self, name: str) -> "SmallCache":
         """Return the cache `name`, looked up by its first call."""
-        return SmallCache(self, OneByOne(self._core, name))
+        return SmallCache(self, OneByOne(self._core, name, self._numbers))
 
     def list_caches(self, *, internal: bool = False) -> list[CacheInfo]:
         """Return all caches, with `internal` the cluster's own as well."""

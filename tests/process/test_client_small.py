@@ -69,24 +69,52 @@ def test_a_condition_that_does_not_hold_is_said_and_not_tried_again() -> None:
     assert node.frames == 2
 
 
-def test_a_connection_that_is_lost_before_the_answer_leaves_the_outcome_open_and_nothing_is_sent_again() -> None:
-    node = FakeNode()
+def losing(node: FakeNode, *, times: int) -> Callable[[Exchange], None]:
+    """Return how a node answers that loses the connection after its first writes, before it answers them."""
+    lost = Counter[str]()
 
-    def lose_after_writing(exchange: Exchange) -> None:
-        if exchange.kind == "write":
+    def dispatch(exchange: Exchange) -> None:
+        if exchange.kind == "write" and lost["write"] < times:
+            lost["write"] += 1
             node.hold = []
             node.dispatch(exchange)
+            node.hold = None
             exchange.connection.close()
         else:
             node.dispatch(exchange)
 
+    return dispatch
+
+
+def test_a_write_whose_answer_is_lost_is_sent_again_and_written_once() -> None:
+    node = FakeNode()
+
     def act(cache: Any) -> None:
+        first = cache.put("k", 1)
+        assert cache.put("k", 2).id > first.id
+
+    run(with_small_client(node, act, dispatch=losing(node, times=2)))
+    assert (node.frames, len(node.log)) == (4, 2)
+
+
+def test_a_write_behind_one_that_failed_has_no_number_and_leaves_the_outcome_open() -> None:
+    node = FakeNode()
+    dispatch = [node.dispatch]
+
+    def act(cache: Any) -> None:
+        cache.put("k", 1)
+        with pytest.raises(KeyExists):
+            cache.put("k", 2, if_absent=True)
+        dispatch.append(losing(node, times=1))
         with pytest.raises(OutcomeUnknown) as lost:
-            cache.put("k", 1)
+            cache.put("k", 3)
         assert lost.value.outcome == "unknown"
 
-    run(with_small_client(node, act, dispatch=lose_after_writing))
-    assert (node.frames, len(node.log)) == (1, 1)
+    def newest(exchange: Exchange) -> None:
+        dispatch[-1](exchange)
+
+    run(with_small_client(node, act, dispatch=newest))
+    assert (node.frames, len(node.log)) == (3, 2)
 
 
 def test_an_answer_that_does_not_come_in_time_leaves_the_outcome_open() -> None:

@@ -269,7 +269,7 @@ class Window(Generic[Content]):
     ) -> None:
         """Note that the numbers of the blocks `free`, by index, of a SENT frame were not used. `rest`, QUEUED, has its blocks `again`.
 
-        `is_behind`: who refused it knows less than what was answered.
+        Without any it is sent nowhere. `is_behind`: who refused it knows less than what was answered.
         """
         self._behind += is_behind
         self._numbering.wants_anew |= self._behind > BEHIND_MAX
@@ -280,8 +280,9 @@ class Window(Generic[Content]):
         used = np.delete(np.arange(len(frame.segments)), free)
         self._use(frame.cache, frame.segments[used], frame.sequences[used])
         self._free(frame.cache, frame.segments[free], frame.sequences[free])
-        rest.place = frame.place
-        self._held.append(rest)
+        if len(again):  # a frame of no blocks has no lane to go to
+            rest.place = frame.place
+            self._held.append(rest)
         self._end_turn(frame, told)
 
     def replaced(self, frame: Frame[Content], instead: Sequence[Frame[Content]]) -> None:

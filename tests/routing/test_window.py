@@ -239,6 +239,19 @@ def test_a_primary_that_has_more_than_was_answered_has_a_frame_in_doubt() -> Non
     assert in_turn(opened) == [(0, [0]), (1, [1])]
 
 
+def test_of_a_frame_in_doubt_that_is_refused_for_good_nothing_is_sent_again() -> None:
+    opened = window()
+    (first,) = send(opened, frame(0, 0, 1))
+    opened.lost()
+    opened.resume()
+    rest, none = frame(10), np.array([], np.int64)
+    rest.wanted = False
+    opened.refused_in_part(first, rest, free=none, again=none, told={})
+    assert opened.take() is None
+    assert not opened.wants_anew
+    assert opened.withdraw() == []
+
+
 def test_a_frame_in_doubt_refused_in_part_keeps_the_numbers_of_the_rest() -> None:
     opened = window()
     (first,) = send(opened, frame(0, 0, 1))

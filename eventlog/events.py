@@ -72,7 +72,10 @@ class EventSource(msgspec.Struct, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One change. Keys and values are decoded when they are asked for, so forwarding an event costs nothing more."""
+    """One change. Keys and values are decoded when they are asked for, so forwarding an event costs nothing more.
+
+    Events are equal where all that they say is, whoever read them.
+    """
 
     id: int
     kind_number: int
@@ -89,6 +92,16 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return (
             f"Event(id={self.id}, kind={self.kind!r}, key={self.key!r}, value={self.value!r}, segment={self.segment}, offset={self.offset})"
         )
+
+    def __eq__(self, other: object) -> bool:
+        return self._said() == other._said() if isinstance(other, Event) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.source.cluster, self.source.cache_id, self.id))
+
+    def _said(self) -> tuple[object, ...]:
+        source, own = self.source, (self.id, self.kind_number, self.key_bytes, self.value_bytes, self.segment, self.offset)
+        return source.cluster, source.cache_id, *own, self.before_bytes, self.header_bytes, self.change_number
 
     @property
     def kind(self) -> str:

@@ -45,7 +45,7 @@ def test_what_takes_long_is_the_last_that_its_connection_asks_in_a_turn(tmp_path
         dispatch = dispatcher(node, TABLE)
         for kind, ends_turn in (("list_nodes", True), ("ping", False)):
             answers = []
-            connection = SimpleNamespace(ends_turn=False)
+            connection = SimpleNamespace(state={}, ends_turn=False)
             exchange = SimpleNamespace(kind=kind, message=Message(), body=b"", connection=connection, answer=answers.append)
             dispatch(exchange)
             assert len(answers) == 1

@@ -4,8 +4,7 @@ import pickle
 
 import pytest
 
-from eventlog.errors import EventsTrimmed, OutcomeUnknown, TimedOut, VersionMismatch
-from eventlog.errors.foreign import foreign
+from eventlog.errors import EventsTrimmed, OutcomeUnknown, TimedOut, VersionMismatch, foreign
 
 UNKNOWN = OutcomeUnknown(outcome="unknown", why="the connection was lost")
 

@@ -1,4 +1,4 @@
-"""The root of the tree and its four branches."""
+"""The root of the tree, its four branches, the table of codes, and how others hear of an error."""
 
 from collections.abc import Collection
 from typing import Any, ClassVar, Literal
@@ -52,6 +52,7 @@ class EventLogError(Exception):
         return {name: getattr(self, name) for name in self.fact_names if name in self.__dict__}
 
 
+_CHARACTERS_MAX = 1_000
 _NOT_FACTS = frozenset({"code", "retry", "sentence", "exit_code", "http_status", "fact_names", "outcome"})
 
 
@@ -62,6 +63,15 @@ UNEXPECTED = "a bug of eventlog; the log of the node that met it says more"
 def tellable(error: BaseException) -> EventLogError:
     """Return an error as others may hear of it. Whoever calls this for one that is not ours has logged it."""
     return error if isinstance(error, EventLogError) else EventLogError(why=UNEXPECTED)
+
+
+def foreign(error: BaseException) -> str:
+    """Return its class and the beginning of its text; the class alone where it cannot say more."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {str(error)[:_CHARACTERS_MAX]}"
+    except BaseException:  # noqa: BLE001 -- its text is that code's, too
+        return name
 
 
 def _rebuild(kind: type[EventLogError], outcome: Outcome, facts: dict[str, Any]) -> EventLogError:
@@ -100,3 +110,25 @@ class Refused(EventLogError):
     code = "REFUSED"
     http_status = 409
     why: str
+
+
+def walk(kind: type[EventLogError] = EventLogError) -> list[type[EventLogError]]:
+    """Return the tree below and including `kind`, parents first."""
+    found = [kind]
+    for child in kind.__subclasses__():
+        found += walk(child)
+    return found
+
+
+def by_code() -> dict[str, type[EventLogError]]:
+    """Return the one table from code to class; the same codes stand on the wire."""
+    return {kind.code: kind for kind in walk()}
+
+
+def from_wire(code: str, outcome: str, facts: dict[str, Any]) -> EventLogError:
+    """Return the error that a peer described; an unknown code or odd facts become `Unavailable` or its root with the text kept."""
+    kind = by_code().get(code)
+    known: Outcome = "unknown" if outcome == "unknown" else "committed" if outcome == "committed" else "none"
+    if kind is None or not kind.are_facts(facts):
+        return EventLogError(outcome=known, why=f"{code}: {facts.get('why', facts)}")
+    return kind(outcome=known, **facts)

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.columns import EventColumns
-from eventlog.errors import BadPredicate, EventLogError
-from eventlog.errors.foreign import foreign
+from eventlog.errors import BadPredicate, EventLogError, foreign
 from eventlog.events import Kind
 from eventlog.ids import ID_MAX
 from eventlog.limits import SELECT_FIELDS_MAX

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.columns import EventColumns
-from eventlog.errors import BadFilterParameters, EventLogError, FilterNotFound
-from eventlog.errors.foreign import foreign
+from eventlog.errors import BadFilterParameters, EventLogError, FilterNotFound, foreign
 from eventlog.predicate.spec import FilterContext
 
 GROUP = "eventlog.filters"

@@ -21,8 +21,7 @@ from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import TABLE
 from eventlog.batch.state import read_state_part
 from eventlog.batch.table import Table
-from eventlog.errors import EventLogError, InvalidArgument, TaskFailed, TaskNotFound, Unavailable, VersionMismatch
-from eventlog.errors.foreign import foreign
+from eventlog.errors import EventLogError, InvalidArgument, TaskFailed, TaskNotFound, Unavailable, VersionMismatch, foreign
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
 from eventlog.node.installed import installed

@@ -7,8 +7,7 @@ segments. Nothing that a client sends is executed.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from eventlog.errors import BadMessage, EventLogError, InvalidArgument
-from eventlog.errors.foreign import foreign
+from eventlog.errors import BadMessage, EventLogError, InvalidArgument, foreign
 from eventlog.topology import Topology
 
 GROUP = "eventlog.scopes"

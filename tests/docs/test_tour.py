@@ -1,4 +1,4 @@
-"""The tour of the README, run as it is written: every command and every program, against the nodes that its first command starts.
+"""docs/tour.md, run as it is written: every command and every program, against the nodes that its first command starts.
 
 What follows a block as `text` is what it prints, up to what varies from run to run (see `pages.pattern_of`). The one thing that may
 differ is the address: where another program has the default port, the demo takes a free one.
@@ -38,10 +38,12 @@ class Ran:
 
 
 def tour_blocks() -> list[tuple[Block, str]]:
-    """Return each block to run with the output shown behind it, empty for none."""
-    blocks = blocks_of(section_of((TOP / "README.md").read_text(), "A tour in five minutes"))
+    """Return each block to run with the output shown behind it, empty for none; the program of the README is the last."""
+    tour = blocks_of(section_of((TOP / "docs" / "tour.md").read_text(), "A tour in five minutes"))
+    readme = blocks_of((TOP / "README.md").read_text())
+    first = next(index for index, block in enumerate(readme) if block.language == "python")
     found = []
-    for block, after in pairwise([*blocks, Block(language="", text="", line=0)]):
+    for block, after in pairwise([*tour, *readme[first : first + 2], Block(language="", text="", line=0)]):
         if block.language != "text":
             found.append((block, after.text if after.language == "text" else ""))
     return found
@@ -123,4 +125,5 @@ def test_every_block_is_run_and_has_its_output_shown(tour: list[Ran]):
 def test_the_two_commands_of_the_first_page_are_targets():
     targets = re.findall(r"^([a-z]+):", (TOP / "Makefile").read_text(), re.MULTILINE)
     assert {"demo", "test"} <= set(targets)
-    assert re.findall(r"^make (\w+)", blocks_of((TOP / "README.md").read_text())[0].text, re.MULTILINE) == ["demo", "test"]
+    shown = next(block.text for block in blocks_of((TOP / "README.md").read_text()) if block.text.startswith("make "))
+    assert re.findall(r"^make (\w+)", shown, re.MULTILINE) == ["demo", "test"]

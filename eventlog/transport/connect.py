@@ -4,11 +4,11 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from eventlog.errors import BadFrame, ConnectionLost, Misuse, NobodyListens, TimedOut, UnknownHost
+from eventlog.errors import Misuse
 from eventlog.transport.connection import Connection, Dispatch
 from eventlog.transport.exchange import Exchange
+from eventlog.transport.greeting import NOT_REACHED, hello_of, telling, unreached
 from eventlog.transport.options import ConnectOptions
-from eventlog.wire.eventlog_pb2 import Hello, Message
 from eventlog.wire.flow import ByteBudget, ProcessBudget
 from eventlog.wire.reader import Reader
 from eventlog.wire.session import Session
@@ -27,20 +27,11 @@ async def connect(host: str, port: int, *, options: ConnectOptions | None = None
         UnsupportedVersion, Overloaded, Stopping: the peer said so.
     """
     chosen = options if options is not None else ConnectOptions()
-    address = f"{host}:{port}"
     try:
         async with asyncio.timeout(chosen.connect_timeout_ms / 1000):
             return await _open(host, port, chosen, dispatch if dispatch is not None else _refuse)
-    except BadFrame as error:
-        raise BadFrame(why=f"what {address} says is not of this protocol ({error.why})") from None
-    except TimeoutError:
-        raise TimedOut(what=f"Hello at {address}", timeout_ms=chosen.connect_timeout_ms) from None
-    except ConnectionRefusedError as error:
-        raise NobodyListens(address=address, why=error.strerror or "refused") from error
-    except (socket.gaierror, UnicodeError) as error:  # the latter of a name that no host can have
-        raise UnknownHost(address=address, why=getattr(error, "strerror", None) or str(error)) from error
-    except (OSError, OverflowError) as error:  # the latter of a port that there is not
-        raise ConnectionLost(address=address, why=str(error) or type(error).__name__) from error
+    except NOT_REACHED as error:
+        raise unreached(error, address=f"{host}:{port}", timeout_ms=chosen.connect_timeout_ms) from error
 
 
 async def _open(host: str, port: int, options: ConnectOptions, dispatch: Dispatch) -> Connection:
@@ -53,18 +44,8 @@ async def _open(host: str, port: int, options: ConnectOptions, dispatch: Dispatc
     connection = await _reach(host, port, options, make)
     if connection.ended_by is not None:  # the peer gave up before it heard anything
         raise connection.ended_by
-    own = connection.session.options
-    hello = Hello(
-        version_min=own.version_min,
-        version_max=own.version_max,
-        features=own.features,
-        producer=options.producer,
-        producer_id=options.producer_id,
-        client=options.client,
-        member=options.member,
-    )
     try:
-        await connection.send(Message(hello=hello))
+        await connection.send(hello_of(options))
     except BaseException:
         connection.abort()
         raise
@@ -91,9 +72,7 @@ async def _reach(host: str, port: int, options: ConnectOptions, make: Callable[[
                 return connection
         except OSError as error:
             errors.append(error)
-    silent = [error for error in errors if isinstance(error, TimeoutError)]
-    is_alike = len({type(error) for error in errors}) == 1
-    raise (silent or errors)[0] if silent or is_alike else OSError("; ".join(map(str, errors)))
+    raise telling(errors)
 
 
 def _refuse(_exchange: Exchange) -> None:

@@ -5,16 +5,15 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from eventlog.errors import ConnectionLost, EventLogError, Outcome, TimedOut, tellable
+from eventlog.errors import EventLogError, TimedOut, tellable
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.link import Link
-from eventlog.transport.reply import Reply
+from eventlog.transport.reply import Reply, failure_of
 from eventlog.transport.stream import Stream
 from eventlog.transport.timeouts import Timeouts
 from eventlog.wire.eventlog_pb2 import HelloAnswer, Message
 from eventlog.wire.exchanges import Answered, CreditGiven, Ended, Event, Failed, Incoming, Item, Outgoing, ReaderEnded
 from eventlog.wire.flow import REQUEST_WEIGHT_BYTES, ByteBudget
-from eventlog.wire.kinds import CHANGES
 from eventlog.wire.reader import Reader
 from eventlog.wire.session import Answer, Session
 
@@ -31,6 +30,26 @@ class Receiver(Protocol):
     def failed(self, error: EventLogError) -> None:
         """Take note that there is none."""
         ...
+
+
+class _Arrival:
+    """Who waits for what a stream brings."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 log = logging.getLogger(__name__)
@@ -110,7 +129,7 @@ class Connection(Link):
         credit_bytes = credit_bytes or self.session.options.credit_bytes
         kind = message.WhichOneof("kind")
         getattr(message, kind or "").credit = credit_bytes
-        stream = Stream(self, credit_bytes)
+        stream = Stream(self, credit_bytes, _Arrival())
         outgoing, frame = self.session.ask(message, buffers, token=stream)
         stream.opened(outgoing)
         self.write_frame(frame)
@@ -226,9 +245,7 @@ class Connection(Link):
 
 
 def _fail(outgoing: Outgoing, error: EventLogError) -> None:
-    """Fail a request with a copy of `error`: each waiter adds its own traceback."""
-    outcome: Outcome = "unknown" if outgoing.kind in CHANGES and isinstance(error, ConnectionLost | TimedOut) else error.outcome
-    own = type(error)(outcome=outcome, **error.facts())
+    own = failure_of(outgoing.kind, error)
     if not isinstance(outgoing.token, asyncio.Future):
         outgoing.token.failed(own)
     elif not outgoing.token.done():

@@ -1,25 +1,45 @@
 """A stream that we read: items in order, credit given back as they are taken."""
 
-import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from eventlog.errors import EventLogError
 from eventlog.transport.reply import Reply
 from eventlog.wire.exchanges import Outgoing
-
-if TYPE_CHECKING:
-    from eventlog.transport.connection import Connection
+from eventlog.wire.session import Session
 
 CREDIT_PARTS = 4  # credit goes back when this part of it has been used up: few messages, and the sender never runs dry
+
+
+class Carrier(Protocol):
+    """The connection that a stream came on."""
+
+    session: Session
+    is_closed: bool
+
+    def write(self, frame: bytes) -> None:
+        """Have a frame leave."""
+        ...
+
+
+class Arrival(Protocol):
+    """How a shell waits for what a stream brings, and hears that there is something."""
+
+    async def wait(self) -> None:
+        """Return when something may have come."""
+        ...
+
+    def wake(self) -> None:
+        """Have `wait` return."""
+        ...
 
 
 class Stream:
     """The items of one stream. Iterate until the end; `end` it before, or use `async with`."""
 
-    __slots__ = ("_connection", "_credit_bytes", "_error", "_is_over", "_items", "_outgoing", "_used", "_waiters")
+    __slots__ = ("_arrival", "_connection", "_credit_bytes", "_error", "_is_over", "_items", "_outgoing", "_used")
 
-    def __init__(self, connection: "Connection", credit_bytes: int) -> None:
+    def __init__(self, connection: Carrier, credit_bytes: int, arrival: Arrival) -> None:
         self._connection = connection
         self._credit_bytes = credit_bytes
         self._outgoing: Outgoing | None = None
@@ -27,7 +47,7 @@ class Stream:
         self._used = 0
         self._error: EventLogError | None = None
         self._is_over = False
-        self._waiters: list[asyncio.Future[None]] = []
+        self._arrival = arrival
 
     def __aiter__(self) -> Self:
         return self
@@ -42,7 +62,7 @@ class Stream:
             if self._is_over:
                 self._raise_error()
                 raise StopAsyncIteration
-            await self._wait()
+            await self._arrival.wait()
         item = self._items.popleft()
         self._give_back(item.size)
         return item
@@ -65,7 +85,7 @@ class Stream:
         self.stop()
         while not self._is_over:
             self._items.clear()
-            await self._wait()
+            await self._arrival.wait()
         self._items.clear()
         self._error = None
 
@@ -82,7 +102,7 @@ class Stream:
 
     def deliver(self, item: Reply) -> None:
         self._items.append(item)
-        self._wake()
+        self._arrival.wake()
 
     def failed(self, error: EventLogError) -> None:
         """The end follows."""
@@ -90,7 +110,7 @@ class Stream:
 
     def ended(self) -> None:
         self._is_over = True
-        self._wake()
+        self._arrival.wake()
 
     # ------------------------------------------------------------ below
 
@@ -106,14 +126,3 @@ class Stream:
         if self._error is not None:
             error, self._error = self._error, None
             raise error
-
-    async def _wait(self) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)

@@ -93,7 +93,7 @@ def get(cache_name: str, key: str, consistency: str, at: int | None) -> None:
 def keys(cache_name: str, prefix: str, keys_max: int | None) -> None:
     """Print the keys of CACHE, segment by segment."""
     is_json = settings().is_json
-    with open_client() as client:
+    with open_small_client() as client:
         cache = client.cache(cache_name)
         out = stdout()
         for key in cache.keys(prefix=_key(cache, prefix), limit=keys_max):

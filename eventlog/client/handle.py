@@ -1,19 +1,39 @@
 """What a cache is known by: its name, and, once looked up, its number and formats."""
 
 from collections.abc import Generator
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Protocol, Self
 
+from eventlog.client.connections.patience import Roads
+from eventlog.client.connections.requests import Requests
 from eventlog.client.formats import CacheFormat
-from eventlog.client.small_core import SmallCore
+from eventlog.client.options import ClientOptions
 from eventlog.client.values import CacheInfo
 from eventlog.client.wording import cache_info
+from eventlog.routing.routes import Routes
 from eventlog.wire.eventlog_pb2 import DescribeCache, Message
+
+
+class Core(Protocol):
+    """What a client's caches share, whichever client it is."""
+
+    options: ClientOptions
+    requests: Requests
+
+    @property
+    def nodes(self) -> Roads[Any]:
+        """The roads to its nodes."""
+        ...
+
+    @property
+    def routes(self) -> Routes:
+        """Where requests go. Raises ClientClosed: the client was never opened."""
+        ...
 
 
 class CacheHandle:
     """A cache of a client. Holding one costs nothing; the first call looks it up, and it stays the cache found then."""
 
-    def __init__(self, core: SmallCore, name: str, info: CacheInfo | None = None) -> None:
+    def __init__(self, core: Core, name: str, info: CacheInfo | None = None) -> None:
         self.name = name
         self._core = core
         self._info = info

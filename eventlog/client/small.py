@@ -1,47 +1,46 @@
-"""A client without an event loop for calls of single keys: what a short command needs, and for that it imports no arrays.
+"""A client for what a short command asks: no event loop, no thread, no arrays, so that it is ready when they would be loaded.
 
-Its calls are those of `eventlog.blocking` of the same names, and mean the same; there are fewer. A write is one request, sent again under
-its number until it is answered. Writes with a lifespan are the other's.
+Its calls are those of `eventlog.blocking` of the same names, and mean the same; there are fewer. They are the coroutines that every
+client has, over roads on which nothing suspends. A write is one request, sent again under its number until it is answered. Writes
+with a lifespan are the other's.
 """
 
-import asyncio
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any, Self, TypeVar
 
 from eventlog.batch.one import build_one
-from eventlog.client.loop_thread import LoopThread
+from eventlog.client.connections.blocking import BlockingNodes
+from eventlog.client.connections.requests import Requests
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.getting import CacheGetting
-from eventlog.client.small_core import SmallCore
+from eventlog.client.reading.rows import CacheRows
 from eventlog.client.values import CacheInfo, Entry, Stored, kind_name
 from eventlog.client.wording import cache_info
 from eventlog.client.writing.acknowledging import Expecting
 from eventlog.client.writing.singles import CacheSingles, Condition, condition_of
-from eventlog.errors import BadMessage, ConnectionLost, InvalidArgument, OutcomeUnknown
+from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, InvalidArgument, OutcomeUnknown
 from eventlog.events import Kind
 from eventlog.routing.addresses import parse_addresses
-from eventlog.transport.connection import Connection
+from eventlog.routing.routes import Routes
+from eventlog.transport.blocking import finished
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
+T = TypeVar("T")
+
 
 class Numbers:
-    """By what nodes know a write again that is sent again: one producer, and for each cache and segment the number that is next.
+    """By what nodes know a write again that is sent again: for each cache and segment the number that is next of this producer.
 
     After a write that failed nobody knows what the next number is, so those behind it have none, and are sent once.
     """
 
     def __init__(self) -> None:
-        self.producer = 0  # 0: none is known yet
         self._next: dict[tuple[int, int], int | None] = {}
-
-    def learn(self, connection: Connection) -> None:
-        """Take the producer that the first connection was given."""
-        self.producer = self.producer or connection.producer_id
 
     def take(self, cache: int, segment: int) -> int | None:
         """Return the number of a write, None where it can have none. It counts as failed until `written`."""
-        number = self._next.get((cache, segment), 0) if self.producer else None
+        number = self._next.get((cache, segment), 0)
         self._next[cache, segment] = None
         return number
 
@@ -50,12 +49,31 @@ class Numbers:
         self._next[cache, segment] = None if number is None else number + 1
 
 
-class OneByOne(CacheSingles, CacheGetting):
+class SmallCore:
+    """What the caches of one small client share."""
+
+    def __init__(self, addresses: Sequence[str], options: ClientOptions) -> None:
+        self.options = options
+        self.nodes = BlockingNodes([address for given in addresses for address in parse_addresses(given)], options)
+        self.requests = Requests(self.nodes, options)
+        self.numbers = Numbers()
+
+    @property
+    def routes(self) -> Routes:
+        """Where requests go.
+
+        Raises:
+            ClientClosed: the client was never opened.
+        """
+        if self.nodes.routes is None:
+            raise ClientClosed(what="client")
+        return self.nodes.routes
+
+
+class OneByOne(CacheSingles, CacheGetting, CacheRows):
     """A cache of a small client."""
 
-    def __init__(self, core: SmallCore, name: str, numbers: Numbers) -> None:
-        super().__init__(core, name)
-        self._numbers = numbers
+    _core: SmallCore
 
     async def _write_one(
         self,
@@ -74,11 +92,11 @@ class OneByOne(CacheSingles, CacheGetting):
         if lifespan_ms:
             raise InvalidArgument(why="a small client writes no lifespans: use eventlog.blocking.connect")
         segment = self._core.routes.segment(key, by_prefix=info.route_by_prefix)
-        number = self._numbers.take(info.id, segment)
+        producer = self._core.nodes.producer
+        number = self._core.numbers.take(info.id, segment) if producer else None
         kind = Kind.REMOVED if is_removal else Kind.CREATED
         block = build_one(key, value, kind=kind, segment=segment, sequence=number or 0, headers=headers)
-        producer = self._numbers.producer if number is not None else 0
-        write = pb.Write(cache_id=info.id, producer_id=producer, blocks=1, previous=wants_previous)
+        write = pb.Write(cache_id=info.id, producer_id=0 if number is None else producer, blocks=1, previous=wants_previous)
         if condition is not None:
             write.conditions.append(condition_of(condition))
         try:
@@ -93,7 +111,7 @@ class OneByOne(CacheSingles, CacheGetting):
             if error.outcome != "unknown":
                 raise
             raise OutcomeUnknown(outcome="unknown", why="the connection was lost before the answer came") from error
-        self._numbers.written(info.id, segment, number)
+        self._core.numbers.written(info.id, segment, number)
         answer = reply.message.write_answer
         if answer.events != 1:
             raise BadMessage(outcome="unknown", why=f"an answer for {answer.events} events to a write of one")
@@ -104,85 +122,72 @@ class OneByOne(CacheSingles, CacheGetting):
 
 
 class SmallClient:
-    """Connected while it is entered."""
+    """Connected while it is entered. One thread's."""
 
     def __init__(self, addresses: Sequence[str], options: ClientOptions) -> None:
-        self._core = SmallCore([address for given in addresses for address in parse_addresses(given)], options)
-        self._numbers = Numbers()
-        self._core.nodes.choose_producer = lambda: self._numbers.producer
-        self._core.nodes.on_connection = self._numbers.learn
-        self._thread: LoopThread | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._core = SmallCore(addresses, options)
 
     def __enter__(self) -> Self:
-        self._thread = LoopThread("eventlog-client", last=self._close)
         try:
-            self.run(self._open())
+            self._core.nodes.open_once()
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        thread = self._thread
-        assert thread is not None, "it was entered"
-        try:
-            thread.run(self._close())
-        finally:
-            thread.stop()
-
-    async def _open(self) -> None:
-        self._keeper = asyncio.create_task(self._core.run(), name="eventlog-client")
-        await self._core.open()
-
-    async def _close(self) -> None:
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            await self._core.close(keeper)
-
-    def run(self, coroutine: Any) -> Any:
-        """Run a coroutine in the client's loop and return its result."""
-        assert self._thread is not None, "it was entered"
-        return self._thread.run(coroutine)
+        self._core.nodes.close()
 
     def cache(self, name: str) -> "SmallCache":
         """Return the cache `name`, looked up by its first call."""
-        return SmallCache(self, OneByOne(self._core, name, self._numbers))
+        return SmallCache(OneByOne(self._core, name))
 
     def list_caches(self, *, internal: bool = False) -> list[CacheInfo]:
         """Return all caches, with `internal` the cluster's own as well."""
-        reply = self.run(self._core.requests.ask(Message(list_caches=pb.ListCaches(internal=internal))))
+        reply = finished(self._core.requests.ask(Message(list_caches=pb.ListCaches(internal=internal))))
         return [cache_info(cache) for cache in reply.message.list_caches_answer.caches]
 
 
 class SmallCache:
     """One cache of it."""
 
-    def __init__(self, client: SmallClient, cache: OneByOne) -> None:
-        self._client = client
+    def __init__(self, cache: OneByOne) -> None:
         self._cache = cache
 
     def info(self) -> CacheInfo:
         """Return the cache's options as they were when it was looked up."""
-        found: CacheInfo = self._client.run(self._cache.info())
-        return found
+        return finished(self._cache.info())
 
     def get(self, key: str | bytes, *, consistency: str = "primary") -> Entry | None:
         """Return the entry of `key`, None if there is none."""
-        found: Entry | None = self._client.run(self._cache.get(key, consistency=consistency))
-        return found
+        return finished(self._cache.get(key, consistency=consistency))
 
     def put(self, key: str | bytes, value: Any, **options: Any) -> Stored:
         """Store `value` under `key`; `options` are those of `CacheSingles.put` but for a lifespan."""
-        stored: Stored = self._client.run(self._cache.put(key, value, **options))
-        return stored
+        return finished(self._cache.put(key, value, **options))
 
     def remove(self, key: str | bytes, **options: Any) -> Stored:
         """Remove the entry of `key`; `options` are those of `CacheSingles.remove`."""
-        stored: Stored = self._client.run(self._cache.remove(key, **options))
-        return stored
+        return finished(self._cache.remove(key, **options))
+
+    def keys(self, prefix: str | bytes | None = None, *, limit: int | None = None) -> Iterator[str | bytes]:
+        """Yield the keys that begin with `prefix`, at most `limit`: segment by segment, ascending in each. Few are held at a time."""
+        return _each(self._cache.keys(prefix, limit=limit).generator)
 
 
 def connect(*addresses: str, **options: Any) -> SmallClient:
     """Return a small client, to be entered; `options` are those of `eventlog.connect`."""
     return SmallClient(addresses, ClientOptions(**options))
+
+
+def _each(rows: AsyncGenerator[T, None]) -> Iterator[T]:
+    """Yield the items of a generator that never suspends."""
+    try:
+        while True:
+            try:
+                row = finished(rows.__anext__())
+            except StopAsyncIteration:
+                return
+            yield row
+    finally:
+        finished(rows.aclose())

@@ -1,4 +1,4 @@
-"""Commands of single keys do without what reads and writes many, and mean what the client's own calls mean."""
+"""Short commands do without an event loop and without what reads and writes many, and mean what the client's own calls mean."""
 
 import json
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 from tests.process.cli_ends import Shell, running_node
 
 MANY = ("numpy", "pyarrow", "fastavro", "importlib.metadata", "eventlog.blocking", "eventlog.client.client")
+LOOP = ("asyncio", "uvloop", "ssl", "concurrent.futures", "logging", "subprocess")
 REPORT = "import json, sys; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
 PROGRAM = f"import atexit, sys; atexit.register(lambda: exec({REPORT!r})); from eventlog_cli.main import main; main(sys.argv[1:])"
 SMALL = [
@@ -18,6 +19,8 @@ SMALL = [
     ["get", "things", "a"],
     ["get", "things", "a", "--json"],
     ["remove", "things", "b"],
+    ["keys", "things"],
+    ["keys", "things", "--prefix", "a", "--max", "1", "--json"],
     ["cache", "list"],
     ["id", "decode", "1"],
     ["--help"],
@@ -40,14 +43,22 @@ def modules_of(shell: Shell, *words: str) -> set[str]:
 
 
 @pytest.mark.parametrize("words", SMALL, ids=" ".join)
-def test_a_command_of_one_key_imports_no_arrays(shell: Shell, words: list[str]) -> None:
+def test_a_short_command_imports_neither_arrays_nor_an_event_loop(shell: Shell, words: list[str]) -> None:
     loaded = modules_of(shell, *words)
     assert "eventlog_cli.main" in loaded
-    assert [name for name in MANY if name in loaded] == []
+    assert [name for name in (*MANY, *LOOP) if name in loaded] == []
 
 
 def test_a_command_of_many_does(shell: Shell) -> None:
-    assert "numpy" in modules_of(shell, "entries", "things")
+    assert {"numpy", "asyncio"} <= modules_of(shell, "entries", "things")
+
+
+def test_many_keys_come_through_frames_of_their_own_without_arrays(shell: Shell) -> None:
+    shell.ok("cache", "create", "long")
+    names = sorted(f"{number:05}-{'x' * 1_500}" for number in range(3_000))
+    shell.ok("load", "long", "-", "--key", "id", given="".join(f'{{"id": "{name}"}}\n' for name in names).encode())
+    assert "numpy" not in modules_of(shell, "keys", "long")
+    assert sorted(shell.ok("keys", "long").out.splitlines()) == names
 
 
 def test_headers_and_kinds_are_those_of_any_put(shell: Shell) -> None:

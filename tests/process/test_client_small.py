@@ -1,4 +1,4 @@
-"""The small client against nodes that are busy, refuse, and are lost before they answer."""
+"""The small client against nodes that are busy, refuse, forward, and are lost before they answer."""
 
 import asyncio
 from collections import Counter
@@ -9,8 +9,9 @@ import pytest
 
 import eventlog
 from eventlog.client import small
-from eventlog.errors import KeyExists, OutcomeUnknown, Overloaded, TimedOut
+from eventlog.errors import InvalidArgument, KeyExists, NotPrimary, OutcomeUnknown, Overloaded, TimedOut, WrongCluster
 from eventlog.transport.exchange import Exchange
+from tests.client.fake_cluster import FakeCluster, cluster_of
 from tests.client.fake_node import FakeNode, running
 from tests.process.client_ends import FAST, run
 
@@ -139,3 +140,130 @@ def test_a_lifespan_is_refused_before_anything_is_sent() -> None:
     node = FakeNode()
     run(with_small_client(node, act))
     assert node.frames == 0
+
+
+# ---------------------------------------------------------------- several nodes
+
+
+def with_cluster(act: Callable[[Any, FakeCluster, Callable[[Any], None]], None], *, forwards: bool = True, **options: Any) -> None:
+    """Have `act` use a cache of a small client that was given the address of the first of three nodes, and change the cluster meanwhile."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def now(change: Any) -> None:
+            asyncio.run_coroutine_threadsafe(change, loop).result()
+
+        def call(address: str) -> None:
+            with small.connect(address, **{"retry": FAST, "timeout_ms": 20_000, **options}) as client:
+                act(client.cache("c"), cluster, now)
+
+        async with cluster_of(forwards=forwards) as cluster:
+            async with eventlog.connect(*cluster.addresses.values()) as client:
+                await client.create_cache("c")
+            cluster.asked.clear()
+            await asyncio.to_thread(call, cluster.addresses[1])
+
+    run(main())
+
+
+def keys_by_member(cluster: FakeCluster) -> dict[int, str]:
+    """Return a key of each member's segments."""
+    return {cluster.primaries[cluster.node.segment(b"k%d" % number)]: f"k{number}" for number in range(100)}
+
+
+def test_the_node_that_is_named_forwards_to_the_others() -> None:
+    def act(cache: Any, cluster: FakeCluster, _: Any) -> None:
+        for key in keys_by_member(cluster).values():
+            cache.put(key, 1)
+            assert cache.get(key).value == 1
+        assert {member for member, _ in cluster.asked} == {1}
+        assert cluster.passed_on == {"write": 2, "get": 2}
+
+    with_cluster(act)
+
+
+def test_a_node_that_does_not_forward_is_passed_by() -> None:
+    def act(cache: Any, cluster: FakeCluster, _: Any) -> None:
+        stored = {member: cache.put(key, member) for member, key in keys_by_member(cluster).items()}
+        assert len({one.id for one in stored.values()}) == len(cluster.node.log) == 3
+        assert {member for member, kind in cluster.asked if kind == "write"} == {1, 2, 3}
+
+    with_cluster(act, forwards=False)
+
+
+def test_with_routing_to_any_no_other_node_is_connected_to() -> None:
+    def act(cache: Any, cluster: FakeCluster, _: Any) -> None:
+        with pytest.raises(NotPrimary):
+            cache.put(keys_by_member(cluster)[2], 1, timeout_ms=300)
+        assert {member for member, _ in cluster.asked} == {1}
+
+    with_cluster(act, forwards=False, routing="any")
+
+
+@pytest.mark.parametrize("how", ["kill", "hang"])
+def test_when_the_node_that_was_named_is_gone_the_others_go_on_and_nothing_is_written_twice(how: str) -> None:
+    def act(cache: Any, cluster: FakeCluster, now: Callable[[Any], None]) -> None:
+        key = keys_by_member(cluster)[1]
+        first = cache.put(key, 1)
+
+        async def lose() -> None:
+            if how == "kill":
+                await cluster.kill(1)
+            else:
+                cluster.hang(1)
+            cluster.move(cluster.segments_of(1), 2, tell=False)
+
+        now(lose())
+        second = cache.put(key, 2, previous=True)
+        assert (second.previous, cache.get(key).version) == (1, second.id)
+        assert [happened.id for happened in cluster.node.log] == [first.id, second.id]
+
+    with_cluster(act)
+
+
+def test_keys_go_on_behind_the_last_one_when_a_node_is_lost() -> None:
+    def act(cache: Any, cluster: FakeCluster, now: Callable[[Any], None]) -> None:
+        written = [f"key{number}" for number in range(60)]
+        for key in written:
+            cache.put(key, 1)
+        found = cache.keys("key")
+        some = [next(found) for _ in range(5)]
+
+        async def lose() -> None:
+            await cluster.kill(1)
+            cluster.move(cluster.segments_of(1), 3, tell=False)
+
+        now(lose())
+        assert sorted([*some, *found]) == sorted(written)
+
+    with_cluster(act, read_ahead_bytes=1)
+
+
+def test_keys_end_where_they_are_told_to() -> None:
+    def act(cache: Any) -> None:
+        for number in range(20):
+            cache.put(f"k{number}", number)
+        assert len(list(cache.keys(limit=7))) == 7
+        assert list(cache.keys("k1", limit=1)) in ([f"k1{end}"] for end in ("", *range(10)))
+        few = cache.keys()
+        next(few)
+        few.close()
+        assert cache.get("k1").value == 1
+        with pytest.raises(InvalidArgument):
+            cache.keys(limit=0)
+
+    run(with_small_client(FakeNode(), act))
+
+
+def test_another_cluster_behind_the_same_address_is_refused() -> None:
+    node = FakeNode()
+
+    def act(cache: Any) -> None:
+        cache.put("k", 1)
+        node.cluster = "c2"
+        node.refusal = lambda exchange: None if exchange.kind != "get" else exchange.connection.abort()
+        with pytest.raises(WrongCluster):
+            cache.get("k")
+
+    run(with_small_client(node, act))

@@ -4,11 +4,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from eventlog.client.connections.known import Known
 from eventlog.client.connections.uplink import Hooks, Uplink
 from eventlog.client.options import ClientOptions
-from eventlog.errors import ConnectionLost, EventLogError, InvalidArgument, WrongCluster
+from eventlog.errors import ConnectionLost, EventLogError, InvalidArgument
 from eventlog.routing.addresses import Address, Candidates, parse_address
-from eventlog.routing.routes import NOBODY, Routes
+from eventlog.routing.routes import NOBODY
 from eventlog.topology import Topology
 from eventlog.transport.connection import Connection
 from eventlog.transport.exchange import Exchange
@@ -33,7 +34,7 @@ class _Direct:
         self.opening: asyncio.Task[None] | None = None
 
 
-class Nodes:
+class Nodes(Known):
     """Roads to nodes. `home` is to whichever node answered; every node forwards, so it will do where there is no direct one.
 
     `choose_producer`, `on_connection`, `on_lost` and `on_routes` are whoever's who writes; `on_stale` is called when the topology may be
@@ -41,15 +42,13 @@ class Nodes:
     """
 
     def __init__(self, addresses: list[Address], options: ClientOptions) -> None:
+        super().__init__()
         self._options = options
         self._direct: dict[Address, _Direct] = {}
         self._numbers: dict[Connection, int] = {}
         self._known: set[Address] = set()  # reached once, or warned of
         self.is_closed = False
         self.home = self._uplink(Candidates(addresses))
-        self.cluster = ""
-        self.routes: Routes | None = None
-        self.topology: Topology | None = None
         self.choose_producer: Callable[[], int | None] = lambda: None
         self.on_connection: Callable[[Connection], None] = lambda _: None
         self.on_lost: Callable[[Connection], None] = lambda _: None
@@ -64,6 +63,14 @@ class Nodes:
             on_request=self._asked,
         )
         return Uplink(candidates, self._options, hooks)
+
+    def now(self) -> float:
+        """Return the time by which deadlines are kept, in seconds."""
+        return asyncio.get_running_loop().time()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
 
     # ------------------------------------------------------------ roads
 
@@ -91,7 +98,7 @@ class Nodes:
         if direct is None:
             direct = self._direct[address] = _Direct(self._uplink(Candidates([address])))
         is_missing = direct.uplink.live is None and direct.opening is None and not self.is_closed
-        if is_missing and asyncio.get_running_loop().time() >= direct.not_before:
+        if is_missing and self.now() >= direct.not_before:
             direct.opening = asyncio.create_task(self._open(direct, address), name=f"eventlog-client {address}")
         return direct.uplink.live
 
@@ -110,7 +117,7 @@ class Nodes:
     def _missed(self, direct: _Direct, address: Address, error: EventLogError) -> None:
         wait_ms = min(DIRECT_AGAIN_MS_MAX, DIRECT_AGAIN_MS_MIN << min(direct.attempt, 10))
         direct.attempt += 1
-        direct.not_before = asyncio.get_running_loop().time() + wait_ms / 1000
+        direct.not_before = self.now() + wait_ms / 1000
         road = self.road(NOBODY)
         if road is not None and address not in self._known:
             self._known.add(address)
@@ -119,7 +126,7 @@ class Nodes:
 
     def look_again(self) -> None:
         """Have direct connections tried again that were missed for long enough."""
-        now = asyncio.get_running_loop().time()
+        now = self.now()
         missed = [direct for direct in self._direct.values() if direct.attempt and direct.opening is None and direct.uplink.live is None]
         if any(now >= direct.not_before for direct in missed):
             self.on_routes()
@@ -172,13 +179,8 @@ class Nodes:
     # ------------------------------------------------------------ what connections tell
 
     def _opened(self, connection: Connection, address: Address) -> None:
-        """Take note of the cluster; another one behind the same addresses would answer with other events."""
         hello = connection.hello
-        if self.routes is None:
-            self.cluster = hello.cluster
-            self.routes = Routes(segments=hello.segments)
-        elif (hello.cluster, hello.segments) != (self.cluster, self.routes.segments):
-            raise WrongCluster(where=str(address), theirs=hello.cluster, ours=self.cluster)
+        self.greeted(hello, where=str(address))
         self._numbers[connection] = hello.number
         self._known.add(address)
         self.on_connection(connection)
@@ -197,22 +199,16 @@ class Nodes:
         if exchange.kind != "topology_changed":
             raise InvalidArgument(why="a client answers no requests")
         exchange.answer(Message(done=Done()))
-        if self.topology is None or exchange.message.topology_changed.epoch > self.topology.epoch:
+        if self.is_newer(exchange.message.topology_changed.epoch):
             self.on_stale()
 
     def learn(self, topology: Topology) -> None:
         """Take in a topology, unless it is older than what is known."""
-        routes, known = self.routes, self.topology
-        if routes is None or topology.segments != routes.segments or (known is not None and topology.epoch < known.epoch):
+        if not self.took(topology):
             return
-        if known is not None and (topology.primaries, topology.addresses) == (known.primaries, known.addresses):
-            self.topology = topology
-            return
-        self.topology = topology
-        self.routes = Routes(segments=routes.segments, primaries=topology.primaries)
         self.home.candidates.learn(map(parse_address, topology.addresses.values()))
         for direct in self._direct.values():
-            direct.not_before = min(direct.not_before, asyncio.get_running_loop().time() + DIRECT_AGAIN_MS_MIN / 1000)
+            direct.not_before = min(direct.not_before, self.now() + DIRECT_AGAIN_MS_MIN / 1000)
         self.on_routes()
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """One request and its answer, tried again until the operation's deadline."""
 
-from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.patience import Patience
+from typing import Any
+
+from eventlog.client.connections.patience import Patience, Roads
 from eventlog.client.options import ClientOptions
 from eventlog.errors import EventLogError, TimedOut
 from eventlog.routing.retry import SEGMENTS_OWN
@@ -13,7 +14,7 @@ from eventlog.wire.kinds import read_error
 class Requests:
     """Asks nodes on behalf of a client's calls."""
 
-    def __init__(self, nodes: Nodes, options: ClientOptions) -> None:
+    def __init__(self, nodes: Roads[Any], options: ClientOptions) -> None:
         self._nodes = nodes
         self._options = options
 

@@ -1,10 +1,10 @@
 """One connection that heals: whoever needs it gets the live one, or opens the next, to whichever of some addresses answers."""
 
 import asyncio
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from eventlog.client.connections.patience import chance
 from eventlog.client.options import ClientOptions
 from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
 from eventlog.routing.addresses import Address, Candidates
@@ -145,8 +145,3 @@ class Uplink:
 
     def _names(self) -> str:
         return ", ".join(map(str, self.candidates.order))
-
-
-def chance() -> float:
-    """Return a number in [0, 1) that keeps clients from trying again at the same moment."""
-    return random.random()  # noqa: S311 -- nothing is kept secret with it

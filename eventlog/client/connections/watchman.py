@@ -3,19 +3,15 @@
 import asyncio
 from contextlib import suppress
 
+from eventlog.client.connections.known import ASKED_MAX, topology_of
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.uplink import chance
+from eventlog.client.connections.patience import chance
 from eventlog.client.options import ClientOptions
 from eventlog.errors import EventLogError
 from eventlog.routing.retry import backoff_ms
-from eventlog.topology import Topology
 from eventlog.transport.connection import Connection
-from eventlog.wire.eventlog_pb2 import GetTopology, Message, Ping, TopologyAnswer
-
-ASKED_MAX = 3
-ASK_MS_MAX = 500  # for an answer that needs no disk
-LOOK_EVERY_MS = 500
-SILENT_LOOKS_MAX = 4  # without a byte from a node that owes an answer, which may be late on purpose; then it is asked whether it lives
+from eventlog.transport.liveness import ASK_MS_MAX, LOOK_EVERY_MS, silent_looks_max
+from eventlog.wire.eventlog_pb2 import GetTopology, Message, Ping
 
 
 class Watchman:
@@ -81,7 +77,7 @@ class Watchman:
             self._nodes.look_again()
 
     def _patience(self, connection: Connection) -> int:
-        return 1 if any(asked.kind in QUICK for asked in connection.session.outgoing.values()) else SILENT_LOOKS_MAX
+        return silent_looks_max(asked.kind for asked in connection.session.outgoing.values())
 
     async def _demand_life(self, connection: Connection) -> None:
         """Drop a connection whose node neither answers nor takes what is sent; one that takes it slowly has a long road."""
@@ -96,18 +92,7 @@ class Watchman:
 
 
 PAUSE_MS_MAX = 200
-QUICK = frozenset({"write", "get", "get_topology", "size", "near_interest"})
-"""Requests that no node keeps for long without a reason."""
 
 
 def _owes(connection: Connection) -> bool:
     return not connection.is_heard and bool(connection.session.outgoing)
-
-
-def topology_of(answer: TopologyAnswer) -> Topology:
-    """Return the topology that a node answered."""
-    return Topology(
-        epoch=answer.epoch,
-        primaries=tuple(answer.primaries),
-        addresses={node.number: node.address for node in answer.nodes if node.address},
-    )

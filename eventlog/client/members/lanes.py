@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from eventlog.client.connections.uplink import chance
+from eventlog.client.connections.patience import chance
 from eventlog.client.core import ClientCore
 from eventlog.client.members.outage import Outage
 from eventlog.client.members.progress import Places, Progress, places_of, position_of

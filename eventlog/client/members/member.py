@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from eventlog.client.connections.uplink import chance
+from eventlog.client.connections.patience import chance
 from eventlog.client.core import ClientCore
 from eventlog.client.members.outage import OUTAGE_MS_DEFAULT, OnOutage, Outage
 from eventlog.clock import now_s

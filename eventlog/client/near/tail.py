@@ -6,7 +6,7 @@ from collections import deque
 import numpy as np
 
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.uplink import chance
+from eventlog.client.connections.patience import chance
 from eventlog.client.near.table import NearTable
 from eventlog.client.options import ClientOptions
 from eventlog.clock import now_s

@@ -47,5 +47,6 @@ class CacheGetting(CacheHandle):
                 reply = await connection.request(Message(get=anyhow), timeout_ms=COPY_ASK_MS)
             except EventLogError:
                 continue
-            return reply.message.get_answer.applied_id
+            applied_id: int = reply.message.get_answer.applied_id
+            return applied_id
         return 0

@@ -227,7 +227,7 @@ class EntryReader:
                 await patience.wait_after(error)
 
     async def _stream(
-        self, segments: list[int], progress: IterationProgress, wanted: IterationOptions, patience: Patience
+        self, segments: list[int], progress: IterationProgress, wanted: IterationOptions, patience: Patience[Any]
     ) -> AsyncGenerator[EntryBatch, None]:
         """Yield what is left of segments with one primary, from there."""
         connection = await patience.connection(self._routes.primary(segments[0]))

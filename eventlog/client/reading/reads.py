@@ -1,6 +1,6 @@
 """The calls of a cache that read: entries, and events from a position on."""
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
@@ -9,13 +9,12 @@ from typing import Unpack as Options
 from typing import get_args
 
 from eventlog.client.core import ClientCore
-from eventlog.client.formats import CacheFormat
 from eventlog.client.reading.batches import EventBatch, Order
 from eventlog.client.reading.bounds import Reading, Start, position_after, segments_of
 from eventlog.client.reading.following import Unpack, say_held, to_batches
 from eventlog.client.reading.getting import CacheGetting
 from eventlog.client.reading.past import PastReader, id_at
-from eventlog.client.reading.rows import RowReader, Rows
+from eventlog.client.reading.rows import CacheRows
 from eventlog.client.reading.state_first import StateBatches
 from eventlog.client.reading.wanted import PollOptions, ReadOptions, Wanted
 from eventlog.client.values import Answer, Entry, LogEnds
@@ -27,7 +26,7 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
 
-class CacheReads(CacheGetting):
+class CacheReads(CacheGetting, CacheRows):
     """Entries are as of now; events are those after a position, each once, in the order of their ids."""
 
     _core: ClientCore
@@ -61,32 +60,6 @@ class CacheReads(CacheGetting):
         segment = self._core.routes.segment(key, by_prefix=info.route_by_prefix)
         found = [entry async for batch in reader.batches([segment]) for _, entry in batch.entries()]
         return found[0] if found else None
-
-    def get_many(self, keys: Iterable[str | bytes], *, consistency: str = "primary") -> Rows[Entry | None]:
-        """Return the entries of many keys, in their order, None where there is none: iterate them, or await them as a list."""
-        number, given = consistency_number(consistency), list(keys)
-
-        async def rows() -> AsyncGenerator[Entry | None, None]:
-            reader, form = await self._row_reader()
-            async for entry in reader.entries_of(form.keys(given), consistency=number):
-                yield entry
-
-        return Rows(rows())
-
-    def keys(self, prefix: str | bytes | None = None, *, limit: int | None = None) -> Rows[str | bytes]:
-        """Return the keys that begin with `prefix`, at most `limit`: segment by segment, ascending in each."""
-        count = _limit(limit)
-
-        async def rows() -> AsyncGenerator[str | bytes, None]:
-            reader, form = await self._row_reader()
-            async for key in reader.keys(prefix=b"" if prefix is None else form.key(prefix), limit=count):
-                yield key
-
-        return Rows(rows())
-
-    async def _row_reader(self) -> tuple[RowReader, CacheFormat]:
-        info, form = await self._found()
-        return RowReader(self._core.nodes, self._core.options, info=info, form=form), form
 
     async def size(self) -> int:
         """Return the number of entries; expired ones count until their EXPIRED events are written, within seconds."""
@@ -278,9 +251,3 @@ class CacheReads(CacheGetting):
 def _anew(reading: Reading) -> Reading:
     """Return a reading whose place retention has passed, from the entries that there are on."""
     return replace(reading, after=0, position=None, goes_on=False, state_first=True)
-
-
-def _limit(limit: int | None) -> int:
-    if limit is not None and limit <= 0:
-        raise InvalidArgument(why=f"limit is {limit}: give a number above 0, or None for no limit")
-    return limit or 0

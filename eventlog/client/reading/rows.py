@@ -3,21 +3,21 @@
 A stream that breaks goes on after the last row that was taken, at whoever is primary then.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from itertools import accumulate
+from struct import pack
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from eventlog.batch.entry_rows import EntryRow, decode_rows
-from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.patience import Patience
+from eventlog.client.connections.patience import Asking, Patience, Roads
 from eventlog.client.formats import CacheFormat
+from eventlog.client.handle import CacheHandle
 from eventlog.client.options import ClientOptions
 from eventlog.client.values import CacheInfo, Entry
-from eventlog.errors import CorruptData, EventLogError
+from eventlog.client.wording import consistency_number
+from eventlog.errors import CorruptData, EventLogError, InvalidArgument
 from eventlog.routing.routes import Routes
-from eventlog.transport.connection import Connection
 from eventlog.wire.eventlog_pb2 import Consistency, GetMany, Keys, Message
 
 Row = TypeVar("Row")
@@ -47,7 +47,7 @@ class Rows(Generic[Row]):
 class RowReader:
     """Asks for rows of one cache."""
 
-    def __init__(self, nodes: Nodes, options: ClientOptions, *, info: CacheInfo, form: CacheFormat) -> None:
+    def __init__(self, nodes: Roads[Any], options: ClientOptions, *, info: CacheInfo, form: CacheFormat) -> None:
         self._nodes = nodes
         self._options = options
         self._info = info
@@ -75,7 +75,9 @@ class RowReader:
             except EventLogError as error:
                 await patience.wait_after(error)
 
-    async def _entries_once(self, keys: Sequence[bytes], consistency: Consistency, patience: Patience) -> AsyncGenerator[EntryRow, None]:
+    async def _entries_once(
+        self, keys: Sequence[bytes], consistency: Consistency, patience: Patience[Any]
+    ) -> AsyncGenerator[EntryRow, None]:
         """Yield the rows of keys, each from the stream of its primary."""
         routes = self._routes
         owners = [routes.primary(routes.segment(key, by_prefix=self._info.route_by_prefix)) for key in keys]
@@ -136,7 +138,7 @@ class RowReader:
         assert routes is not None, "a cache that was looked up was found by a node"
         return routes
 
-    async def _stream(self, connection: Connection, request: Message, *buffers: bytes) -> AsyncGenerator[EntryRow, None]:
+    async def _stream(self, connection: Asking, request: Message, *buffers: bytes) -> AsyncGenerator[EntryRow, None]:
         stream = connection.stream(request, *buffers, credit_bytes=self._options.read_ahead_bytes)
         try:
             async for item in stream:
@@ -147,13 +149,42 @@ class RowReader:
             stream.stop()
 
 
+class CacheRows(CacheHandle):
+    """The calls of a cache that stream rows."""
+
+    def get_many(self, keys: Iterable[str | bytes], *, consistency: str = "primary") -> Rows[Entry | None]:
+        """Return the entries of many keys, in their order, None where there is none: iterate them, or await them as a list."""
+        number, given = consistency_number(consistency), list(keys)
+
+        async def rows() -> AsyncGenerator[Entry | None, None]:
+            reader, form = await self._row_reader()
+            async for entry in reader.entries_of(form.keys(given), consistency=number):
+                yield entry
+
+        return Rows(rows())
+
+    def keys(self, prefix: str | bytes | None = None, *, limit: int | None = None) -> Rows[str | bytes]:
+        """Return the keys that begin with `prefix`, at most `limit`: segment by segment, ascending in each."""
+        if limit is not None and limit <= 0:
+            raise InvalidArgument(why=f"limit is {limit}: give a number above 0, or None for no limit")
+
+        async def rows() -> AsyncGenerator[str | bytes, None]:
+            reader, form = await self._row_reader()
+            async for key in reader.keys(prefix=b"" if prefix is None else form.key(prefix), limit=limit or 0):
+                yield key
+
+        return Rows(rows())
+
+    async def _row_reader(self) -> tuple[RowReader, CacheFormat]:
+        info, form = await self._found()
+        return RowReader(self._core.nodes, self._core.options, info=info, form=form), form
+
+
 LIMIT_NONE = (1 << 63) - 1
 
 
 def _key_column(keys: Sequence[bytes]) -> tuple[bytes, bytes]:
-    offsets = np.zeros(len(keys) + 1, "<i4")
-    np.cumsum([len(key) for key in keys], out=offsets[1:])
-    return offsets.tobytes(), b"".join(keys)
+    return pack(f"<{len(keys) + 1}i", *accumulate(map(len, keys), initial=0)), b"".join(keys)
 
 
 def entry_of(row: EntryRow, form: CacheFormat) -> Entry | None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.patience import Patience
@@ -76,7 +77,7 @@ class TaskRunner:
             except EventLogError as error:
                 await patience.wait_after(error)
 
-    async def _stream(self, progress: IterationProgress, patience: Patience) -> None:
+    async def _stream(self, progress: IterationProgress, patience: Patience[Any]) -> None:
         """Run it over what is left of the segments of one primary."""
         routes = self._nodes.routes
         assert routes is not None, "it was known before"

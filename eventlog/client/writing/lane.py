@@ -12,7 +12,7 @@ import numpy as np
 
 from eventlog.batch.marks import REFUSED
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.uplink import chance
+from eventlog.client.connections.patience import chance
 from eventlog.client.options import ClientOptions
 from eventlog.client.writing.changes import Call
 from eventlog.client.writing.contents import Contents, drop_dead, read_answer, rest_of, split_by_call

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.uplink import chance
+from eventlog.client.connections.patience import chance
 from eventlog.client.options import ClientOptions
 from eventlog.client.writing.backlog import Backlog
 from eventlog.client.writing.changes import Call, Changes

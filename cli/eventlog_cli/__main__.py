@@ -2,14 +2,15 @@
 
 import os
 
-from eventlog_cli.interrupts import EndingAtOnce, end_at_once
+from eventlog_cli.importing import Importing
+from eventlog_cli.interrupts import end_at_once
 
 
 def run() -> None:
     """Run the command line and exit."""
     # Neither a command nor a node multiplies matrices, and numpy's library for that starts a thread a core when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with EndingAtOnce():
+    with Importing():
         from eventlog_cli.main import EXIT_INTERRUPTED, main  # noqa: PLC0415 -- not before Ctrl-C is seen to
 
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from eventlog_cli.contexts import read_contexts
-from eventlog_cli.interrupts import EndingAtOnce
+from eventlog_cli.importing import Importing
 from eventlog_cli.parameters import SPAN
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _connected(choose: Callable[[], Callable[..., Any]], *, one_shot: bool) -> I
 
 
 def _small_connect() -> Callable[..., Any]:
-    with EndingAtOnce():
+    with Importing():
         from eventlog.client import small  # noqa: PLC0415 -- neither must `--help` wait for this one
 
     return small.connect
@@ -123,7 +123,7 @@ def _small_connect() -> Callable[..., Any]:
 
 def _real_connect() -> Callable[..., Any]:
     # not at the top: the client brings numpy, which `--help` of a command must not wait for
-    with EndingAtOnce():
+    with Importing():
         from eventlog import blocking  # noqa: PLC0415
 
     connect: Callable[..., Any] = blocking.connect

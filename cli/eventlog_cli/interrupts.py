@@ -18,22 +18,5 @@ def end_at_once() -> bool:
     return True
 
 
-class EndingAtOnce:
-    """Has an interrupt do so for a while.
-
-    For imports, most of the time of a short command: raised in the middle of one, KeyboardInterrupt becomes tracebacks of anything, and
-    CPython 3.11 keeps the lock on imports then, for which the client's thread waits for ever.
-    """
-
-    __slots__ = ("_is_set",)
-
-    def __enter__(self) -> None:
-        self._is_set = end_at_once()
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_set:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def _leave(*_: object) -> None:
     os._exit(128 + signal.SIGINT)  # as shells count it

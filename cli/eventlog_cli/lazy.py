@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from eventlog_cli.examples import show_examples
-from eventlog_cli.interrupts import EndingAtOnce
+from eventlog_cli.importing import Importing
 
 ELSEWHERE = {
     "topic": "cache",
@@ -97,7 +97,7 @@ class LazyGroup(SuggestingGroup):
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
-        with EndingAtOnce():
+        with Importing():
             command = getattr(import_module(f"eventlog_cli.{entry.module}"), entry.attribute)
         assert isinstance(command, click.Command), f"{entry.module}.{entry.attribute} is no command"
         is_same = [name for name, other in self.table.items() if (other.module, other.attribute) == (entry.module, entry.attribute)]

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from eventlog_cli.conventions import SERVER_DEFAULT, common_options
-from eventlog_cli.interrupts import EndingAtOnce
+from eventlog_cli.importing import Importing
 from eventlog_cli.output import note
 from eventlog_cli.parameters import SIZE
 
@@ -59,12 +59,12 @@ def command(config_file: str | None, **options: Any) -> None:
     Options are also read from the environment (EVENTLOG_NODE_DATA, EVENTLOG_NODE_LISTEN, ...) and from a TOML file.
     """
     # neither at the top: `serve --help` and completion need no node; and most of a second goes by until one is loaded
-    with EndingAtOnce():
+    with Importing():
         from eventlog.node.config import load_config  # noqa: PLC0415
 
     config = load_config(options, file=Path(config_file) if config_file else None)
     note(f"starting a node on {config.data}")
-    with EndingAtOnce():
+    with Importing():
         from eventlog.assemble import serve, supervise  # noqa: PLC0415
 
     if config.processes == 1:

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from eventlog.client.client import Client, connect
     from eventlog.client.formats import REMOVE
     from eventlog.client.options import ClientOptions
-    from eventlog.client.values import Answer, Entry, Stored, StoredMany
+    from eventlog.client.reports import Answer
+    from eventlog.client.values import Entry, Stored, StoredMany
     from eventlog.errors import EventLogError
     from eventlog.events import Event, Kind
 
 _PLACES = {
-    "Answer": "eventlog.client.values",
+    "Answer": "eventlog.client.reports",
     "Cache": "eventlog.client.cache",
     "Client": "eventlog.client.client",
     "ClientOptions": "eventlog.client.options",

@@ -19,7 +19,7 @@ from eventlog_cli.quantities import format_duration, format_size
 from eventlog_cli.watching import draw, rounds
 
 if TYPE_CHECKING:
-    from eventlog.client.values import Status
+    from eventlog.client.reports import Status
 
 _ASK_EVERY_SECONDS = 0.25
 _WATCH_EVERY_MS = 2_000

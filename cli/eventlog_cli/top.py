@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eventlog.blocking import Client
     from eventlog.client.cluster import NodeInfo
     from eventlog.client.groups import GroupDescription
-    from eventlog.client.values import SegmentInfo, Status
+    from eventlog.client.reports import SegmentInfo, Status
 
 READERS_MAX = 20
 """Groups that are asked for how far they are; each asks every primary."""

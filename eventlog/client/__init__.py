@@ -11,7 +11,7 @@ continuous               which entries match a query, and every change of that
 near, near_tail          entries kept here, told of writes by the log; what may be served decides `near_table`
 rows                     keys and entries, streamed from all primaries
 cluster                  what operators ask of a cluster
-values, wording          what calls return, and how messages say it
+values, wording          what calls return, and how messages say it; `reports`: the same of logs, segments and the cluster
 loop_thread              the asynchronous client for blocking callers: `eventlog.blocking`
 small                    the calls of short commands, without an event loop: `connections.blocking` are its roads
 """

@@ -11,8 +11,19 @@ from eventlog.client.groups import GroupAdmin
 from eventlog.client.listeners import ListenerAdmin, check_awaited
 from eventlog.client.options import ClientOptions, ConnectOptions
 from eventlog.client.reading.filtering import FilterInfo, filter_info
-from eventlog.client.values import CacheInfo, CheckReport, Format, Health, KeyFormat, RetentionRun, SegmentInfo, Status
-from eventlog.client.wording import cache_info, cache_options, check_report, checked_id, retention_run, segment_info, status
+from eventlog.client.reports import (
+    CheckReport,
+    Health,
+    RetentionRun,
+    SegmentInfo,
+    Status,
+    check_report,
+    retention_run,
+    segment_info,
+    status,
+)
+from eventlog.client.values import CacheInfo, Format, KeyFormat
+from eventlog.client.wording import cache_info, cache_options, checked_id
 from eventlog.errors import InvalidArgument, TimedOut
 from eventlog.routing.addresses import parse_addresses
 from eventlog.wire import eventlog_pb2 as pb

@@ -1,13 +1,11 @@
 """What a client's calls return. Plain values: nothing here knows a connection."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from eventlog.batch.marks import ABSENT, REFUSED
-from eventlog.events import KIND_NAMES, Event
+from eventlog.events import KIND_NAMES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,130 +114,3 @@ class CacheInfo:
     wait_ms: int | None = None
     wait_proceeds: bool = False
     schema: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stalled:
-    """A segment whose primary holds ordered readers up, and since when (milliseconds since 1970)."""
-
-    segment: int
-    node: int
-    since_ms: int
-
-    def __str__(self) -> str:
-        who = f"node {self.node}" if self.node else "nobody"
-        since = datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(timespec="seconds")
-        return f"segment {self.segment}, which {who} leads, holds readers of all events since {since}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a poll found. `position` and `last_id` are where to go on, also past what is not in `events`.
-
-    `is_end`: there was nothing more at that moment. Everything committed up to `low_watermark` could be read.
-    `held_percent`: how much a durable listener has used up of what it may hold back, if that is much.
-    """
-
-    events: Sequence[Event]
-    position: str
-    last_id: int
-    is_end: bool
-    low_watermark: int
-    stalled: Sequence[Stalled]
-    held_percent: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEnds:
-    """Where a cache's log begins and ends. `first_id` is None if nothing is kept; `last_id` is the low watermark.
-
-    `stalled` are the segments that hold it, where it stands still: there is more above it.
-    """
-
-    first_id: int | None
-    last_id: int
-    events: int
-    stalled: Sequence[Stalled] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """The cluster as one node sees it. `advice` says what to do next."""
-
-    cluster: str
-    health: str
-    controller: str
-    metastore: str
-    nodes: int
-    nodes_live: int
-    segments: int
-    without_primary: int
-    under_replicated: int
-    low_watermark: int
-    low_watermark_age_ms: int
-    held_by: str
-    rebalance: str
-    advice: Sequence[str]
-    unwritable: int = 0
-    unreadable: int = 0
-    missing: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """What of the cluster works now: shares of the segments, 0 to 1, that can be written and read, and the nodes that are missing."""
-
-    writable: float
-    readable: float
-    missing: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentInfo:
-    """One segment of the cluster, or of one cache in it. `under_replicated`: fewer copies are in sync and there than the cluster keeps.
-
-    `unwritable`, `unreadable`: its primary lacks in-sync replicas for that, or it has none.
-    """
-
-    segment: int
-    primary: str
-    owners: Sequence[str]
-    in_sync: Sequence[str]
-    epoch: int
-    first_id: int
-    last_id: int
-    high_watermark: int
-    events: int
-    bytes: int
-    under_replicated: bool
-    unwritable: bool = False
-    unreadable: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionRow:
-    """What retention removed, or would remove, of one segment of a cache; `first_id` is the first id kept."""
-
-    cache: str
-    segment: int
-    removed: int
-    first_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionRun:
-    """What one run of retention did, or would do. Everything up to `cut_id` was looked at."""
-
-    rows: Sequence[RetentionRow]
-    removed: int
-    cut_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckReport:
-    """What a check of stored data read, and what it found wrong."""
-
-    values: int
-    events: int
-    entries: int
-    problems: Sequence[str]

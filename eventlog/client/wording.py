@@ -2,17 +2,7 @@
 
 from operator import index
 
-from eventlog.client.values import (
-    CacheInfo,
-    CheckReport,
-    Format,
-    LogEnds,
-    RetentionRow,
-    RetentionRun,
-    SegmentInfo,
-    Stalled,
-    Status,
-)
+from eventlog.client.values import CacheInfo, Format
 from eventlog.errors import InvalidArgument
 from eventlog.ids import ID_MAX
 from eventlog.wire import eventlog_pb2 as pb
@@ -113,66 +103,3 @@ def cache_info(cache: pb.CacheDescription) -> CacheInfo:
         schema=options.schema,
         from_id=cache.from_id,
     )
-
-
-def log_ends(answer: pb.LogEndsAnswer) -> LogEnds:
-    """Return the ends of a log."""
-    return LogEnds(first_id=answer.first_id or None, last_id=answer.last_id, events=answer.events, stalled=stalled(answer))
-
-
-def status(answer: pb.StatusAnswer) -> Status:
-    """Return a status."""
-    return Status(
-        cluster=answer.cluster,
-        health=answer.health,
-        controller=answer.controller,
-        metastore=answer.metastore,
-        nodes=answer.nodes,
-        nodes_live=answer.nodes_live,
-        segments=answer.segments,
-        without_primary=answer.without_primary,
-        under_replicated=answer.under_replicated,
-        low_watermark=answer.low_watermark,
-        low_watermark_age_ms=answer.low_watermark_age_ms,
-        held_by=answer.held_by,
-        rebalance=answer.rebalance,
-        advice=tuple(answer.advice),
-        unwritable=answer.unwritable,
-        unreadable=answer.unreadable,
-        missing=tuple(answer.missing),
-    )
-
-
-def segment_info(segment: pb.SegmentDescription) -> SegmentInfo:
-    """Return a segment."""
-    return SegmentInfo(
-        segment=segment.segment,
-        primary=segment.primary,
-        owners=tuple(segment.owners),
-        in_sync=tuple(segment.in_sync),
-        epoch=segment.epoch,
-        first_id=segment.first_id,
-        last_id=segment.last_id,
-        high_watermark=segment.high_watermark,
-        events=segment.events,
-        bytes=segment.bytes,
-        under_replicated=segment.under_replicated,
-        unwritable=segment.unwritable,
-        unreadable=segment.unreadable,
-    )
-
-
-def retention_run(answer: pb.RunRetentionAnswer) -> RetentionRun:
-    """Return what retention did."""
-    rows = tuple(RetentionRow(cache=row.cache, segment=row.segment, removed=row.removed, first_id=row.first_id) for row in answer.rows)
-    return RetentionRun(rows=rows, removed=answer.removed, cut_id=answer.cut_id)
-
-
-def check_report(answer: pb.CheckDataAnswer) -> CheckReport:
-    """Return what a check found."""
-    return CheckReport(values=answer.values, events=answer.events, entries=answer.entries, problems=tuple(answer.problems))
-
-
-def stalled(answer: pb.PollAnswer | pb.LogEndsAnswer) -> tuple[Stalled, ...]:
-    """Return which segments hold a reader up."""
-    return tuple(Stalled(segment=row.segment, node=row.node, since_ms=row.since_ms) for row in answer.stalled)

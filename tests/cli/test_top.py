@@ -3,7 +3,7 @@
 import pytest
 
 from eventlog.client.cluster import NodeInfo
-from eventlog.client.values import SegmentInfo, Status
+from eventlog.client.reports import SegmentInfo, Status
 from eventlog_cli.top import Reader, Sample, as_row, page, rates
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from eventlog.client.options import ClientOptions
-from eventlog.client.wording import cache_info, cache_options, consistency_number, log_ends
+from eventlog.client.reports import log_ends
+from eventlog.client.wording import cache_info, cache_options, consistency_number
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 

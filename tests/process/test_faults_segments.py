@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 import eventlog
-from eventlog.client.values import SegmentInfo
+from eventlog.client.reports import SegmentInfo
 from eventlog.hashing import hash_key, segment_of
 from tests.process.clusters import ClusterProcesses
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from eventlog.client.values import Stalled
+from eventlog.client.reports import Stalled
 from eventlog.client.wording import checked_id
 from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions

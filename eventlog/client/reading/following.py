@@ -14,8 +14,7 @@ from eventlog.client.options import ClientOptions
 from eventlog.client.reading.batches import EventBatch, Order, arrow_module
 from eventlog.client.reading.bounds import Reading
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
-from eventlog.client.values import Stalled
-from eventlog.client.wording import stalled
+from eventlog.client.reports import Stalled, stalled
 from eventlog.errors import EventLogError, Stopping
 from eventlog.events import Event, EventSource
 from eventlog.routing.retry import NEEDS_CONNECTION

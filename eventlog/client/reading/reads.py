@@ -17,8 +17,9 @@ from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import CacheRows
 from eventlog.client.reading.state_first import StateBatches
 from eventlog.client.reading.wanted import PollOptions, ReadOptions, Wanted
-from eventlog.client.values import Answer, Entry, LogEnds
-from eventlog.client.wording import checked_id, consistency_number, log_ends, stalled
+from eventlog.client.reports import Answer, LogEnds, log_ends, stalled
+from eventlog.client.values import Entry
+from eventlog.client.wording import checked_id, consistency_number
 from eventlog.errors import EventsTrimmed, InvalidArgument
 from eventlog.events import Event, EventSource
 from eventlog.limits import ANSWER_BYTES_DEFAULT, POLL_WAIT_MS_MAX

@@ -8,7 +8,7 @@ import pytest
 
 from eventlog.client.reading.bounds import Reading, checked_stalled, checked_trimmed, position_after, read_token, segments_of, start_of
 from eventlog.client.reading.following import say_held
-from eventlog.client.wording import stalled
+from eventlog.client.reports import stalled
 from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.errors import InvalidArgument, Unavailable

@@ -1,0 +1,198 @@
+"""What a client is told of logs, segments and the cluster, and how messages say it. Plain values: nothing here knows a connection."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from eventlog.events import Event
+from eventlog.wire import eventlog_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stalled:
+    """A segment whose primary holds ordered readers up, and since when (milliseconds since 1970)."""
+
+    segment: int
+    node: int
+    since_ms: int
+
+    def __str__(self) -> str:
+        who = f"node {self.node}" if self.node else "nobody"
+        since = datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(timespec="seconds")
+        return f"segment {self.segment}, which {who} leads, holds readers of all events since {since}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a poll found. `position` and `last_id` are where to go on, also past what is not in `events`.
+
+    `is_end`: there was nothing more at that moment. Everything committed up to `low_watermark` could be read.
+    `held_percent`: how much a durable listener has used up of what it may hold back, if that is much.
+    """
+
+    events: Sequence[Event]
+    position: str
+    last_id: int
+    is_end: bool
+    low_watermark: int
+    stalled: Sequence[Stalled]
+    held_percent: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnds:
+    """Where a cache's log begins and ends. `first_id` is None if nothing is kept; `last_id` is the low watermark.
+
+    `stalled` are the segments that hold it, where it stands still: there is more above it.
+    """
+
+    first_id: int | None
+    last_id: int
+    events: int
+    stalled: Sequence[Stalled] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The cluster as one node sees it. `advice` says what to do next."""
+
+    cluster: str
+    health: str
+    controller: str
+    metastore: str
+    nodes: int
+    nodes_live: int
+    segments: int
+    without_primary: int
+    under_replicated: int
+    low_watermark: int
+    low_watermark_age_ms: int
+    held_by: str
+    rebalance: str
+    advice: Sequence[str]
+    unwritable: int = 0
+    unreadable: int = 0
+    missing: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What of the cluster works now: shares of the segments, 0 to 1, that can be written and read, and the nodes that are missing."""
+
+    writable: float
+    readable: float
+    missing: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentInfo:
+    """One segment of the cluster, or of one cache in it. `under_replicated`: fewer copies are in sync and there than the cluster keeps.
+
+    `unwritable`, `unreadable`: its primary lacks in-sync replicas for that, or it has none.
+    """
+
+    segment: int
+    primary: str
+    owners: Sequence[str]
+    in_sync: Sequence[str]
+    epoch: int
+    first_id: int
+    last_id: int
+    high_watermark: int
+    events: int
+    bytes: int
+    under_replicated: bool
+    unwritable: bool = False
+    unreadable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRow:
+    """What retention removed, or would remove, of one segment of a cache; `first_id` is the first id kept."""
+
+    cache: str
+    segment: int
+    removed: int
+    first_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRun:
+    """What one run of retention did, or would do. Everything up to `cut_id` was looked at."""
+
+    rows: Sequence[RetentionRow]
+    removed: int
+    cut_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """What a check of stored data read, and what it found wrong."""
+
+    values: int
+    events: int
+    entries: int
+    problems: Sequence[str]
+
+
+def log_ends(answer: pb.LogEndsAnswer) -> LogEnds:
+    """Return the ends of a log."""
+    return LogEnds(first_id=answer.first_id or None, last_id=answer.last_id, events=answer.events, stalled=stalled(answer))
+
+
+def status(answer: pb.StatusAnswer) -> Status:
+    """Return a status."""
+    return Status(
+        cluster=answer.cluster,
+        health=answer.health,
+        controller=answer.controller,
+        metastore=answer.metastore,
+        nodes=answer.nodes,
+        nodes_live=answer.nodes_live,
+        segments=answer.segments,
+        without_primary=answer.without_primary,
+        under_replicated=answer.under_replicated,
+        low_watermark=answer.low_watermark,
+        low_watermark_age_ms=answer.low_watermark_age_ms,
+        held_by=answer.held_by,
+        rebalance=answer.rebalance,
+        advice=tuple(answer.advice),
+        unwritable=answer.unwritable,
+        unreadable=answer.unreadable,
+        missing=tuple(answer.missing),
+    )
+
+
+def segment_info(segment: pb.SegmentDescription) -> SegmentInfo:
+    """Return a segment."""
+    return SegmentInfo(
+        segment=segment.segment,
+        primary=segment.primary,
+        owners=tuple(segment.owners),
+        in_sync=tuple(segment.in_sync),
+        epoch=segment.epoch,
+        first_id=segment.first_id,
+        last_id=segment.last_id,
+        high_watermark=segment.high_watermark,
+        events=segment.events,
+        bytes=segment.bytes,
+        under_replicated=segment.under_replicated,
+        unwritable=segment.unwritable,
+        unreadable=segment.unreadable,
+    )
+
+
+def retention_run(answer: pb.RunRetentionAnswer) -> RetentionRun:
+    """Return what retention did."""
+    rows = tuple(RetentionRow(cache=row.cache, segment=row.segment, removed=row.removed, first_id=row.first_id) for row in answer.rows)
+    return RetentionRun(rows=rows, removed=answer.removed, cut_id=answer.cut_id)
+
+
+def check_report(answer: pb.CheckDataAnswer) -> CheckReport:
+    """Return what a check found."""
+    return CheckReport(values=answer.values, events=answer.events, entries=answer.entries, problems=tuple(answer.problems))
+
+
+def stalled(answer: pb.PollAnswer | pb.LogEndsAnswer) -> tuple[Stalled, ...]:
+    """Return which segments hold a reader up."""
+    return tuple(Stalled(segment=row.segment, node=row.node, since_ms=row.since_ms) for row in answer.stalled)

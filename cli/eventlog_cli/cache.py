@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -129,6 +128,8 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in options.items() if value is not None}
     if "schema" in found:
         try:
+            from pathlib import Path  # noqa: PLC0415 -- which listing caches does without
+
             found["schema"] = Path(found["schema"]).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise click.BadParameter(f"{found['schema']} is not UTF-8", param_hint="--schema") from error

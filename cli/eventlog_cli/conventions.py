@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from eventlog_cli.contexts import read_contexts
 from eventlog_cli.importing import Importing
 from eventlog_cli.parameters import SPAN
 
@@ -39,6 +38,8 @@ class Settings:
         said = self.servers or (os.environ.get(SERVER_VARIABLE, ""),)
         if found := tuple(address for part in said for address in part.replace(",", " ").split()):
             return found
+        from eventlog_cli.contexts import read_contexts  # noqa: PLC0415 -- paths and JSON, for who names no node
+
         kept = read_contexts()
         return kept.servers.get(kept.used) or (SERVER_DEFAULT,)
 

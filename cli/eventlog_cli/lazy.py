@@ -5,7 +5,6 @@ A word that no group knows is answered with the commands that may have been mean
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -67,6 +66,8 @@ class SuggestingGroup(click.Group):
     def _meant(self, ctx: click.Context, word: str) -> list[str]:
         if ctx.parent is None and word in ELSEWHERE:
             return [ELSEWHERE[word]]
+        from difflib import get_close_matches  # noqa: PLC0415 -- for words that no group knows
+
         paths: dict[str, list[str]] = {}
         for path in sorted(self.paths(ctx), key=lambda path: path.count(" ")):
             paths.setdefault(path.rpartition(" ")[2], []).append(path)

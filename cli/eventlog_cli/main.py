@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
@@ -115,7 +114,7 @@ def _open_standard_streams() -> None:
     """Open what the caller has closed (`>&-`), so that no socket gets its number: what is printed there would go over the wire."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers: the lowest free one is taken
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 -- open as long as the process lives
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 -- no path to load; open till the end
 
 
 def _buffer_stdout() -> None:

@@ -5,7 +5,6 @@ Durations are int milliseconds, sizes int bytes, moments int milliseconds since 
 
 import re
 from datetime import UTC, datetime
-from fractions import Fraction
 
 _DURATION_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SIZE_UNITS = {"": 1, "b": 1} | {
@@ -27,15 +26,16 @@ def parse_duration(text: str) -> int:
     rest = text.strip().lower()
     if rest == "0":
         return 0
-    total, at = Fraction(0), 0
+    total, at = 0, 0
     while part := _DURATION_PART.match(rest, at):
-        total += Fraction(part[1]) * _DURATION_UNITS[part[2]]
+        total += _billionths(part[1]) * _DURATION_UNITS[part[2]]
         at = part.end()
     if at != len(rest) or not rest:
         raise ValueError(f"{text!r} is not a duration: write a number and one of ms s m h d w, as in 90s, 24h or 7d")
-    if total.denominator != 1 or total > NUMBER_MAX:
+    whole, rest_of_one = divmod(total, _BILLION)
+    if rest_of_one or whole > NUMBER_MAX:
         raise ValueError(f"{text!r} is not a whole number of milliseconds that fits 63 bits")
-    return int(total)
+    return whole
 
 
 def parse_size(text: str) -> int:
@@ -47,10 +47,19 @@ def parse_size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip().lower())
     if found is None or found[2] not in _SIZE_UNITS:
         raise ValueError(f"{text!r} is not a size: write a number and one of B KB MB GB TB KiB MiB GiB TiB, as in 10MiB")
-    size = Fraction(found[1]) * _SIZE_UNITS[found[2]]
-    if size.denominator != 1 or size > NUMBER_MAX:
+    size, rest_of_one = divmod(_billionths(found[1]) * _SIZE_UNITS[found[2]], _BILLION)
+    if rest_of_one or size > NUMBER_MAX:
         raise ValueError(f"{text!r} is not a whole number of bytes that fits 63 bits")
-    return int(size)
+    return size
+
+
+def _billionths(number: str) -> int:
+    """Return a number with up to nine decimals, exactly."""
+    whole, _, part = number.partition(".")
+    return int(whole + part.ljust(9, "0"))
+
+
+_BILLION = 10**9
 
 
 def parse_moment(text: str, *, now_ms: int) -> int:

@@ -4,9 +4,8 @@ asking side   ask -> Answered | Failed                     ask -> Item* -> [Fail
 answering     Incoming -> answer | fail                    Incoming -> item* -> end | fail, ReaderEnded in between or not
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eventlog.errors import EventLogError
 from eventlog.wire.eventlog_pb2 import Message
@@ -123,30 +122,26 @@ class Item(Answered):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(NamedTuple):
     """The peer refused a request; of a stream `Ended` follows. Without `outgoing` it gave up the connection."""
 
     outgoing: Outgoing | None
     error: EventLogError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(NamedTuple):
     """Nothing more comes on this stream."""
 
     outgoing: Outgoing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreditGiven:
+class CreditGiven(NamedTuple):
     """A stream whose credit was used up may send again."""
 
     incoming: Incoming
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderEnded:
+class ReaderEnded(NamedTuple):
     """The reader of a stream wants no more; `end` or `fail` is due."""
 
     incoming: Incoming

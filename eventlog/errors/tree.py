@@ -1,6 +1,7 @@
 """The root of the tree, its four branches, the table of codes, and how others hear of an error."""
 
 from collections.abc import Collection
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 Outcome = Literal["none", "unknown", "committed"]
@@ -120,6 +121,7 @@ def walk(kind: type[EventLogError] = EventLogError) -> list[type[EventLogError]]
     return found
 
 
+@cache  # who is refused again and again reads an error each time
 def by_code() -> dict[str, type[EventLogError]]:
     """Return the one table from code to class; the same codes stand on the wire."""
     return {kind.code: kind for kind in walk()}

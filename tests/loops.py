@@ -57,6 +57,25 @@ class SkippingLoop(asyncio.SelectorEventLoop):
         self._skipped_s += seconds
 
 
+class CoarseLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock counts whole milliseconds, as uvloop's does: what is due a little later is due now for its timers.
+
+    It begins where every other time comes out above its sum when 20 ms are added to it. `timers` were set.
+    """
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic_ns()
+        self.timers = 0
+        super().__init__()
+
+    def time(self) -> float:
+        return (4_194_304 + (time.monotonic_ns() - self._begun) // 1_000_000) / 1000
+
+    def call_at(self, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+        self.timers += 1
+        return super().call_at(*args, **kwargs)
+
+
 def skip(seconds: float) -> None:
     """Set the clock of the running `SkippingLoop` forward."""
     loop = asyncio.get_running_loop()

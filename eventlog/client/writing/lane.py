@@ -17,6 +17,7 @@ from eventlog.client.options import ClientOptions
 from eventlog.client.writing.changes import Call
 from eventlog.client.writing.contents import Contents, drop_dead, read_answer, rest_of, split_by_call
 from eventlog.client.writing.undecided import Undecided, WriteFrame, is_forgettable
+from eventlog.clock import LOOP_STEP_S
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Outcome, OutcomeUnknown, Stopping, TimedOut
 from eventlog.routing.lanes import Lanes
 from eventlog.routing.retry import APART_BACKOFF_MS_MAX, MOVE_BACKOFF_MS_MAX, MOVES, SEGMENTS_OWN, backoff_ms, decide
@@ -123,7 +124,7 @@ class Lane:
         return self.is_road_stale and self.window.has_unanswered and self.connection is not None and self._road() is not self.connection
 
     def _is_too_early(self) -> bool:
-        if self.not_before > self._loop.time():
+        if self.not_before > self._loop.time() + LOOP_STEP_S:
             if self._timer is None:
                 self._timer = self._loop.call_at(self.not_before, self._on_time)
             return True

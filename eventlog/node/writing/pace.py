@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from eventlog.clock import LOOP_STEP_S
+
 LATE_S = 0.02  # several times what a sync and a round trip take
 WORTH_A_GROUP_BYTES = 32 << 10  # of frames that wait: a few hundred single puts
 
@@ -49,7 +51,7 @@ class Pace:
             return True
         loop = asyncio.get_running_loop()
         late_at = list(self._began.values())[-groups] + LATE_S
-        if late_at <= loop.time():
+        if late_at <= loop.time() + LOOP_STEP_S:
             return True
         if self._timer is None:
             self._timer = loop.call_at(late_at, self._look_again)

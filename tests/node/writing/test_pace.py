@@ -104,3 +104,19 @@ def test_who_wants_to_be_alone_waits_for_the_end_of_all_and_lets_none_begin():
         assert woken.is_set()
 
     with_pace(act)
+
+
+def test_one_timer_is_set_for_a_late_group_where_the_clock_counts_whole_milliseconds():
+    async def act() -> None:
+        loop = asyncio.get_running_loop()
+        for number in range(20):
+            pace = Pace(lambda: None)
+            pace.began(number)
+            pace.written()
+            while not has_room(pace):  # noqa: ASYNC110 -- a timer's own to end
+                await asyncio.sleep(0)
+        assert isinstance(loop, loops.CoarseLoop)
+        assert loop.timers == 20
+
+    with asyncio.Runner(loop_factory=loops.CoarseLoop) as runner:
+        runner.run(act())

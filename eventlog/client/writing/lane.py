@@ -20,7 +20,7 @@ from eventlog.client.writing.undecided import Undecided, WriteFrame, is_forgetta
 from eventlog.clock import LOOP_STEP_S
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Outcome, OutcomeUnknown, Stopping, TimedOut
 from eventlog.routing.lanes import Lanes
-from eventlog.routing.retry import APART_BACKOFF_MS_MAX, MOVE_BACKOFF_MS_MAX, MOVES, SEGMENTS_OWN, backoff_ms, decide
+from eventlog.routing.retry import MOVES, SEGMENTS_OWN, apart_ms, decide
 from eventlog.routing.verdict import judge
 from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
@@ -59,6 +59,7 @@ class Lane:
         self.segment = -1 - number  # negative: a node's lane
         self.refusal: EventLogError | None = None
         self._refusals = 0  # in turn
+        self._refused_at = 0.0  # the first of them
         self._timer: asyncio.TimerHandle | None = None
         self.window = shared.lanes.window(number)
         self.connection: Connection | None = None
@@ -274,10 +275,11 @@ class Lane:
         if any(isinstance(why, NotPrimary) for why in refusals.values()):
             self._shared.nodes.on_stale()
         if self.segment >= 0:
-            self.refusal = error
-            wait_ms = backoff_ms(self._shared.options.retry, attempt=self._refusals, chance=chance())
-            wait_ms = min(wait_ms, MOVE_BACKOFF_MS_MAX if isinstance(error, NotPrimary) else APART_BACKOFF_MS_MAX)
-            self.not_before = self._loop.time() + wait_ms / 1000
+            now, policy = self._loop.time(), self._shared.options.retry
+            if not self._refusals:
+                self._refused_at = now
+            wait_ms = apart_ms(policy, error, attempt=self._refusals, away_ms=(now - self._refused_at) * 1000, chance=chance())
+            self.refusal, self.not_before = error, now + wait_ms / 1000
             self._refusals += 1
             return
         self._shared.set_apart(refusals)

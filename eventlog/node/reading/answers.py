@@ -15,7 +15,7 @@ import numpy.typing as npt
 from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.lost import Lost, diverged
 from eventlog.errors import CorruptData, EventLogError, Stopping, Unavailable, tellable
-from eventlog.ids import ID_MAX
+from eventlog.ids import ID_MAX, TIME_SHIFT
 from eventlog.limits import (
     CLOSE_UP_MS_MAX,
     CONNECTIONS_MAX,
@@ -260,6 +260,9 @@ class Reads:
         self._rounds.remove(pull)
         self._turns.remove(pull)
         self._deadlines.clear(pull)
+        if pull.until_passed is not None:
+            pull.until_passed.cancel()
+            pull.until_passed = None
         if not len(self._rounds):
             self._context.closing.follow(on=False)
 
@@ -338,8 +341,23 @@ class Reads:
             self._hasten(pull, last_id)
         elif pull.ends_at and pull.ends_at != ID_MAX:
             self._hasten(pull, min(pull.ends_at, pull.until))
+        elif pull.until < ID_MAX:
+            self._await_until(pull)
         if pull.says_stalled:
             self.stalls.watch()
+
+    def _await_until(self, pull: Pull) -> None:
+        """Have the last id that a pull wants promised once the clock has passed it: where nobody writes nothing else tells of it."""
+        left_ms = (pull.until >> TIME_SHIFT) - self._context.now_2020()
+        if left_ms < 0:
+            self._hasten(pull, pull.until)
+        elif pull.until_passed is None:
+            pull.until_passed = asyncio.get_running_loop().call_later((left_ms + 1) / 1000, self._until_passed, pull)
+
+    def _until_passed(self, pull: Pull) -> None:
+        pull.until_passed = None
+        self._reach.rose()
+        self._rounds.mark(pull.cache.cache_id)
 
     def _wait(self, pull: Pull) -> None:
         self._rounds.add(pull)

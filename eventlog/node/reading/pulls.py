@@ -128,6 +128,7 @@ class Pull:
     scanned_bytes: int = 0
     told: tuple[bytes, int] | None = None
     deadline: asyncio.TimerHandle | int | None = None  # of `Deadlines`
+    until_passed: asyncio.TimerHandle | None = None  # while it waits: looks again when the clock has passed `until`
 
     @property
     def refusal(self) -> EventLogError | None:

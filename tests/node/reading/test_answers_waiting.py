@@ -8,10 +8,11 @@ from eventlog.consume import token
 from eventlog.errors import (
     Stopping,
 )
-from eventlog.ids import time_of
+from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
 from eventlog.node.reading import turns
+from tests.loops import until
 from tests.node.asking import ask, fill, read_all, run, waiting
 from tests.node.polling import NODE_NUMBER, poll_exchange, rows_of_answer
 
@@ -41,6 +42,22 @@ def test_a_long_poll_ends_empty_with_the_position_moved_to_the_watermark():
         answer, rows = await ask(node, after=before.last_id, wait_ms=5)
         assert (rows, answer.end) == ([], True)
         assert answer.last_id == answer.low_watermark > before.low_watermark
+
+    run(scenario)
+
+
+def test_who_reads_up_to_an_id_that_nobody_writes_is_through_when_the_clock_has_passed_it():
+    async def scenario(node):
+        fill(node, node.cache(), 5)
+        until_id = node.now_ms + 20 << TIME_SHIFT
+        exchange = waiting(node, after=(await ask(node))[0].last_id, until_id=until_id)
+        looked = node.closings
+        await until(lambda: node.closings > looked)
+        assert not exchange.answers, "by the clock of the loop it has passed; ids at or below it may still be given out"
+        node.now_ms += 21
+        answer, _ = await exchange.until()
+        assert (answer.events, answer.end) == (0, True)
+        assert answer.last_id == until_id <= answer.low_watermark
 
     run(scenario)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from eventlog.consume.watermark import LowWatermark, Promises
-from eventlog.ids import FlakeClock, make_id
+from eventlog.ids import TIME_SHIFT, FlakeClock, make_id
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.handlers import events
 from eventlog.node.reading import closing as module
@@ -243,6 +243,20 @@ def test_an_event_in_flight_at_another_node_holds_the_reader_until_it_is_committ
         trio.commit(2, early)
         answer, body = await exchange.until()
         assert [row.value for row in sorted(rows_of_answer(answer, body), key=lambda row: row.id)] == [b"early", b"late"]
+
+    run(scenario)
+
+
+def test_who_reads_up_to_an_id_that_nobody_writes_has_the_other_primaries_promise_it():
+    async def scenario(trio):
+        trio.write(1, {0: [b"a"]})
+        last_id = (await read_all(trio.nodes[0]))[0].last_id
+        until_id = trio.nodes[0].now_ms + 5 << TIME_SHIFT
+        exchange = begin(trio.nodes[0], after=last_id, until_id=until_id)
+        for node in trio.nodes:
+            node.now_ms += 6
+        answer, _ = await exchange.until()
+        assert (answer.events, answer.last_id) == (0, until_id)
 
     run(scenario)
 

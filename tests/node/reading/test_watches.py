@@ -7,9 +7,11 @@ import pytest
 
 from eventlog.consume.cut import Limits
 from eventlog.errors import CacheDropped, EventLogError, EventsTrimmed, NoEvents
+from eventlog.ids import TIME_SHIFT
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
 from eventlog.node.reading.watches import ITEM_BYTES_MIN, UNREAD_BYTES_MAX, shared_out
+from tests.loops import until
 from tests.node.polling import FakeNode, rows_of_answer, watch_exchange
 from tests.node.reading.test_answers import by_id, fill, run
 
@@ -60,6 +62,23 @@ def test_a_watch_of_nothing_ends_with_its_position():
         beyond = watch(node, after=1 << 62)
         await finished(beyond)
         assert (beyond.ended, len(beyond.answers)) == (True, 1)
+
+    run(scenario)
+
+
+def test_a_watch_up_to_an_id_that_nobody_writes_ends_when_the_clock_has_passed_it():
+    async def scenario(node):
+        cache = node.cache()
+        fill(node, cache, 3)
+        exchange = watch(node, follow=True, until_id=node.now_ms + 20 << TIME_SHIFT)
+        await exchange.until()
+        node.write((cache, {0: [b"last"]}))
+        await exchange.until(2)
+        await until(lambda: len(node.reads._rounds) and not node.reads._rounds._dirty)
+        node.now_ms += 21
+        await finished(exchange)
+        assert exchange.ended
+        assert rows_of(exchange) == by_id(node.rows[1])
 
     run(scenario)
 

@@ -64,7 +64,7 @@ class EventSource(msgspec.Struct, frozen=True, gc=False):
     position_at: Callable[[int], str] = str  # the token to go on with after an id; an id alone is one, too
     may_repeat: "Callable[[Event], bool] | None" = None  # whether an event may have come before, to this reader or another; None: never
     values: ValueFormat | None = None
-    continuous: bool = False  # whether the events are changes of a continuous query
+    has_changes: bool = False  # whether they may be changes of a continuous query: a listener can be altered to one
 
     def decode(self, data: bytes) -> Any:
         """Return what a stored value stands for."""

@@ -90,6 +90,29 @@ def test_an_iterator_wakes_its_listener_at_once(node: NodeProcess) -> None:
     using(node, test)
 
 
+@pytest.mark.parametrize("continuous", [True, False])
+def test_a_read_of_a_listener_is_one_table_whatever_matches_and_whatever_it_is_altered_to(node: NodeProcess, continuous: bool) -> None:
+    async def test(client: eventlog.Client) -> None:
+        cache = await client.create_cache(f"altered-{int(continuous)}", before=True)
+        listener = await cache.register(where="value.n = 3", continuous=continuous, durable=True)
+        batches = cache.event_batches(listener=listener.id, follow=True, poll_interval_ms=10)
+        tables = []
+        await cache.put("a", {"n": 1})
+        tables.append((await anext(batches)).arrow())
+        await cache.put("a", {"n": 3})
+        while not tables[-1].num_rows:
+            tables.append((await anext(batches)).arrow())
+        await client.listeners.alter(listener.id, where="value.n = 4", continuous=not continuous)
+        await cache.put("b", {"n": 4})
+        while sum(table.num_rows for table in tables) < 2:
+            tables.append((await anext(batches)).arrow())
+        await batches.aclose()
+        assert tables[0].num_rows == 0
+        assert pa.Table.from_batches(tables)["change"].to_pylist() == (["JOINED", None] if continuous else [None, "JOINED"])
+
+    using(node, test)
+
+
 def test_a_blocking_reader_acknowledges_what_it_asks_for_more_behind(node: NodeProcess) -> None:
     with eventlog.blocking.connect(node.address) as client, eventlog.blocking.connect(node.address) as other:
         cache = client.create_cache("blocked")

@@ -26,7 +26,7 @@ EVENTS_AT_ONCE = 1_024  # made into objects: two thirds of the time that 8,000 a
 
 
 class FrameForm(NamedTuple):
-    """What the rows of a read are: text or bytes as keys; values of `values`, JSON, or bytes; whether of a continuous query.
+    """What the rows of a read are: text or bytes as keys; values of `values`, JSON, or bytes; whether they have a change.
 
     `typed` is the type that JSON values are read as, None where they stay text.
     """
@@ -34,7 +34,7 @@ class FrameForm(NamedTuple):
     text_keys: bool
     json_values: bool
     values: ValueFormat | None
-    is_continuous: bool = False
+    has_changes: bool = False
     typed: Any = None  # a `pyarrow.DataType`
 
 
@@ -90,7 +90,8 @@ class ArrowRows(Protocol):
         Its schema is that of every batch of the read, whatever the rows hold: id int64, time timestamp[us, UTC], segment int32,
         offset int64 (-1 for STATE), kind string, key string (binary where keys are bytes), value (string where values are JSON, binary
         where they are bytes, the type of the schema where they are Avro; null for REMOVED and EXPIRED), before likewise (null where
-        there is none), headers map of string to binary (empty where there are none), and where a continuous query is read, change string.
+        there is none), headers map of string to binary (empty where there are none), and where a continuous query or a listener is
+        read, change string.
 
         `include` says which of the optional columns `before` and `headers` are wanted, by default both; `columns` names all that are
         wanted, in their order. `value_schema` is the type that values of a JSON cache have, as a type or as the schema of their fields.
@@ -212,8 +213,7 @@ class EventBatch(ArrowRows):
 
     def _form(self) -> FrameForm:
         source = self.source
-        is_continuous = source.continuous or self._piece.changes is not None
-        return FrameForm(source.text_keys, source.json_values, source.values, is_continuous)
+        return FrameForm(source.text_keys, source.json_values, source.values, source.has_changes)
 
     def events(self) -> Iterator[Event]:
         """Yield the events as objects. All work per event is done in C, some hundred events at a time: they stay in the cache.

@@ -59,7 +59,7 @@ class Frame:
             "before": value,
             "headers": HEADERS,
         }
-        return types | {"change": pa.string()} if form.is_continuous else types
+        return types | {"change": pa.string()} if form.has_changes else types
 
     def batch(self, rows: ArrowRows) -> pa.RecordBatch:
         """Return rows as a record batch; what needs no moving or decoding is the same memory.
@@ -205,7 +205,7 @@ def _frame(form: FrameForm, include: tuple[str, ...] | None, columns: tuple[str,
     Raises:
         InvalidArgument: a name that there is not, or both are given.
     """
-    names = ("id", "time", "segment", "offset", "kind", "key", "value", *OPTIONAL, *(("change",) if form.is_continuous else ()))
+    names = ("id", "time", "segment", "offset", "kind", "key", "value", *OPTIONAL, *(("change",) if form.has_changes else ()))
     if columns is None:
         _check_names("include", include or (), OPTIONAL)
         return Frame(form, [name for name in names if include is None or name not in OPTIONAL or name in include])

@@ -190,7 +190,7 @@ class CacheReads(CacheGetting, CacheRows):
             json_values=form.is_json,
             position_at=partial(position_after, reading.position, scope),
             values=form.avro,
-            continuous=reading.filter is not None and reading.filter.continuous,
+            has_changes=bool(reading.listener) or (reading.filter is not None and reading.filter.continuous),
         )
 
     async def _selects(self, reading: Reading) -> bool:

@@ -185,7 +185,7 @@ class CacheScans(CacheReads, CacheEntries):
 
         async def form() -> FrameForm:
             own = (await self._found())[1]
-            return form_of(own.selected() if options.get("select") else own)._replace(is_continuous=bool(options.get("continuous")))
+            return form_of(own.selected() if options.get("select") else own)._replace(has_changes=bool(options.get("continuous")))
 
         return Scan(
             lambda: self.event_batches(from_id, from_time=from_time, **options),

@@ -127,7 +127,7 @@ def test_kinds_that_are_all_the_same_have_their_names_too(kinds: list[int]) -> N
 
 
 def test_a_continuous_query_has_the_change_before_there_is_any() -> None:
-    source = EventSource(cache="c", cache_id=CACHE, cluster="x", text_keys=True, json_values=True, continuous=True)
+    source = EventSource(cache="c", cache_id=CACHE, cluster="x", text_keys=True, json_values=True, has_changes=True)
     assert EventBatch(NO_EVENTS, source, last_id=9).arrow().schema.names == [*NAMES, "change"]
     assert batch(source=source).arrow(columns=["change"])["change"].to_pylist() == [None] * 4
 

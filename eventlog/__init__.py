@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eventlog.client.formats import REMOVE
     from eventlog.client.options import ClientOptions
     from eventlog.client.reports import Answer
-    from eventlog.client.values import Entry, Stored, StoredMany
+    from eventlog.client.values import Entry, Removed, Stored, StoredMany
     from eventlog.errors import EventLogError
     from eventlog.events import Event, Kind
 
@@ -34,6 +34,7 @@ _PLACES = {
     "EventLogError": "eventlog.errors",
     "Kind": "eventlog.events",
     "REMOVE": "eventlog.client.formats",
+    "Removed": "eventlog.client.values",
     "Stored": "eventlog.client.values",
     "StoredMany": "eventlog.client.values",
     "connect": "eventlog.client.client",
@@ -50,6 +51,7 @@ __all__ = [
     "Event",
     "EventLogError",
     "Kind",
+    "Removed",
     "Stored",
     "StoredMany",
     "blocking",

@@ -17,7 +17,7 @@ from eventlog_cli.render import json_of_cache, readable
 if TYPE_CHECKING:
     from eventlog.blocking import Cache
     from eventlog.client.small import SmallCache
-    from eventlog.client.values import Stored
+    from eventlog.client.values import Removed, Stored
 
 CACHE = click.argument("cache_name", metavar="CACHE")
 KEY = click.argument("key")
@@ -168,7 +168,7 @@ def _json(key: str, data: bytes) -> msgspec.Raw:
     return msgspec.Raw(data.strip(b" \t\r\n"))
 
 
-def _tell(stored: "Stored") -> None:
+def _tell(stored: "Stored | Removed") -> None:
     if settings().is_json:
         print_row({**id_fields(id=stored.id), **({} if stored.kind is None else {"kind": stored.kind})})
     else:

@@ -14,10 +14,10 @@ from eventlog.client.connections.requests import Requests
 from eventlog.client.options import ClientOptions
 from eventlog.client.reading.getting import CacheGetting
 from eventlog.client.reading.rows import CacheRows
-from eventlog.client.values import CacheInfo, Entry, Stored, kind_name
+from eventlog.client.values import CacheInfo, Entry, Removed, Stored, written
 from eventlog.client.wording import cache_info
 from eventlog.client.writing.acknowledging import Expecting
-from eventlog.client.writing.singles import CacheSingles, Condition, condition_of
+from eventlog.client.writing.singles import CacheSingles, Condition, Written, condition_of
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, InvalidArgument, OutcomeUnknown
 from eventlog.events import Kind
 from eventlog.routing.addresses import parse_addresses
@@ -80,21 +80,21 @@ class OneByOne(CacheSingles, CacheGetting, CacheRows):
         key: bytes,
         value: bytes,
         *,
+        becomes: type[Written],
         condition: Condition | None,
         headers: bytes,
         wants_previous: bool,
         timeout_ms: int | None,
         lifespan_ms: int = 0,
-        is_removal: bool = False,
         expecting: Expecting | None = None,
-    ) -> Stored:
+    ) -> Written:
         info, form = await self._found()
         if lifespan_ms:
             raise InvalidArgument(why="a small client writes no lifespans: use eventlog.blocking.connect")
         segment = self._core.routes.segment(key, by_prefix=info.route_by_prefix)
         producer = self._core.nodes.producer
         number = self._core.numbers.take(info.id, segment) if producer else None
-        kind = Kind.REMOVED if is_removal else Kind.CREATED
+        kind = Kind.REMOVED if becomes is Removed else Kind.CREATED
         block = build_one(key, value, kind=kind, segment=segment, sequence=number or 0, headers=headers)
         write = pb.Write(cache_id=info.id, producer_id=0 if number is None else producer, blocks=1, previous=wants_previous)
         if condition is not None:
@@ -115,10 +115,12 @@ class OneByOne(CacheSingles, CacheGetting, CacheRows):
         answer = reply.message.write_answer
         if answer.events != 1:
             raise BadMessage(outcome="unknown", why=f"an answer for {answer.events} events to a write of one")
-        stored_id = answer.id or None
+        found = written(answer.id, answer.kind, form.read_value(answer.previous) if answer.has_previous else None)
+        if not isinstance(found, becomes):
+            raise BadMessage(outcome="unknown", why=f"an answer of kind {answer.kind} to a {'removal' if becomes is Removed else 'put'}")
         if expecting is not None:
-            await self._acknowledged(expecting, (key,), (stored_id,))
-        return Stored(stored_id, kind_name(answer.kind), form.read_value(answer.previous) if answer.has_previous else None)
+            await self._acknowledged(expecting, (key,), (found.id,))
+        return found
 
 
 class SmallClient:
@@ -166,7 +168,7 @@ class SmallCache:
         """Store `value` under `key`; `options` are those of `CacheSingles.put` but for a lifespan."""
         return finished(self._cache.put(key, value, **options))
 
-    def remove(self, key: str | bytes, **options: Any) -> Stored:
+    def remove(self, key: str | bytes, **options: Any) -> Removed:
         """Remove the entry of `key`; `options` are those of `CacheSingles.remove`."""
         return finished(self._cache.remove(key, **options))
 

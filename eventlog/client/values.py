@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from eventlog.batch.marks import ABSENT, REFUSED
-from eventlog.events import KIND_NAMES
+from eventlog.events import KIND_NAMES, Kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,11 +17,20 @@ KeyFormat = Literal["utf8", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a write became. `id` and `kind` are None for a removal that found nothing.
+    """What a put became: the id of its event and whether that is `CREATED` or `MODIFIED`.
 
-    `previous` is the value that was replaced or removed, if the call asked for it and there was one. A cache without before-images does
-    not know it any more when the answer was lost and the write had to be asked for again.
+    `previous` is the value that was replaced, if the call asked for it and there was one. A cache without before-images does not know it
+    any more when the answer was lost and the write had to be asked for again.
     """
+
+    id: int
+    kind: str
+    previous: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a removal became, likewise. `id` and `kind` are None where there was nothing to remove."""
 
     id: int | None
     kind: str | None
@@ -72,11 +81,17 @@ class StoredMany:
 
 
 _NAMES: dict[int, str | None] = {**dict(enumerate(KIND_NAMES)), ABSENT: None, REFUSED: None}
+_MODIFIED = int(Kind.MODIFIED)
 
 
 def kind_name(number: int) -> str | None:
     """Return the name of a kind, None for an item without an event."""
     return _NAMES[number]
+
+
+def written(id_: int, kind: int, previous: Any = None) -> Stored | Removed:
+    """Return what one write became, by the number of its kind; `id_` is 0 where there is no event."""
+    return Stored(id_, KIND_NAMES[kind], previous) if kind <= _MODIFIED else Removed(id_ or None, _NAMES[kind], previous)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

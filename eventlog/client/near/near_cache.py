@@ -11,7 +11,7 @@ from eventlog.client.handle import CacheHandle
 from eventlog.client.near.table import MISS, Fill, NearStatistics, NearTable, Read
 from eventlog.client.near.tail import NearTail
 from eventlog.client.reading.rows import RowReader, entry_of
-from eventlog.client.values import CacheInfo, Entry, Stored, StoredMany
+from eventlog.client.values import CacheInfo, Entry, Removed, Stored, StoredMany
 from eventlog.clock import now_s
 from eventlog.errors import ClientClosed, InvalidArgument, NoEvents, NoState, TimedOut
 from eventlog.hashing import hash_key
@@ -178,13 +178,13 @@ class NearCache:
             if self._table.has_changes:
                 self._tail.wake()
         stored = await write(key, value, **options)
-        if fill is not None and stored.id is not None:
+        if fill is not None:
             entry = Entry(value=self._form.read_value(data), value_bytes=data, version=stored.id)
             until = asked_at + self._table.staleness_s
             self._table.end(fill, Read(entry=entry, as_of=stored.id, until=until, nbytes=len(data)))
         return stored
 
-    async def remove(self, key: str | bytes, /, **options: Any) -> Stored:
+    async def remove(self, key: str | bytes, /, **options: Any) -> Removed:
         """Remove an entry, as `cache.remove`."""
         self._demand_open()
         return await self._cache.remove(key, **options)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.client.values import Stored, StoredMany, kind_name
+from eventlog.client.values import StoredMany, written
 from eventlog.client.writing.singles import Condition
 from eventlog.errors import EventLogError, PartlyWritten
 from eventlog.events import Kind
@@ -79,7 +79,7 @@ class Call:
     def succeed(self, ids: npt.NDArray[np.int64], kinds: npt.NDArray[np.uint8], *, previous: bytes | None = None) -> None:
         """Tell what was written; `previous` is raw, the caller decodes it."""
         if not self.future.done():
-            one = None if self.is_many else Stored(ids.item(0) or None, kind_name(kinds.item(0)), previous)
+            one = None if self.is_many else written(ids.item(0), kinds.item(0), previous)
             self.future.set_result(one or StoredMany(ids, kinds))
 
     def fail(self, error: EventLogError) -> None:
@@ -132,7 +132,7 @@ class Ledger:
         if call.is_many:
             call.future.set_result(StoredMany(np.array((id_,), np.int64), np.array((kind,), np.uint8)))
         else:
-            call.future.set_result(Stored(id_ or None, kind_name(kind), self.previous))
+            call.future.set_result(written(id_, kind, self.previous))
 
     def accept(self, items: Items, ids: npt.NDArray[np.int64], kinds: npt.NDArray[np.uint8]) -> None:
         """Note that items were written under `ids`."""
@@ -179,7 +179,7 @@ class Ledger:
             if self.on_close is not None:
                 self.on_close(call)
             if not call.future.done():
-                call.future.set_result(Stored(id_ or None, kind_name(kind), self.previous))
+                call.future.set_result(written(id_, kind, self.previous))
 
     def _tell(self, index: int) -> None:
         call, own = self.calls[index], slice(self._bounds[index], self._bounds[index + 1])

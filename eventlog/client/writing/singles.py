@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from eventlog.client.formats import headers_bytes, lifespan
-from eventlog.client.values import Stored
+from eventlog.client.values import Removed, Stored
 from eventlog.client.wording import checked_id
 from eventlog.client.writing.acknowledging import CacheAcknowledging, Expecting, OnWaitTimeout
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
+
+Written = TypeVar("Written", bound=Stored | Removed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,7 @@ class CacheSingles(CacheAcknowledging):
         return await self._write_one(
             stored_key,
             form.value(key, value),
+            becomes=Stored,
             condition=condition,
             headers=headers_bytes(headers),
             lifespan_ms=lifespan(lifespan_ms),
@@ -94,6 +97,7 @@ class CacheSingles(CacheAcknowledging):
         return await self._write_one(
             stored_key,
             form.value(key, value),
+            becomes=Stored,
             condition=Condition(key=stored_key, version=None if if_version is None else _version(if_version)),
             headers=headers_bytes(headers),
             lifespan_ms=lifespan(lifespan_ms),
@@ -113,7 +117,7 @@ class CacheSingles(CacheAcknowledging):
         wait_listeners: Sequence[str] | str = (),
         wait_ms: int | None = None,
         on_wait_timeout: OnWaitTimeout | None = None,
-    ) -> Stored:
+    ) -> Removed:
         """Remove the entry of `key`. Where there is none, nothing happens and the result's `id` is None.
 
         Raises:
@@ -124,10 +128,10 @@ class CacheSingles(CacheAcknowledging):
         return await self._write_one(
             stored_key,
             b"",
+            becomes=Removed,
             condition=None if if_version is None else Condition(key=stored_key, version=_version(if_version)),
             headers=headers_bytes(headers),
             wants_previous=previous,
-            is_removal=True,
             timeout_ms=timeout_ms,
             expecting=await self._expecting(wait_listeners, wait_ms, on_wait_timeout) if self._may_wait(wait_listeners) else None,
         )
@@ -141,15 +145,15 @@ class CacheSingles(CacheAcknowledging):
         key: bytes,
         value: bytes,
         *,
+        becomes: type[Written],
         condition: Condition | None,
         headers: bytes,
         wants_previous: bool,
         timeout_ms: int | None,
         lifespan_ms: int = 0,
-        is_removal: bool = False,
         expecting: Expecting | None = None,
-    ) -> Stored:
-        """Send one event, and return what became of it."""
+    ) -> Written:
+        """Send one event, a removal where it `becomes` Removed, and return what became of it."""
         raise NotImplementedError
 
 

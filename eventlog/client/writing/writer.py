@@ -63,7 +63,7 @@ class Writer:
     async def write(
         self, changes: Changes, *, is_many: bool, timeout_ms: int | None = None, deadline: float = 0.0
     ) -> "asyncio.Future[Any]":
-        """Take changes in as soon as there is room; return the future of what became of them (Stored, or StoredMany).
+        """Take changes in as soon as there is room; return the future of what became of them (Stored or Removed, or StoredMany).
 
         `deadline` is for the parts of one call, in the loop's time: `timeout_ms` after it began.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,11 @@ import numpy as np
 from eventlog.client.core import ClientCore
 from eventlog.client.formats import headers_bytes, lifespan
 from eventlog.client.reading.batches import arrow_module
-from eventlog.client.values import Stored, StoredMany
+from eventlog.client.values import Removed, StoredMany
 from eventlog.client.writing.acknowledging import Expecting, OnWaitTimeout
 from eventlog.client.writing.bulk import arrow_columns, pair_columns, parts_of
 from eventlog.client.writing.changes import Changes
-from eventlog.client.writing.singles import CacheSingles, Condition
+from eventlog.client.writing.singles import CacheSingles, Condition, Written
 from eventlog.errors import EventLogError, InvalidArgument, PartlyWritten
 from eventlog.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX
 from eventlog.wire.eventlog_pb2 import Clear, Message
@@ -29,14 +30,14 @@ class CacheWrites(CacheSingles):
         key: bytes,
         value: bytes,
         *,
+        becomes: type[Written],
         condition: Condition | None,
         headers: bytes,
         wants_previous: bool,
         timeout_ms: int | None,
         lifespan_ms: int = 0,
-        is_removal: bool = False,
         expecting: Expecting | None = None,
-    ) -> Stored:
+    ) -> Written:
         info, form = self._info, self._form
         assert info is not None, "the key was made for this cache"
         assert form is not None, "likewise"
@@ -45,19 +46,19 @@ class CacheWrites(CacheSingles):
             by_prefix=info.route_by_prefix,
             keys=(key,),
             values=(value,),
-            removed=(True,) if is_removal else None,
+            removed=(True,) if becomes is Removed else None,
             lifespans=(lifespan_ms,) if lifespan_ms else None,
             headers=(headers,) if headers else None,
             condition=condition,
             wants_previous=bool(wants_previous),  # what the request cannot hold would end the sending of everything behind it
         )
         future = await self._core.writer.write(changes, is_many=False, timeout_ms=timeout_ms)
-        stored: Stored = await future
+        stored: Written = await future
         if self._core.nears:
             self._core.nears.wrote(info.id, (key,), (stored.id,))
         if expecting is not None:
             await self._acknowledged(expecting, (key,), (stored.id,))
-        return stored if stored.previous is None else Stored(stored.id, stored.kind, form.read_value(stored.previous))
+        return stored if stored.previous is None else replace(stored, previous=form.read_value(stored.previous))
 
     async def put_many(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eventlog.batch.marks import ABSENT
-from eventlog.client.values import Stored, StoredMany
+from eventlog.client.values import Removed, Stored, StoredMany
 from eventlog.client.writing.changes import Call, Changes, Ledger, kinds_of
 from eventlog.client.writing.singles import Condition
 from eventlog.errors import DiskFull, OutcomeUnknown, PartlyWritten
@@ -55,7 +55,7 @@ def test_single_calls_that_share_a_frame_get_one_result_each() -> None:
     def test() -> None:
         calls = [call(1, is_many=False) for _ in range(3)]
         Ledger(calls).accept(np.array([2, 0, 1]), np.array([7, 0, 9]), np.array([0, ABSENT, 1], np.uint8))
-        assert [each.future.result() for each in calls] == [Stored(None, None), Stored(9, "MODIFIED"), Stored(7, "CREATED")]
+        assert [each.future.result() for each in calls] == [Removed(None, None), Stored(9, "MODIFIED"), Stored(7, "CREATED")]
 
     on_loop(test)
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Itera
 from concurrent.futures import Future
 from functools import cached_property, update_wrapper
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 
 from eventlog.client.cache import Cache as AsyncCache
 from eventlog.client.client import Client as AsyncClient
@@ -24,29 +24,35 @@ from eventlog.client.groups import GroupAdmin as AsyncGroupAdmin
 from eventlog.client.listeners import ListenerAdmin as AsyncListenerAdmin
 from eventlog.client.loop_thread import Flat, LoopThread, Pulled, in_lists
 from eventlog.client.members.consumer import Consumer as AsyncConsumer
+from eventlog.client.members.consuming import ConsumerOptions, WorkOptions
 from eventlog.client.members.work import Task as AsyncTask
 from eventlog.client.members.work import WorkConsumer as AsyncWorkConsumer
 from eventlog.client.near.near_cache import NearCache as AsyncNearCache
 from eventlog.client.near.table import MISS, NearStatistics
 from eventlog.client.options import ConnectOptions
-from eventlog.client.reading.batches import EventBatch
+from eventlog.client.reading.batches import EventBatch, Order
+from eventlog.client.reading.bounds import OnTrimmed
 from eventlog.client.reading.continuous import QueryChange
 from eventlog.client.reading.entries import Entries as AsyncEntries
 from eventlog.client.reading.entries import EntryRows as AsyncEntryRows
+from eventlog.client.reading.filtering import Parameters, Select
 from eventlog.client.reading.iterating import EntryBatch, Key
 from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.scanning import Scan as AsyncScan
+from eventlog.client.reading.wanted import ReadOptions
 from eventlog.client.values import CacheInfo, Entry, StoredMany
+from eventlog.consume.membership.values import Mode
 from eventlog.errors import ClientClosed, InvalidArgument
 from eventlog.events import Event
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Cache", "Client", "connect"]
+__all__ = ["Cache", "Client", "Consumer", "NearCache", "Scan", "Task", "WorkConsumer", "connect"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Own = TypeVar("Own")
 Wrapped_co = TypeVar("Wrapped_co", covariant=True)
 ROWS_PER_HOP = 1_000
 
@@ -100,107 +106,21 @@ def _rows(function: Callable[Concatenate[Wrapped_co, P], Rows[T]]) -> Callable[C
     return call
 
 
+def _made(
+    function: Callable[Concatenate[Wrapped_co, P], T], wrap: Callable[[LoopThread, T], Own]
+) -> Callable[Concatenate[_Facade[Wrapped_co], P], Own]:
+    """Return a call that returns what `function` does, for code without an event loop."""
+
+    def call(self: _Facade[Wrapped_co], /, *args: P.args, **kwargs: P.kwargs) -> Own:
+        return wrap(self._thread, function(self._async, *args, **kwargs))
+
+    update_wrapper(call, function)
+    return call
+
+
 def _same(name: str) -> Any:
     """Return a property that is one of the same name."""
     return property(attrgetter(f"_async.{name}"))
-
-
-class Cache(_Facade[AsyncCache]):
-    """A cache, as `eventlog.client.cache.Cache`."""
-
-    @property
-    def name(self) -> str:
-        """The cache's name."""
-        return self._async.name
-
-    info = _call(AsyncCache.info)
-    put = _call(AsyncCache.put)
-    replace = _call(AsyncCache.replace)
-    remove = _call(AsyncCache.remove)
-    put_many = _call(AsyncCache.put_many)
-    remove_many = _call(AsyncCache.remove_many)
-    put_arrow = _call(AsyncCache.put_arrow)
-    clear = _call(AsyncCache.clear)
-    get = _call(AsyncCache.get)
-    size = _call(AsyncCache.size)
-    for_each = _call(AsyncCache.for_each)
-    log_ends = _call(AsyncCache.log_ends)
-    poll = _call(AsyncCache.poll)
-    register = _call(AsyncCache.register)
-    get_many = _rows(AsyncCache.get_many)
-    keys = _rows(AsyncCache.keys)
-
-    def entries(self, prefix: str | bytes | None = None, **options: Any) -> "Entries":
-        """Return the entries, to be iterated, or used in a `with` statement; `options` are those of `CacheEntries.entries`."""
-        return Entries(self._thread, self._async.entries(prefix, **options))
-
-    def scan(self, prefix: str | bytes | None = None, **options: Any) -> "Scan":
-        """Return the entries as a table; `options` are those of `eventlog.client.reading.scanning.CacheScans.scan`."""
-        return Scan(self._thread, self._async.scan(prefix, **options))
-
-    def scan_events(self, from_id: int | str | None = None, **options: Any) -> "Scan":
-        """Return events as a table; `options` are those of `eventlog.client.reading.scanning.CacheScans.scan_events`."""
-        return Scan(self._thread, self._async.scan_events(from_id, **options))
-
-    def event_batches(self, from_id: int | str | None = None, **options: Any) -> Pulled[EventBatch]:
-        """Yield events as columns; `options` are those of `eventlog.client.reading.reads.CacheReads.event_batches`.
-
-        The next batch is fetched while one is used, but not for a listener: that would acknowledge what is not done yet.
-        """
-        batches = self._async.event_batches(from_id, **options)
-        return Pulled(self._thread, batches, ahead=options.get("listener") is None)
-
-    def events(self, from_id: int | str | None = None, **options: Any) -> Flat[Event]:
-        """Yield events as objects; `options` are those of `eventlog.client.reading.reads.CacheReads.events`."""
-        return Flat(self.event_batches(from_id, **options))
-
-    def consumer(self, group: str, *, mode: str = "read", **options: Any) -> Any:
-        """Return a `Consumer`, or with `mode="work"` a `WorkConsumer`, to be used in a `with` statement.
-
-        `options` are those of `CacheConsumers.new_consumer` and `.new_worker`.
-        """
-        if mode == "work":
-            return WorkConsumer(self._thread, self._thread.run(self._async.new_worker(group, **options)))
-        if mode != "read":
-            raise InvalidArgument(why=f"mode is {mode!r}: use read or work")
-        return Consumer(self._thread, self._thread.run(self._async.new_consumer(group, **options)))
-
-    def send_columns(
-        self, keys: Sequence[bytes], values: Sequence[bytes], *, removed: Sequence[bool] | None = None, timeout_ms: int | None = None
-    ) -> "Future[StoredMany]":
-        """Return the future of the result as soon as there is room among the bytes unanswered."""
-        sent = self._thread.run(self._async.send_columns(keys, values, removed=removed, timeout_ms=timeout_ms))
-        return self._thread.submit(_result_of(sent))
-
-    def near(self, **options: Any) -> "NearCache":
-        """Return a near cache, to be used in a `with` statement; `options`: see `eventlog.client.near.near_cache.CacheNear.near`."""
-        return NearCache(self._thread, self._async.near(**options))
-
-    def continuous_query(
-        self, where: str | None = None, *, position: str | None = None, initial: bool = True, **options: Any
-    ) -> "QueryChanges":
-        """Return the changes of what matches, to be iterated in a `with` statement.
-
-        `options` are those of `eventlog.client.reading.continuous.CacheQueries.continuous_query`.
-        """
-        begin = self._thread.run(self._async.query_begin(position=position, initial=initial))
-        return QueryChanges(Flat(Pulled(self._thread, self._async.query_lists(where, begin=begin, **options))))
-
-
-class QueryChanges:
-    """The changes of a continuous query, without end."""
-
-    def __init__(self, changes: Flat[QueryChange]) -> None:
-        self._changes = changes
-
-    def __iter__(self) -> Iterator[QueryChange]:
-        return iter(self._changes)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._changes.close()
 
 
 class Entries(_Facade[AsyncEntries]):
@@ -324,6 +244,109 @@ class NearCache(_Facade[AsyncNearCache]):
     def is_fresh(self) -> bool:
         """Whether it serves from memory: the log was heard of within the last `max_staleness_ms`."""
         return self._async.is_fresh
+
+
+class Cache(_Facade[AsyncCache]):
+    """A cache, as `eventlog.client.cache.Cache`."""
+
+    @property
+    def name(self) -> str:
+        """The cache's name."""
+        return self._async.name
+
+    info = _call(AsyncCache.info)
+    put = _call(AsyncCache.put)
+    replace = _call(AsyncCache.replace)
+    remove = _call(AsyncCache.remove)
+    put_many = _call(AsyncCache.put_many)
+    remove_many = _call(AsyncCache.remove_many)
+    put_arrow = _call(AsyncCache.put_arrow)
+    clear = _call(AsyncCache.clear)
+    get = _call(AsyncCache.get)
+    size = _call(AsyncCache.size)
+    for_each = _call(AsyncCache.for_each)
+    log_ends = _call(AsyncCache.log_ends)
+    poll = _call(AsyncCache.poll)
+    register = _call(AsyncCache.register)
+    get_many = _rows(AsyncCache.get_many)
+    keys = _rows(AsyncCache.keys)
+
+    entries = _made(AsyncCache.entries, Entries)
+    scan = _made(AsyncCache.scan, Scan)
+    scan_events = _made(AsyncCache.scan_events, Scan)
+    near = _made(AsyncCache.near, NearCache)
+
+    def event_batches(
+        self, from_id: int | str | None = None, *, order: Order = "id", max_bytes: int = 0, **options: Unpack[ReadOptions]
+    ) -> Pulled[EventBatch]:
+        """Yield events as columns; what the options mean is said at `eventlog.client.reading.reads.CacheReads.event_batches`.
+
+        The next batch is fetched while one is used, but not for a listener: that would acknowledge what is not done yet.
+        """
+        batches = self._async.event_batches(from_id, order=order, max_bytes=max_bytes, **options)
+        return Pulled(self._thread, batches, ahead=options.get("listener") is None)
+
+    def events(self, from_id: int | str | None = None, **options: Unpack[ReadOptions]) -> Flat[Event]:
+        """Yield events as objects; what the options mean is said at `eventlog.client.reading.reads.CacheReads.events`."""
+        return Flat(self.event_batches(from_id, **options))
+
+    @overload
+    def consumer(self, group: str, *, mode: Literal["read"] = "read", **options: Unpack[ConsumerOptions]) -> "Consumer": ...
+
+    @overload
+    def consumer(self, group: str, *, mode: Literal["work"], **options: Unpack[WorkOptions]) -> "WorkConsumer": ...
+
+    def consumer(self, group: str, *, mode: Mode = "read", **options: Any) -> "Consumer | WorkConsumer":
+        """Return a `Consumer`, or with `mode="work"` a `WorkConsumer`, to be used in a `with` statement.
+
+        `options` are those of `CacheConsumers.new_consumer` and `.new_worker`.
+        """
+        if mode == "work":
+            return WorkConsumer(self._thread, self._thread.run(self._async.new_worker(group, **options)))
+        if mode != "read":
+            raise InvalidArgument(why=f"mode is {mode!r}: use read or work")
+        return Consumer(self._thread, self._thread.run(self._async.new_consumer(group, **options)))
+
+    def send_columns(
+        self, keys: Sequence[bytes], values: Sequence[bytes], *, removed: Sequence[bool] | None = None, timeout_ms: int | None = None
+    ) -> "Future[StoredMany]":
+        """Return the future of the result as soon as there is room among the bytes unanswered."""
+        sent = self._thread.run(self._async.send_columns(keys, values, removed=removed, timeout_ms=timeout_ms))
+        return self._thread.submit(_result_of(sent))
+
+    def continuous_query(
+        self,
+        where: str | None = None,
+        *,
+        parameters: Parameters | None = None,
+        select: Select | None = None,
+        position: str | None = None,
+        initial: bool = True,
+        on_trimmed: OnTrimmed = "error",
+    ) -> "QueryChanges":
+        """Return the changes of what matches, to be iterated in a `with` statement.
+
+        What the options mean is said at `eventlog.client.reading.continuous.CacheQueries.continuous_query`.
+        """
+        begin = self._thread.run(self._async.query_begin(position=position, initial=initial))
+        lists = self._async.query_lists(where, begin=begin, parameters=parameters, select=select, on_trimmed=on_trimmed)
+        return QueryChanges(Flat(Pulled(self._thread, lists)))
+
+
+class QueryChanges:
+    """The changes of a continuous query, without end."""
+
+    def __init__(self, changes: Flat[QueryChange]) -> None:
+        self._changes = changes
+
+    def __iter__(self) -> Iterator[QueryChange]:
+        return iter(self._changes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._changes.close()
 
 
 async def _result_of(future: "asyncio.Future[T]") -> T:
@@ -497,9 +520,7 @@ class Client(_Facade[AsyncClient]):
         """Return the cache `name`. It is looked up by its first call, which raises CacheNotFound if there is none."""
         return Cache(self._thread, self._async.cache(name))
 
-    def create_cache(self, name: str, **options: Any) -> Cache:
-        """Create a cache and return it; `options` are those of `eventlog.client.client.Client.create_cache`."""
-        return Cache(self._thread, self._thread.run(self._async.create_cache(name, **options)))
+    create_cache = _made(AsyncClient.create_cache, lambda thread, created: Cache(thread, thread.run(created)))
 
     def alter_cache(self, name: str, **options: object) -> CacheInfo:
         """Change options of a cache and return all of them."""

@@ -1,12 +1,14 @@
 """What the objects of a client say of themselves, and that they are not sent to other processes."""
 
 import pickle
-from dataclasses import fields
+from collections.abc import Callable
+from inspect import Parameter, signature
 from typing import get_type_hints
 
 import pytest
 
 import eventlog
+from eventlog.client.members.consuming import CacheConsumers, ConsumerOptions, WorkOptions
 from eventlog.client.options import ClientOptions, ConnectOptions
 
 
@@ -19,8 +21,12 @@ def test_a_client_that_is_pickled_says_what_to_do_instead() -> None:
         pickle.dumps(eventlog.connect("n1"))
 
 
-def test_what_type_checkers_know_of_the_options_is_what_there_is() -> None:
-    known = get_type_hints(ConnectOptions)
-    assert known == {
-        name: kind for name, kind in get_type_hints(ClientOptions).items() if name in {field.name for field in fields(ClientOptions)}
+@pytest.mark.parametrize(
+    ("known", "call"),
+    [(ConnectOptions, ClientOptions), (ConsumerOptions, CacheConsumers.new_consumer), (WorkOptions, CacheConsumers.new_worker)],
+)
+def test_what_type_checkers_know_of_options_is_what_there_is(known: type, call: Callable[..., object]) -> None:
+    hints = get_type_hints(call)
+    assert get_type_hints(known) == {
+        name: hints[name] for name, parameter in signature(call).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
     }

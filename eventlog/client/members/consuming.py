@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from eventlog.client.members.consumer import Consumer
 from eventlog.client.members.member import MemberOptions
@@ -17,14 +17,58 @@ from eventlog.errors import InvalidArgument
 from eventlog.limits import ACK_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_DEFAULT
 
 
+class WorkOptions(TypedDict, total=False):
+    """Options of `consumer` with `mode="work"`, for type checkers: those of `new_worker`."""
+
+    max_deliveries: int | None
+    dead_letters: str
+    prefetch: int
+    from_id: int | str | None
+    from_time: int | datetime | None
+    session_timeout_ms: int
+    ack_timeout_ms: int | None
+    on_trimmed: OnTrimmed
+    where: str | None
+    parameters: Parameters | None
+    filter: str | None
+    params: Mapping[str, Any] | None
+    outage_ms: int
+    on_outage: OnOutage | None
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """Options of `consumer`, for type checkers: those of `new_consumer`."""
+
+    instance_id: str | None
+    assignor: AssignorName
+    auto_commit: bool | None
+    from_id: int | str | None
+    from_time: int | datetime | None
+    session_timeout_ms: int
+    on_trimmed: OnTrimmed
+    accept_diverged: bool
+    max_bytes: int
+    where: str | None
+    parameters: Parameters | None
+    select: Select | None
+    filter: str | None
+    params: Mapping[str, Any] | None
+    outage_ms: int
+    on_outage: OnOutage | None
+
+
 class CacheConsumers(CacheReads):
     """A group's consumers share the segments of a cache; the cluster keeps how far the group is."""
 
     @overload
-    def consumer(self, group: str, *, mode: Literal["read"] = "read", **options: Any) -> AbstractAsyncContextManager[Consumer]: ...
+    def consumer(
+        self, group: str, *, mode: Literal["read"] = "read", **options: Unpack[ConsumerOptions]
+    ) -> AbstractAsyncContextManager[Consumer]: ...
 
     @overload
-    def consumer(self, group: str, *, mode: Literal["work"], **options: Any) -> AbstractAsyncContextManager[WorkConsumer]: ...
+    def consumer(
+        self, group: str, *, mode: Literal["work"], **options: Unpack[WorkOptions]
+    ) -> AbstractAsyncContextManager[WorkConsumer]: ...
 
     def consumer(self, group: str, *, mode: Mode = "read", **options: Any) -> AbstractAsyncContextManager[Any]:
         """Join `group` for the time of an `async with`. Options are those of `new_consumer`, with `mode="work"` of `new_worker`."""

@@ -17,26 +17,54 @@ if TYPE_CHECKING:
     from eventlog import errors as errors
     from eventlog.client.cache import Cache
     from eventlog.client.client import Client, connect
+    from eventlog.client.cluster import ClusterAdmin
     from eventlog.client.formats import REMOVE
+    from eventlog.client.groups import GroupAdmin
+    from eventlog.client.listeners import ListenerAdmin, ListenerInfo
+    from eventlog.client.members.consumer import Consumer
+    from eventlog.client.members.work import Task, WorkConsumer
+    from eventlog.client.near.near_cache import NearCache
     from eventlog.client.options import ClientOptions
+    from eventlog.client.reading.batches import EventBatch
+    from eventlog.client.reading.continuous import QueryChange
+    from eventlog.client.reading.entries import Entries, EntryRows
+    from eventlog.client.reading.iterating import EntryBatch
+    from eventlog.client.reading.rows import Rows
+    from eventlog.client.reading.scanning import Scan
     from eventlog.client.reports import Answer
-    from eventlog.client.values import Entry, Removed, Stored, StoredMany
+    from eventlog.client.values import CacheInfo, Entry, Removed, Stored, StoredMany
     from eventlog.errors import EventLogError
     from eventlog.events import Event, Kind
 
 _PLACES = {
     "Answer": "eventlog.client.reports",
     "Cache": "eventlog.client.cache",
+    "CacheInfo": "eventlog.client.values",
     "Client": "eventlog.client.client",
     "ClientOptions": "eventlog.client.options",
+    "ClusterAdmin": "eventlog.client.cluster",
+    "Consumer": "eventlog.client.members.consumer",
+    "Entries": "eventlog.client.reading.entries",
     "Entry": "eventlog.client.values",
+    "EntryBatch": "eventlog.client.reading.iterating",
+    "EntryRows": "eventlog.client.reading.entries",
     "Event": "eventlog.events",
+    "EventBatch": "eventlog.client.reading.batches",
     "EventLogError": "eventlog.errors",
+    "GroupAdmin": "eventlog.client.groups",
     "Kind": "eventlog.events",
+    "ListenerAdmin": "eventlog.client.listeners",
+    "ListenerInfo": "eventlog.client.listeners",
+    "NearCache": "eventlog.client.near.near_cache",
+    "QueryChange": "eventlog.client.reading.continuous",
     "REMOVE": "eventlog.client.formats",
     "Removed": "eventlog.client.values",
+    "Rows": "eventlog.client.reading.rows",
+    "Scan": "eventlog.client.reading.scanning",
     "Stored": "eventlog.client.values",
     "StoredMany": "eventlog.client.values",
+    "Task": "eventlog.client.members.work",
+    "WorkConsumer": "eventlog.client.members.work",
     "connect": "eventlog.client.client",
 }
 _MODULES = frozenset({"blocking", "errors"})
@@ -45,15 +73,31 @@ __all__ = [
     "REMOVE",
     "Answer",
     "Cache",
+    "CacheInfo",
     "Client",
     "ClientOptions",
+    "ClusterAdmin",
+    "Consumer",
+    "Entries",
     "Entry",
+    "EntryBatch",
+    "EntryRows",
     "Event",
+    "EventBatch",
     "EventLogError",
+    "GroupAdmin",
     "Kind",
+    "ListenerAdmin",
+    "ListenerInfo",
+    "NearCache",
+    "QueryChange",
     "Removed",
+    "Rows",
+    "Scan",
     "Stored",
     "StoredMany",
+    "Task",
+    "WorkConsumer",
     "blocking",
     "connect",
     "errors",

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Itera
 from concurrent.futures import Future
 from functools import cached_property, update_wrapper
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from eventlog.client.cache import Cache as AsyncCache
 from eventlog.client.client import Client as AsyncClient
@@ -40,6 +40,7 @@ from eventlog.client.reading.iterating import EntryBatch, Key
 from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.scanning import Scan as AsyncScan
 from eventlog.client.reading.wanted import ReadOptions
+from eventlog.client.shown import Shown
 from eventlog.client.values import CacheInfo, Entry, StoredMany
 from eventlog.consume.membership.values import Mode
 from eventlog.errors import ClientClosed, InvalidArgument
@@ -75,7 +76,7 @@ def connect(*addresses: str, **options: Unpack[ConnectOptions]) -> "Client":
     return Client(thread, client)
 
 
-class _Facade(Generic[Wrapped_co]):
+class _Facade(Shown, Generic[Wrapped_co]):
     """Something asynchronous, and the thread in which it runs."""
 
     def __init__(self, thread: LoopThread, wrapped: Wrapped_co) -> None:
@@ -84,9 +85,6 @@ class _Facade(Generic[Wrapped_co]):
 
     def __repr__(self) -> str:
         return repr(self._async).replace("<eventlog.", "<eventlog.blocking.", 1)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{self!r} cannot be pickled: send its address or name, and connect in the other process")
 
 
 def _call(function: Callable[Concatenate[Wrapped_co, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Facade[Wrapped_co], P], T]:
@@ -333,8 +331,10 @@ class Cache(_Facade[AsyncCache]):
         return QueryChanges(Flat(Pulled(self._thread, lists)))
 
 
-class QueryChanges:
+class QueryChanges(Shown):
     """The changes of a continuous query, without end."""
+
+    _place = "eventlog.blocking"
 
     def __init__(self, changes: Flat[QueryChange]) -> None:
         self._changes = changes

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 
 _DURATION_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_SIZE_UNITS = {"": 1, "b": 1} | {
+_SIZE_UNITS: dict[str, int] = {"": 1, "b": 1} | {
     unit + suffix: base**power for power, unit in enumerate("kmgt", start=1) for suffix, base in (("", 1_000), ("b", 1_000), ("ib", 1_024))
 }
 _DURATION_PART = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*(ms|[smhdw])\s*", re.ASCII)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal, NoReturn, Self, Unpack
+from typing import Literal, Self, Unpack
 
 from eventlog.client.cache import Cache
 from eventlog.client.cluster import ClusterAdmin
@@ -22,6 +22,7 @@ from eventlog.client.reports import (
     segment_info,
     status,
 )
+from eventlog.client.shown import Shown
 from eventlog.client.values import CacheInfo, Format, KeyFormat
 from eventlog.client.wording import cache_info, cache_options, checked_id
 from eventlog.errors import InvalidArgument, TimedOut
@@ -49,7 +50,7 @@ def connect(*addresses: str, **options: Unpack[ConnectOptions]) -> "Client":
     return Client(addresses or (ADDRESS_DEFAULT,), ClientOptions(**options))
 
 
-class Client:
+class Client(Shown):
     """Connected while it is entered, or from `open` to `close`. Use it from one event loop, by as many tasks as you like.
 
     Leaving it waits for writes under way; leaving it with an exception does not.
@@ -61,11 +62,8 @@ class Client:
         self._core: ClientCore | None = None
         self._keeper: asyncio.Task[None] | None = None
 
-    def __repr__(self) -> str:
-        return f"<eventlog.Client: {self._core or 'not connected, at ' + ', '.join(map(str, self._addresses))}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{self!r} cannot be pickled: send its address or name, and connect in the other process")
+    def _described(self) -> str:
+        return f": {self._core or 'not connected, at ' + ', '.join(map(str, self._addresses))}"
 
     async def open(self) -> Self:
         """Connect to the first address that answers.
@@ -126,12 +124,12 @@ class Client:
     @property
     def admin(self) -> ClusterAdmin:
         """What operators ask: members, moving segments, comparing copies."""
-        return ClusterAdmin(lambda: self._opened.requests)
+        return ClusterAdmin(self._opened.requests)
 
     @property
     def groups(self) -> GroupAdmin:
         """What operators ask about consumer groups: list, describe, reset, delete."""
-        return GroupAdmin(lambda: self._opened.requests)
+        return GroupAdmin(self._opened.requests)
 
     # ------------------------------------------------------------ caches
 

@@ -1,9 +1,10 @@
 """What operators ask of a cluster: its members, moving segments between them, comparing copies, forcing a replica to take over."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventlog.client.connections.requests import Requests
+from eventlog.client.shown import Shown
 from eventlog.limits import KEY_OVERLAP_MS_DEFAULT
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -83,15 +84,18 @@ class ForcedInfo:
     why_not: str
 
 
-class ClusterAdmin:
+class ClusterAdmin(Shown):
     """The requests of operators; any node carries them out. What is asked for is committed when a call returns, what follows is not."""
 
-    def __init__(self, requests: Callable[[], Requests]) -> None:
+    def __init__(self, requests: Requests) -> None:
         self._requests = requests
+
+    def _described(self) -> str:
+        return f": {self._requests}"
 
     async def nodes(self) -> list[NodeInfo]:
         """Return the members, by number."""
-        reply = await self._requests().ask(Message(list_nodes=pb.ListNodes()))
+        reply = await self._requests.ask(Message(list_nodes=pb.ListNodes()))
         names = NodeInfo.__dataclass_fields__
         return [NodeInfo(**{name: getattr(node, name) for name in names}) for node in reply.message.list_nodes_answer.nodes]
 
@@ -127,7 +131,7 @@ class ClusterAdmin:
 
     async def plan_rebalance(self) -> list[Move]:
         """Return what a rebalancing begun now would move."""
-        reply = await self._requests().ask(Message(plan_rebalance=pb.PlanRebalance()))
+        reply = await self._requests.ask(Message(plan_rebalance=pb.PlanRebalance()))
         return [_move(move) for move in reply.message.plan_rebalance_answer.moves]
 
     async def start_rebalance(self, *, throttle_bytes: int = 0) -> bool:
@@ -149,7 +153,7 @@ class ClusterAdmin:
 
     async def rebalance_status(self) -> RebalanceInfo:
         """Return how far the last rebalancing is."""
-        found = (await self._requests().ask(Message(rebalance_status=pb.RebalanceStatus()))).message.rebalance_status_answer
+        found = (await self._requests.ask(Message(rebalance_status=pb.RebalanceStatus()))).message.rebalance_status_answer
         return RebalanceInfo(
             state=found.state,
             moves_total=found.moves_total,
@@ -167,7 +171,7 @@ class ClusterAdmin:
         The copies are read whole: give it time.
         """
         request = pb.CompareCopies(segments=segments)
-        reply = await self._requests().ask(Message(compare_copies=request), wait_ms=timeout_ms)
+        reply = await self._requests.ask(Message(compare_copies=request), wait_ms=timeout_ms)
         names = CopyDigest.__dataclass_fields__
         return [CopyDigest(**{name: getattr(found, name) for name in names}) for found in reply.message.digest_segments_answer.digests]
 
@@ -186,12 +190,12 @@ class ClusterAdmin:
         request = pb.ForcePrimary(
             segments=segments or (), all_lost=segments is None, node=node, dry_run=dry_run, accept_data_loss=accept_data_loss
         )
-        reply = await self._requests().ask(Message(force_primary=request), repeatable=dry_run, wait_ms=FORCE_WAIT_MS)
+        reply = await self._requests.ask(Message(force_primary=request), repeatable=dry_run, wait_ms=FORCE_WAIT_MS)
         names = ForcedInfo.__dataclass_fields__
         return [ForcedInfo(**{name: getattr(found, name) for name in names}) for found in reply.message.force_primary_answer.replicas]
 
     async def _change(self, change: pb.ChangeCluster, *, repeatable: bool = True) -> bool:
-        reply = await self._requests().ask(Message(change_cluster=change), repeatable=repeatable)
+        reply = await self._requests.ask(Message(change_cluster=change), repeatable=repeatable)
         return reply.message.change_cluster_answer.commits > 0
 
 

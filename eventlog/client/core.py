@@ -27,11 +27,7 @@ class ClientCore:
         self.nears = Nears()
 
     def __repr__(self) -> str:
-        """Say it for the objects that stand on it: cluster, nodes, addresses."""
-        addresses = ", ".join(map(str, self.nodes.home.candidates.order))
-        topology = self.nodes.topology
-        cluster = "not connected" if topology is None else f"cluster {self.cluster} of {len(topology.addresses)} nodes"
-        return f"{cluster}, at {addresses}{', closed' if self.nodes.is_closed else ''}"
+        return repr(self.nodes)
 
     async def open(self) -> None:
         """Connect to the first address that answers, and learn the topology."""

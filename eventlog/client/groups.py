@@ -1,6 +1,6 @@
 """What operators ask about consumer groups."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,7 @@ import msgspec
 
 from eventlog.client.connections.requests import Requests
 from eventlog.client.reading.bounds import start_of
+from eventlog.client.shown import Shown
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -77,11 +78,14 @@ class GroupMove:
     to_id: int
 
 
-class GroupAdmin:
+class GroupAdmin(Shown):
     """Groups as operators see them; `client.groups`."""
 
-    def __init__(self, requests: Callable[[], Requests]) -> None:
+    def __init__(self, requests: Requests) -> None:
         self._requests = requests
+
+    def _described(self) -> str:
+        return f": {self._requests}"
 
     async def describe(self, group: str, *, lag: bool = True) -> list[GroupDescription]:
         """Return a group over each of its caches.
@@ -89,7 +93,7 @@ class GroupAdmin:
         Raises:
             GroupNotFound: there is none of this name.
         """
-        reply = await self._requests().ask(Message(describe_group=pb.DescribeGroup(group=group, lag=lag)))
+        reply = await self._requests.ask(Message(describe_group=pb.DescribeGroup(group=group, lag=lag)))
         return [
             GroupDescription(
                 **{
@@ -125,16 +129,16 @@ class GroupAdmin:
             request.latest = True
         else:
             request.id = _id_before(to_id, to_time)
-        reply = await self._requests().ask(Message(reset_group=request))
+        reply = await self._requests.ask(Message(reset_group=request))
         return [GroupMove(**row) for row in _rows(reply.body)]
 
     async def delete(self, group: str, *, cache_id: int = 0) -> None:
         """Remove a group without members, with its positions. Raises GroupNotEmpty."""
-        await self._requests().ask(Message(delete_group=pb.DeleteGroup(group=group, cache_id=cache_id)), repeatable=False)
+        await self._requests.ask(Message(delete_group=pb.DeleteGroup(group=group, cache_id=cache_id)), repeatable=False)
 
     async def list(self) -> list[GroupInfo]:
         """Return every group over each of its caches."""
-        reply = await self._requests().ask(Message(list_groups=pb.ListGroups()))
+        reply = await self._requests.ask(Message(list_groups=pb.ListGroups()))
         return [GroupInfo(**row) for row in _rows(reply.body)]
 
 

@@ -1,12 +1,13 @@
 """What a cache is known by: its name, and, once looked up, its number and formats."""
 
 from collections.abc import Generator
-from typing import Any, NoReturn, Protocol, Self
+from typing import Any, Protocol, Self
 
 from eventlog.client.connections.patience import Roads
 from eventlog.client.connections.requests import Requests
 from eventlog.client.formats import CacheFormat
 from eventlog.client.options import ClientOptions
+from eventlog.client.shown import Shown
 from eventlog.client.values import CacheInfo
 from eventlog.client.wording import cache_info
 from eventlog.routing.routes import Routes
@@ -30,7 +31,7 @@ class Core(Protocol):
         ...
 
 
-class CacheHandle:
+class CacheHandle(Shown):
     """A cache of a client. Holding one costs nothing; the first call looks it up, and it stays the cache found then."""
 
     def __init__(self, core: Core, name: str, info: CacheInfo | None = None) -> None:
@@ -39,11 +40,8 @@ class CacheHandle:
         self._info = info
         self._form: CacheFormat | None = None if info is None else CacheFormat(info)
 
-    def __repr__(self) -> str:
-        return f"<eventlog.Cache {self.name!r}: {self._core}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{self!r} cannot be pickled: send its address or name, and connect in the other process")
+    def _described(self) -> str:
+        return f" {self.name!r}: {self._core}"
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Look the cache up at once: `cache = await client.cache(name)` raises CacheNotFound if there is none."""

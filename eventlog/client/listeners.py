@@ -8,6 +8,7 @@ from eventlog.client.connections.requests import Requests
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.bounds import token_text
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
+from eventlog.client.shown import Shown
 from eventlog.client.wording import checked_id
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
@@ -90,11 +91,14 @@ class CacheListeners(CacheHandle):
         return listener_info(reply.message.listener_answer.listener)
 
 
-class ListenerAdmin:
+class ListenerAdmin(Shown):
     """Listeners of all caches, by their ids."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
+
+    def _described(self) -> str:
+        return f": {self._requests}"
 
     async def list(self, *, cache_id: int = 0) -> list[ListenerInfo]:
         """Return all listeners, or those of one cache, with how far they lag."""

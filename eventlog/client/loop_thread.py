@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Final, Generic, Self, TypeVar
 
+from eventlog.client.shown import Shown
 from eventlog.errors import ClientClosed, InvalidArgument
 from eventlog.transport.loops import new_event_loop
 
@@ -126,12 +127,14 @@ async def _wind_up() -> None:
     await loop.shutdown_default_executor()
 
 
-class Pulled(Generic[T]):
+class Pulled(Shown, Generic[T]):
     """Items of an asynchronous generator in another thread: one hop an item, with `ahead` the next one fetched while this one is used.
 
     Give it generators of large items. An interrupt while waiting loses nothing: the next call goes on waiting. It is one thread's at a
     time: a second one that asks while the first one waits is refused, as both would get the same item.
     """
+
+    _place = "eventlog.blocking"
 
     def __init__(self, thread: LoopThread, items: AsyncGenerator[T, None], *, ahead: bool = True) -> None:
         self._thread = thread
@@ -225,11 +228,13 @@ class _Source(Generic[T]):
         return self._lock
 
 
-class Flat(Generic[T]):
+class Flat(Shown, Generic[T]):
     """The items of what is pulled, one after the other. A loop over it costs what a generator does, and is one thread's at a time, too.
 
     After an interrupt another loop goes on where the first one was.
     """
+
+    _place = "eventlog.blocking"
 
     def __init__(self, pulled: Pulled[Any]) -> None:
         self._pulled = pulled

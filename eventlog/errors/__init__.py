@@ -643,3 +643,7 @@ class FilterNotFound(Refused):
 
     def __str__(self) -> str:
         return self.sentence.format(wanted=f"{self.filter}@{self.version}" if self.version else self.filter, installed=self.installed)
+
+
+for _kind in walk():
+    _kind.__module__ = __name__  # the name under which a traceback shows it is the one to catch it by

@@ -21,6 +21,12 @@ def test_a_client_that_is_pickled_says_what_to_do_instead() -> None:
         pickle.dumps(eventlog.connect("n1"))
 
 
+def test_every_public_name_is_there_and_an_error_is_shown_by_the_one_to_catch_it_by() -> None:
+    assert all(getattr(eventlog, name).__name__ for name in set(eventlog.__all__) - {"REMOVE"})
+    for kind in eventlog.errors.walk():
+        assert (kind.__module__, getattr(eventlog.errors, kind.__name__)) == ("eventlog.errors", kind)
+
+
 @pytest.mark.parametrize(
     ("known", "call"),
     [(ConnectOptions, ClientOptions), (ConsumerOptions, CacheConsumers.new_consumer), (WorkOptions, CacheConsumers.new_worker)],

@@ -72,6 +72,13 @@ class Nodes(Known):
         """Wait."""
         await asyncio.sleep(seconds)
 
+    def __repr__(self) -> str:
+        """Say it for the objects that stand on them: cluster, nodes, addresses."""
+        addresses = ", ".join(map(str, self.home.candidates.order))
+        topology = self.topology
+        cluster = "not connected" if topology is None else f"cluster {self.cluster} of {len(topology.addresses)} nodes"
+        return f"{cluster}, at {addresses}{', closed' if self.is_closed else ''}"
+
     # ------------------------------------------------------------ roads
 
     def road(self, node: int) -> Connection | None:

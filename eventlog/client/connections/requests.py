@@ -18,6 +18,9 @@ class Requests:
         self._nodes = nodes
         self._options = options
 
+    def __repr__(self) -> str:
+        return repr(self._nodes)
+
     async def ask(
         self,
         message: Message,

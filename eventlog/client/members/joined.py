@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from eventlog.client.core import ClientCore
 from eventlog.client.members.member import MemberHooks, MemberOptions, Membership
+from eventlog.client.shown import Shown
 from eventlog.consume.membership.positions import Place
 from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, TimedOut
 from eventlog.events import EventSource
@@ -15,7 +16,7 @@ log = logging.getLogger("eventlog.client")
 CLOSE_MS_MAX = 5_000
 
 
-class Joined:
+class Joined(Shown):
     """A member from entering to leaving. Who derives from it says what is to be done in the time between."""
 
     def __init__(self, core: ClientCore, source: EventSource, options: MemberOptions) -> None:
@@ -26,6 +27,9 @@ class Joined:
         self._tasks: list[asyncio.Task[None]] = []
         self._error: EventLogError | None = None
         self._is_closed = False
+
+    def _described(self) -> str:
+        return f" of group {self.group!r} over cache {self._source.cache!r}, member {self._member.id}: {self._core}"
 
     # ------------------------------------------------------------ what each does its own way
 

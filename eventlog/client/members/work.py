@@ -5,7 +5,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
@@ -40,7 +40,7 @@ class Task:
 
     event: Event
     deliveries: int
-    _consumer: "WorkConsumer"
+    _consumer: "WorkConsumer" = field(repr=False)
 
     @property
     def id(self) -> int:

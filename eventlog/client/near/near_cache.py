@@ -11,6 +11,7 @@ from eventlog.client.handle import CacheHandle
 from eventlog.client.near.table import MISS, Fill, NearStatistics, NearTable, Read
 from eventlog.client.near.tail import NearTail
 from eventlog.client.reading.rows import RowReader, entry_of
+from eventlog.client.shown import Shown
 from eventlog.client.values import CacheInfo, Entry, Removed, Stored, StoredMany
 from eventlog.clock import now_s
 from eventlog.errors import ClientClosed, InvalidArgument, NoEvents, NoState, TimedOut
@@ -26,7 +27,7 @@ ENTRIES_DEFAULT = 10_000
 STALENESS_MS_DEFAULT = 1_000
 
 
-class NearCache:
+class NearCache(Shown):
     """Open while it is entered. Reads are those of the cache, at most `max_staleness_ms` older; writes go through it.
 
     What is read is shared by all readers: do not change the values. Use it from the client's loop; `peek` from any thread.
@@ -42,6 +43,9 @@ class NearCache:
         self._tail: NearTail
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
+
+    def _described(self) -> str:
+        return f" of cache {self._cache.name!r}: {self._core}"
 
     async def __aenter__(self) -> Self:
         """Begin to follow the cache.

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol
 
 import msgspec
 import numpy as np
@@ -107,6 +107,9 @@ class ArrowRows(Protocol):
 
         return frames.frame_of(self._form(), frames.choice_of(include, columns, value_schema))
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled: send its arrow()")
+
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:
         return self.arrow().__arrow_c_array__(requested_schema)
 
@@ -132,6 +135,9 @@ class EventBatch(ArrowRows):
 
     def __len__(self) -> int:
         return len(self._piece)
+
+    def __repr__(self) -> str:
+        return f"<eventlog.EventBatch of cache {self.source.cache!r}: {len(self)} events, up to id {self.last_id}>"
 
     def _moved(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return column if self._order is None else column[self._order]

@@ -15,6 +15,7 @@ from eventlog.client.reading.iterating import EntryBatch, EntryReader, Iteration
 from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.tasks import ForEachResult, TaskOptions, TaskRunner
+from eventlog.client.shown import Shown
 from eventlog.client.values import Entry
 from eventlog.errors import InvalidArgument
 from eventlog.limits import ANSWER_BYTES_MAX, CHUNK_BYTES_DEFAULT, ITERATION_BATCH_ENTRIES_MAX
@@ -48,7 +49,7 @@ class Entries(Rows[tuple[Key, Entry]]):
             await self._opened.aclose()
 
 
-class EntryRows:
+class EntryRows(Shown):
     """Iterate it for keys with their values (with `metadata`, their entries), or its `batches()` for columns: one of the two, once."""
 
     def __init__(self, batches: AsyncGenerator[EntryBatch, None], *, limit: int, metadata: bool) -> None:

@@ -68,6 +68,9 @@ class EntryBatch(ArrowRows):
     def __len__(self) -> int:
         return len(self._part.versions)
 
+    def __repr__(self) -> str:
+        return f"<eventlog.EntryBatch: {len(self)} entries>"
+
     @property
     def keys(self) -> Strings:
         """Keys as bytes."""

@@ -14,6 +14,7 @@ from eventlog.client.connections.patience import Asking, Patience, Roads
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
 from eventlog.client.options import ClientOptions
+from eventlog.client.shown import Shown
 from eventlog.client.values import CacheInfo, Entry
 from eventlog.client.wording import consistency_number
 from eventlog.errors import CorruptData, EventLogError, InvalidArgument
@@ -24,7 +25,7 @@ Row = TypeVar("Row")
 KEYS_PER_REQUEST_MAX = 10_000
 
 
-class Rows(Generic[Row]):
+class Rows(Shown, Generic[Row]):
     """Rows of an answer. Iterate with `async for`, which keeps a bounded part in memory; or `await` them all as a list."""
 
     def __init__(self, rows: AsyncGenerator[Row, None]) -> None:

@@ -14,6 +14,7 @@ from eventlog.client.reading.filtering import Parameters, Select
 from eventlog.client.reading.iterating import form_of
 from eventlog.client.reading.reads import CacheReads
 from eventlog.client.reading.wanted import ScanOptions
+from eventlog.client.shown import Shown
 from eventlog.errors import InvalidArgument
 from eventlog.events import Kind
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 SCAN_ENTRIES = 10_000  # of a batch: what is done once a batch is then nothing beside what is done for its rows
 
 
-class Scan:
+class Scan(Shown):
     """A read as a table. Nothing is read before it is asked for; each call reads anew.
 
     Iterate it for `pyarrow.RecordBatch`es, of which none but the present one is held; the other calls return everything at once.

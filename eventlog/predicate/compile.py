@@ -56,6 +56,7 @@ class Compiled:
     spec: FilterSpec
     bounds: Bounds
     fields: frozenset[str]
+    columns: frozenset[str]  # names of those that the predicate asks for, as `id`
     conjuncts: tuple[_Conjunct, ...]
     needles: tuple[tuple[Root, Wanted], ...]
     plan: Plan
@@ -198,6 +199,7 @@ def compile_filter(spec: FilterSpec, context: FilterContext, factories: Factorie
         spec=spec,
         bounds=ANYTHING if spec.continuous else bounds_of(condition),
         fields=frozenset("value" + "".join(f".{step}" for step in path) for path in paths["value"]),
+        columns=frozenset(node.name for node in walk(condition) if isinstance(node, Column)),
         conjuncts=tuple(_Conjunct(judge=truth_of(one), cost=cost_of(one), paths=_paths_of_values(one)) for one in conjuncts),
         needles=_needles(conjuncts, context),
         plan=_plan(paths, context),

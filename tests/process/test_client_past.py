@@ -1,6 +1,7 @@
 """Entries as they were: beyond retention, over a kill, and on the command line."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 import pytest
 
 import eventlog
+import eventlog.blocking
 from eventlog.errors import EventsTrimmed
 from eventlog.ids import time_of
 from tests.process.cli_ends import Shell, running_node
 from tests.process.clusters import ClusterProcesses
 from tests.process.jumping_cluster import JumpingNode
-from tests.process.nodes import RETENTION_WHEN_TOLD
+from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 
 DAY_MS = 86_400_000
 
@@ -62,6 +64,12 @@ def test_behind_retention_is_said_what_can_be_proved_and_nothing_else(tmp_path: 
                     with pytest.raises(EventsTrimmed):
                         await cache.get(key, at=at)
             if before:
+                ended = cache.entries(at=at, where="value = 1 AND key LIKE '%ed'")
+                assert {key async for key, _ in ended} == {"changed", "removed", "ended"}
+                table = await cache.scan(as_of=at, where="key = 'changed'").to_arrow()
+                assert table.select(["id", "time", "value"]).to_pylist() == [{"id": 0, "time": None, "value": "1"}]
+                with pytest.raises(EventsTrimmed):  # whether it was changed later than that nobody knows any more
+                    await cache.entries(at=at, where=f"id > {first['same']} AND key = 'changed'")
                 assert {key: entry.value for key, entry in await cache.entries(at=at)} == dict.fromkeys(
                     ("same", "changed", "removed", "ended", "other"), 1
                 )
@@ -80,6 +88,35 @@ def test_behind_retention_is_said_what_can_be_proved_and_nothing_else(tmp_path: 
 
     with JumpingNode(tmp_path, "--segments", "1") as node:
         asyncio.run(run(node))
+
+
+SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}, {"name": "t", "type": ["null", "string"]}]}
+WHERES = [
+    {"where": "value.n > 3"},
+    {"where": "value.n IN (1, 2) OR key LIKE 'k1%'", "select": "value.n"},
+    {"where": "value.t IS NULL AND segment < ?", "parameters": [8]},
+    {"where": "key = ?", "parameters": ["k4"]},
+    {"where": "key IN ('k1', 'k12', 'nobody')", "segments": range(4, 16)},
+    {"where": "kind = 'STATE' AND id > 5 AND time > TIMESTAMP '2026-01-01 00:00:00'"},
+    {"where": "before IS NULL AND headers['h'] IS NULL", "limit": 3},
+    {"where": "value.n < 0"},
+    {"select": ["value.t"]},
+]
+
+
+@pytest.mark.parametrize("options", WHERES, ids=lambda options: options.get("where", "select"))
+@pytest.mark.parametrize("form", [{"format": "json", "promote": "value.n"}, {"format": "avro", "schema": json.dumps(SCHEMA)}])
+def test_filters_find_in_the_past_what_the_nodes_found_then(node: NodeProcess, form: dict[str, Any], options: dict[str, Any]) -> None:
+    with eventlog.blocking.connect(node.address) as client:
+        cache = client.create_cache(f"past-{form['format']}", if_exists="use", **form)
+        cache.put_many([(f"k{number}", {"n": number, "t": None if number % 2 else "x"}) for number in range(20)])
+        at = cache.log_ends().last_id
+        found = list(cache.entries(**options))
+        table = cache.scan(**options).to_arrow()
+        cache.put_many([(f"k{number}", {"n": -number, "t": "later"}) for number in range(5, 30)])
+        assert list(cache.entries(at=at, **options)) == found
+        assert cache.scan(as_of=at, **options).to_arrow().equals(table)
+        assert cache.scan(**options).to_arrow() != table or options.get("where") == "key = ?"
 
 
 def test_a_kill_changes_nothing_of_what_was(tmp_path: Path) -> None:
@@ -119,6 +156,10 @@ def test_the_command_line_takes_an_id_a_time_and_how_long_ago(shell: Shell) -> N
     assert shell.ok("get", "days", "a", "--at", time).out == ("1" if time_of(first) < time_of(second) else "")
     assert shell.ok("entries", "days", "--at", str(first)).row == {"key": "a", "value": 1, "version": first, "version_str": str(first)}
     assert shell.run("get", "days", "a", "--at", "1h").code == 1
+    assert shell.ok("entries", "days", "--at", str(first), "--where", "value = 1").row["version"] == first
+    assert shell.ok("entries", "days", "--at", str(first), "--where", "value = 2").out == ""
+    refused = shell.run("entries", "days", "--at", str(first), "--filter", "sample", "--param", "every=2")
+    assert (refused.code, "filter 'sample' runs on the nodes" in refused.err) == (1, True)
     future = shell.run("get", "days", "a", "--at", str(second + (1 << 60)))
     assert (future.code, future.err.split(":")[1]) == (3, " NOT_FINAL")
     assert "wrong" in shell.run("get", "days", "a", "--at", "wrong").err

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 
 import eventlog
 import eventlog.blocking
-from eventlog.errors import BadPredicate, BadValue, InvalidArgument
+from eventlog.errors import BadPredicate, BadValue, InvalidArgument, NotFinal
 from tests.process.nodes import NodeProcess
 from tests.process.one_node import using
 
@@ -41,6 +42,24 @@ def test_entries_are_a_table(node: NodeProcess) -> None:
         entry = client.cache("entries").get("k10")
         assert entry is not None
         assert rows["k10"]["id"] == entry.version
+
+
+def test_entries_as_of_an_id_or_a_moment_are_the_same_table(node: NodeProcess) -> None:
+    with eventlog.blocking.connect(node.address) as client:
+        cache = filled(client, "as-of")
+        at = cache.log_ends().last_id
+        table = cache.scan(value_schema=VALUE).to_arrow()
+        cache.put_many([(f"k{number:02}", {"n": -1}) for number in range(0, 50, 2)])
+        past = cache.scan(as_of=at, value_schema=VALUE, parallel=4)
+        assert past.schema == table.schema
+        assert past.to_arrow() == table
+        assert past.to_polars().equals(pl.from_arrow(table))
+        assert past.to_pandas().equals(table.to_pandas())
+        first = cache.scan(as_of=at, prefix="k1", limit=3, columns=["key", "value"], value_schema="infer").to_arrow()
+        assert (first.num_rows, str(first.schema.field("value").type)) == (3, "struct<n: int64, city: string>")
+        assert cache.scan(as_of=datetime.now(UTC) - timedelta(days=1)).to_arrow().num_rows == 0
+        with pytest.raises(NotFinal):
+            cache.scan(as_of=datetime.now(UTC) + timedelta(days=1)).to_arrow()
 
 
 def test_events_are_a_table(node: NodeProcess) -> None:

@@ -1,24 +1,28 @@
 """The calls of a cache that go through all of its entries."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.client.core import ClientCore
 from eventlog.client.handle import CacheHandle
 from eventlog.client.reading.bounds import segments_of
-from eventlog.client.reading.filtering import Parameters, Select, filter_of, json_of
+from eventlog.client.reading.filtering import Parameters, Select, compiled_here, filter_of, json_of
 from eventlog.client.reading.iterating import EntryBatch, EntryReader, IterationOptions, Key
 from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.tasks import ForEachResult, TaskOptions, TaskRunner
 from eventlog.client.shown import Shown
-from eventlog.client.values import Entry
+from eventlog.client.values import CacheInfo, Entry
 from eventlog.errors import InvalidArgument
 from eventlog.limits import ANSWER_BYTES_MAX, CHUNK_BYTES_DEFAULT, ITERATION_BATCH_ENTRIES_MAX
+
+if TYPE_CHECKING:
+    from eventlog.predicate.bounds import Bounds
 
 Row = TypeVar("Row")
 
@@ -127,11 +131,12 @@ class CacheEntries(CacheHandle):
         installed on the nodes, with its `scope_parameters`. With `metadata` rows have entries, which know version and expiry.
 
         With `at` (an id, or a moment) they are the entries as they were then, one by one as `get` with `at` gives them, also where
-        nobody was reading then. `prefix`, `limit`, `segments`, `batch_size` and `parallel` go with it, and no filter or scope. Memory
-        holds `parallel` segments as they were, with what was changed there since.
+        nobody was reading then. Memory holds `parallel` segments as they were, with what was changed there since. `where` and `select`
+        are evaluated by this client, as the nodes do it on entries of now; an installed `filter` and a `scope` are refused, as they run on
+        the nodes, which do not have what was.
 
         Raises:
-            EventsTrimmed: retention has removed what would tell how an entry was at `at`.
+            EventsTrimmed: retention has removed what would tell how an entry was at `at`; or its version, and `where` names `id` or `time`.
             NotFinal: `at` lies ahead of what nobody can write any more.
             NoState: the cache keeps no entries.
             BadPredicate, BadFilterParameters, FilterNotFound: the filter does not fit the cache, or no node has it.
@@ -146,8 +151,9 @@ class CacheEntries(CacheHandle):
             parallel=min(parallel, _PARALLEL_MAX),
             prefetch=min(prefetch, _PREFETCH_MAX),
         )
-        if at is not None and (wanted.filter is not None or wanted.scope):
-            raise InvalidArgument(why="entries of the past are read by prefix and segments: leave where, filter, select and scope out")
+        if at is not None and (filter is not None or wanted.scope):
+            what = f"scope {scope!r}" if filter is None else f"filter {filter!r}"
+            raise InvalidArgument(why=f"{what} runs on the nodes, which have no entries of the past: with at, choose by where and segments")
         make = partial(self._entry_batches, wanted, prefix, segments)
         if at is not None:
             make = partial(self._past_batches, wanted, prefix, segments, id_at(at))
@@ -159,11 +165,22 @@ class CacheEntries(CacheHandle):
         del metadata  # they have it anyway
         info, form = await self._found()
         of = self._core.routes.segments
-        reader = PastReader(self._core, info=info, form=form, at=at, prefix=b"" if prefix is None else form.key(prefix))
-        chosen = segments_of(segments, of=of) or range(of)
+        matches = None if wanted.filter is None else await asyncio.to_thread(compiled_here, wanted.filter, info)
+        start = b"" if prefix is None else form.key(prefix)
+        reader = PastReader(self._core, info=info, form=form, at=at, prefix=start, matches=matches)
+        chosen: Sequence[int] = segments_of(segments, of=of) or range(of)
+        if matches is not None:
+            chosen = self._within(matches.bounds, info, chosen)
         async with aclosing(reader.batches(chosen, batch_entries=wanted.batch_entries, parallel=wanted.parallel)) as found:
             async for batch in found:
                 yield batch
+
+    def _within(self, bounds: "Bounds", info: CacheInfo, segments: Sequence[int]) -> Sequence[int]:
+        """Return those of some segments in which an entry can match: a condition on keys has no other logs read."""
+        if bounds.keys is not None:
+            own = {self._core.routes.segment(key, by_prefix=info.route_by_prefix) for key in bounds.keys}
+            segments = [segment for segment in segments if segment in own]
+        return segments if bounds.segments is None else [segment for segment in segments if segment in bounds.segments]
 
     async def _entry_batches(
         self, wanted: IterationOptions, prefix: str | bytes | None, segments: Collection[int] | None, *, metadata: bool

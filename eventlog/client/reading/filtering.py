@@ -4,13 +4,17 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from eventlog.client.strict_json import plain
+from eventlog.client.values import CacheInfo
 from eventlog.errors import InvalidArgument
 from eventlog.wire.eventlog_pb2 import Filter, FilterDescription
+
+if TYPE_CHECKING:
+    from eventlog.predicate.compile import Compiled
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Select = str | Sequence[str]
@@ -58,6 +62,24 @@ def filter_of(
         arguments=json_of(params),
         continuous=continuous,
     )
+
+
+def compiled_here(chosen: Filter, info: CacheInfo) -> "Compiled":
+    """Return a filter that names no installed one, to be evaluated by this process as a node would.
+
+    Raises:
+        BadPredicate: it does not fit the cache.
+    """
+    from eventlog.predicate.compile import compile_filter  # noqa: PLC0415 -- a parser of SQL takes a third of a second to load
+    from eventlog.predicate.spec import FilterContext, FilterSpec  # noqa: PLC0415 -- likewise
+
+    context = FilterContext(
+        format=info.format,
+        text_keys=info.key_format == "utf8",
+        before=info.before and info.state,
+        avro_schema=info.schema or None,
+    )
+    return compile_filter(FilterSpec(where=chosen.where, parameters=chosen.parameters, select=tuple(chosen.select)), context)
 
 
 def _fields(select: Select | None) -> list[str]:

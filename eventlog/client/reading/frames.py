@@ -84,7 +84,9 @@ class Frame:
         times = rows.ids >> TIME_SHIFT
         times += EPOCH_MS
         times *= 1000
-        return pa.Array.from_buffers(TIME, len(times), [None, pa.py_buffer(times)])
+        if rows.ids.all():
+            return pa.Array.from_buffers(TIME, len(times), [None, pa.py_buffer(times)])
+        return pa.array(times, pa.int64(), mask=rows.ids == 0).cast(TIME)  # entries of the past whose version retention has taken
 
     def _segment(self, rows: ArrowRows) -> Any:
         return pa.array(rows.segments.astype(np.int32))

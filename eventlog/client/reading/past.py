@@ -8,7 +8,8 @@ up to it, never change. So the order of the reads does not matter, and writers a
 3. The events up to `at`, for the keys that are left: the last one of each says what it was.
 4. Where retention has taken that one: the before-image of the first event behind `at` has the value, without version and lifespan.
 
-Nothing is guessed: what none of these tells is `EventsTrimmed`.
+Nothing is guessed: what none of these tells is `EventsTrimmed`. A predicate is evaluated here: no node has the
+entries as they were.
 """
 
 import asyncio
@@ -16,10 +17,13 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eventlog.batch.state import StateBlock, StateCursor
+from eventlog.batch.state import StateBlock, StateColumns, StateCursor
+from eventlog.batch.texts import Texts
 from eventlog.batch.views import Block, Strings
 from eventlog.client.core import ClientCore
 from eventlog.client.formats import CacheFormat
@@ -36,6 +40,9 @@ from eventlog.ids import EPOCH_MS, id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, ITERATION_BATCH_ENTRIES_MAX
 from eventlog.query.iterate.progress import ID_MAX, IterationProgress
 from eventlog.wire.eventlog_pb2 import LogEnds, Message, PollAnswer
+
+if TYPE_CHECKING:
+    from eventlog.predicate.compile import Compiled
 
 FINAL_WAIT_MS = 2_000  # how far ahead of what is final an id may be to be waited for
 _ASK_S = 0.02
@@ -103,10 +110,18 @@ class _Pinned(IterationProgress):
 
 
 class PastReader:
-    """Reads one cache as it was at the id `at`: all keys that begin with `prefix`, or the `only` one."""
+    """Reads one cache as it was at the id `at`: all keys that begin with `prefix`, or the `only` one; of these what `matches`."""
 
     def __init__(
-        self, core: ClientCore, *, info: CacheInfo, form: CacheFormat, at: int, prefix: bytes = b"", only: bytes | None = None
+        self,
+        core: ClientCore,
+        *,
+        info: CacheInfo,
+        form: CacheFormat,
+        at: int,
+        prefix: bytes = b"",
+        only: bytes | None = None,
+        matches: "Compiled | None" = None,
     ) -> None:
         self._core = core
         self._info = info
@@ -114,6 +129,9 @@ class PastReader:
         self._at = at
         self._prefix = prefix if only is None else only
         self._only = only
+        self._matches = matches
+        self._needs_versions = matches is not None and bool(matches.columns & {"id", "time"})
+        self._answered = form.selected() if matches is not None and matches.spec.select else form
         self._source = EventSource(
             cache=info.name,
             cache_id=info.id,
@@ -148,7 +166,8 @@ class PastReader:
             if unknown:
                 entries |= await self._earlier(segment, {key: changes[key] for key in unknown})
         now = time_of(self._at) - EPOCH_MS
-        return {key: was for key, was in entries.items() if not 0 < was.expiry <= now}
+        entries = {key: was for key, was in entries.items() if not 0 < was.expiry <= now}
+        return entries if self._matches is None else await asyncio.to_thread(_matching, self._matches, entries, segment)
 
     # ------------------------------------------------------------ the state
 
@@ -205,7 +224,7 @@ class PastReader:
         found = {}
         for key, change in changes.items():
             event = last.get(key)
-            was = event.left if event is not None else replaced(change, at=self._at)
+            was = event.left if event is not None else None if self._needs_versions else replaced(change, at=self._at)
             if was is None:
                 if trimmed is None:
                     raise CorruptData(where=f"log of segment {segment}", why=f"event {change.id} changes an entry that no event made")
@@ -279,7 +298,7 @@ class PastReader:
             pins=np.array([self._at], np.int64),
             block=block,
         )
-        return EntryBatch(part, self._form)
+        return EntryBatch(part, self._answered)
 
 
 def _changes_in(batch: EventBatch) -> Iterable[tuple[bytes, Change]]:
@@ -288,6 +307,28 @@ def _changes_in(batch: EventBatch) -> Iterable[tuple[bytes, Change]]:
     columns = (batch.keys.to_list(), batch.ids.tolist(), batch.kinds.tolist(), batch.values.to_list(), before, batch.expiry.tolist())
     for key, id_, kind, value, image, expiry in zip(*columns, strict=True):
         yield key, Change(id=id_, kind=kind, value=value, before=image or None, expiry=expiry)
+
+
+def _matching(matches: "Compiled", entries: dict[bytes, Was], segment: int) -> dict[bytes, Was]:
+    """Return those of a segment's entries that match, with as much of their values as was selected."""
+    rows = StateColumns(
+        segments=np.full(len(entries), segment),
+        ids=np.array([was.version for was in entries.values()], np.int64),
+        keys=_texts(entries),
+        values=_texts([was.value for was in entries.values()]),
+        expiry=None,
+    )
+    found = rows.take(np.flatnonzero(matches.mask(rows)))
+    keys, projected = found.keys.to_list(), matches.project(found)
+    if projected is None:
+        return {key: entries[key] for key in keys}
+    offsets, data = np.frombuffer(projected[0], np.int32).tolist(), projected[1]
+    return {key: replace(entries[key], value=data[low:high]) for key, (low, high) in zip(keys, pairwise(offsets), strict=True)}
+
+
+def _texts(items: Collection[bytes]) -> Texts:
+    sizes = np.fromiter(map(len, items), np.int64, len(items))
+    return Texts(data=b"".join(items), starts=sizes.cumsum() - sizes, sizes=sizes)
 
 
 def _strings(items: Collection[bytes]) -> Strings:

@@ -131,16 +131,18 @@ class CacheScans(CacheReads, CacheEntries):
         include: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
         value_schema: "pa.Schema | pa.DataType | str | None" = None,
+        as_of: int | datetime | None = None,
     ) -> Scan:
         """Return the entries as a table: `await cache.scan(where="value.total > 2").to_polars()`.
 
         The columns are those of `arrow()` of every batch; `include` and `columns` choose of them. `value_schema` is the type of the values
         of a JSON cache, a type of pyarrow or a schema of their fields, or `"infer"`: what the first values have, kept for all of the
-        scan. The other options are those of `entries`.
+        scan. With `as_of`, an id or a moment, they are the entries as they were then: `at` of `entries`, whose options the others are.
 
         Raises, as it is read:
             InvalidArgument: there is no column of a name, or values cannot have the type.
             BadValue: a value does not fit the type; with its key, the place in it and its id.
+            EventsTrimmed, NotFinal: with `as_of`, as `entries`.
         """
         entries = self.entries(
             prefix,
@@ -153,6 +155,7 @@ class CacheScans(CacheReads, CacheEntries):
             limit=limit,
             parallel=parallel,
             batch_size=SCAN_ENTRIES,
+            at=as_of,
         )
 
         async def form() -> FrameForm:

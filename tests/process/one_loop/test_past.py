@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import eventlog
-from eventlog.errors import InvalidArgument, KeyExists, NoState, NotFinal, VersionMismatch
+from eventlog.errors import BadPredicate, InvalidArgument, KeyExists, NoState, NotFinal, VersionMismatch
 from eventlog.ids import EPOCH_MS, ID_MAX, TIME_SHIFT, time_of
 from tests.process.one_loop.clients import client_of
 from tests.process.one_loop.cluster import Cluster, with_cluster
@@ -81,6 +81,12 @@ async def check(cache: eventlog.Cache, steps: list[tuple[str, str]]) -> None:
             assert await entry_at(cache, key, id_) == wanted.get(key), (key, id_, steps)
         begun = {key: was for key, was in wanted.items() if key.startswith("a")}
         assert await entries_at(cache, id_, prefix="a", parallel=3) == begun, (id_, steps)
+        odd = {key: was for key, was in wanted.items() if was[0] % 2 and key != "b"}
+        assert await entries_at(cache, id_, where="value % 2 = ? AND key <> 'b'", parameters=[1]) == odd, (id_, steps)
+        newer = {key: was for key, was in wanted.items() if was[1] == id_}
+        assert await entries_at(cache, id_, where=f"id >= {id_}", parallel=2) == newer, (id_, steps)
+        one = {key: was for key, was in wanted.items() if key == "a" and not was[2]}
+        assert {key: was for key, was in (await entries_at(cache, id_, where="key = 'a'")).items() if not was[2]} == one, (id_, steps)
     if replayed:
         assert await entries_at(cache, min(replayed) - 1) == {}
 
@@ -146,8 +152,11 @@ def test_what_may_still_change_is_refused_by_name(tmp_path: Path) -> None:
                 await cache.get("a", at=-1)
             with pytest.raises(InvalidArgument, match="leave consistency"):
                 await cache.get("a", at=1, consistency="any")
-            with pytest.raises(InvalidArgument, match="leave where"):
-                cache.entries(at=1, where="value > 1")
+            for option, name in (("filter", "filter 'sample' runs on the nodes"), ("scope", "scope 'sample' runs on the nodes")):
+                with pytest.raises(InvalidArgument, match=name):
+                    cache.entries(at=1, **{option: "sample"})
+            with pytest.raises(BadPredicate, match="there is no column valu"):
+                await cache.entries(at=stored.id, where="valu > 1")
             bare = await client.create_cache("bare", format="json", state=False)
             with pytest.raises(NoState):
                 await bare.get("a", at=1)

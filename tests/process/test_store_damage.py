@@ -18,6 +18,7 @@ from eventlog.segment.directory import Directory, decode_label
 from eventlog.segment.port import Identity, StoreOptions
 from eventlog.segment.recovery import recover
 from eventlog.segment.rocks.ends import slot_bytes
+from eventlog.segment.rocks.records import HEAD
 from eventlog.segment.rocks.store import open_store
 from tests.process.store_child import SEGMENTS, SMALL, expected, groups_upto, last_acknowledged, read_all
 from tests.process.stores import run_story
@@ -164,6 +165,21 @@ def test_a_flipped_bit_amid_the_journal_is_refused(originals, tmp_path):
     found = verdict(path, originals["young"])
     assert isinstance(found, CorruptData)
     assert "checksum" in str(found)
+
+
+@pytest.mark.parametrize("pattern", ["*.log", "MANIFEST-*"])
+def test_a_flipped_bit_in_the_kind_of_a_record_is_named_before_it_is_read_for_ever(originals, tmp_path, pattern):
+    """One bit makes a record one of a file that is used again, whose end RocksDB then looks for without coming any further."""
+    path = originals["young"].copy(tmp_path)
+    (path / "store" / "settled").unlink(missing_ok=True)  # which knows the MANIFEST, but not the last of it
+    file = largest(path, pattern)
+    data = bytearray(file.read_bytes())
+    second = HEAD.size + HEAD.unpack_from(data)[1]
+    data[second + HEAD.size - 1] ^= 4
+    file.write_bytes(data)
+    found = verdict(path, originals["young"])
+    assert isinstance(found, CorruptData)
+    assert f"{file.name}: the record at byte {second} " in str(found)
 
 
 def test_a_journal_that_lost_its_end_is_a_lost_disk_naming_segment_and_ids(originals, tmp_path):

@@ -14,7 +14,7 @@ import msgspec
 
 from eventlog.control.metastores.location import Location, parse_location
 from eventlog.control.records import Remembered, decode, encode
-from eventlog.errors import BadConfig, DirectoryInUse
+from eventlog.errors import BadConfig, CorruptData, DirectoryInUse
 from eventlog.node.ballast import drop_ballast
 
 _LOCK = "node.lock"
@@ -34,9 +34,17 @@ class Home:
 
     @property
     def metastore(self) -> Location | None:
-        """Return where the metadata were when this directory was last used, None for where they are without an option."""
+        """Return where the metadata were when this directory was last used, None for where they are without an option.
+
+        Raises:
+            CorruptData: the file that says so does not.
+        """
         file = self._path / _METASTORE
-        return parse_location(file.read_text().strip()) if file.exists() else None
+        try:
+            return parse_location(file.read_text().strip()) if file.exists() else None
+        except (BadConfig, ValueError) as error:
+            why = "it does not say where the metadata are; remove it if they are beside the directory, or where --meta says"
+            raise CorruptData(where=str(file), why=why) from error
 
     @classmethod
     def open(cls, path: Path) -> "Home":

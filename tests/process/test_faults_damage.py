@@ -10,6 +10,7 @@ import eventlog.blocking
 from eventlog.node.state.checkpoint import counts_range
 from eventlog.segment.keys import parse_log_key, segment_range
 from eventlog.segment.port import StoreOptions
+from eventlog.segment.recovery import recover
 from eventlog.segment.rocks.store import open_store
 from tests.process.clusters import ClusterProcesses
 from tests.process.nodes import NodeProcess
@@ -169,6 +170,20 @@ def test_one_of_three_whose_manifest_lost_its_end_is_filled_again_before_it_is_i
         assert b"all equal" in cluster.command("admin", "rebalance", "verify").stdout
         keys = [json.loads(line)["key"] for line in cluster.command("consume", "c", "--json", node=1).stdout.splitlines()]
         assert sorted(keys) == sorted(f"key-{number}" for number in range(4_000))
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_behind_a_check_of_a_directory_a_start_looks_through_nothing(tmp_path, end):
+    with NodeProcess(tmp_path, "--segments", str(SEGMENTS)) as node:
+        node.command("cache", "create", "c")
+        load(node.command)
+        node.kill() if end == "kill" else node.stop()
+        node.command("admin", "check", "--data", str(node.data))
+        store = open_store(node.data / "store", segments=SEGMENTS)
+        settled, ends = store.settled.tolist(), recover(store, keyed=()).ends.ids.tolist()
+        store.close()
+        assert all(ends)
+        assert settled == ends
 
 
 def test_a_check_that_cannot_compare_the_entries_says_so(tmp_path):

@@ -67,8 +67,9 @@ def command(
 
     Ends at the log's end of now, or goes on with --follow. Ctrl-C prints where to resume.
 
-    In a pattern stand %k key, %v value, %b value before, %h headers, %i id, %t time, %s segment, %o offset, %e kind of the event, and
-    %% for a per cent sign; \n, \t, \r, \0 and \\ as in C.
+    In a pattern stand %k key, %v value, %b value before, %h headers, %i id, %t time, %s segment, %o offset, %e kind of the event, %c
+    change of a continuous query, %K and %V the bytes that key and value have, and %% for a per cent sign; \n, \t, \r, \0, \\ and \xHH as
+    in C. Bytes are printed as they are, JSON and Avro as JSON on one line: load --key-separator reads what '%k\t%v\n' prints.
     """
     if from_id is not None and from_time is not None:
         raise click.UsageError("--from-id and --from-time exclude each other")

@@ -11,7 +11,7 @@ from eventlog.errors import BadValue, TooLarge
 from eventlog.limits import VALUE_BYTES_CAP
 from eventlog_cli.conventions import common_options, open_client, open_small_client, settings
 from eventlog_cli.output import id_fields, note, print_row, print_text, stdin, stdout
-from eventlog_cli.parameters import AT, HEADER, POSITIVE, SPAN, VERSION
+from eventlog_cli.parameters import AT, HEADER, POSITIVE, SEPARATOR, SPAN, VERSION
 from eventlog_cli.render import json_of_cache, readable
 
 if TYPE_CHECKING:
@@ -22,19 +22,33 @@ if TYPE_CHECKING:
 CACHE = click.argument("cache_name", metavar="CACHE")
 KEY = click.argument("key")
 EXIT_NONE = 1
+_OF_ONE_KEY = {"lifespan_ms": "--lifespan", "if_version": "--if-version", "if_absent": "--if-absent", "headers": "--header"}
 
 
 @click.command("put")
 @CACHE
-@KEY
-@click.argument("value")
+@click.argument("key", required=False)
+@click.argument("value", required=False)
 @click.option("--lifespan", "lifespan_ms", type=SPAN, help="Let the entry expire after this time; CACHE must keep state.")
 @click.option("--if-version", type=VERSION, metavar="ID", help="Write only if the entry has this version.")
 @click.option("--if-absent", is_flag=True, help="Write only if there is no entry.")
 @click.option("--header", "headers", type=HEADER, multiple=True, metavar="NAME=TEXT", help="Header of the event; may be given again.")
+@click.option("--key-separator", type=SEPARATOR, metavar="SEP", help=r"Write lines of stdin: key, SEP and value, as in : or \t.")
 @common_options
-def put(cache_name: str, key: str, value: str, **options: Any) -> None:
-    """Write VALUE, or stdin for -, under KEY: JSON, which becomes Avro where CACHE holds that, or anything where it holds bytes."""
+def put(cache_name: str, key: str | None, value: str | None, *, key_separator: bytes | None, **options: Any) -> None:
+    """Write VALUE, or stdin for -, under KEY: JSON, which becomes Avro where CACHE holds that, or anything where it holds bytes.
+
+    With --key-separator KEY and VALUE are left out: each line of stdin is a key, the separator and a value, written as it comes. A line
+    without the separator ends it, and is reported with its number. eventlog load does the same with files, and can go on after such lines.
+    """
+    if key_separator is not None:
+        _refuse_beside_lines(key, value, **options)
+        from eventlog_cli.load import load  # noqa: PLC0415 -- the whole client, which one key does not need
+
+        load(cache_name, "-", key_separator=key_separator)
+        return
+    if key is None or value is None:
+        raise click.UsageError(f"Missing argument {'KEY' if key is None else 'VALUE'!r}")
     if options["if_absent"] and options["if_version"] is not None:
         raise click.UsageError("--if-absent and --if-version exclude each other")
     headers = dict(options.pop("headers"))
@@ -44,6 +58,15 @@ def put(cache_name: str, key: str, value: str, **options: Any) -> None:
         cache = client.cache(cache_name)
         content = data if cache.info().format == "bytes" else _json(key, data)
         _tell(cache.put(_key(cache, key), content, headers=headers, **options))
+
+
+def _refuse_beside_lines(key: str | None, value: str | None, **options: Any) -> None:
+    """Raise a usage error for what is said of one key, where there are many."""
+    if key is not None or value is not None:
+        raise click.UsageError("--key-separator takes keys and values from the lines of stdin: leave KEY and VALUE out")
+    for name, option in _OF_ONE_KEY.items():
+        if options[name]:
+            raise click.UsageError(f"--key-separator and {option} exclude each other: that is for a single key")
 
 
 @click.command("remove")

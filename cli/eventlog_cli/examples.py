@@ -23,6 +23,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         """eventlog put orders 4711 '{"total": 3}'""",
         "eventlog put orders 4711 - < order.json",
         """eventlog put orders 4711 '{"total": 4}' --if-version 912813402609418241""",
+        r"printf 'a:1\nb:2\n' | eventlog put orders --key-separator :",
     ),
     "get": ("eventlog get orders 4711", "eventlog get orders 4711 --consistency any --json", "eventlog get orders 4711 --at 24h"),
     "remove": ("eventlog remove orders 4711",),
@@ -37,6 +38,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "load": (
         "eventlog load orders orders.jsonl --key id --create",
         "zcat changes.csv.gz | eventlog load orders - --key id --op change --delete-value D",
+        r"eventlog load orders pairs.txt --key-separator '\t' --delete-value ''",
     ),
     "consume": (
         "eventlog consume orders --follow",

@@ -1,7 +1,7 @@
 """`eventlog load`: the rows of a file as writes."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +16,7 @@ from eventlog_cli.loading.rows import Reader, Rejection, Shape
 from eventlog_cli.loading.source import Source, open_source
 from eventlog_cli.loading.target import CacheTarget
 from eventlog_cli.output import id_fields, note, note_interrupt, print_row, print_text
-from eventlog_cli.parameters import COUNT, SIZE
+from eventlog_cli.parameters import COUNT, SEPARATOR, SIZE
 from eventlog_cli.progress import Progress
 from eventlog_cli.quantities import format_seconds
 
@@ -24,22 +24,30 @@ if TYPE_CHECKING:
     from eventlog.client.values import CacheInfo
 
 REJECTIONS_SHOWN_MAX = 20
+ROWS_DEFAULT = 1_000
 
 
 @click.command("load")
 @click.argument("cache_name", metavar="CACHE")
 @click.argument("path", metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--key", required=True, metavar="FIELD", help="Field that is the key.")
+@click.option("--key", metavar="FIELD", help="Field that is the key.")
+@click.option(
+    "--key-separator", type=SEPARATOR, metavar="SEP", help=r"Lines of key, SEP and value instead of rows, as in : or \t; see below."
+)
 @click.option("--create", is_flag=True, help="Create the cache if there is none.")
 @click.option("--op", "operation", metavar="FIELD", help="Field that says what a row does; it is not part of the value.")
 @click.option(
-    "--delete-value", "removal_words", multiple=True, metavar="D", help="Rows with this in --op remove their key; may be given again."
+    "--delete-value",
+    "removal_words",
+    multiple=True,
+    metavar="D",
+    help="Rows with this in --op, or lines with this value, remove their key; may be given again.",
 )
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="What the file is.  [default: told by content and name]")
 @click.option(
     "--batch",
     type=click.IntRange(1, 20_000),
-    default=1_000,
+    default=ROWS_DEFAULT,
     show_default=True,
     metavar="N",
     help="Rows read together. Batches of a file may be sent together.",
@@ -53,37 +61,82 @@ REJECTIONS_SHOWN_MAX = 20
     help="Largest value sent; the node has its own limit.  [default: 1MiB]",
 )
 @common_options
-@EndingInOrder()
 def command(cache_name: str, path: str, **options: Any) -> None:
-    """Write every row of a file into CACHE, in its order: the row is the value.
+    r"""Write every row of a file into CACHE, in its order: the row is the value.
 
     Reads jsonl, csv, parquet and avro, plain or packed with gzip, xz or zstd; - is stdin. A row that cannot be written is reported
     with its line, or its number in parquet and avro; what comes before it is written.
 
     Where CACHE holds Avro each row is encoded with its schema. A row that does not fit is reported with the field; the key's field is
     left out where the schema has none of its name, and an empty field of csv is null where the schema takes that.
+
+    With --key-separator each line is a key, the separator, and a value: JSON, or anything where CACHE holds bytes. The first separator
+    of a line counts, \t, \0 and \xHH in it are as in C, and empty lines are passed over. --delete-value '' removes the key of a line
+    without a value. This reads what consume --output-format prints.
     """
-    if bool(options["operation"]) != bool(options["removal_words"]):
+    if options["key_separator"] is not None:
+        for name, option in (("key", "--key"), ("operation", "--op"), ("format_name", "--format")):
+            if options[name] is not None:
+                raise click.UsageError(f"--key-separator and {option} exclude each other: lines have a key and a value, no fields")
+    elif options["key"] is None:
+        raise click.UsageError("say where the key is: --key FIELD, or --key-separator SEP for lines of key and value")
+    elif bool(options["operation"]) != bool(options["removal_words"]):
         raise click.UsageError("--op and --delete-value need each other")
-    if options["operation"] == options["key"]:
+    elif options["operation"] == options["key"]:
         raise click.UsageError("--op and --key name the same field")
+    load(cache_name, path, **options)
+
+
+@EndingInOrder()
+def load(cache_name: str, path: str, *, create: bool = False, max_errors: int = 0, **options: Any) -> None:
+    """Write a file, or stdin for `-`, and say what was written. `options` are those of the command.
+
+    Raises:
+        BadRow: there was a row too many that cannot be written.
+    """
     with open_source(path) as source:
-        format_name = options["format_name"] or format_of(source)
+        if options["key_separator"] is None:
+            options["format_name"] = options["format_name"] or format_of(source)
         with open_client() as client:
-            cache = client.create_cache(cache_name, if_exists="use") if options["create"] else client.cache(cache_name)
-            info = cache.info()
-            shape = Shape(
-                key=options["key"],
-                operation=options["operation"],
-                removal_words=frozenset(options["removal_words"]),
-                value_bytes_max=options["max_value"],
-                text_keys=info.key_format == "utf8",
-                encode=_encoder(info, key=options["key"], is_text=format_name == "csv"),
-            )
-            reader = reader_of(source, shape, format_name=format_name, rows=options["batch"])
-            stop = _load(source, reader, CacheTarget(cache), errors_max=options["max_errors"])
+            cache = client.create_cache(cache_name, if_exists="use") if create else client.cache(cache_name)
+            reader = _reader(source, cache.info(), **options)
+            stop = _load(source, reader, CacheTarget(cache), errors_max=max_errors)
     if stop is not None:
         raise BadRow(source=source.name, line=stop.line, why=stop.why)
+
+
+def _reader(
+    source: Source,
+    info: "CacheInfo",
+    *,
+    key_separator: bytes | None,
+    format_name: str = "",
+    removal_words: Sequence[str] = (),
+    batch: int = ROWS_DEFAULT,
+    max_value: int = VALUE_BYTES_MAX,
+    **options: Any,
+) -> Reader:
+    if key_separator is not None:
+        from eventlog.client.formats import CacheFormat  # noqa: PLC0415 -- numpy, which --help must not wait for
+        from eventlog_cli.loading.keyed import KeyedLines  # noqa: PLC0415 -- likewise
+
+        return KeyedLines(
+            source.stream,
+            CacheFormat(info),
+            separator=key_separator,
+            removal_words=frozenset(word.encode(errors="surrogateescape") for word in removal_words),
+            value_bytes_max=max_value,
+            rows=batch,
+        )
+    shape = Shape(
+        key=options["key"],
+        operation=options["operation"],
+        removal_words=frozenset(removal_words),
+        value_bytes_max=max_value,
+        text_keys=info.key_format == "utf8",
+        encode=_encoder(info, key=options["key"], is_text=format_name == "csv"),
+    )
+    return reader_of(source, shape, format_name=format_name, rows=batch)
 
 
 def _encoder(info: "CacheInfo", *, key: str, is_text: bool) -> "Callable[[dict[str, Any]], bytes] | None":

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from eventlog.ids import id_before
+from eventlog_cli.escapes import unescape
 from eventlog_cli.quantities import NUMBER_MAX, parse_duration, parse_moment, parse_segments, parse_size
 
 
@@ -110,6 +111,18 @@ def parse_param(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def parse_separator(text: str) -> bytes:
+    """Return a separator as bytes.
+
+    Raises:
+        ValueError: it is empty, or would end a line.
+    """
+    separator = unescape(text)
+    if not separator or b"\n" in separator:
+        raise ValueError(f"{text!r} separates nothing within a line: write one or more characters, as in : or \\t")
+    return separator
+
+
 DURATION = Parsed("duration", parse_duration)
 SPAN = Parsed("duration", parse_span)
 SIZE = Parsed("size", parse_size)
@@ -120,6 +133,7 @@ ID = Parsed("id", parse_id)
 VERSION = Parsed("id", parse_version)
 START = Parsed("id|earliest|latest|token", parse_start)
 PARAM = Parsed("name=value", parse_param)
+SEPARATOR = Parsed("separator", parse_separator)
 HEADER = Parsed("name=text", parse_header)
 COUNT = click.IntRange(min=0, max=NUMBER_MAX)
 POSITIVE = click.IntRange(min=1, max=NUMBER_MAX)

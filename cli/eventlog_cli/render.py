@@ -11,6 +11,7 @@ import orjson
 
 from eventlog.errors import UnreadableValue
 from eventlog.events import KIND_NAMES, Change, Event, Kind, ValueFormat
+from eventlog_cli.escapes import ESCAPE, KNOWN, escaped
 from eventlog_cli.quantities import IdTimes
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ _LINE = b'{"id":%d,"id_str":"%d","time":"%b","segment":%d,"offset":%d,"kind":"%b
 CSV_COLUMNS = ("id", "time", "segment", "offset", "kind", "key", "value", "before", "headers")
 QUOTE = '"'
 _CSV_SPECIAL = re.compile(r'[",\r\n]')
-_PATTERN_PIECE = re.compile(r"%.?|\\.?|[^%\\]+", re.DOTALL)
-_ESCAPES = {"%%": b"%", "\\n": b"\n", "\\t": b"\t", "\\r": b"\r", "\\0": b"\0", "\\\\": b"\\"}
+_PATTERN_PIECE = re.compile(rf"%.?|{ESCAPE}|[^%\\]+", re.DOTALL)
 
 Render = Callable[[Iterable[Event]], bytes]
 
@@ -53,7 +53,11 @@ def json_of(data: bytes, *, json_values: bool, values: ValueFormat | None = None
         _check_json(data)
     except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
         return orjson.dumps(readable(data))
-    # outside of strings a newline is a blank like any other, within them JSON has none
+    return _on_one_line(data)
+
+
+def _on_one_line(data: bytes) -> bytes:
+    """Return JSON without newlines: outside of strings each is a blank like any other, within them JSON has none."""
     return data.replace(b"\n", b" ") if b"\n" in data else data
 
 
@@ -151,8 +155,8 @@ def _csv_field(text: str | None) -> str:
 class Pattern:
     r"""Events by a pattern of the user's, with nothing added behind them.
 
-    `%k` key, `%v` value, `%b` before, `%h` headers, `%i` id, `%t` time, `%s` segment, `%o` offset, `%e` kind of the event, `%%` a per cent
-    sign; `\n`, `\t`, `\r`, `\0` and `\\` as in C.
+    `%k` key, `%v` value, `%b` before, `%h` headers, `%i` id, `%t` time, `%s` segment, `%o` offset, `%e` kind of the event, `%c` change of a
+    continuous query, `%K` and `%V` bytes of key and value, `%%` a per cent sign; `\n`, `\t`, `\r`, `\0`, `\\` and `\xHH` as in C.
 
     Raises:
         ValueError: anything else stands behind `%` or `\`.
@@ -163,32 +167,43 @@ class Pattern:
         self._parts: list[bytes | Callable[[Event], bytes]] = []
         fields: dict[str, Callable[[Event], bytes]] = {
             "k": lambda event: event.key_bytes,
-            "v": lambda event: b"" if event.kind_number in _WITHOUT_VALUE else _raw_value(event, event.value_bytes),
-            "b": lambda event: b"" if event.before_bytes is None else _raw_value(event, event.before_bytes),
+            "v": _value,
+            "b": lambda event: b"" if event.before_bytes is None else _shown(event, event.before_bytes),
             "h": lambda event: orjson.dumps({name: readable(header) for name, header in event.headers.items()}),
             "i": lambda event: b"%d" % event.id,
             "t": lambda event: self._times.text(event.id).encode(),
             "s": lambda event: b"%d" % event.segment,
             "o": lambda event: b"%d" % event.offset,
             "e": lambda event: _KINDS[event.kind_number],
+            "c": lambda event: _CHANGES.get(event.change_number, b""),
+            "K": lambda event: b"%d" % len(event.key_bytes),
+            "V": lambda event: b"-1" if event.kind_number in _WITHOUT_VALUE else b"%d" % len(_value(event)),
+            "%": lambda _: b"%",
         }
         for piece in _PATTERN_PIECE.findall(pattern):
-            if piece[0] == "%" and piece[1:] in fields:
-                self._parts.append(fields[piece[1:]])
-            elif piece in _ESCAPES:
-                self._parts.append(_ESCAPES[piece])
-            elif piece[0] in "%\\":
-                raise ValueError(f"{piece!r} means nothing: write % and one of {' '.join(fields)} or %, or one of {' '.join(_ESCAPES)}")
+            part: bytes | Callable[[Event], bytes] | None
+            if piece[0] == "%":
+                part = fields.get(piece[1:])
             else:
-                self._parts.append(piece.encode(errors="surrogateescape"))
+                part = escaped(piece) if piece[0] == "\\" else piece.encode(errors="surrogateescape")
+            if part is None:
+                raise ValueError(f"{piece!r} means nothing: write % and one of {' '.join(fields)}, or one of {' '.join(KNOWN)}")
+            self._parts.append(part)
 
     def lines(self, events: Iterable[Event]) -> bytes:
         """Return the events one behind the other."""
         return b"".join([part if isinstance(part, bytes) else part(event) for event in events for part in self._parts])
 
 
-def _raw_value(event: Event, data: bytes) -> bytes:
-    return data if event.source.values is None else event.source.values.json(data)
+def _value(event: Event) -> bytes:
+    return b"" if event.kind_number in _WITHOUT_VALUE else _shown(event, event.value_bytes)
+
+
+def _shown(event: Event, data: bytes) -> bytes:
+    """Return a value as it stands in a pattern: bytes as they are, JSON and Avro as JSON on one line."""
+    if event.source.values is not None:
+        return event.source.values.json(data)
+    return _on_one_line(data) if event.source.json_values else data
 
 
 def _unquoted(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""`eventlog put` and `remove`: what is wrong on the line is said before any node is asked."""
+"""`eventlog put`, `remove` and `load`: what is wrong on the line is said before any node is asked."""
 
 from typing import Any
 
@@ -22,6 +22,20 @@ def unreachable(*_: Any, **__: Any) -> Any:
         (["put", "c", "k", "1", "--header", "a"], "'a': write NAME=TEXT"),
         (["put", "c", "k", "1", "--header", "=a"], "'=a': write NAME=TEXT"),
         (["put", "c", "k", "1", "--lifespan", "0"], "write a duration above 0"),
+        (["put", "c"], "Missing argument 'KEY'"),
+        (["put", "c", "k"], "Missing argument 'VALUE'"),
+        (["put", "c", "k", "--key-separator", ":"], "leave KEY and VALUE out"),
+        (["put", "c", "--key-separator", ":", "--if-absent"], "--key-separator and --if-absent exclude each other"),
+        (["put", "c", "--key-separator", ":", "--if-version", "3"], "--key-separator and --if-version exclude each other"),
+        (["put", "c", "--key-separator", ":", "--lifespan", "1s"], "--key-separator and --lifespan exclude each other"),
+        (["put", "c", "--key-separator", ":", "--header", "a=b"], "--key-separator and --header exclude each other"),
+        (["put", "c", "--key-separator", ""], "'' separates nothing within a line"),
+        (["load", "c", "-", "--key-separator", r"a\n"], "separates nothing within a line"),
+        (["load", "c", "-", "--key-separator", r"\q"], "means nothing: write one of"),
+        (["load", "c", "-"], "say where the key is: --key FIELD, or --key-separator SEP"),
+        (["load", "c", "-", "--key-separator", ":", "--key", "k"], "--key-separator and --key exclude each other"),
+        (["load", "c", "-", "--key-separator", ":", "--op", "k"], "--key-separator and --op exclude each other"),
+        (["load", "c", "-", "--key-separator", ":", "--format", "csv"], "--key-separator and --format exclude each other"),
         (["get", "c", "k", "--timeout", "0"], "write a duration above 0"),
         (["--timeout", "0s", "get", "c", "k"], "write a duration above 0"),
     ],

@@ -98,7 +98,7 @@ def test_every_command_shows_examples_and_there_are_none_of_others() -> None:
 @pytest.mark.parametrize("path", EXAMPLES)
 def test_the_examples_of_a_command_are_what_it_takes(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("orders.jsonl", "payment.avsc", "order.json"):
+    for name in ("orders.jsonl", "payment.avsc", "order.json", "pairs.txt"):
         Path(name).touch()
     assert any(f"eventlog {path}" in line for line in EXAMPLES[path])
     substituted = re.compile(r"\$\(([^)]*)\)")

@@ -119,7 +119,20 @@ def test_a_pattern_prints_what_it_names_and_nothing_else() -> None:
     assert renderer("json", pattern="%k=%v;")([event(b"\xff", source=BYTES), event(b"", kind=Kind.REMOVED)]) == b"k=\xff;k=;"
 
 
-@pytest.mark.parametrize("pattern", ["%z", "%", "a\\", r"\q"])
+def test_a_pattern_tells_how_many_bytes_follow_and_what_an_event_is_to_a_query() -> None:
+    assert renderer("json", pattern=r"%K,%V:%k%v\x00")([event(b"\xff\n", source=BYTES, key=b"\xfe"), event(b"", kind=Kind.REMOVED)]) == (
+        b"1,2:\xfe\xff\n\x001,-1:k\x00"
+    )
+    assert renderer("json", pattern="%c;")([event(change_number=Change.LEFT), event()]) == b"LEFT;;"
+
+
+def test_json_stands_on_one_line_of_a_pattern_and_bytes_as_they_are() -> None:
+    pretty = b'{\n  "a": 1\n}'
+    assert renderer("json", pattern="%v %V %b")([event(pretty, before_bytes=pretty)]) == b'{   "a": 1 } 12 {   "a": 1 }'
+    assert renderer("json", pattern="%v")([event(pretty, source=BYTES)]) == pretty
+
+
+@pytest.mark.parametrize("pattern", [r"\x4", "%z", "%", "a\\", r"\q"])
 def test_a_pattern_with_what_means_nothing_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="means nothing"):
         renderer("json", pattern=pattern)

@@ -36,13 +36,17 @@ class Damaged(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """An opened input. `size` is that of the packed file, None for a pipe; `head` are its first plain bytes."""
+    """An opened input. `size` is that of the packed file, None for a pipe."""
 
     name: str
     stream: "Unpacked"
     size: int | None
-    head: bytes
     _counted: "_Counted"
+
+    @property
+    def head(self) -> bytes:
+        """Return its first plain bytes; a pipe is waited for until it has given them."""
+        return self.stream.peek(FORMAT_BYTES)
 
     def position(self) -> int:
         """Return how many packed bytes were read so far."""
@@ -188,6 +192,11 @@ class _Plain:
 _UNPACK: dict[str, Callable[[io.BufferedReader], Input]] = {"gzip": _Gzip, "xz": _Xz, "zstd": _Zstd, "": _Plain}
 
 
+def _begins(counted: _Counted, magic: bytes) -> bool:
+    """Return whether the packed bytes begin so; a pipe that begins otherwise is not waited for."""
+    return counted.peek(1) == magic[:1] and counted.peek(len(magic)) == magic
+
+
 @contextmanager
 def open_source(path: str) -> Iterator[Source]:
     """Yield the source at `path`, or stdin for `-`.
@@ -200,14 +209,12 @@ def open_source(path: str) -> Iterator[Source]:
         # a named pipe can be read once, as stdin
         size = None if path == "-" or not stat.S_ISREG((told := os.fstat(file.fileno())).st_mode) else told.st_size
         counted = _Counted(file)
-        packing = next((name for magic, name in _MAGIC.items() if counted.peek(6).startswith(magic)), "")
+        packing = next((name for magic, name in _MAGIC.items() if _begins(counted, magic)), "")
         unpack = _UNPACK[packing](io.BufferedReader(counted, MIB))
         stream = Unpacked(unpack, path=None if packing or size is None else path)
-        head = stream.peek(FORMAT_BYTES)
         yield Source(
             name="stdin" if path == "-" else Path(path).name,
             stream=stream,
             size=size,
-            head=head,
             _counted=counted,
         )

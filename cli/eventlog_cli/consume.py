@@ -26,6 +26,7 @@ _PLACES = frozenset({"earliest", "latest", "committed"})
     "--from-id", type=START, metavar="ID|earliest|latest|committed|TOKEN", help="Begin after this id or position.  [default: earliest]"
 )
 @click.option("--from-time", type=MOMENT, help="Begin at this time: ISO 8601, or a duration for that long ago.")
+@click.option("--tail", type=POSITIVE, metavar="N", help="Begin with the last N events of the log; see below.")
 @click.option("--until-id", type=ID, help="End after this id, inclusive.")
 @click.option("--group", help="Read as a member of this group: its share of the segments, from where it is; committed when printed.")
 @click.option("--max", "events_max", type=POSITIVE, metavar="N", help="End after N events.")
@@ -55,6 +56,7 @@ def command(
     group: str | None,
     from_id: Start | None,
     from_time: int | None,
+    tail: int | None,
     events_max: int | None,
     position_file: str | None,
     state_first: bool,
@@ -67,24 +69,21 @@ def command(
 
     Ends at the log's end of now, or goes on with --follow. Ctrl-C prints where to resume.
 
+    --tail N begins N events before the log's end of now, counted over all segments, or over --segments, and without reading them. Of these
+    --where, --filter and --continuous print what matches, --max ends sooner, and a --position-file that exists goes first.
+
     In a pattern stand %k key, %v value, %b value before, %h headers, %i id, %t time, %s segment, %o offset, %e kind of the event, %c
     change of a continuous query, %K and %V the bytes that key and value have, and %% for a per cent sign; \n, \t, \r, \0, \\ and \xHH as
     in C. Bytes are printed as they are, JSON and Avro as JSON on one line: load --key-separator reads what '%k\t%v\n' prints.
     """
-    if from_id is not None and from_time is not None:
-        raise click.UsageError("--from-id and --from-time exclude each other")
     render = _render(format_name, pattern, has_changes=reading["continuous"])
-    if state_first and (group is not None or from_time is not None or from_id not in {None, "earliest"}):
-        raise click.UsageError("--state-first begins with the entries: it excludes --group, --from-time and --from-id")
-    _check_start(from_id)
+    _check_start(from_id=from_id, from_time=from_time, tail=tail, state_first=state_first, group=group, **reading)
     _check_wanted(params=params, group=group, **reading)
     if group is not None:
         refuse_beside_group(position_file=position_file, **reading)
         chosen = GroupRead(group=group, from_id=from_id, from_time=from_time, events_max=events_max)
         consume_group(cache_name, chosen, render, params=dict(params) or None, **reading)
         return
-    if from_id == "committed":
-        raise click.UsageError("--from-id committed needs a --group")
     file = PositionFile(position_file) if position_file else None
     start: Start = from_id if from_id is not None else "earliest" if from_time is None else id_before(from_time)
     reading["follow"] = reading["follow"] or start == "latest"
@@ -93,7 +92,11 @@ def command(
     start = kept or start
     with open_client() as client:
         cache, listener = client.cache(cache_name), reading["listener"]
-        if start == "latest":
+        if tail is not None and kept is None:
+            ends = cache.log_ends(tail=tail, segments=reading["segments"])
+            start = ends.tail_id or 0
+            reading["until_id"] = None if reading["follow"] else ends.last_id
+        elif start == "latest":
             start = cache.log_ends().last_id  # a place to resume from, should an interrupt come before any event
         if file is not None and kept is None and start != "earliest":
             file.write(str(start))
@@ -120,8 +123,21 @@ def _render(format_name: str, pattern: str | None, *, has_changes: bool) -> Rend
         raise click.BadParameter(str(error), param_hint="'--output-format'") from error
 
 
-def _check_start(from_id: Start | None) -> None:
-    """Raise a usage error for what is no place to begin at; whether a token fits the cache is for the nodes to say."""
+def _check_start(
+    *, from_id: Start | None, from_time: int | None, tail: int | None, state_first: bool, group: str | None, **reading: Any
+) -> None:
+    """Raise a usage error for what is no place to begin at, or for two; whether a token fits the cache is for the nodes to say."""
+    if from_id is not None and from_time is not None:
+        raise click.UsageError("--from-id and --from-time exclude each other")
+    if state_first and (group is not None or from_time is not None or from_id not in {None, "earliest"}):
+        raise click.UsageError("--state-first begins with the entries: it excludes --group, --from-time and --from-id")
+    if from_id == "committed" and group is None:
+        raise click.UsageError("--from-id committed needs a --group")
+    if tail is not None:
+        others = {"from-id": from_id, "from-time": from_time, "until-id": reading["until_id"], "group": group}
+        others |= {"listener": reading["listener"], "state-first": state_first or None}
+        if found := [name for name, given in others.items() if given is not None]:
+            raise click.UsageError(f"--tail and --{found[0]} exclude each other: --tail begins so many events before the log's end")
     if isinstance(from_id, str) and from_id not in _PLACES:
         try:
             read_token(from_id)

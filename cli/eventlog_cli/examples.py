@@ -42,6 +42,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "consume": (
         "eventlog consume orders --follow",
+        "eventlog consume orders --tail 10 --follow",
         """eventlog consume orders --where "value.total > 2 AND kind <> 'REMOVED'" --from-time 1h""",
         "eventlog consume orders --group billing --follow",
         r"eventlog consume orders --output-format '%t %k %v\n'",

@@ -43,13 +43,15 @@ class Answer:
 class LogEnds:
     """Where a cache's log begins and ends. `first_id` is None if nothing is kept; `last_id` is the low watermark.
 
-    `stalled` are the segments that hold it, where it stands still: there is more above it.
+    `stalled` are the segments that hold it, where it stands still: there is more above it. `tail_id` is the id behind which the last
+    events are, as many as were asked about, 0 where there are no more than these; None where that was not asked.
     """
 
     first_id: int | None
     last_id: int
     events: int
     stalled: Sequence[Stalled] = ()
+    tail_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,10 @@ class Cache:
     asked: dict[str, Any] = field(default_factory=dict)
     last_id: int = 9
 
-    def log_ends(self) -> Self:
+    tail_id: int | None = None
+
+    def log_ends(self, *, tail: int | None = None, segments: list[int] | None = None) -> Self:
+        self.tail_id = None if tail is None else self.last_id - tail + (0 if segments is None else len(segments))
         return self
 
     def event_batches(self, **asked: Any) -> Iterator[Batch]:

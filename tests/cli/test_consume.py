@@ -48,6 +48,9 @@ def test_events_are_printed_from_earliest_to_the_end_as_json() -> None:
         (["--from-id", token_at(5)], {"from_id": token_at(5)}),
         (["--from-time", "2026-11-20T10:00:00Z"], {"from_id": id_before(1_795_168_800_000)}),
         (["--until-id", "9"], {"until_id": 9}),
+        (["--tail", "3"], {"from_id": 6, "until_id": 9, "follow": False}),
+        (["--tail", "3", "--follow"], {"from_id": 6, "until_id": None, "follow": True}),
+        (["--tail", "3", "--segments", "1,2", "--where", "value.n > 1"], {"from_id": 8, "segments": [1, 2], "where": "value.n > 1"}),
         (["--follow", "--poll-interval", "2s"], {"follow": True, "poll_interval_ms": 2_000}),
         (["--segments", "0,3-5"], {"segments": [0, 3, 4, 5]}),
         (["--on-trimmed", "earliest"], {"on_trimmed": "earliest"}),
@@ -124,6 +127,34 @@ def test_what_began_at_the_end_resumes_where_that_was(tmp_path: Path) -> None:
     assert cache.asked["from_id"] == "12"
 
 
+def test_what_began_with_the_last_events_resumes_where_that_was(tmp_path: Path) -> None:
+    file = str(tmp_path / "position")
+    assert run(Cache([KeyboardInterrupt()]), "--tail", "3")[2] == "interrupted; resume with: --from-id 6\n"
+    assert run(Cache([KeyboardInterrupt()], last_id=3), "--tail", "3")[2] == "interrupted; resume with: --from-id 0\n"
+    run(Cache([KeyboardInterrupt()]), "--tail", "3", "--position-file", file)
+    cache = Cache(last_id=30)
+    run(cache, "--tail", "3", "--position-file", file)
+    assert (cache.asked["from_id"], cache.tail_id) == ("6", None)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--from-id", "0"],
+        ["--from-id", "latest"],
+        ["--from-time", "1h"],
+        ["--until-id", "0"],
+        ["--group", "g"],
+        ["--listener", "l"],
+        ["--state-first"],
+    ],
+)
+def test_a_tail_excludes_by_name_what_begins_or_ends_elsewhere(words: list[str]) -> None:
+    code, stdout, stderr = run(Cache(), "--tail", "3", *words)
+    assert (code, stdout) == (2, "")
+    assert stderr.startswith(f"error: USAGE: --tail and {words[0]} exclude each other")
+
+
 def test_an_interrupt_while_a_batch_is_printed_waits_for_it() -> None:
     render = renderer("json")
 
@@ -165,6 +196,8 @@ def test_trimmed_history_is_an_error_with_the_first_id_kept() -> None:
         ["--from-id", "AbC_token"],
         ["--from-id", "-5"],
         ["--max", "0"],
+        ["--tail", "0"],
+        ["--tail", "-3"],
         ["--segments", "x"],
         ["--param", "a=1"],
         ["--poll-interval", "5s"],

@@ -12,7 +12,7 @@ import numpy as np
 from eventlog.client.reports import Stalled
 from eventlog.client.wording import checked_id
 from eventlog.consume import token
-from eventlog.consume.position import OFFSET_UNKNOWN, Position, SegmentPositions
+from eventlog.consume.position import ID_MAX, OFFSET_UNKNOWN, Position, SegmentPositions
 from eventlog.consume.state import tail_of, with_steps
 from eventlog.errors import BadMessage, InvalidArgument, Unavailable
 from eventlog.ids import id_before
@@ -118,6 +118,17 @@ def begins_with_state(state_first: bool, start: Start, place: Position | None) -
     if state_first and start:
         raise InvalidArgument(why="a read that begins with the state begins nowhere else: leave from_id and from_time out")
     return state_first and place is None
+
+
+def checked_tail(tail: int) -> int:
+    """Return how many of the last events are wanted.
+
+    Raises:
+        InvalidArgument: not a number above 0.
+    """
+    if not hasattr(tail, "__index__") or not 0 < index(tail) <= ID_MAX:
+        raise InvalidArgument(why=f"tail is {tail!r}: give a whole number above 0")
+    return index(tail)
 
 
 def checked_trimmed(on_trimmed: str) -> OnTrimmed:

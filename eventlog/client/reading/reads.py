@@ -1,6 +1,6 @@
 """The calls of a cache that read: entries, and events from a position on."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
@@ -10,7 +10,7 @@ from typing import get_args
 
 from eventlog.client.core import ClientCore
 from eventlog.client.reading.batches import EventBatch, Order
-from eventlog.client.reading.bounds import Reading, Start, position_after, segments_of
+from eventlog.client.reading.bounds import Reading, Start, checked_tail, position_after, segments_of
 from eventlog.client.reading.following import Unpack, say_held, to_batches
 from eventlog.client.reading.getting import CacheGetting
 from eventlog.client.reading.past import PastReader, id_at
@@ -69,16 +69,30 @@ class CacheReads(CacheGetting, CacheRows):
 
     # ------------------------------------------------------------ events
 
-    async def log_ends(self) -> LogEnds:
-        """Return the first id kept, the low watermark and the number of events kept."""
+    async def log_ends(self, *, tail: int | None = None, segments: Collection[int] | None = None) -> LogEnds:
+        """Return the first id kept, the low watermark and the number of events kept.
+
+        With `tail` also behind which id the last so many events are, of all segments or of some. They are counted where they
+        lie, and not read: what it takes does not grow with `tail`, or with the log.
+
+        Raises:
+            PrimariesMissing: with `tail`, a segment has no primary that could count.
+        """
         info, _ = await self._found()
-        return log_ends((await self._core.requests.ask(Message(log_ends=pb.LogEnds(cache_id=info.id)))).message.log_ends_answer)
+        ends = log_ends((await self._core.requests.ask(Message(log_ends=pb.LogEnds(cache_id=info.id)))).message.log_ends_answer)
+        if tail is None:
+            return ends
+        of = segments_of(segments, of=self._core.routes.segments)
+        question = pb.LastEvents(cache_id=info.id, events=checked_tail(tail), upto=ends.last_id, segments=of)
+        answer = await self._core.requests.ask(Message(last_events=question))
+        return replace(ends, tail_id=answer.message.last_events_answer.after)
 
     def events(self, from_id: int | str | None = None, **options: Options[ReadOptions]) -> AsyncGenerator[Event, None]:
         """Yield the events after `from_id`, in the order of ids, to the log's end of now; with `follow=True`, on and on.
 
         Begins at the first event kept unless `from_id` (an id, `earliest`, `latest` or a token), `from_time` (that moment or later) or
-        `position` (a token, as `event.position` has) says otherwise; ends with `until_id`, inclusive. Lost connections are made good.
+        `position` (a token, as `event.position` has) says otherwise, or with the last `tail` events of the log of now, of which those are
+        yielded that match; ends with `until_id`, inclusive. Lost connections are made good.
         `segments` are read alone; `poll_interval_ms` asks at an interval instead of being woken.
 
         The nodes answer only what matches `where`, a predicate of SQL with `parameters` for its placeholders, or the installed `filter`
@@ -151,12 +165,12 @@ class CacheReads(CacheGetting, CacheRows):
         until, follow = 0 if wanted.until_id is None else checked_id(wanted.until_id), wanted.follow
         if wanted.until_id == 0:
             return None  # further down 0 is no end
-        if not follow or start == "latest":
-            ends = await self.log_ends()
+        if not follow or start == "latest" or wanted.tail is not None:
+            ends = await self.log_ends(tail=wanted.tail, segments=wanted.segments)
             last_id = ends.last_id
             reading.check_stalled(ends.stalled)
             say_held(ends.stalled)
-            start = last_id if start == "latest" else start
+            start = last_id if start == "latest" else start if ends.tail_id is None else ends.tail_id
             until = until if follow else min(until or last_id, last_id)
             if not follow and until == 0:
                 return None

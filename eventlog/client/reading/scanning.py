@@ -169,6 +169,7 @@ class CacheScans(CacheReads, CacheEntries):
         from_id: int | str | None = None,
         *,
         from_time: int | datetime | None = None,
+        tail: int | None = None,
         limit: int | None = None,
         include: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
@@ -176,6 +177,8 @@ class CacheScans(CacheReads, CacheEntries):
         **options: Options[ScanOptions],
     ) -> Scan:
         """Return the events after `from_id`, to the log's end of the moment at which they are read, as a table, in the order of ids.
+
+        With `tail`, the last so many.
 
         Columns and types are chosen as in `scan`; the other options are those of `events`, of which those that follow, poll or acknowledge
         for a listener mean nothing here.
@@ -192,7 +195,7 @@ class CacheScans(CacheReads, CacheEntries):
             return form_of(own.selected() if options.get("select") else own)._replace(has_changes=bool(options.get("continuous")))
 
         return Scan(
-            lambda: self.event_batches(from_id, from_time=from_time, **options),
+            lambda: self.event_batches(from_id, from_time=from_time, tail=tail, **options),
             form,
             _choice(include, columns, value_schema),
             limit=limit or 0,

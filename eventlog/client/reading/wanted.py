@@ -47,6 +47,7 @@ class ReadOptions(PollOptions, total=False):
     """Options of `events` and `event_batches`, by name."""
 
     from_time: int | datetime | None
+    tail: int | None
     follow: bool
     on_stalled: OnStalled
     poll_interval_ms: int | None
@@ -70,6 +71,7 @@ class Wanted:
     listener: str | None = None
     continuous: bool = False
     from_time: int | datetime | None = None
+    tail: int | None = None
     follow: bool = False
     on_stalled: OnStalled = "wait"
     poll_interval_ms: int | None = None
@@ -86,6 +88,8 @@ class Wanted:
             raise InvalidArgument(why=f"max_bytes is {max_bytes}: give a number above 0, or 0 for the node's choice")
         if self.listener == "":  # further down that is none, and everything would be read
             raise InvalidArgument(why="listener is empty: leave it out, or name one")
+        if self.tail is not None:
+            self._check_tail(from_id)
         start, place = start_of(from_id=from_id, from_time=self.from_time, position=self.position)
         is_placed = any(given is not None for given in (from_id, self.from_time, self.position))
         reading = Reading(
@@ -107,3 +111,16 @@ class Wanted:
             state_first=begins_with_state(self.state_first, start, place),
         )
         return start, reading
+
+    def _check_tail(self, from_id: int | str | None) -> None:
+        """Raise InvalidArgument where the last events are wanted, and something that begins or ends elsewhere."""
+        for name, given in (
+            ("from_id", from_id is not None),
+            ("from_time", self.from_time is not None),
+            ("position", self.position is not None),
+            ("until_id", self.until_id is not None),
+            ("state_first", self.state_first),
+            ("listener", self.listener is not None),
+        ):
+            if given:
+                raise InvalidArgument(why=f"tail begins so many events before the end of the log: leave {name} out")

@@ -1,6 +1,6 @@
 """How far behind: what is kept of a cache above some ids, counted by the primaries of its segments."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,21 +41,40 @@ async def _count(node: "Node", cache_id: int, ids: list[int], *, timeout_ms: int
     cache = node.caches.get(cache_id)
     if cache is None:
         return {}
-    question = Message(count_after=pb.CountAfter(cache_id=cache_id, ids=ids))
-    told = await ask_primaries(node, question, partial(count_after, node, cache, ids), timeout_ms=timeout_ms)
+    found = await count_everywhere(node, cache, ids, timeout_ms=timeout_ms)
+    return dict(zip(ids, found, strict=True))
+
+
+async def count_everywhere(
+    node: "Node", cache: CacheState, ids: Sequence[int], *, upto: int = 0, segments: Sequence[int] = (), timeout_ms: int
+) -> list[tuple[int, int]]:
+    """Return for each id how many events are kept above it, in all segments or in some, and about how many bytes.
+
+    Events above `upto` do not count, unless that is 0.
+
+    Raises:
+        PrimariesMissing: some segments were counted by nobody in time.
+    """
+    question = Message(count_after=pb.CountAfter(cache_id=cache.cache_id, ids=ids, upto=upto))
+    told = await ask_primaries(
+        node, question, partial(count_after, node, cache, question.count_after), segments=segments, timeout_ms=timeout_ms
+    )
     answers = [one.count_after_answer for one in told]
     events = np.sum([list(answer.events) for answer in answers], axis=0).tolist()
     nbytes = np.sum([list(answer.bytes) for answer in answers], axis=0).tolist()
-    return {id_: (count, size) for id_, count, size in zip(ids, events, nbytes, strict=True)}
+    return list(zip(events, nbytes, strict=True))
 
 
-async def count_after(node: "Node", cache: CacheState, ids: Iterable[int], led: Led) -> Message:
+async def count_after(node: "Node", cache: CacheState, request: pb.CountAfter, led: Led) -> Message:
     """Return how many events of segments that are led here are kept above each id; their bytes are an estimate."""
     last_id = node.tail.last_id(cache.cache_id)
     all_events, all_bytes = node.steps.now(cache.cache_id)
     ends, trimmed = cache.next_offsets.copy(), cache.trimmed_offsets.copy()
+    if request.upto:
+        for segment, offset in await aside(partial(offsets_after, node.store, cache.cache_id, led.segments, request.upto)):
+            ends[segment] = offset
     answer = pb.CountAfterAnswer()
-    for id_ in ids:
+    for id_ in request.ids:
         events = 0
         if id_ < last_id:
             first_offsets = await aside(partial(offsets_after, node.store, cache.cache_id, led.segments, id_))

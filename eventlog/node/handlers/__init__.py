@@ -74,6 +74,7 @@ TABLE: dict[str, Handler] = {
     "for_each": _row(iteration.for_each, "write", takes_long=True),
     "iteration_end": _row(iteration.iteration_end, "read"),
     "log_ends": _row(events.log_ends, "read", takes_long=True),
+    "last_events": _row(events.last_events, "read", takes_long=True),
     "list_filters": _row(filters.list_filters, "read", takes_long=True),
     "near_watch": _row(near.near_watch, "read", has_body=True),
     "near_interest": _row(near.near_interest, "read", has_body=True),

@@ -3,11 +3,14 @@
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from eventlog.errors import BadMessage, EventLogError, NoEvents, NotPrimary
+from eventlog.consume.last_events import LastEvents
+from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NoEvents, NotPrimary
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answering import see_through
+from eventlog.node.cluster.primaries import time_to_ask
+from eventlog.node.consumers.listener_lag import count_everywhere
 from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.crowds import give as give_answer
@@ -19,7 +22,10 @@ from eventlog.node.reading.state_first import StateNode, answer_state, is_state_
 from eventlog.node.reading.watches import serve_watch
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.transport.exchange import Exchange
-from eventlog.wire.eventlog_pb2 import LogEndsAnswer, Message
+from eventlog.wire.eventlog_pb2 import LastEventsAnswer, LogEndsAnswer, Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
 
 
 class ReadingNode(StateNode, Protocol):
@@ -159,3 +165,19 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
 
     owner = exchange.connection
     when_seen(node.reads, cache, lambda: node.reads.kept.first_id(cache, say, owner=owner), owner=owner, wait_ms=CLOSE_UP_MS_MAX)
+
+
+async def last_events(node: "Node", exchange: Exchange) -> None:
+    """Say behind which id the last events of a cache lie: counted by the primaries of its segments, and not read."""
+    request = exchange.message.last_events
+    cache = node.caches.find(request.cache_id)
+    if not cache.options.events:
+        raise NoEvents(cache=cache.name)
+    segments = list(request.segments)
+    if any(segment >= node.segments for segment in segments):
+        raise InvalidArgument(why=f"segment {max(segments)} of {node.segments}")
+    search = LastEvents(request.events, upto=request.upto)
+    while ids := search.ids():
+        found = await count_everywhere(node, cache, ids, upto=request.upto, segments=segments, timeout_ms=time_to_ask(exchange))
+        search.take(ids, [events for events, _ in found])
+    exchange.answer(Message(last_events_answer=LastEventsAnswer(after=search.after or 0)))

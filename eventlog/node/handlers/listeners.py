@@ -162,7 +162,7 @@ async def listener_changed(node: "Node", exchange: Exchange) -> None:
 async def count_after(node: "Node", exchange: Exchange) -> None:
     """Count what the segments led here keep above some ids."""
     request = exchange.message.count_after
-    await answer_primary(node, exchange, partial(counted_after, node, node.caches.find(request.cache_id), request.ids))
+    await answer_primary(node, exchange, partial(counted_after, node, node.caches.find(request.cache_id), request))
 
 
 async def await_listeners(node: "Node", exchange: Exchange) -> None:

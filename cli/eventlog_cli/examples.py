@@ -53,7 +53,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "group": ("eventlog group list", "eventlog group describe billing"),
     "group list": ("eventlog group list",),
     "group describe": ("eventlog group describe billing", "eventlog group describe billing --segments"),
-    "group reset": ("eventlog group reset billing --to earliest --dry-run", "eventlog group reset billing --to 2026-11-20T10:00:00Z"),
+    "group reset": (
+        "eventlog group reset billing --to earliest --dry-run",
+        "eventlog group reset billing --to 2026-11-20T10:00:00Z",
+        "eventlog group reset billing --shift-by -10 --segments 17",
+    ),
     "group delete": ("eventlog group delete billing",),
     "listener": ("""eventlog listener register orders --where "value.total > 100" --durable --id large""", "eventlog listener list"),
     "listener register": (

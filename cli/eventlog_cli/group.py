@@ -1,14 +1,14 @@
 """`eventlog group`: consumer groups, how far they are, and moving them."""
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import SEGMENTS, Parsed, parse_id
+from eventlog_cli.parameters import SEGMENTS, SHIFT, Parsed, parse_id
 from eventlog_cli.quantities import NUMBER_MAX, format_seconds, format_size, parse_moment
 
 if TYPE_CHECKING:
@@ -127,29 +127,48 @@ def _late_row(row: "GroupSegment", names: dict[str, str]) -> tuple[object, ...]:
 
 @command.command("reset")
 @GROUP
-@click.option("--to", type=TARGET, required=True, metavar="earliest|latest|ID|TIME", help="After this id; at this time, or so long ago.")
+@click.option("--to", type=TARGET, metavar="earliest|latest|ID|TIME", help="After this id; at this time, or so long ago.")
+@click.option(
+    "--shift-by", type=SHIFT, metavar="N", help="N events further on in each segment, or back: -N. No further than there are some."
+)
 @click.option("--cache", "cache_name", help="Only for this cache.")
 @click.option("--segments", type=SEGMENTS, help="These segments alone, as in 0,3-7.")
 @click.option("--dry-run", is_flag=True, help="Say what would change.")
 @common_options
-def reset(group: str, *, to: To, cache_name: str | None, segments: list[int] | None, dry_run: bool) -> None:
+def reset(group: str, *, to: To | None, shift_by: int | None, cache_name: str | None, segments: list[int] | None, dry_run: bool) -> None:
     """Have GROUP go on somewhere else. Refused while it has live members."""
+    if (to is None) is (shift_by is None):
+        raise click.UsageError("say where GROUP is to go on: --to a place, or --shift-by so many events, and not both")
+    if shift_by == 0:
+        raise click.UsageError("--shift-by 0 moves nothing: give a number of events, below 0 to go back")
+    goal: dict[str, Any] = {"shift_by": shift_by} if to is None else {to[0]: to[1]}
     with open_client() as client:
         cache_id = client.describe_cache(cache_name).id if cache_name else 0
-        to_id, to_time = (to[1], None) if to[0] == "to_id" else (None, int(to[1]))
-        moves = client.groups.reset(group, to_id=to_id, to_time=to_time, cache_id=cache_id, segments=segments or (), dry_run=dry_run)
-    changed = [move for move in moves if move.from_id != move.to_id]
+        moves = client.groups.reset(group, **goal, cache_id=cache_id, segments=segments or (), dry_run=dry_run)
     if settings().is_json:
         for move in moves:
             ids = id_fields(from_id=move.from_id, to_id=move.to_id)
-            print_row({"group": group, "cache": move.cache, "segment": move.segment, **ids, "dry_run": dry_run})
+            events = {} if move.events is None else {"events": move.events}
+            print_row({"group": group, "cache": move.cache, "segment": move.segment, **ids, **events, "dry_run": dry_run})
         return
+    changed = [move for move in moves if move.from_id != move.to_id]
     is_short = len(changed) <= SEGMENTS_SHOWN
-    if is_short:
+    if not is_short:
+        print_text(table(("cache", "segments", "back", "ahead", "from", "to"), _by_cache(changed)))
+    elif shift_by is None:
         print_text(table(("cache", "segment", "from", "to"), [(move.cache, move.segment, move.from_id, move.to_id) for move in changed]))
     else:
-        print_text(table(("cache", "segments", "back", "ahead", "from", "to"), _by_cache(changed)))
-    note(f"{'would move' if dry_run else 'moved'} {len(changed)} of {len(moves)} segments{'' if is_short else ' (each: --json)'}")
+        rows = [(move.cache, move.segment, move.from_id, move.to_id, move.events) for move in changed]
+        print_text(table(("cache", "segment", "from", "to", "events"), rows))
+    by = "" if shift_by is None else _by_events(moves, shift_by)
+    note(f"{'would move' if dry_run else 'moved'} {len(changed)} of {len(moves)} segments{by}{'' if is_short else ' (each: --json)'}")
+
+
+def _by_events(moves: "Sequence[GroupMove]", shift_by: int) -> str:
+    """Return how far a shift goes in all, and in how many segments it ends at the log's first or last event."""
+    events = [move.events or 0 for move in moves]
+    short = sum(abs(one) < abs(shift_by) for one in events)
+    return f" by {sum(events):+,} events{f'; {short} as far as their logs go' if short else ''}"
 
 
 def _by_cache(moves: "Sequence[GroupMove]") -> list[tuple[object, ...]]:

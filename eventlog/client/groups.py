@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from operator import index
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from eventlog.client.connections.requests import Requests
 from eventlog.client.reading.bounds import start_of
 from eventlog.client.shown import Shown
 from eventlog.errors import InvalidArgument
+from eventlog.ids import ID_MAX
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -70,12 +72,16 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMove:
-    """What a reset changes, or would: the id of the last event done in a segment."""
+    """What a reset changes, or would: the id of the last event done in a segment.
+
+    `events` is by how many events that is further on, below 0 where it is back; None but of a shift.
+    """
 
     cache: str
     segment: int
     from_id: int
     to_id: int
+    events: int | None = None
 
 
 class GroupAdmin(Shown):
@@ -111,22 +117,29 @@ class GroupAdmin(Shown):
         *,
         to_id: int | str | None = None,
         to_time: int | datetime | None = None,
+        shift_by: int | None = None,
         cache_id: int = 0,
         segments: Collection[int] = (),
         dry_run: bool = False,
     ) -> list[GroupMove]:
         """Have a group without members go on behind `to_id` (an id, `earliest`, `latest`), or at `to_time`; return what changes.
 
+        With `shift_by` it goes on so many events further on in each segment, or back where that is below 0: at the most to the first
+        event kept, or behind the last one. What retention has taken counts as done.
+
         Raises:
             GroupNotEmpty: it has live members.
+            PrimariesMissing: with `shift_by`, a segment has no primary that could count.
         """
-        if (to_id is None) is (to_time is None):
-            raise InvalidArgument(why="give one of to_id and to_time")
+        if sum(given is not None for given in (to_id, to_time, shift_by)) != 1:
+            raise InvalidArgument(why="give one of to_id, to_time and shift_by")
         request = pb.ResetGroup(group=group, cache_id=cache_id, dry_run=dry_run, segments=sorted(segments))
         if to_id == "earliest":
             request.earliest = True
         elif to_id == "latest":
             request.latest = True
+        elif shift_by is not None:
+            request.shift_by = _checked_shift(shift_by)
         else:
             request.id = _id_before(to_id, to_time)
         reply = await self._requests.ask(Message(reset_group=request))
@@ -147,6 +160,12 @@ def _id_before(to_id: int | str | None, to_time: int | datetime | None) -> int:
     if place is not None or not isinstance(start, int):
         raise InvalidArgument(why="a group goes on behind an id, at a time, earliest or latest: not at a position of a reader")
     return start
+
+
+def _checked_shift(shift_by: int) -> int:
+    if not hasattr(shift_by, "__index__") or not 0 < abs(index(shift_by)) <= ID_MAX:
+        raise InvalidArgument(why=f"shift_by is {shift_by!r}: give a whole number of events, below 0 to go back")
+    return index(shift_by)
 
 
 def _rows(body: memoryview) -> list[dict[str, Any]]:

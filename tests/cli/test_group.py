@@ -3,10 +3,12 @@
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import pytest
 from click.testing import CliRunner
 
 from eventlog.client.groups import GroupDescription, GroupMove, GroupSegment
 from eventlog_cli.group import SEGMENTS_SHOWN, command
+from eventlog_cli.main import main
 
 
 def segment(number: int, *, lag: int | None) -> GroupSegment:
@@ -25,7 +27,7 @@ def run(*words: str, segments=(), moves=()) -> list[str]:
 
     result = CliRunner().invoke(command, words, obj=connect)
     assert result.exit_code == 0, result.output
-    return result.stdout.splitlines()
+    return result.output.splitlines()
 
 
 def test_describe_shows_the_segments_with_most_left_and_all_when_asked() -> None:
@@ -48,8 +50,33 @@ def test_a_reset_of_many_segments_is_one_line_a_cache() -> None:
     moves = [GroupMove(cache="c", segment=number, from_id=100 + number, to_id=0 if number < 60 else 900) for number in range(64)]
     lines = run("reset", "g", "--to", "earliest", moves=moves)
     assert lines[1].split() == ["c", "64", "60", "4", "100", "..", "163", "0", "..", "900"]
-    assert len(lines) == 2
+    assert lines[2:] == ["moved 64 of 64 segments (each: --json)"]
 
 
 def test_a_reset_of_few_segments_names_each() -> None:
     assert run("reset", "g", "--to", "7", moves=[GroupMove(cache="c", segment=3, from_id=9, to_id=7)])[1].split() == ["c", "3", "9", "7"]
+
+
+def test_a_shift_says_by_how_many_events_and_where_the_log_ends_before_that() -> None:
+    moves = [
+        GroupMove(cache="c", segment=3, from_id=9, to_id=7, events=-5),
+        GroupMove(cache="c", segment=4, from_id=9, to_id=8, events=-2),
+        GroupMove(cache="c", segment=5, from_id=9, to_id=9, events=0),
+    ]
+    lines = run("reset", "g", "--shift-by", "-5", "--dry-run", moves=moves)
+    assert [line.split() for line in lines[:3]] == [
+        ["cache", "segment", "from", "to", "events"],
+        ["c", "3", "9", "7", "-5"],
+        ["c", "4", "9", "8", "-2"],
+    ]
+    assert lines[3] == "would move 2 of 3 segments by -7 events; 2 as far as their logs go"
+    assert run("reset", "g", "--shift-by", "5", moves=[GroupMove(cache="c", segment=3, from_id=7, to_id=9, events=5)])[2] == (
+        "moved 1 of 1 segments by +5 events"
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["--to", "latest", "--shift-by", "3"], ["--shift-by", "0"], ["--shift-by", "x"]])
+def test_a_reset_that_says_nothing_or_two_things_is_a_usage_error(words: list[str]) -> None:
+    result = CliRunner().invoke(main, ["group", "reset", "g", *words], obj=None)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: USAGE: ")

@@ -33,6 +33,14 @@ def test_a_group_is_read_committed_described_reset_and_deleted(shell: Shell) -> 
     shell.ok("group", "reset", "billing", "--to", str(first[-1]["id"]))
     again = shell.ok("consume", "orders", "--group", "billing", "--where", "value.n >= 0", "--json").rows
     assert sorted(row["id"] for row in again) == sorted(row["id"] for row in first + rest if row["id"] > first[-1]["id"])
+    shift = ["group", "reset", "billing", "--shift-by", "-1"]
+    back = shell.ok(*shift, "--dry-run", "--json").rows
+    assert (sum(move["events"] for move in back), {move["events"] for move in back}) == (
+        -len({row["segment"] for row in first + rest}),
+        {0, -1},
+    )
+    assert "segments by -" in shell.ok(*shift).err
+    assert len(shell.ok("consume", "orders", "--group", "billing", "--json").rows) == -sum(move["events"] for move in back)
     assert "billing" in shell.ok("group", "describe", "billing").out
     assert "deleted group billing" in shell.ok("group", "delete", "billing").err
     missing = shell.run("group", "describe", "billing")

@@ -48,6 +48,7 @@ MEMBERS = {
     "fetch": ({"cache_id": 1, "segments": [0], "after": [0], "upto": 1}, ""),
     "member_closed": ({"group": "g", "cache_id": 1, "member": "m", "via_node": 1, "via_connection": 1}, ""),
     "group_lag": ({"cache_id": 1}, ""),
+    "shift_places": ({"cache_id": 1, "by": 1}, "BAD_MESSAGE"),  # it names no segments
     "replicate": ({"rows": 1, "recipient": "another"}, "BAD_MESSAGE"),
     "acknowledge": ({"recipient": "another"}, "BAD_MESSAGE"),
     "retention_cut": ({"cache_id": 1, "id": 1 << 50}, "NOT_PRIMARY"),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventlog.node.consumers import coordinator_lag, near
+from eventlog.node.consumers import coordinator_lag, near, shifting
 from eventlog.node.handlers import (
     admin,
     cluster_admin,
@@ -125,6 +125,7 @@ TABLE: dict[str, Handler] = {
     "fetch": _row(events.fetch, "peer"),
     "member_closed": _row(groups.member_closed, "peer"),
     "group_lag": _row(coordinator_lag.group_lag, "peer", has_body=True),
+    "shift_places": _row(shifting.shift_places, "peer"),
     "replicate": _row(replicate.replicate, "peer", has_body=True),
     "acknowledge": _row(replicate.acknowledge, "peer", has_body=True),
 }

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 from eventlog.consume.membership.positions import Place
 from eventlog.errors import GroupNotFound, InvalidArgument
 from eventlog.ids import ID_MAX, id_before
+from eventlog.node.cluster.primaries import time_to_ask
 from eventlog.node.consumers import coordinator_admin as admin
 from eventlog.node.consumers.coordinator import Running
+from eventlog.node.consumers.shifting import shifted
 from eventlog.node.handlers.groups import is_elsewhere
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -51,26 +53,39 @@ async def reset_group(node: "Node", exchange: Exchange) -> None:
     segments = sorted(set(request.segments)) or list(range(node.segments))
     if segments[-1] >= node.segments:
         raise InvalidArgument(why=f"segment {segments[-1]} of {node.segments}")
-    place = Place(id=await _target(node, request))
+    end = await _end(node)
     rows = []
     for running in chosen:
         await admin.check_empty(running)
     for running in chosen:
-        moved = await admin.reset(running, dict.fromkeys(segments, place), dry_run=request.dry_run)
-        rows += [{"cache": admin.cache_name(node, running.id[1]), **row} for row in moved]
+        ids = {segment: running.place(segment).id for segment in segments}
+        if request.WhichOneof("to") == "shift_by":
+            cache = node.caches.find(running.id[1])
+            shifts = await shifted(node, cache, ids, request.shift_by, upto=end, timeout_ms=time_to_ask(exchange))
+            places = {segment: Place(id=shift.id) for segment, shift in shifts.items()}
+            more = {segment: {"events": shift.events} for segment, shift in shifts.items()}
+        else:
+            places, more = dict.fromkeys(segments, Place(id=_target(request, end))), {}
+        moved = await admin.reset(running, places, dry_run=request.dry_run)
+        rows += [{"cache": admin.cache_name(node, running.id[1]), **row, **more.get(row["segment"], {})} for row in moved]
     exchange.answer(Message(reset_group_answer=pb.ResetGroupAnswer(places=len(rows))), admin.packed(rows))
 
 
-async def _target(node: "Node", request: "pb.ResetGroup") -> int:
+def _target(request: "pb.ResetGroup", end: int) -> int:
     to = request.WhichOneof("to")
     if to is None:
-        raise InvalidArgument(why="say where the group is to go on: earliest, latest, an id or a time")
+        raise InvalidArgument(why="say where the group is to go on: earliest, latest, an id, a time, or by how many events")
     if to == "earliest":
         return 0
+    wanted = {"latest": ID_MAX, "id": request.id}.get(to)
+    return min(id_before(request.time_ms) if wanted is None else wanted, end)  # what is yet to come is not passed over
+
+
+async def _end(node: "Node") -> int:
+    """Return the id up to which everything is there."""
     end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     node.reads.end(lambda id_: None if end.done() else end.set_result(id_))
-    wanted = {"latest": ID_MAX, "id": request.id}.get(to)
-    return min(id_before(request.time_ms) if wanted is None else wanted, await end)  # what is yet to come is not passed over
+    return await end
 
 
 async def delete_group(node: "Node", exchange: Exchange) -> None:

@@ -17,6 +17,7 @@ from tests.process.one_loop.cluster import SEGMENTS
 
 EVENTS = 200
 GUESTS = 5
+SHIFTS = [{"shift_by": 0}, {"shift_by": 1 << 63}, {"shift_by": 1.5}, {"shift_by": 1, "to_id": 7}]
 
 
 async def take(consumer, count):
@@ -343,7 +344,7 @@ def test_operators_see_lag_and_move_a_group_only_while_nobody_is_in_it(tmp_path)
                     await two.groups.reset("billing", to_id="earliest")
                 with pytest.raises(eventlog.errors.GroupNotEmpty):
                     await two.groups.delete("billing")
-            for wrong in ({"to_id": "yesterday"}, {"to_id": ""}, {"to_id": found[9].position}, {"to_time": "24h"}):
+            for wrong in ({"to_id": "yesterday"}, {"to_id": ""}, {"to_id": found[9].position}, {"to_time": "24h"}, {}, *SHIFTS):
                 with pytest.raises(eventlog.errors.InvalidArgument):
                     await two.groups.reset("billing", **wrong)
             moves = await two.groups.reset("billing", to_time=found[0].time_ms - 60_000, dry_run=True)
@@ -369,6 +370,69 @@ def test_operators_see_lag_and_move_a_group_only_while_nobody_is_in_it(tmp_path)
             assert await one.groups.list() == []
             with pytest.raises(eventlog.errors.GroupNotFound):
                 await one.groups.describe("billing")
+
+    run(act())
+
+
+def by_segment(events):
+    found = {segment: [] for segment in range(SEGMENTS)}
+    for event in events:
+        found[event.segment].append(event.id)
+    return found
+
+
+def test_a_group_is_moved_by_events_as_far_as_each_segment_has_some(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster, 0) as one, client_of(cluster, 1) as two:
+            cache = await one.create_cache("orders")
+            await cache.put_many([(f"k{n}", n) for n in range(EVENTS)])
+            for n in range(20):
+                await cache.put(f"k{n}", -n)
+            every = by_segment([event async for event in cache.events()])
+            async with cache.consumer("billing", auto_commit=False) as consumer:
+                found = by_segment(await take(consumer, 100))
+                await consumer.commit()
+            at = {segment: len(ids) for segment, ids in found.items()}
+            for by in (1, 7, -1, -7, 1 << 62, -(1 << 62)):
+                moves = {move.segment: move for move in await two.groups.reset("billing", shift_by=by, dry_run=True)}
+                assert set(moves) == set(every)
+                for segment, ids in every.items():
+                    goal = min(max(at[segment] + by, 0), len(ids))
+                    assert (moves[segment].to_id, moves[segment].events) == (ids[goal - 1] if goal else 0, goal - at[segment])
+            moved = await two.groups.reset("billing", shift_by=-3, segments=[2, 5])
+            assert [move.segment for move in moved] == [2, 5]
+            lag = {row.segment: row.lag_events for row in (await one.groups.describe("billing"))[0].segments}
+            assert lag == {
+                segment: len(ids) - at[segment] + (min(3, at[segment]) if segment in {2, 5} else 0) for segment, ids in every.items()
+            }
+            async with cache.consumer("billing") as consumer:
+                again = by_segment(await take(consumer, sum(lag.values())))
+            assert again == {segment: ids[len(ids) - lag[segment] :] for segment, ids in every.items()}
+
+    run(act())
+
+
+def test_a_group_that_retention_has_passed_is_moved_from_the_first_event_kept(tmp_path):
+    async def act():
+        async with cluster_of(tmp_path) as cluster, client_of(cluster) as client:
+            cache = await client.create_cache("orders", retain_events=20)
+            for part in range(10):
+                await cache.put_many([(f"k{n}", n) for n in range(part * 20, part * 20 + 20)])
+            async with cache.consumer("billing", auto_commit=False) as consumer:
+                await take(consumer, 3)
+                await consumer.commit()
+            assert (await client.run_retention("orders")).removed > 0
+            kept = by_segment([event async for event in cache.events()])
+            for by in (2, 500, -5):
+                for move in await client.groups.reset("billing", shift_by=by, dry_run=True):
+                    ids = kept[move.segment]
+                    goal = min(max(by, 0), len(ids))
+                    assert move.events == goal
+                    assert (move.to_id == ids[goal - 1]) if goal else (move.to_id == move.from_id)
+            await client.groups.reset("billing", shift_by=2)
+            for move in await client.groups.reset("billing", shift_by=-7, dry_run=True):
+                assert move.events == -min(2, len(kept[move.segment]))
+                assert not kept[move.segment] or move.to_id < kept[move.segment][0], "the first event kept comes next"
 
     run(act())
 

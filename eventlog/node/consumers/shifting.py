@@ -1,0 +1,91 @@
+"""Places of a group moved by a number of events: found by offsets, by the primaries of their segments."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from eventlog.batch.layout import read_head
+from eventlog.errors import BadMessage
+from eventlog.ids import ID_MAX, ID_STEP
+from eventlog.node.aside import aside
+from eventlog.node.cluster.primaries import Led, answer_primary, ask_primaries
+from eventlog.node.consumers.listener_lag import offsets_after
+from eventlog.node.state.caches import CacheState
+from eventlog.segment import keys
+from eventlog.segment.port import Store
+from eventlog.transport.exchange import Exchange
+from eventlog.wire import eventlog_pb2 as pb
+from eventlog.wire.eventlog_pb2 import Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
+
+
+class Shifted(NamedTuple):
+    """The id of the last event done, and by how many events that is further on, or back where it is below 0."""
+
+    id: int
+    events: int
+
+
+async def shifted(node: "Node", cache: CacheState, ids: Mapping[int, int], by: int, *, upto: int, timeout_ms: int) -> dict[int, Shifted]:
+    """Return where ids of some segments are when they are moved by events: at the most to the first one kept, or behind the last.
+
+    Raises:
+        PrimariesMissing: a segment has no primary that could say.
+    """
+    every = [ids.get(segment, 0) for segment in range(node.segments)]
+    question = Message(shift_places=pb.ShiftPlaces(cache_id=cache.cache_id, ids=every, by=by, upto=upto))
+    answer = partial(_answer, node, cache, question.shift_places)
+    told = await ask_primaries(node, question, answer, segments=sorted(ids), timeout_ms=timeout_ms)
+    return {
+        segment: Shifted(id_, events)
+        for one in told
+        for segment, id_, events in zip(one.cover.segments, one.shift_places_answer.ids, one.shift_places_answer.events, strict=True)
+    }
+
+
+async def shift_places(node: "Node", exchange: Exchange) -> None:
+    """Answer another node for the segments that are led here."""
+    request = exchange.message.shift_places
+    await answer_primary(node, exchange, partial(_answer, node, node.caches.find(request.cache_id), request))
+
+
+async def _answer(node: "Node", cache: CacheState, request: pb.ShiftPlaces, led: Led) -> Message:
+    if len(request.ids) != node.segments:
+        raise BadMessage(why=f"{len(request.ids)} places of {node.segments} segments")
+    found = await aside(partial(_shift, node.store, cache, request, led.segments))
+    return Message(shift_places_answer=pb.ShiftPlacesAnswer(ids=[one.id for one in found], events=[one.events for one in found]))
+
+
+def _shift(store: Store, cache: CacheState, request: pb.ShiftPlaces, segments: Sequence[int]) -> list[Shifted]:
+    found = []
+    for segment, end in offsets_after(store, cache.cache_id, segments, request.upto):
+        id_ = request.ids[segment]
+        [(_, offset)] = offsets_after(store, cache.cache_id, [segment], id_)
+        first = int(cache.trimmed_offsets[segment]) + 1
+        begin = max(offset, first)
+        goal = min(max(begin + request.by, first), max(begin, end))  # a place behind what is committed everywhere stays
+        if goal != begin:
+            last = None if goal == first else _id_at(store, cache.cache_id, segment, offset=goal - 1)
+            # also where retention has taken it since: what is left begins behind what it took
+            id_ = int(cache.trimmed_ids[segment]) if last is None else last
+        found.append(Shifted(id_, goal - begin))
+    return found
+
+
+def _id_at(store: Store, cache_id: int, segment: int, *, offset: int) -> int | None:
+    """Return the id of the event at an offset, None where it is not kept."""
+    lower, _ = keys.cache_range(segment, cache_id)
+    low, high = 0, ID_MAX - 1
+    while low <= high:
+        middle = (low + high) // 2
+        pair = store.last_log(lower, keys.log_range(segment, cache_id, after=0, upto=middle)[1])
+        head = None if pair is None else read_head(pair[1], where=f"log, key {pair[0].hex()}")
+        if head is None or head.first_offset + head.count <= offset:
+            low = middle + 1
+        elif offset < head.first_offset:
+            high = head.base - 1
+        else:
+            return head.base + (offset - head.first_offset) * ID_STEP
+    return None

@@ -7,6 +7,7 @@ import click
 from eventlog.client.reading.bounds import read_token, shortest
 from eventlog.errors import InvalidArgument
 from eventlog.ids import id_before
+from eventlog_cli.beginning import say_beginning
 from eventlog_cli.consume_group import GroupRead, consume_group, refuse_beside_group
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.ending import EndingInOrder
@@ -98,6 +99,8 @@ def command(
             reading["until_id"] = None if reading["follow"] else ends.last_id
         elif start == "latest":
             start = cache.log_ends().last_id  # a place to resume from, should an interrupt come before any event
+        elif kept is None:
+            say_beginning(cache, start, is_time=from_time is not None)
         if file is not None and kept is None and start != "earliest":
             file.write(str(start))
         goes_on = listener is not None and from_id is None and from_time is None and start == "earliest"

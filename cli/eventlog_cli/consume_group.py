@@ -8,6 +8,7 @@ import click
 
 from eventlog.errors import StaleMember, Unavailable
 from eventlog.ids import id_before
+from eventlog_cli.beginning import say_beginning
 from eventlog_cli.conventions import open_client
 from eventlog_cli.output import note_interrupt
 from eventlog_cli.printing import Printer
@@ -54,6 +55,7 @@ def consume_group(cache_name: str, chosen: GroupRead, render: Render, **reading:
     options = {name: value for name, value in reading.items() if name not in _NOT_IN_GROUPS and value is not None}
     with open_client() as client:
         cache = client.cache(cache_name)
+        say_beginning(cache, chosen.start, is_time=chosen.from_time is not None)
         if not follow:
             last_id = cache.log_ends().last_id
             until_id = last_id if until_id is None else min(until_id, last_id)

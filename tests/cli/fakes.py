@@ -64,6 +64,7 @@ class Cache:
 
     batches: list[Batch | BaseException] = field(default_factory=list)
     asked: dict[str, Any] = field(default_factory=dict)
+    first_id: int | None = None
     last_id: int = 9
 
     tail_id: int | None = None

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from eventlog.consume import token
 from eventlog.consume.position import Position, SegmentPositions
-from eventlog.errors import EventsTrimmed
+from eventlog.errors import EventsTrimmed, NotPrimary
 from eventlog.ids import id_before
 from eventlog_cli.main import main
 from eventlog_cli.printing import Printer
@@ -153,6 +153,40 @@ def test_a_tail_excludes_by_name_what_begins_or_ends_elsewhere(words: list[str])
     code, stdout, stderr = run(Cache(), "--tail", "3", *words)
     assert (code, stdout) == (2, "")
     assert stderr.startswith(f"error: USAGE: --tail and {words[0]} exclude each other")
+
+
+def test_a_beginning_outside_of_the_log_is_said() -> None:
+    cache = Cache([Batch([event(5)], 5)], first_id=5)
+    before = "note: id 3 of 2020-01-01T00:00:00.000Z lies before the first event kept, id 5 of 2020-01-01T00:00:00.000Z\n"
+    assert run(cache, "--from-id", "3")[::2] == (0, before)
+    assert run(cache, "--from-id", "5")[::2] == (0, "")
+    assert run(cache, "--from-id", "9")[::2] == (0, "")
+    ahead = "lies ahead of the log's end, id 9 of 2020-01-01T00:00:00.000Z: nothing is behind it yet\n"
+    assert run(cache, "--from-id", "10", "--follow")[::2] == (0, f"note: id 10 of 2020-01-01T00:00:00.000Z {ahead}")
+    assert run(cache, "--from-time", "2026-11-20T10:00:00Z")[::2] == (0, f"note: the time asked for {ahead}")
+    assert run(cache, "--from-time", "2019-11-20T10:00:00Z")[::2] == (0, "")
+
+
+def test_an_id_of_the_future_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    cache, file = Cache(), tmp_path / "position"
+    code, stdout, stderr = run(cache, "--from-id", str((1 << 63) - 1), "--follow", "--position-file", str(file))
+    assert (code, stdout, cache.asked, file.exists()) == (1, "", {}, False)
+    assert stderr.startswith(f"error: INVALID_ARGUMENT: id {(1 << 63) - 1} of 2089-09-06T15:47:35.551Z is of the future: ")
+    assert stderr.count("\n") == 1
+
+
+def test_a_position_kept_in_a_file_is_no_beginning_to_talk_about(tmp_path: Path) -> None:
+    file = tmp_path / "position"
+    file.write_text("3\n")
+    assert run(Cache(first_id=5), "--from-id", "3", "--position-file", str(file))[::2] == (0, "")
+
+
+def test_where_the_log_ends_nobody_may_know_and_the_reader_waits() -> None:
+    class Unknown(Cache):
+        def log_ends(self, **_: Any) -> Any:
+            raise NotPrimary(segment=3)
+
+    assert run(Unknown(), "--from-id", "7", "--follow")[::2] == (0, "")
 
 
 def test_an_interrupt_while_a_batch_is_printed_waits_for_it() -> None:

@@ -71,3 +71,10 @@ def test_of_a_batch_that_is_printed_in_part_this_part_is_committed() -> None:
     code, stdout, _ = run(group, "--group", "g", "--max", "1")
     assert (code, printed_ids(stdout)) == (0, [10])
     assert [done.id for done in group.committed if done is not None] == [10]
+
+
+def test_an_id_of_the_future_is_no_beginning_of_a_group() -> None:
+    group = Group()
+    code, stdout, stderr = run(group, "--group", "g", "--from-id", str((1 << 63) - 1))
+    assert (code, stdout, group.joined_with) == (1, "", {})
+    assert " is of the future: " in stderr

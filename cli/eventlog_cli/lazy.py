@@ -60,18 +60,23 @@ class SuggestingGroup(click.Group):
         name = args[0]
         if name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name) is not None:
             return super().resolve_command(ctx, args)
-        meant = " or ".join(f"{ctx.command_path} {path}" for path in self._meant(ctx, name)[:_MEANT_MAX])
+        meant = " or ".join(self.meant(ctx, name)[:_MEANT_MAX])
         raise click.UsageError(f"No such command {name!r}." + (f" Did you mean: {meant}?" if meant else ""), ctx)
 
-    def _meant(self, ctx: click.Context, word: str) -> list[str]:
-        if ctx.parent is None and word in ELSEWHERE:
-            return [ELSEWHERE[word]]
+    def meant(self, ctx: click.Context, word: str) -> list[str]:
+        """Return command lines that are like a word: of this group and those below it, else of all."""
         from difflib import get_close_matches  # noqa: PLC0415 -- for words that no group knows
 
-        paths: dict[str, list[str]] = {}
+        paths: dict[str, list[str]] = {} if ctx.parent is not None else {name: [path] for name, path in ELSEWHERE.items()}
         for path in sorted(self.paths(ctx), key=lambda path: path.count(" ")):
-            paths.setdefault(path.rpartition(" ")[2], []).append(path)
-        return [path for name in get_close_matches(word, paths, n=1) for path in paths[name]]
+            name = path.rpartition(" ")[2]
+            if ctx.parent is not None or name not in ELSEWHERE:
+                paths.setdefault(name, []).append(path)
+        found = [f"{ctx.command_path} {path}" for name in get_close_matches(word, paths, n=1) for path in paths[name]]
+        root = ctx.find_root()
+        if not found and ctx is not root and isinstance(root.command, SuggestingGroup):
+            return root.command.meant(root, word)
+        return found
 
     def paths(self, ctx: click.Context) -> Iterator[str]:
         """Yield what may be typed behind this group's name, the groups below included."""

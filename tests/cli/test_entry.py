@@ -1,11 +1,27 @@
 """`eventlog put`, `remove` and `load`: what is wrong on the line is said before any node is asked."""
 
-from typing import Any
+import io
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
+from eventlog.limits import MIB
+from eventlog_cli import entry
 from eventlog_cli.main import main
+
+
+class Endless(io.RawIOBase):
+    """An input that never ends; `given` is how much of it was read."""
+
+    given = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        self.given += len(buffer)
+        return len(buffer)
 
 
 def unreachable(*_: Any, **__: Any) -> Any:
@@ -45,3 +61,12 @@ def test_values_that_mean_nothing_or_exclude_each_other_are_a_usage_error(words:
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("error: USAGE: ")
     assert why in result.stderr
+
+
+def test_no_more_of_stdin_is_read_than_any_node_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "VALUE_BYTES_CAP", MIB)
+    endless = Endless()
+    result = CliRunner().invoke(main, ["put", "c", "k", "-"], input=cast("Any", io.BufferedReader(endless)), obj=unreachable)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"error: TOO_LARGE: what stdin gives has {MIB + 1} bytes, the limit is {MIB}; make it smaller\n"
+    assert endless.given <= 2 * MIB

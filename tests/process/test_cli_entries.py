@@ -1,6 +1,7 @@
 """Caches and entries on the command line, against a real node."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,11 +120,39 @@ def test_a_cache_that_does_not_exist_is_named_with_the_command_that_creates_it(s
     assert refused.err == "error: CACHE_NOT_FOUND: there is no cache 'nothing'; create it with: eventlog cache create nothing\n"
 
 
-def test_nobody_at_the_address_is_unavailable(shell: Shell, tmp_path: Path) -> None:
-    done = shell.run("get", "things", "a", "--server", "127.0.0.1:1", "--timeout", "500ms")
+@pytest.mark.parametrize("words", [["get", "things", "a"], ["consume", "things"]])  # by the client of single keys, and by the whole one
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:1", "NOBODY_LISTENS: nothing listens at 127.0.0.1:1 (Connection refused); start a node there with: eventlog serve"),
+        ("no-host.invalid:7400", "UNKNOWN_HOST: the host name of no-host.invalid:7400 is not known"),
+    ],
+)
+def test_an_address_where_nobody_is_says_what_to_do(shell: Shell, words: list[str], address: str, said: str) -> None:
+    done = shell.run(*words, "--server", address)
     assert (done.code, done.out) == (3, "")
-    assert done.err.startswith("error: ")
+    assert done.err.startswith(f"error: {said}")
+    assert "--server, EVENTLOG_SERVER" in done.err
     assert done.err.count("\n") == 1
+
+
+def test_a_key_beyond_the_limit_is_told_no_option_that_there_is_not(shell: Shell) -> None:
+    shell.ok("cache", "create", "long")
+    refused = shell.run("put", "long", "k" * 5_000, "1")
+    assert refused.err == "error: TOO_LARGE: a key has 5000 bytes, the limit is 4096; make it smaller\n"
+
+
+def test_a_cache_is_described_with_sizes_and_a_rate(shell: Shell) -> None:
+    shell.ok("cache", "create", "sized", "--format", "bytes")
+    for number in range(3):
+        shell.ok("put", "sized", f"k{number % 2}", "v" * 1_000)
+    row = shell.ok("cache", "describe", "sized", "--json").row
+    assert (row["entries"], row["kept"]) == (2, 3)
+    assert 3_000 < row["kept_bytes"] < 5_000
+    assert row["kept_per_second"] > 0
+    text = shell.ok("cache", "describe", "sized").out
+    assert re.search(r"^log +3 events, 3\.\d+ KiB, 1\.\d+ KiB each$", text, re.MULTILINE)
+    assert re.search(r"^rate +[\d.]+ events a second since 20", text, re.MULTILINE)
 
 
 def test_admin_says_how_it_is(shell: Shell) -> None:

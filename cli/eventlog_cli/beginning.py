@@ -12,7 +12,7 @@ from eventlog_cli.quantities import IdTimes
 
 if TYPE_CHECKING:
     from eventlog.blocking import Cache
-    from eventlog.client.values import LogEnds
+    from eventlog.client.reports import LogEnds
 
 
 def say_beginning(cache: "Cache", start: int | str | None, *, is_time: bool) -> None:

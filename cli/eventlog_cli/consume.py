@@ -27,7 +27,7 @@ _PLACES = frozenset({"earliest", "latest", "committed"})
     "--from-id", type=START, metavar="ID|earliest|latest|committed|TOKEN", help="Begin after this id or position.  [default: earliest]"
 )
 @click.option("--from-time", type=MOMENT, help="Begin at this time: ISO 8601, or a duration for that long ago.")
-@click.option("--tail", type=POSITIVE, metavar="N", help="Begin with the last N events of the log; see below.")
+@click.option("--tail", type=POSITIVE, metavar="N", help="Begin with the last N events of the log; see above.")
 @click.option("--until-id", type=ID, help="End after this id, inclusive.")
 @click.option("--group", help="Read as a member of this group: its share of the segments, from where it is; committed when printed.")
 @click.option("--max", "events_max", type=POSITIVE, metavar="N", help="End after N events.")
@@ -48,7 +48,7 @@ _PLACES = frozenset({"earliest", "latest", "committed"})
 @click.option("--listener", metavar="ID", help="What this listener wants, from where it has acknowledged.")
 @click.option("--select", metavar="FIELDS", help="These fields of the value alone, as in value.total,value.customer.name.")
 @click.option("--format", "format_name", type=click.Choice(["json", "raw", "csv"]), default="json", show_default=True, help="How to print.")
-@click.option("--output-format", "pattern", metavar="PATTERN", help=r"Print each event by a pattern, as in '%k %v\n'; see below.")
+@click.option("--output-format", "pattern", metavar="PATTERN", help=r"Print each event by a pattern, as in '%k %v\n'; see above.")
 @common_options
 @EndingInOrder()
 def command(

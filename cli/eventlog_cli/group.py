@@ -139,8 +139,6 @@ def reset(group: str, *, to: To | None, shift_by: int | None, cache_name: str | 
     """Have GROUP go on somewhere else. Refused while it has live members."""
     if (to is None) is (shift_by is None):
         raise click.UsageError("say where GROUP is to go on: --to a place, or --shift-by so many events, and not both")
-    if shift_by == 0:
-        raise click.UsageError("--shift-by 0 moves nothing: give a number of events, below 0 to go back")
     goal: dict[str, Any] = {"shift_by": shift_by} if to is None else {to[0]: to[1]}
     with open_client() as client:
         cache_id = client.describe_cache(cache_name).id if cache_name else 0

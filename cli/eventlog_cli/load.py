@@ -32,7 +32,7 @@ ROWS_DEFAULT = 1_000
 @click.argument("path", metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--key", metavar="FIELD", help="Field that is the key.")
 @click.option(
-    "--key-separator", type=SEPARATOR, metavar="SEP", help=r"Lines of key, SEP and value instead of rows, as in : or \t; see below."
+    "--key-separator", type=SEPARATOR, metavar="SEP", help=r"Lines of key, SEP and value instead of rows, as in : or \t; see above."
 )
 @click.option("--create", is_flag=True, help="Create the cache if there is none.")
 @click.option("--op", "operation", metavar="FIELD", help="Field that says what a row does; it is not part of the value.")

@@ -123,6 +123,21 @@ def parse_separator(text: str) -> bytes:
     return separator
 
 
+def parse_shift(text: str) -> int:
+    """Return a number of events, below 0 to go back.
+
+    Raises:
+        ValueError: it is none, or 0.
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 0 < abs(number) <= NUMBER_MAX:
+        raise ValueError(f"{text!r} moves nothing: write a number of events, as in 10, or -10 to go back")
+    return number
+
+
 DURATION = Parsed("duration", parse_duration)
 SPAN = Parsed("duration", parse_span)
 SIZE = Parsed("size", parse_size)
@@ -133,8 +148,8 @@ ID = Parsed("id", parse_id)
 VERSION = Parsed("id", parse_version)
 START = Parsed("id|earliest|latest|token", parse_start)
 PARAM = Parsed("name=value", parse_param)
+SHIFT = Parsed("number", parse_shift)
 SEPARATOR = Parsed("separator", parse_separator)
 HEADER = Parsed("name=text", parse_header)
-SHIFT = click.IntRange(min=-NUMBER_MAX, max=NUMBER_MAX)
 COUNT = click.IntRange(min=0, max=NUMBER_MAX)
 POSITIVE = click.IntRange(min=1, max=NUMBER_MAX)

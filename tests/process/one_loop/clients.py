@@ -58,12 +58,17 @@ async def fill(cluster: Cluster, count: int, *, prefix: bytes = b"k", value: byt
     await asyncio.gather(*(cluster.put(b"%s%05d" % (prefix, number), value) for number in range(count)))
 
 
+async def until_spread(cluster: Cluster) -> None:
+    """Wait until every node leads something, and knows who leads the rest."""
+    await cluster.until(cluster.is_spread)
+    await cluster.until(lambda: all((node.leaders.numbers == cluster.up[0].leaders.numbers).all() for node in cluster.up))
+
+
 def on_spread_cluster(directory: Path, act: Act, *, storage: str = "memory", **options: object) -> None:
     """Run `act` with a connection to each node of a cluster in which every node leads something."""
 
     async def run(cluster: Cluster) -> None:
-        await cluster.until(cluster.is_spread)
-        await cluster.until(lambda: all((node.leaders.numbers == cluster.up[0].leaders.numbers).all() for node in cluster.up))
+        await until_spread(cluster)
         await cluster.create_cache(**options)
         connections = [await connect("127.0.0.1", running.port) for running in cluster.nodes]
         try:

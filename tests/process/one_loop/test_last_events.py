@@ -7,7 +7,7 @@ import pytest
 from eventlog.errors import InvalidArgument, NoEvents
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from tests.process.one_loop.clients import client_of, cluster_of, run
+from tests.process.one_loop.clients import client_of, cluster_of, run, until_spread
 from tests.process.one_loop.cluster import SEGMENTS
 
 EVENTS = 200
@@ -24,6 +24,7 @@ async def filled(client, **options):
 def test_the_last_events_are_the_same_at_any_node_and_as_many_as_asked_for(tmp_path):
     async def act():
         async with cluster_of(tmp_path) as cluster:
+            await until_spread(cluster)
             async with client_of(cluster) as client:
                 cache = await filled(client)
                 every = [event async for event in cache.events()]

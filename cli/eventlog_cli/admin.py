@@ -1,7 +1,7 @@
 """`eventlog admin`: the cluster, its nodes and segments, retention, stored data."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +19,7 @@ from eventlog_cli.quantities import format_duration, format_size
 from eventlog_cli.watching import draw, rounds
 
 if TYPE_CHECKING:
-    from eventlog.client.reports import Status
+    from eventlog.client.reports import KeptBack, Status
 
 _ASK_EVERY_SECONDS = 0.25
 _WATCH_EVERY_MS = 2_000
@@ -220,14 +220,15 @@ def retention() -> None:
 @click.argument("cache_name", metavar="CACHE")
 @common_options
 def retention_show(cache_name: str) -> None:
-    """Say how long events of CACHE are kept, and which are."""
+    """Say how long events of CACHE are kept, which are, and which listeners keep more."""
     with open_client() as client:
         cache = client.cache(cache_name)
         info, ends = cache.info(), cache.log_ends()
+        kept_back = client.run_retention(cache_name, dry_run=True).kept_back
     if settings().is_json:
         kept = {**id_fields(first_id=ends.first_id, last_id=ends.last_id), "kept": ends.events}
         names = ("cache", "retain_time", "retain_time_ms", "retain_bytes", "retain_events")
-        print_row({name: as_row(info)[name] for name in names} | kept)
+        print_row({name: as_row(info)[name] for name in names} | kept | _kept_back_row(kept_back))
         return
     limits = (
         ("time", None if info.retain_time_ms is None else format_duration(info.retain_time_ms)),
@@ -237,6 +238,7 @@ def retention_show(cache_name: str) -> None:
     for name, value in limits:
         print_text(f"{name:<8} {value or 'no limit'}")
     print_text(f"{'kept':<8} {ends.events:,} events" + (f", from id {ends.first_id}" if ends.first_id else ""))
+    _print_kept_back(cache_name, kept_back)
 
 
 @retention.command("set")
@@ -260,7 +262,7 @@ def retention_set(cache_name: str, **options: int | None) -> None:
 
 @retention.command("run")
 @click.argument("cache_name", metavar="CACHE")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go, and which listeners keep more.")
 @common_options
 def retention_run(cache_name: str, *, dry_run: bool) -> None:
     """Remove what CACHE need not keep, now."""
@@ -269,8 +271,32 @@ def retention_run(cache_name: str, *, dry_run: bool) -> None:
     if settings().is_json:
         for row in found.rows:
             print_row({"cache": row.cache, "segment": row.segment, "removed": row.removed, **id_fields(first_id=row.first_id or None)})
-        print_row({"cache": cache_name, "removed": found.removed})
+        print_row({"cache": cache_name, "removed": found.removed} | _kept_back_row(found.kept_back))
         return
     segments_touched = sum(row.removed > 0 for row in found.rows)
     where = f" in {segments_touched} segments, up to id {found.cut_id}" if found.removed else ""
     print_text(f"{'would remove' if dry_run else 'removed'} {found.removed:,} events of {cache_name}{where}")
+    _print_kept_back(cache_name, found.kept_back)
+
+
+def _kept_back_row(kept_back: "Sequence[KeptBack]") -> dict[str, Any]:
+    rows = [
+        {
+            "listener_id": one.listener or None,
+            **id_fields(position=one.position_id),
+            "hold_bytes": one.hold_bytes,
+            "hold_ms": one.hold_ms,
+            "held_percent": one.held_percent,
+        }
+        for one in kept_back
+    ]
+    return {"kept_back": rows}
+
+
+def _print_kept_back(cache_name: str, kept_back: "Sequence[KeptBack]") -> None:
+    for one in kept_back:
+        name = f"listener {one.listener}" if one.listener else "a listener that is being registered"
+        caps = format_size(one.hold_bytes) if one.hold_bytes else "", format_duration(one.hold_ms) if one.hold_ms else ""
+        hold = " or ".join(filter(None, caps))
+        used = f"{one.held_percent} % of its hold of {hold} is used"
+        print_text(f"{name} of {cache_name} keeps what comes after id {one.position_id}; {used}")

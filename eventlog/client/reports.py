@@ -119,12 +119,27 @@ class RetentionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptBack:
+    """A durable listener but for which retention would remove more: what it has acknowledged, and how much of its hold is used up.
+
+    At a `held_percent` of 100 and above a run warns it, unless one has before, and the next run removes what is beyond the hold.
+    """
+
+    listener: str
+    position_id: int
+    hold_bytes: int
+    hold_ms: int
+    held_percent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRun:
-    """What one run of retention did, or would do. Everything up to `cut_id` was looked at."""
+    """What one run of retention did, or would do. Everything up to `cut_id` was looked at; `kept_back` says who keeps more."""
 
     rows: Sequence[RetentionRow]
     removed: int
     cut_id: int
+    kept_back: Sequence[KeptBack] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +202,11 @@ def segment_info(segment: pb.SegmentDescription) -> SegmentInfo:
 def retention_run(answer: pb.RunRetentionAnswer) -> RetentionRun:
     """Return what retention did."""
     rows = tuple(RetentionRow(cache=row.cache, segment=row.segment, removed=row.removed, first_id=row.first_id) for row in answer.rows)
-    return RetentionRun(rows=rows, removed=answer.removed, cut_id=answer.cut_id)
+    kept_back = tuple(
+        KeptBack(listener=one.listener, position_id=one.id, hold_bytes=one.hold_bytes, hold_ms=one.hold_ms, held_percent=one.percent)
+        for one in answer.kept_back
+    )
+    return RetentionRun(rows=rows, removed=answer.removed, cut_id=answer.cut_id, kept_back=kept_back)
 
 
 def check_report(answer: pb.CheckDataAnswer) -> CheckReport:

@@ -20,13 +20,15 @@ HEADS_MAX = 4_096
 class Hold(NamedTuple):
     """What one listener has acknowledged, and how much it may hold back: bytes, milliseconds, 0 for not by this; both 0: nothing.
 
-    Where both are given, the one used up first ends it.
+    Where both are given, the one used up first ends it. Either ends it only once the listener has been `warned`: a burst between two
+    runs of retention may use up all of a hold.
     """
 
     listener: str
     id: int
     nbytes: int
     time_ms: int
+    warned: bool = False
 
 
 def merged(logs: Sequence[CacheLog]) -> CacheLog:
@@ -66,11 +68,18 @@ def fewer_heads(heads: Iterable[Head], count: int = HEADS_MAX) -> list[Head]:
 
 def hold_ceiling(log: CacheLog, holds: Iterable[Hold], *, physical_ms: int) -> int:
     """Return the highest id that may go for all that listeners hold back."""
-    ceiling = ID_MAX
-    for hold in holds:
-        if hold.nbytes or hold.time_ms:
-            ceiling = min(ceiling, max(hold.id, _cap(log, hold, physical_ms=physical_ms)))
-    return ceiling
+    return min((_ceiling(log, hold, physical_ms=physical_ms) for hold in holds), default=ID_MAX)
+
+
+def keeping_back(log: CacheLog, holds: Iterable[Hold], *, upto: int, physical_ms: int) -> list[Hold]:
+    """Return the holds because of which not everything up to and including `upto` may go."""
+    return [hold for hold in holds if _ceiling(log, hold, physical_ms=physical_ms) < upto]
+
+
+def _ceiling(log: CacheLog, hold: Hold, *, physical_ms: int) -> int:
+    if not (hold.nbytes or hold.time_ms):
+        return ID_MAX
+    return max(hold.id, _cap(log, hold, physical_ms=physical_ms)) if hold.warned else hold.id
 
 
 def _cap(log: CacheLog, hold: Hold, *, physical_ms: int) -> int:

@@ -804,16 +804,18 @@ class RetentionStep(_message.Message):
     def __init__(self, id: _Optional[int] = ..., events: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class RetentionHold(_message.Message):
-    __slots__ = ("listener", "id", "hold_bytes", "hold_ms")
+    __slots__ = ("listener", "id", "hold_bytes", "hold_ms", "warned")
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     HOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
     HOLD_MS_FIELD_NUMBER: _ClassVar[int]
+    WARNED_FIELD_NUMBER: _ClassVar[int]
     listener: str
     id: int
     hold_bytes: int
     hold_ms: int
-    def __init__(self, listener: _Optional[str] = ..., id: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ...) -> None: ...
+    warned: bool
+    def __init__(self, listener: _Optional[str] = ..., id: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., warned: _Optional[bool] = ...) -> None: ...
 
 class RetentionStepsAnswer(_message.Message):
     __slots__ = ("trimmed", "steps", "now", "ceiling", "holds", "top")
@@ -1343,15 +1345,31 @@ class RetentionRow(_message.Message):
     first_id: int
     def __init__(self, cache: _Optional[str] = ..., segment: _Optional[int] = ..., removed: _Optional[int] = ..., first_id: _Optional[int] = ...) -> None: ...
 
+class KeptBack(_message.Message):
+    __slots__ = ("listener", "id", "hold_bytes", "hold_ms", "percent")
+    LISTENER_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    HOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HOLD_MS_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    listener: str
+    id: int
+    hold_bytes: int
+    hold_ms: int
+    percent: int
+    def __init__(self, listener: _Optional[str] = ..., id: _Optional[int] = ..., hold_bytes: _Optional[int] = ..., hold_ms: _Optional[int] = ..., percent: _Optional[int] = ...) -> None: ...
+
 class RunRetentionAnswer(_message.Message):
-    __slots__ = ("rows", "removed", "cut_id")
+    __slots__ = ("rows", "removed", "cut_id", "kept_back")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
     CUT_ID_FIELD_NUMBER: _ClassVar[int]
+    KEPT_BACK_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedCompositeFieldContainer[RetentionRow]
     removed: int
     cut_id: int
-    def __init__(self, rows: _Optional[_Iterable[_Union[RetentionRow, _Mapping]]] = ..., removed: _Optional[int] = ..., cut_id: _Optional[int] = ...) -> None: ...
+    kept_back: _containers.RepeatedCompositeFieldContainer[KeptBack]
+    def __init__(self, rows: _Optional[_Iterable[_Union[RetentionRow, _Mapping]]] = ..., removed: _Optional[int] = ..., cut_id: _Optional[int] = ..., kept_back: _Optional[_Iterable[_Union[KeptBack, _Mapping]]] = ...) -> None: ...
 
 class NodeDescription(_message.Message):
     __slots__ = ("number", "name", "address", "state", "primaries", "segments", "host_label", "rack", "weight", "gateway")

@@ -189,6 +189,25 @@ def test_retention_is_shown_set_and_run(shell: Shell) -> None:
     assert kept[-1].startswith(str(last))
 
 
+def test_a_listener_that_keeps_events_back_is_named_with_its_place_and_its_hold(shell: Shell) -> None:
+    shell.ok("cache", "create", "held", "--no-state", "--format", "bytes", "--retain-events", "100")
+    shell.ok("listener", "register", "held", "--durable", "--id", "slow", "--hold", "100MiB")
+    assert shell.ok("admin", "retention", "show", "held", "--json").row["kept_back"] == []
+    rows = b"".join(b'{"k":"%d","pad":"%s"}\n' % (number, b"x" * 400) for number in range(3_000))
+    shell.ok("load", "held", "-", "--key", "k", given=rows)
+    place = shell.ok("listener", "describe", "slow", "--json").row["position"]
+    shown = shell.ok("admin", "retention", "show", "held", "--json").row
+    for found in (shown, shell.ok("admin", "retention", "run", "held", "--dry-run", "--json").rows[-1]):
+        [one] = found["kept_back"]
+        assert (one["listener_id"], one["position"], one["hold_bytes"]) == ("slow", place, 100 << 20)
+        assert 0 < one["held_percent"] < 50
+    line = f"listener slow of held keeps what comes after id {place}; {one['held_percent']} % of its hold of 100 MiB is used"
+    for words in (("show", "held"), ("run", "held", "--dry-run"), ("run", "held")):
+        assert shell.ok("admin", "retention", *words).out.splitlines()[-1] == line
+    shell.ok("listener", "remove", "slow")
+    assert "listener" not in shell.ok("admin", "retention", "run", "held", "--dry-run").out
+
+
 def test_entries_are_printed_once_each_filtered_and_cut(shell: Shell) -> None:
     shell.ok("cache", "create", "goods")
     for number in range(6):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.ids import ID_MAX, id_before
-from eventlog.segment.holds import Hold, fewer, fewer_heads, held_percent, hold_ceiling, merged
+from eventlog.segment.holds import Hold, fewer, fewer_heads, held_percent, hold_ceiling, keeping_back, merged
 from eventlog.segment.retention import CacheLog, Head, Limits, Mark, plan_retention
 
 NOW_MS = 1_700_000_000_000
@@ -33,7 +33,8 @@ def clusters(draw):
     return parts, draw(st.integers(1, 7))
 
 
-holds = st.builds(Hold, st.just("a"), st.integers(0, 60), st.sampled_from([0, 100, 2_000]), st.sampled_from([0, 5_000, 30_000]))
+caps = st.sampled_from([0, 100, 2_000]), st.sampled_from([0, 5_000, 30_000])
+holds = st.builds(Hold, st.just("a"), st.integers(0, 60), *caps, st.booleans())
 limits = st.builds(Limits, time_ms=st.sampled_from([0, 9_000]), nbytes=st.sampled_from([0, 500]), events=st.sampled_from([0, 7, 40]))
 
 
@@ -59,7 +60,7 @@ def test_one_cut_keeps_every_limit_and_every_hold_within_its_cap(cluster, kept, 
     for hold in own:
         if hold.nbytes or hold.time_ms:
             is_passed = (hold.nbytes and nbytes >= hold.nbytes) or (hold.time_ms and cut <= id_before(NOW_MS - hold.time_ms))
-            assert cut <= hold.id or is_passed
+            assert cut <= hold.id or (is_passed and hold.warned)
 
 
 @given(clusters())
@@ -86,11 +87,32 @@ def test_of_two_caps_the_one_used_up_first_ends_the_hold():
     log = log_of(values)
 
     def ceiling(nbytes, time_ms):
-        return hold_ceiling(log, [Hold("a", values[9].last_id, nbytes, time_ms)], physical_ms=NOW_MS)
+        return hold_ceiling(log, [Hold("a", values[9].last_id, nbytes, time_ms, warned=True)], physical_ms=NOW_MS)
 
     assert ceiling(1 << 30, 1 << 30) == values[9].last_id
     assert ceiling(500, 0) == ceiling(500, 1 << 30) == values[49].last_id
     assert ceiling(0, 50_000) == ceiling(1 << 30, 50_000) == ceiling(800, 50_000) == id_before(NOW_MS - 50_000)
+
+
+def test_a_cap_ends_nothing_before_the_listener_was_warned():
+    values = [Head(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
+    log = log_of(values)
+    for caps in ((500, 0), (0, 50_000), (500, 50_000)):
+        hold = Hold("a", values[9].last_id, *caps)
+        assert hold_ceiling(log, [hold], physical_ms=NOW_MS) == values[9].last_id
+        assert hold_ceiling(log, [hold._replace(warned=True)], physical_ms=NOW_MS) >= values[49].last_id
+
+
+def test_those_keep_back_but_for_whom_all_up_to_an_id_could_go():
+    values = [Head(id_before(NOW_MS - 1_000 * (100 - number)), 1, 10) for number in range(100)]
+    ids, log = [value.last_id for value in values], log_of(values)
+    behind, ahead = Hold("behind", ids[9], 1 << 30, 0), Hold("ahead", ids[90], 1 << 30, 0)
+    passed, unbound = Hold("passed", ids[9], 500, 0, warned=True), Hold("unbound", ids[0], 0, 0)
+    all_of_them = [behind, ahead, passed, unbound]
+    assert keeping_back(log, all_of_them, upto=ids[49], physical_ms=NOW_MS) == [behind]
+    assert keeping_back(log, all_of_them, upto=ids[50], physical_ms=NOW_MS) == [behind, passed]
+    assert keeping_back(log, all_of_them, upto=ids[99], physical_ms=NOW_MS) == [behind, ahead, passed]
+    assert keeping_back(log, all_of_them, upto=ids[9], physical_ms=NOW_MS) == []
 
 
 def test_the_window_is_the_larger_of_the_hold_and_what_the_cache_keeps():

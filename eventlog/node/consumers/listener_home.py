@@ -132,7 +132,7 @@ class ListenerHome:
         wanted = frozenset(segments)
         kept = [self._kept[listener] for listener in self._by_cache.get(cache_id, ())]
         found = [
-            Hold(one.record.id, one.held_id, one.record.hold_bytes, one.record.hold_ms)
+            Hold(one.record.id, one.held_id, one.record.hold_bytes, one.record.hold_ms, one.held_percent >= WARN_PERCENTS[-1])
             for one in kept
             if one.record.durable and self._node.inner.segment(one.record.id.encode()) in wanted
         ]
@@ -447,7 +447,6 @@ class ListenerHome:
             kept = self._kept.get(listener)
             if kept is None:
                 continue
-            for limit in WARN_PERCENTS:
-                if kept.held_percent < limit <= percent:
-                    log.warning("listener_falls_behind listener=%s cache=%s percent=%d", listener, kept.record.cache, percent)
+            if any(kept.held_percent < limit <= percent for limit in WARN_PERCENTS):
+                log.warning("listener_falls_behind listener=%s cache=%s percent=%d", listener, kept.record.cache, percent)
             kept.held_percent = percent

@@ -32,7 +32,7 @@ from eventlog.node.copying.retention_steps import (
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
 from eventlog.node.reading.seen import when_seen
 from eventlog.node.state.caches import CacheState
-from eventlog.segment.holds import STEPS_MAX, Hold, fewer, held_percent, hold_ceiling, merged
+from eventlog.segment.holds import STEPS_MAX, Hold, fewer, held_percent, hold_ceiling, keeping_back, merged
 from eventlog.segment.keys import log_range, parse_log_key, step_range
 from eventlog.segment.port import Store
 from eventlog.segment.retention import (
@@ -105,7 +105,7 @@ class Retention:
             PrimariesMissing: a segment had no primary that answered. What listeners whose home it is hold back is not known then.
         """
         async with self._one_at_a_time:
-            logs, holds, _ = await self._ask_all(cache, flush=False)
+            logs, holds, ceiling = await self._ask_all(cache, flush=False)
             plan = self._plan(cache, merged(logs), holds, ceiling=ID_MAX)
             look = closer_look(plan, limits_of(cache), physical_ms=self._node.clock.physical_ms())
             is_new = look is not None and look != self._looks.get(cache.cache_id)
@@ -121,6 +121,11 @@ class Retention:
             answer = pb.RunRetentionAnswer()
             if plan.removes or held or is_forced:
                 answer = await self._cut_all(cache, plan, held=held, dry_run=dry_run)
+            if is_forced:
+                for hold in await self._keeping_back(cache, merged(logs), holds, ceiling=ceiling):
+                    answer.kept_back.add(
+                        listener=hold.listener, id=hold.id, hold_bytes=hold.nbytes, hold_ms=hold.time_ms, percent=held[hold.listener]
+                    )
             if not dry_run:
                 self._looks[cache.cache_id] = look
             return answer
@@ -129,6 +134,13 @@ class Retention:
         now_ms = self._node.clock.physical_ms()
         ceiling = min(ceiling, hold_ceiling(whole, holds, physical_ms=now_ms))
         return plan_retention(cache.cache_id, whole, limits_of(cache), physical_ms=now_ms, ceiling=ceiling)
+
+    async def _keeping_back(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold], *, ceiling: int) -> list[Hold]:
+        """Return the holds but for which more of what lies at or below `ceiling` would go."""
+        free = self._plan(cache, whole, (), ceiling=ceiling)
+        if free.window and holds:
+            free = await self._refined(cache, free)
+        return keeping_back(whole, holds, upto=free.cut.id, physical_ms=self._node.clock.physical_ms()) if free.removes else []
 
     def _held(self, cache: CacheState, whole: CacheLog, holds: Sequence[Hold]) -> dict[str, int]:
         now_ms = self._node.clock.physical_ms()
@@ -211,7 +223,8 @@ class Retention:
     async def _cut(self, cache: CacheState, question: Message, led: Led) -> Message:
         """Remove whole stored values at or below a cut, or return what that would remove."""
         node, cut = self._node, question.retention_cut
-        node.listeners.home.note_held({held.listener: held.percent for held in cut.held})
+        if not cut.dry_run:
+            node.listeners.home.note_held({held.listener: held.percent for held in cut.held})
         if not cut.id:
             return Message(run_retention_answer=pb.RunRetentionAnswer())
         ends, marks = node.core.ends, self._marks

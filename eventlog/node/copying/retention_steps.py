@@ -64,7 +64,8 @@ def answer_of(log: CacheLog, *, holds: Sequence[Hold], ceiling: int, exact: Exac
     """Return what a primary knows as a message."""
     answer = pb.RetentionStepsAnswer(trimmed=_step(log.trimmed), now=_step(log.now), ceiling=ceiling)
     answer.steps.extend(_step(step) for step in (log.steps if exact is None else map(_mark, exact.heads)))
-    answer.holds.extend(pb.RetentionHold(listener=one.listener, id=one.id, hold_bytes=one.nbytes, hold_ms=one.time_ms) for one in holds)
+    for hold in holds:
+        answer.holds.add(listener=hold.listener, id=hold.id, hold_bytes=hold.nbytes, hold_ms=hold.time_ms, warned=hold.warned)
     if exact is not None:
         answer.top.CopyFrom(_step(exact.top))
     return answer
@@ -77,7 +78,7 @@ def log_in(answer: pb.RetentionStepsAnswer) -> CacheLog:
 
 def holds_in(answer: pb.RetentionStepsAnswer) -> list[Hold]:
     """Return the holds that a primary told of."""
-    return [Hold(one.listener, one.id, one.hold_bytes, one.hold_ms) for one in answer.holds]
+    return [Hold(one.listener, one.id, one.hold_bytes, one.hold_ms, one.warned) for one in answer.holds]
 
 
 def exact_in(answer: pb.RetentionStepsAnswer) -> Exact:

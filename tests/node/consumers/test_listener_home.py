@@ -1,5 +1,6 @@
 """What durable listeners hold back, as their home tells it; more nodes are in tests/process/one_loop."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -25,14 +26,14 @@ def test_what_is_held_back_goes_by_the_position_that_is_written_down(tmp_path: P
         cache_id, home, every = (await cache_of(node)).cache_id, node.listeners.home, range(node.segments)
         await home.register(record_of(cache_id, durable=True, hold_bytes=7))
         await home.register(record_of(cache_id, "ephemeral", expire_ms=60_000))
-        assert await home.holds(cache_id, every) == [("l", LAST, 7, 0)]
+        assert await home.holds(cache_id, every) == [("l", LAST, 7, 0, False)]
         place = Position(cluster=node.cluster, cache_id=cache_id, segments=node.segments, at=2 * LAST)
         await home.used("l", token.encode(place))
-        assert await home.holds(cache_id, every) == [("l", LAST, 7, 0)]
+        assert await home.holds(cache_id, every) == [("l", LAST, 7, 0, False)]
         await home.write_positions_of(cache_id + 1)
-        assert await home.holds(cache_id, every) == [("l", LAST, 7, 0)]
+        assert await home.holds(cache_id, every) == [("l", LAST, 7, 0, False)]
         await home.write_positions_of(cache_id)
-        assert await home.holds(cache_id, every) == [("l", 2 * LAST, 7, 0)]
+        assert await home.holds(cache_id, every) == [("l", 2 * LAST, 7, 0, False)]
         assert await home.holds(cache_id + 1, every) == []
         elsewhere = [segment for segment in every if segment != node.inner.segment(b"l")]
         assert await home.holds(cache_id, elsewhere) == []
@@ -44,7 +45,7 @@ def test_one_that_is_being_registered_holds_everything_back(tmp_path: Path) -> N
     async def act(node: Node) -> None:
         cache_id, home, every = (await cache_of(node)).cache_id, node.listeners.home, range(node.segments)
         with home.registering(cache_id, hold_bytes=7, hold_ms=8):
-            assert await home.holds(cache_id, every) == [("", 0, 7, 8)]
+            assert await home.holds(cache_id, every) == [("", 0, 7, 8, False)]
             assert await home.holds(cache_id + 1, every) == []
         assert await home.holds(cache_id, every) == []
 
@@ -81,5 +82,32 @@ def test_each_change_of_what_is_kept_is_counted_and_a_position_is_none(tmp_path:
         await home.write_positions(is_last=True)
         found, changes = await home.of(every)
         assert ([kept.record.id for kept in found], changes) == (["l"], 4)
+
+    with_node(tmp_path, act)
+
+
+def test_a_burst_that_passes_several_limits_is_warned_of_once_and_only_then_a_cap_counts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(node: Node) -> None:
+        cache_id, home, every = (await cache_of(node)).cache_id, node.listeners.home, range(node.segments)
+        await home.register(record_of(cache_id, durable=True, hold_bytes=7))
+        heard = []
+        for percent in (49, 79, 120, 120, 30, 96, 60, 94):
+            caplog.clear()
+            home.note_held({"l": percent, "of another home": 99})
+            warnings = [row.getMessage() for row in caplog.records if row.levelno == logging.WARNING]
+            assert warnings in ([], [f"listener_falls_behind listener=l cache=c percent={percent}"])
+            heard.append((percent, bool(warnings), (await home.holds(cache_id, every))[0].warned))
+        assert heard == [
+            (49, False, False),
+            (79, True, False),
+            (120, True, True),
+            (120, False, True),
+            (30, False, False),
+            (96, True, True),
+            (60, False, False),
+            (94, True, False),
+        ]
 
     with_node(tmp_path, act)

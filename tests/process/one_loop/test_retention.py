@@ -132,6 +132,43 @@ def test_a_listener_beyond_its_cap_is_warned_and_then_hears_what_it_lost(tmp_pat
     on_spread_cluster(tmp_path, act, retain_events=KEPT)
 
 
+def test_a_burst_beyond_a_cap_costs_the_listener_nothing_before_it_was_warned(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        listener = await register(connections[0], cluster, durable=True, hold_bytes=1 << 20)
+        await fill(cluster, 600, each=60, size=10_000)
+        for _ in range(2):  # to plan is to change nothing
+            planned = await retain(connections[2], dry_run=True)
+            assert (planned.removed, [one.listener for one in planned.kept_back]) == (0, [listener.id])
+        warning = await retain(connections[1])
+        assert warning.removed == 0
+        [kept_back] = warning.kept_back
+        assert (kept_back.listener, kept_back.id, kept_back.hold_bytes) == (listener.id, listener.last_id, 1 << 20)
+        assert kept_back.percent > 100
+        answers = [await poll(connections[2], cluster, listener.id, after=listener.last_id, max_bytes=1) for _ in range(2)]
+        assert answers[-1].held_percent > 100
+        done = await retain(connections[1])
+        assert (done.removed > 0, list(done.kept_back)) == (True, [])
+        with pytest.raises(EventsTrimmed):
+            await poll(connections[2], cluster, listener.id, after=listener.last_id, max_bytes=1)
+
+    on_spread_cluster(tmp_path, act, retain_events=KEPT)
+
+
+def test_a_listener_that_keeps_back_nothing_is_not_named(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        await fill(cluster, 300)
+        ahead = await register(connections[0], cluster, durable=True, hold_bytes=1 << 30)
+        await register(connections[0], cluster, durable=True)
+        planned = await retain(connections[1], dry_run=True)
+        assert planned.removed > 0
+        assert list(planned.kept_back) == []
+        await fill(cluster, 600)
+        planned = await retain(connections[1], dry_run=True)
+        assert [one.listener for one in planned.kept_back] == [ahead.id]
+
+    on_spread_cluster(tmp_path, act, retain_events=KEPT)
+
+
 def test_who_has_read_everything_has_used_up_nothing_while_others_write(tmp_path: Path) -> None:
     async def act(cluster: Cluster, connections: list[Connection]) -> None:
         await fill(cluster, KEPT + 50)

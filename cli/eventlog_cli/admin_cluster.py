@@ -342,7 +342,8 @@ def verify_copies(chosen: Sequence[int] | None = None) -> None:
 def force_primary(segments: str | None, node: str | None, *, all_lost: bool, dry_run: bool, accept_data_loss: bool) -> None:
     """Let NODE lead SEGMENTS (17 or 0,3-7) although it may lack committed events; the lost range is recorded for ever.
 
-    Without NODE each segment's longest log is taken. Only where no in-sync replica is left.
+    Without NODE each segment's longest log is taken. Only where no in-sync replica is left. `--dry-run` says for NODE what
+    may be lost, and where another node's log is longer; without NODE it does so for every node that could lead.
     """
     if all_lost and segments and node is None:
         segments, node = None, segments
@@ -354,14 +355,14 @@ def force_primary(segments: str | None, node: str | None, *, all_lost: bool, dry
     for replica in found:
         if settings().is_json:
             ids = id_fields(last_id=replica.last_id, upto=replica.upto)
-            chosen_row = {"chosen": replica.chosen, "why_not": replica.why_not or None}
+            chosen_row = {"chosen": replica.chosen, "why_not": replica.why_not or None, "longer": replica.longer or None}
             print_row({"segment": replica.segment, "node": replica.node, **ids, **chosen_row})
         elif replica.why_not:
             print_text(f"segment {replica.segment}: not {replica.node}: {replica.why_not}")
         else:
-            verb = "could lead" if dry_run else "leads" if replica.chosen else "was not taken"
-            mark = " (longest log)" if dry_run and replica.chosen else ""
-            print_text(f"segment {replica.segment}: {replica.node} {verb}{mark}; ids in ({replica.last_id}, {replica.upto}] may be lost")
+            verb = ("would lead" if dry_run else "leads") if replica.chosen else "could lead" if dry_run else "was not taken"
+            longer = f"; the log of {replica.longer} is longer" if replica.longer else ""
+            print_text(f"segment {replica.segment}: {replica.node} {verb}; ids in ({replica.last_id}, {replica.upto}] may be lost{longer}")
     if not found and not settings().is_json:
         print_text("no segment needs it")
 

@@ -74,7 +74,10 @@ class CopyDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForcedInfo:
-    """A replica that could be, or was, forced to lead; ids in `(last_id, upto]` may be lost. `why_not`: it could not."""
+    """A replica that could be, or was, forced to lead; ids in `(last_id, upto]` may be lost. `why_not`: it could not.
+
+    `longer` names a node that could be forced as well and whose log has more.
+    """
 
     segment: int
     node: str
@@ -82,6 +85,7 @@ class ForcedInfo:
     upto: int
     chosen: bool
     why_not: str
+    longer: str = ""
 
 
 class ClusterAdmin(Shown):
@@ -180,7 +184,7 @@ class ClusterAdmin(Shown):
     async def force_primary(
         self, segments: Sequence[int] | None, *, node: str = "", dry_run: bool = False, accept_data_loss: bool = False
     ) -> list[ForcedInfo]:
-        """Let replicas lead that may lack committed events, where nobody else can; return all candidates.
+        """Let replicas lead that may lack committed events, where nobody else can; return all candidates, or the replicas of `node`.
 
         `segments` None: all that need it. `node` empty: of each the one with the longest log.
 

@@ -1588,7 +1588,7 @@ class ForcePrimary(_message.Message):
     def __init__(self, segments: _Optional[_Iterable[int]] = ..., all_lost: _Optional[bool] = ..., node: _Optional[str] = ..., dry_run: _Optional[bool] = ..., accept_data_loss: _Optional[bool] = ...) -> None: ...
 
 class ForcedReplica(_message.Message):
-    __slots__ = ("segment", "node", "last_id", "upto", "chosen", "why_not", "committed")
+    __slots__ = ("segment", "node", "last_id", "upto", "chosen", "why_not", "committed", "longer")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     LAST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1596,6 +1596,7 @@ class ForcedReplica(_message.Message):
     CHOSEN_FIELD_NUMBER: _ClassVar[int]
     WHY_NOT_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    LONGER_FIELD_NUMBER: _ClassVar[int]
     segment: int
     node: str
     last_id: int
@@ -1603,7 +1604,8 @@ class ForcedReplica(_message.Message):
     chosen: bool
     why_not: str
     committed: int
-    def __init__(self, segment: _Optional[int] = ..., node: _Optional[str] = ..., last_id: _Optional[int] = ..., upto: _Optional[int] = ..., chosen: _Optional[bool] = ..., why_not: _Optional[str] = ..., committed: _Optional[int] = ...) -> None: ...
+    longer: str
+    def __init__(self, segment: _Optional[int] = ..., node: _Optional[str] = ..., last_id: _Optional[int] = ..., upto: _Optional[int] = ..., chosen: _Optional[bool] = ..., why_not: _Optional[str] = ..., committed: _Optional[int] = ..., longer: _Optional[str] = ...) -> None: ...
 
 class ForcePrimaryAnswer(_message.Message):
     __slots__ = ("replicas",)

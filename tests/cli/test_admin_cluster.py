@@ -184,6 +184,13 @@ def test_segments_to_force_are_a_list_or_all_that_are_lost(words, segments, node
     assert admin.asked == [("force_primary", (segments,), {"node": node_name, "dry_run": True, "accept_data_loss": False})]
 
 
+def test_a_longer_log_than_that_of_the_node_to_force_is_named():
+    found = [[ForcedInfo(segment=7, node="n3", last_id=5, upto=9, chosen=True, why_not="", longer="n2")]]
+    said = run(Admin({"force_primary": found}), "force-primary", "7", "n3", "--dry-run")
+    assert said == "segment 7: n3 would lead; ids in (5, 9] may be lost; the log of n2 is longer\n"
+    assert json.loads(run(Admin({"force_primary": found}), "force-primary", "7", "n3", "--dry-run", "--json"))["longer"] == "n2"
+
+
 @pytest.mark.parametrize("words", [[], ["x"], ["3-"], ["--all-lost", "3", "n1"]])
 def test_what_names_no_segments_is_a_mistake_in_usage(words):
     admin = Admin()

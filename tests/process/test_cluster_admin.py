@@ -130,6 +130,9 @@ def test_what_would_lose_events_is_refused_and_forcing_a_stale_replica_says_what
     assert len(candidates) == 16
     assert {row["node"] for row in candidates} == {"n3"}
     assert all(row["upto"] > row["last_id"] for row in candidates)
+    assert {row["node"] for row in cluster.rows("admin", "force-primary", "--all-lost", "n3", "--dry-run", node=2)} == {"n3"}
+    [dead] = cluster.rows("admin", "force-primary", "3", "n1", "--dry-run", node=2)
+    assert (dead["segment"], dead["node"], dead["chosen"], dead["why_not"]) == (3, "n1", False, "the node does not answer")
     assert "--accept-data-loss" in refusal(cluster, "admin", "force-primary", "0-3", "n3", node=2)
     cluster.command("admin", "force-primary", "--all-lost", "--accept-data-loss", node=2)
     cluster.until(lambda found: found.without_primary == 0, node=2)

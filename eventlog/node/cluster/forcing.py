@@ -16,11 +16,13 @@ from eventlog.wire import eventlog_pb2 as pb
 if TYPE_CHECKING:
     from eventlog.node.node import Node
 
-Ends = Mapping[int, Mapping[int, tuple[int, int]]]  # segment -> node number -> the last id of its log, and the last known as committed
+Ends = Mapping[int, tuple[int, int]]  # node number -> the last id of its log of a segment, and the last known as committed
 
 
 async def force_primary(node: "Node", asked: pb.ForcePrimary) -> list[pb.ForcedReplica]:
     """Return the replicas of the segments asked for, the chosen ones marked, which lead when this returns, unless it is a dry run.
+
+    Where a node is named, its replicas alone.
 
     Raises:
         OperationRefused: a segment needs no force or has nobody to be forced, or the loss was not accepted.
@@ -30,7 +32,7 @@ async def force_primary(node: "Node", asked: pb.ForcePrimary) -> list[pb.ForcedR
     segments = _lost(situation) if asked.all_lost else _named(situation, asked.segments)
     ends = await _ends(node, situation)
     only = operators.member_named(situation.view, asked.node).number if asked.node else 0
-    candidates = [candidate for segment in segments for candidate in _candidates(situation, segment, ends, only)]
+    candidates = [candidate for segment in segments for candidate in _candidates(situation, segment, ends.get(segment, {}), only)]
     if asked.dry_run:
         return candidates
     if not asked.accept_data_loss:
@@ -80,7 +82,7 @@ def _lost(situation: Situation) -> list[int]:
     return [number for number, found in sorted(view.segments.items()) if not operators.why_not_needed(situation, found.record)]
 
 
-async def _ends(node: "Node", situation: Situation) -> Ends:
+async def _ends(node: "Node", situation: Situation) -> Mapping[int, Ends]:
     ends: dict[int, dict[int, tuple[int, int]]] = {}
     for number in sorted({node.number, *node.peers.incarnations} & set(situation.view.members)):
         for segment in await segments_at(node, number):
@@ -95,13 +97,17 @@ def _candidates(situation: Situation, segment: int, ends: Ends, only: int) -> li
     found = []
     for owner in sorted({*record.owners, only} - {0}):
         member = view.members.get(owner)
-        answered = ends.get(segment, {}).get(owner)
+        answered = ends.get(owner)
         why = operators.why_not_forced(situation, record, member) or ("the node does not answer" if answered is None else "")
         name, (end, committed) = member.name if member else str(owner), answered or (0, 0)
         found.append(pb.ForcedReplica(segment=segment, node=name, last_id=end, committed=committed, upto=max(floor, end), why_not=why))
     able = [candidate for candidate in found if not candidate.why_not]
+    longest = max(able, key=lambda candidate: candidate.last_id, default=None)
     if only:
-        able = [candidate for candidate in able if candidate.node == view.members[only].name]
-    if able:
-        max(able, key=lambda candidate: candidate.last_id).chosen = True
+        found = [candidate for candidate in found if candidate.node == view.members[only].name]
+        able = [candidate for candidate in found if not candidate.why_not]
+    for candidate in able:
+        if longest is not None and candidate.last_id < longest.last_id:
+            candidate.longer = longest.node
+        candidate.chosen = bool(only) or candidate is longest
     return found

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from eventlog.errors import BadMessage, ConnectionLost, DiskFull, MetadataLost, MetadataUnavailable, Overloaded, StoreFenced
 from eventlog.node.cluster.peers import peer_of
 from eventlog.node.copying.replicate_body import Arrived, read_arrived, read_pieces
+from eventlog.node.copying.takeover import Tally
 from eventlog.node.writing.storage import Append
 from eventlog.replication import Message, Replica
 from eventlog.replication import commands as asked
@@ -59,6 +60,7 @@ class Incoming:
         self._kept: dict[tuple[Replica, int], _Asked] = {}  # messages that wait for records; their bytes count where they came from
         self._now: tuple[Replica, int] | None = None
         self._cuts: list[asked.Cut] = []
+        self._tally = Tally(of=lambda: int(self._replicas.core.holds.sum()))
         self._is_writing = False  # the message being taken brings values
         self._late: list[asked.Learned] = []
         self._is_follow_due = False
@@ -267,7 +269,7 @@ class Incoming:
         kept = [cut for cut in cuts if not cut.discard]
         ends = await self._node.storage.cut([(cut.segment, cut.upto) for cut in kept]) if kept else []
         if kept:
-            log.info("logs_cut segments=%d first=%d upto=%d", len(kept), kept[0].segment, kept[0].upto)
+            self._tally.add("logs_cut", len(kept))
         self._node.reads.files.clear()
         for cut, (end, _) in zip(kept, ends, strict=True):
             self._node.followed.cut(cut.segment, end)

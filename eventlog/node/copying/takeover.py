@@ -42,21 +42,25 @@ _TABLE_BYTES_A_KEY = 32
 
 
 class Tally:
-    """Counts that are logged once for all of a moment: of 256 segments each may begin, or end, by itself."""
+    """Counts that are logged once for all of a moment: of 256 segments each may begin, or end, by itself.
 
-    def __init__(self) -> None:
+    `of` says of how many, as of when the line is written.
+    """
+
+    def __init__(self, of: Callable[[], int]) -> None:
+        self._of = of
         self._counts: dict[str, int] = {}
 
-    def add(self, event: str, segments: int, *, led: Callable[[], int]) -> None:
-        """Count segments to which `event` happened; `led` says how many are led when the line is written."""
+    def add(self, event: str, segments: int) -> None:
+        """Count segments to which `event` happened."""
         if not self._counts:
-            asyncio.get_running_loop().call_later(_TALLY_MS / 1000, self._log, led)
+            asyncio.get_running_loop().call_later(_TALLY_MS / 1000, self._log)
         self._counts[event] = self._counts.get(event, 0) + segments
 
-    def _log(self, led: Callable[[], int]) -> None:
+    def _log(self) -> None:
         counts, self._counts = self._counts, {}
         for event, segments in counts.items():
-            log.info("%s segments=%d of=%d", event, segments, led())
+            log.info("%s segments=%d of=%d", event, segments, self._of())
 
 
 class TakeOver:
@@ -68,7 +72,7 @@ class TakeOver:
         self._core = replicas.core
         self.serving = replicas.serving
         self._changed = asyncio.Event()
-        self._tally = Tally()
+        self._tally = Tally(of=lambda: int(self.serving.sum()))
 
     def commands(self) -> dict[type, Callable[..., None]]:
         """Return what is carried out here."""
@@ -228,7 +232,7 @@ class TakeOver:
         self._node.writer.wake()
 
     def _count(self, event: str, segments: int) -> None:
-        self._tally.add(event, segments, led=lambda: int(self.serving.sum()))
+        self._tally.add(event, segments)
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

@@ -1,6 +1,7 @@
 """Rows of other members as they reach a node: believed when the metadata store names their sender, and read there if need be."""
 
 import asyncio
+import logging
 
 import msgspec
 import numpy as np
@@ -9,6 +10,7 @@ from eventlog.control.records import CommitPlan, Replica, encode, segment_key
 from eventlog.errors import BadMessage, MetadataUnavailable
 from eventlog.node.cluster.greeting import PeerIdentity
 from eventlog.node.cluster.peers import PeerSession
+from eventlog.replication.commands import Cut
 from eventlog.replication.messages import ACK, APPEND, BEGIN, HELD, STALE
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
@@ -111,3 +113,20 @@ def test_an_outage_of_the_metadata_store_keeps_what_has_to_be_looked_up_waiting(
         assert isinstance(await over(exchange), BadMessage)
 
     with_node(tmp_path, act)
+
+
+def test_logs_that_are_cut_one_by_one_are_one_line(tmp_path, caplog):
+    def cuts():
+        return [line for line in caplog.messages if line.startswith("logs_cut")]
+
+    async def act(node):
+        ends = node.core.ends.tolist()
+        for segment in range(node.segments):
+            node.replicas.incoming._cuts.append(Cut(segment=segment, epoch=node.core.epochs.item(segment), upto=ends[segment]))
+            node.replicas.incoming.finish()
+        await until(cuts)
+        assert cuts() == [f"logs_cut segments={node.segments} of={node.segments}"]
+        assert node.core.ends.tolist() == ends
+
+    with caplog.at_level(logging.INFO):
+        with_node(tmp_path, act)

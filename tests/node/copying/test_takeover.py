@@ -14,10 +14,10 @@ def test_segments_that_begin_one_by_one_are_one_line(caplog):
             logged.set()
 
     async def begin() -> None:
-        tally = Tally()
+        tally = Tally(of=lambda: 256)
         for _ in range(256):
-            tally.add("leading", 1, led=lambda: 256)
-        tally.add("resigned", 2, led=lambda: 256)
+            tally.add("leading", 1)
+        tally.add("resigned", 2)
         await logged.wait()
 
     watch = Watch()

@@ -13,10 +13,10 @@ from eventlog_cli.admin_metastore import command as metastore
 from eventlog_cli.cache import as_row
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import id_fields, print_row, print_text, stdout, table
+from eventlog_cli.output import id_fields, print_row, print_text, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE
 from eventlog_cli.quantities import format_duration, format_size
-from eventlog_cli.watching import draw, rounds
+from eventlog_cli.watching import rounds, show, show_error
 
 if TYPE_CHECKING:
     from eventlog.client.reports import KeptBack, Status
@@ -67,13 +67,9 @@ def _watch() -> None:
         try:
             found = _status()
         except Unavailable as error:
-            draw([f"{error.code}: {error}"])
-            continue
-        if settings().is_json:
-            print_row(_status_row(found))
-            stdout().flush()
+            show_error(error)
         else:
-            draw(_status_lines(found))
+            show(_status_row(found), _status_lines(found))
 
 
 def _status() -> "Status":
@@ -115,6 +111,7 @@ def _status_row(found: "Status") -> dict[str, Any]:
         "low_watermark_age_ms": found.low_watermark_age_ms,
         "held_by": found.held_by or None,
         "rebalance": found.rebalance,
+        "advice": list(found.advice),
     }
 
 

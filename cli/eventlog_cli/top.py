@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eventlog.errors import EventLogError, GroupNotFound, Unavailable
-from eventlog_cli.conventions import common_options, open_client, settings
-from eventlog_cli.output import print_row, table
+from eventlog.errors import GroupNotFound, Unavailable
+from eventlog_cli.conventions import common_options, open_client
+from eventlog_cli.output import table
 from eventlog_cli.parameters import POSITIVE, SPAN
 from eventlog_cli.quantities import format_seconds, format_size
-from eventlog_cli.watching import draw, rounds
+from eventlog_cli.watching import rounds, show, show_error
 
 if TYPE_CHECKING:
     from eventlog.blocking import Client
@@ -64,20 +64,10 @@ def command(*, interval_ms: int, count: int | None) -> None:
             try:
                 sample = _sample(client)
             except Unavailable as error:
-                _show_error(error)
+                show_error(error)
                 continue
-            if settings().is_json:
-                print_row(as_row(sample, before))
-            else:
-                draw(page(sample, before))
+            show(as_row(sample, before), page(sample, before))
             before = sample
-
-
-def _show_error(error: EventLogError) -> None:
-    if settings().is_json:
-        print_row({"error": error.code, "why": str(error)})
-    else:
-        draw([f"{error.code}: {error}"])
 
 
 def _sample(client: "Client") -> Sample:
@@ -168,6 +158,7 @@ def as_row(sample: Sample, before: Sample | None) -> dict[str, Any]:
     """Return a page as one JSON object."""
     per_second = rates(sample, before)
     return {
+        "cluster": sample.status.cluster,
         "health": sample.status.health,
         "events": sum(segment.events for segment in sample.segments),
         "bytes": sum(segment.bytes for segment in sample.segments),
@@ -177,6 +168,7 @@ def as_row(sample: Sample, before: Sample | None) -> dict[str, Any]:
         "nodes": [
             {
                 "name": node.name,
+                "address": node.address,
                 "state": node.state,
                 "primaries": node.primaries,
                 "segments": node.segments,
@@ -191,6 +183,7 @@ def as_row(sample: Sample, before: Sample | None) -> dict[str, Any]:
                 "cache": reader.cache,
                 "lag": reader.lag_events,
                 "lag_seconds": None if reader.lag_ms is None else reader.lag_ms / 1_000,
+                "remark": reader.remark,
             }
             for reader in sample.readers
         ],

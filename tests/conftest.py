@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -52,6 +53,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=UNTRIED + _reason(item, mark)))
         if not _IS_ROOT and (mark := item.get_closest_marker("needs_root")):
             item.add_marker(pytest.mark.skip(reason=UNTRIED + _reason(item, mark)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _who_is_interrupted_hears_it() -> None:
+    """Have this process and those that it starts end on SIGINT, also where a shell has told all that run behind it to ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,20 +1,12 @@
 """What modules of process tests share: a node, and who answers for what was left open."""
 
 import gc
-import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 from tests.process.one_node import SEGMENTS
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _who_is_interrupted_hears_it() -> None:
-    """Have processes end on SIGINT, also where shells have told all that run behind them to ignore it."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")

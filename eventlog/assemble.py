@@ -31,7 +31,7 @@ from eventlog.node.cluster.supervisor import Supervisor, check
 from eventlog.node.config import NodeConfig, load_config, split_address
 from eventlog.node.figures import metrics_page
 from eventlog.node.freed_memory import keep_freed_memory
-from eventlog.node.handlers import TABLE
+from eventlog.node.handlers import OPERATORS, TABLE
 from eventlog.node.home import RECORDS, Home
 from eventlog.node.node import dispatcher
 from eventlog.node.offline import DirectoryReport
@@ -219,7 +219,7 @@ async def _serve_until(
         bytes_in_flight_max=max(CONNECTION_BYTES_IN_FLIGHT_MAX, frame_bytes_max),  # one frame never blocks its own connection
         session=SessionOptions(frame_bytes_max=frame_bytes_max),
     )
-    server = Server(dispatcher(node, TABLE), options, is_member=is_of_member)
+    server = Server(dispatcher(node, TABLE), options, is_member=is_of_member, operators=OPERATORS)
     http = HttpServer(Probes(ready=node.why_not_ready, metrics=lambda: metrics_page(node, (server, http), render)), pages)
     error: EventLogError | None = None
     try:

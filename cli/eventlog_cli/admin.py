@@ -11,7 +11,7 @@ from eventlog_cli.admin_check import command as check
 from eventlog_cli.admin_cluster import COMMANDS, verify_copies
 from eventlog_cli.admin_metastore import command as metastore
 from eventlog_cli.cache import as_row
-from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, print_row, print_text, table
 from eventlog_cli.parameters import COUNT, DURATION, SIZE
@@ -73,7 +73,7 @@ def _watch() -> None:
 
 
 def _status() -> "Status":
-    with open_client() as client:
+    with open_operator_client() as client:
         return client.status()
 
 
@@ -159,7 +159,7 @@ def segments(cache_name: str, *, under_replicated: bool, without_primary: bool, 
     if verify and not (under_replicated or without_primary or unwritable):
         verify_copies()
         return
-    with open_client() as client:
+    with open_operator_client() as client:
         found = client.segments(cache_name or None)
     if under_replicated:
         found = [segment for segment in found if segment.under_replicated]
@@ -218,7 +218,7 @@ def retention() -> None:
 @common_options
 def retention_show(cache_name: str) -> None:
     """Say how long events of CACHE are kept, which are, and which listeners keep more."""
-    with open_client() as client:
+    with open_operator_client() as client:
         cache = client.cache(cache_name)
         info, ends = cache.info(), cache.log_ends()
         kept_back = client.run_retention(cache_name, dry_run=True).kept_back
@@ -249,7 +249,7 @@ def retention_set(cache_name: str, **options: int | None) -> None:
     given = {name: value for name, value in options.items() if value is not None}
     if not given:
         raise click.UsageError("name at least one limit")
-    with open_client() as client:
+    with open_operator_client() as client:
         info = client.alter_cache(cache_name, **given)
     if settings().is_json:
         print_row(as_row(info))
@@ -263,7 +263,7 @@ def retention_set(cache_name: str, **options: int | None) -> None:
 @common_options
 def retention_run(cache_name: str, *, dry_run: bool) -> None:
     """Remove what CACHE need not keep, now."""
-    with open_client() as client:
+    with open_operator_client() as client:
         found = client.run_retention(cache_name, dry_run=dry_run)
     if settings().is_json:
         for row in found.rows:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.output import id_fields, print_row, print_text
 
 EXIT_NOT_OK = 1
@@ -29,7 +29,7 @@ def command(cache_name: str, data: Path | None) -> None:
 
 
 def _check_node(cache_name: str) -> None:
-    with open_client() as client:
+    with open_operator_client() as client:
         report = client.check(cache_name or None, timeout_ms=max(CHECK_MS_MAX, settings().timeout_ms))
     if settings().is_json:
         print_row({"values": report.values, "events": report.events, "entries": report.entries, "problems": list(report.problems)})

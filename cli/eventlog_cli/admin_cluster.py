@@ -8,7 +8,7 @@ import click
 
 from eventlog.errors import TimedOut, Unavailable
 from eventlog.limits import REPLICAS_MAX
-from eventlog_cli.conventions import common_options, open_client, settings
+from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
 from eventlog_cli.parameters import DURATION, SEGMENTS, SIZE
@@ -34,7 +34,7 @@ EXIT_DIFFERENT = 1
 @common_options
 def nodes() -> None:
     """List the nodes."""
-    with open_client() as client:
+    with open_operator_client() as client:
         found = client.admin.nodes()
     if settings().is_json:
         for node in found:
@@ -61,7 +61,7 @@ def _node_row(node: "NodeInfo") -> dict[str, Any]:
 @common_options
 def drain(node: str, *, cancel: bool, wait: bool) -> None:
     """Move everything that NODE leads and holds to others, primaries first."""
-    with open_client() as client:
+    with open_operator_client() as client:
         before = client.admin.nodes()
         client.admin.drain(node, cancel=cancel)
         if cancel:
@@ -94,7 +94,7 @@ def _warn_of_fewer_copies(drained: str, nodes: "Sequence[NodeInfo]", *, segments
 @common_options
 def remove(node: str) -> None:
     """Remove NODE for ever: it is down, or drained. Others take its segments; a copy that it alone has is never given up."""
-    with open_client() as client:
+    with open_operator_client() as client:
         client.admin.remove(node)
     _say({"node": node, "removed": True}, f"{node} is removed; what it held is copied to others: eventlog admin status --wait 10m")
 
@@ -106,7 +106,7 @@ def remove(node: str) -> None:
 @common_options
 def replace(old: str, new: str, *, wait: bool) -> None:
     """Move everything of OLD, dead or alive, to NEW, and nothing else."""
-    with open_client() as client:
+    with open_operator_client() as client:
         before = client.admin.nodes()
         client.admin.replace(old, new)
         _warn_of_fewer_copies(old, before, segments=client.segments_count)
@@ -132,7 +132,7 @@ def set_replicas(replicas: int) -> None:
     A majority of them is written to: of three, one may be down. With two copies the segments of a node that is down take no writes before
     it is back, or removed; nothing is lost.
     """
-    with open_client() as client:
+    with open_operator_client() as client:
         client.admin.set_replicas(replicas)
     _say({"replicas": replicas}, f"{replicas} replicas; copies are made or dropped now: eventlog admin status --wait 10m")
 
@@ -152,7 +152,7 @@ def rotate_cluster_key(overlap: int) -> None:
     Members prove the new key to each other on the connections that they have. When the key before has ended, a process that knows it alone
     is no member any more. Nobody is shown a key.
     """
-    with open_client() as client:
+    with open_operator_client() as client:
         client.admin.rotate_key(overlap_ms=overlap)
     _say({"overlap_ms": overlap}, f"the members have a new key; the one before ends in {overlap / 1000:g} s")
 
@@ -198,7 +198,7 @@ def rebalance() -> None:
 @common_options
 def rebalance_plan() -> None:
     """Say what a rebalancing would move."""
-    with open_client() as client:
+    with open_operator_client() as client:
         moves = client.admin.plan_rebalance()
     if settings().is_json:
         for move in moves:
@@ -230,7 +230,7 @@ def _print_moves(moves: "Sequence[tuple[Move, int]]", figure: str) -> None:
 @common_options
 def rebalance_start(*, throttle_bytes: int, wait: bool) -> None:
     """Begin to even out load; it goes on whichever node dies."""
-    with open_client() as client:
+    with open_operator_client() as client:
         begun = client.admin.start_rebalance(throttle_bytes=throttle_bytes)
         if wait and begun:
             _until_rebalanced(client)
@@ -258,7 +258,7 @@ def _is_rebalanced(client: "Client", progress: Progress) -> bool:
 @common_options
 def rebalance_status() -> None:
     """Say how far the last rebalancing is."""
-    with open_client() as client:
+    with open_operator_client() as client:
         found = client.admin.rebalance_status()
     if settings().is_json:
         print_row(_rebalance_row(found))
@@ -291,7 +291,7 @@ def _rebalance_row(found: "RebalanceInfo") -> dict[str, Any]:
 @common_options
 def rebalance_cancel() -> None:
     """Stop; nothing is lost, every segment keeps its copies."""
-    with open_client() as client:
+    with open_operator_client() as client:
         client.admin.cancel_rebalance()
         found = client.admin.rebalance_status()
     _say(_rebalance_row(found), f"cancelled after {found.moves_done} of {found.moves_total} segments")
@@ -307,7 +307,7 @@ def rebalance_verify() -> None:
 def verify_copies(chosen: Sequence[int] | None = None) -> None:
     """Print the checksum of every copy of the segments chosen, or of all, and exit with 1 if two of a segment differ."""
     copies, different = 0, []
-    with open_client() as client, Progress("comparing", noun="segments") as progress:
+    with open_operator_client() as client, Progress("comparing", noun="segments") as progress:
         segments = list(range(client.segments_count)) if chosen is None else list(chosen)
         for begin in range(0, len(segments), _COMPARED_AT_ONCE):
             some = segments[begin : begin + _COMPARED_AT_ONCE]
@@ -350,7 +350,7 @@ def force_primary(segments: str | None, node: str | None, *, all_lost: bool, dry
     if all_lost == bool(segments):
         raise click.UsageError("name segments, or pass --all-lost")
     chosen = None if all_lost else SEGMENTS.convert(segments, None, None)
-    with open_client() as client:
+    with open_operator_client() as client:
         found = client.admin.force_primary(chosen, node=node or "", dry_run=dry_run, accept_data_loss=accept_data_loss)
     for replica in found:
         if settings().is_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import GroupNotFound, Unavailable
-from eventlog_cli.conventions import common_options, open_client
+from eventlog_cli.conventions import common_options, open_operator_client
 from eventlog_cli.output import table
 from eventlog_cli.parameters import POSITIVE, SPAN
 from eventlog_cli.quantities import format_seconds, format_size
@@ -59,7 +59,7 @@ def command(*, interval_ms: int, count: int | None) -> None:
     Rates are of events kept since the page before; what retention removed meanwhile is not in them.
     """
     before: Sample | None = None
-    with open_client() as client:
+    with open_operator_client() as client:
         for _ in rounds(interval_ms, count):
             try:
                 sample = _sample(client)

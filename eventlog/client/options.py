@@ -28,6 +28,7 @@ class ConnectOptions(TypedDict, total=False):
     retry: RetryPolicy
     routing: Routing
     name: str
+    operator: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,7 @@ class ClientOptions:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     routing: Routing = "direct"  # requests go to each segment's primary, or all to one node, which forwards
     name: str = ""  # for the node's log
+    operator: bool = False  # where all connections of a node are taken it gets one of a few for what operators ask, and nothing else
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:

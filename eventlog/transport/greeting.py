@@ -22,6 +22,7 @@ def hello_of(options: ConnectOptions) -> Message:
         producer_id=options.producer_id,
         client=options.client,
         member=options.member,
+        operator=options.operator,
     )
     return Message(hello=hello)
 

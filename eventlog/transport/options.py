@@ -16,6 +16,7 @@ class ConnectOptions:
 
     client: str = ""  # name and version, for the other side's logs
     member: bool = False  # about to prove to be one: a place is kept for it
+    operator: bool = False  # a place is kept for who asks what operators ask, and nothing else
     producer: bool = False  # ask for a producer id
     producer_id: int = 0  # or go on as this one
     connect_timeout_ms: int = limits.HANDSHAKE_MS_MAX  # from the first packet to the answer to Hello

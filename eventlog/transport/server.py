@@ -1,13 +1,14 @@
 """Accepts connections, keeps them within bounds, closes those that say nothing.
 
 Where all places are taken, idle connections give way to new ones, and members never do. Some places beyond the limit are for members
-alone: who gets one has to prove to be one before it asks anything else.
+alone: who gets one has to prove to be one before it asks anything else. A few are for operators: who gets one asks what operators ask,
+or is closed. As nobody proves to be one, the next operator takes the place of another, of the host with most of these places.
 """
 
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from eventlog.errors import Overloaded, Stopping, TimedOut
@@ -25,6 +26,7 @@ SWEEPS_PER_HANDSHAKE: Final = 4  # how finely deadlines are kept
 DRAIN_POLL_MS: Final = 5
 BACKLOG_MAX: Final = 1_024
 MEMBER_PLACES: Final = 32  # beyond the limit, for members that have not proved to be some yet
+OPERATOR_PLACES: Final = 8  # beyond the limit, for who asks nothing but what operators ask
 MEMBER_GREETINGS: Final = ("peer_hello", "peer_proof")
 BACKLOG_PARTS: Final = 4  # of the connections: as many may be accepted in one turn of the loop before those above the limit are closed
 
@@ -32,20 +34,28 @@ BACKLOG_PARTS: Final = 4  # of the connections: as many may be accepted in one t
 class Server:
     """The listening side. `dispatch` is called once per request, Hello first: see the package's list of duties.
 
-    `is_member` says of a connection whether its other end has proved to be a member.
+    `is_member` says of a connection whether its other end has proved to be a member; `operators` are the kinds of requests that operators
+    make.
     """
 
     def __init__(
-        self, dispatch: Dispatch, options: ServerOptions | None = None, *, is_member: Callable[[Connection], bool] = lambda _: False
+        self,
+        dispatch: Dispatch,
+        options: ServerOptions | None = None,
+        *,
+        is_member: Callable[[Connection], bool] = lambda _: False,
+        operators: Container[str] = (),
     ) -> None:
         self._dispatch = dispatch
         self._is_member = is_member
+        self._operators = operators
         self._options = options if options is not None else ServerOptions()
         self._budget = ProcessBudget(self._options.process_bytes_in_flight_max)
         self._claims = ProcessBudget(self._options.process_bytes_in_flight_max)
         self._arena = Arena()
         self._connections: dict[Connection, _Watch] = {}
-        self._for_members: dict[Connection, None] = {}  # of them, those beyond the limit, oldest first
+        self._for_members: dict[Connection, None] = {}  # of them, those beyond the limit, oldest first; also who has not greeted yet
+        self._for_operators: dict[Connection, None] = {}  # likewise
         self._give_way: list[Connection] = []  # as found at the last sweep, who goes first at the end
         self._connections_peak = 0
         self._requests_peak = 0
@@ -149,7 +159,7 @@ class Server:
     @property
     def _taken(self) -> int:
         """The connections that count for the limit."""
-        return len(self._connections) - len(self._for_members)
+        return len(self._connections) - len(self._for_members) - len(self._for_operators)
 
     def _made_room(self) -> bool:
         """Return whether somebody idle has given way."""
@@ -167,6 +177,16 @@ class Server:
             self._refuse(unproved[0])
         self._for_members[connection] = None
 
+    def _keep_for_operators(self, connection: Connection) -> None:
+        """Keep a connection beyond the limit for an operator; where there are enough of them one gives way, an idle one if there is any."""
+        del self._for_members[connection]
+        if len(self._for_operators) >= OPERATOR_PLACES:
+            idle = [other for other in self._for_operators if not other.is_busy] or list(self._for_operators)
+            hosts = {other: _host(other) for other in self._for_operators}
+            found = [Idle(other, hosts[other], self._connections[other].heard_at) for other in idle]
+            self._refuse(in_order(found, Counter(hosts.values()))[0])
+        self._for_operators[connection] = None
+
     def _refuse(self, connection: Connection) -> None:
         self._on_close(connection)
         connection.give_up(Overloaded(what="the number of connections", limit=self._options.connections_max))
@@ -174,21 +194,28 @@ class Server:
     def _on_close(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         self._for_members.pop(connection, None)
+        self._for_operators.pop(connection, None)
 
     def _on_request(self, exchange: Exchange) -> None:
         if self._is_stopping:
             raise Stopping
-        if self._for_members and exchange.connection in self._for_members and not self._may_become_member(exchange):
+        if (self._for_members or self._for_operators) and not self._may_ask(exchange):
             self._refuse(exchange.connection)
             return
         self._dispatch(exchange)
 
-    def _may_become_member(self, exchange: Exchange) -> bool:
-        return (
-            exchange.kind in MEMBER_GREETINGS
-            or (exchange.kind == "hello" and exchange.message.hello.member)
-            or self._is_member(exchange.connection)
-        )
+    def _may_ask(self, exchange: Exchange) -> bool:
+        """Return whether a request is one for which its connection was taken; say what for with the first one."""
+        connection = exchange.connection
+        if connection in self._for_operators:
+            return exchange.kind in self._operators
+        if connection not in self._for_members:
+            return True
+        if exchange.kind == "hello":
+            if exchange.message.hello.operator:
+                self._keep_for_operators(connection)
+            return exchange.message.hello.member or exchange.message.hello.operator
+        return exchange.kind in MEMBER_GREETINGS or self._is_member(connection)
 
     # ------------------------------------------------------------ deadlines
 
@@ -208,13 +235,16 @@ class Server:
     def _idle_ones(self, now: float) -> list[Connection]:
         """Return who would give way, the first at the end."""
         heard_before = now - self._options.idle_ms_min / 1000
-        hosts = {connection: connection.peer.rpartition(":")[0] for connection in self._connections}
+        hosts = {connection: _host(connection) for connection in self._connections}
         found = [
             Idle(connection, hosts[connection], watch.heard_at)
             for connection, watch in self._connections.items()
-            if watch.heard_at <= heard_before and not (connection.is_busy or connection in self._for_members or self._is_member(connection))
+            if watch.heard_at <= heard_before and not (connection.is_busy or self._is_beyond(connection) or self._is_member(connection))
         ]
         return in_order(found, Counter(hosts.values()))[::-1]
+
+    def _is_beyond(self, connection: Connection) -> bool:
+        return connection in self._for_members or connection in self._for_operators
 
     def _check(self, connection: Connection, watch: "_Watch", now: float) -> None:
         unsent = connection.unsent_bytes
@@ -232,6 +262,10 @@ class Server:
             connection.give_up(TimedOut(what="the rest of a frame", timeout_ms=options.handshake_ms_max))
         elif silent_ms >= options.idle_ms_max and (connection.is_congested or not connection.session.incoming):
             connection.give_up(TimedOut(what="anything on an idle connection", timeout_ms=options.idle_ms_max))
+
+
+def _host(connection: Connection) -> str:
+    return connection.peer.rpartition(":")[0]
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -298,7 +298,7 @@ class Cover(_message.Message):
     def __init__(self, segments: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client", "member")
+    __slots__ = ("version_min", "version_max", "features", "producer", "producer_id", "client", "member", "operator")
     VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
     VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
@@ -306,6 +306,7 @@ class Hello(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
     version_min: int
     version_max: int
     features: int
@@ -313,7 +314,8 @@ class Hello(_message.Message):
     producer_id: int
     client: str
     member: bool
-    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., features: _Optional[int] = ..., producer: _Optional[bool] = ..., producer_id: _Optional[int] = ..., client: _Optional[str] = ..., member: _Optional[bool] = ...) -> None: ...
+    operator: bool
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., features: _Optional[int] = ..., producer: _Optional[bool] = ..., producer_id: _Optional[int] = ..., client: _Optional[str] = ..., member: _Optional[bool] = ..., operator: _Optional[bool] = ...) -> None: ...
 
 class HelloAnswer(_message.Message):
     __slots__ = ("version", "features", "cluster", "segments", "topology_epoch", "producer_id", "node", "frame_bytes_max", "now_id", "number")

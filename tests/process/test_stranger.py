@@ -97,6 +97,30 @@ def test_idle_connections_of_a_stranger_keep_no_operator_out(tmp_path: Path) -> 
         asyncio.run(run(node))
 
 
+def test_busy_connections_of_a_stranger_on_the_same_host_keep_no_operator_out(tmp_path: Path) -> None:
+    async def run(node: NodeProcess) -> None:
+        host, port = node.address.rsplit(":", 1)
+        strangers = [await connect(host, int(port)) for _ in range(PLACES)]
+        try:
+            waits = pb.Poll(cache_id=1, latest=True, max_events=1, wait_ms=120_000)
+            for stranger in strangers:
+                stranger.send(Message(poll=waits)).add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+            for words in (("admin", "status"), ("admin", "nodes"), ("admin", "segments"), ("top", "--count", "1")):
+                await asyncio.to_thread(node.command, *words)
+            await asyncio.to_thread(node.command, "admin", "retention", "run", "c", "--dry-run")
+            refused = await asyncio.to_thread(node.command, "--timeout", "1s", "put", "c", "k", "v", ok=False)
+            assert b"OVERLOADED" in refused.stderr
+            assert not any(stranger.is_closed for stranger in strangers), "they are busy, and so they stay"
+        finally:
+            for stranger in strangers:
+                stranger.close()
+                await stranger.wait_closed()
+
+    with NodeProcess(tmp_path / "node", "--connections-max", str(PLACES)) as node:
+        node.command("cache", "create", "c", "--format", "bytes")
+        asyncio.run(run(node))
+
+
 def test_a_cluster_key_is_replaced_while_writers_write_and_the_one_before_ends(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, segments=SEGMENTS) as cluster:
         cluster.command("cache", "create", "c", "--format", "bytes")

@@ -14,7 +14,7 @@ from eventlog.limits import FRAME_BYTES_MAX, MIB
 from eventlog.transport.connect import connect
 from eventlog.transport.link import FRAMES_PER_TURN_MAX
 from eventlog.transport.options import ConnectOptions, ServerOptions
-from eventlog.transport.server import MEMBER_PLACES, Server, bind
+from eventlog.transport.server import MEMBER_PLACES, OPERATOR_PLACES, Server, bind
 from eventlog.wire import frames
 from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import Get, Keys, Message, PeerProof, Poll, Write
@@ -167,6 +167,65 @@ def test_places_are_kept_for_members_who_never_give_way():
             assert not any(member.is_closed for member in members[-3:])
 
     run(main, "skipping")
+
+
+async def fill(answers, stack, port, count):
+    """Take `count` places with connections that wait for an answer."""
+    for _ in range(count):
+        poll = await stack.enter_async_context(connected(port))
+        stack.callback(poll.send(Message(poll=Poll())).cancel)
+    await until(lambda: len(answers.held) == count)
+
+
+def test_where_all_places_are_busy_operators_have_some_and_ask_nothing_else_there():
+    async def main():
+        answers = Answers()
+        async with serving(answers, connections_max=2) as (server, port), AsyncExitStack() as stack:
+            await fill(answers, stack, port, 2)
+            with pytest.raises(Overloaded, match="limit of 2"):
+                await connect("127.0.0.1", port)
+            operator = await stack.enter_async_context(connected(port, operator=True))
+            for _ in range(3):
+                assert (await operator.request(GET)).message.get_answer.found
+            other = await stack.enter_async_context(connected(port, operator=True))
+            with pytest.raises(Overloaded, match="limit of 2"):
+                await other.request(Message(write=Write(cache_id=7)))
+            await until(lambda: other.is_closed)
+            with pytest.raises(Overloaded):  # a place for an operator is none for a member
+                await operator.request(Message(peer_proof=PeerProof()))
+            await until(lambda: len(server.connections) == 2)
+            assert server.figures()["connections"] == (2, 2, 2)
+
+    run(main)
+
+
+def test_the_next_operator_takes_the_place_of_one_that_is_idle_and_else_of_the_oldest():
+    async def main():
+        answers = Answers()
+        async with serving(answers, connections_max=1) as (server, port), AsyncExitStack() as stack:
+            await fill(answers, stack, port, 1)
+            operators = [await stack.enter_async_context(connected(port, operator=True)) for _ in range(OPERATOR_PLACES)]
+            for operator in operators[1:]:
+                stack.callback(operator.send(Message(poll=Poll())).cancel)
+            await until(lambda: len(answers.held) == OPERATOR_PLACES)
+            for gone in range(3):
+                newcomer = await stack.enter_async_context(connected(port, operator=True))
+                assert (await newcomer.request(GET)).message.get_answer.found
+                stack.callback(newcomer.send(Message(poll=Poll())).cancel)
+                await until(lambda gone=gone: operators[gone].is_closed)
+                await until(lambda: sum(not held.is_over for held in answers.held) == 1 + OPERATOR_PLACES)
+                assert not any(operator.is_closed for operator in operators[gone + 1 :])
+            assert len(server.connections) == 1 + OPERATOR_PLACES
+
+    run(main)
+
+
+def test_an_operator_within_the_limit_may_ask_whatever_others_may():
+    async def main():
+        async with serving(connections_max=2) as (_, port), connected(port, operator=True) as operator:
+            assert (await operator.request(Message(write=Write(cache_id=7)), b"")).message.write_answer.id == 7
+
+    run(main)
 
 
 @pytest.mark.parametrize("greets", [False, True])

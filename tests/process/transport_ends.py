@@ -115,7 +115,10 @@ def size_answer(size):
 async def serving(answers=None, **options):
     """A running server and its port."""
     server = Server(
-        answers if answers is not None else Answers(), ServerOptions(**options), is_member=lambda connection: "member" in connection.state
+        answers if answers is not None else Answers(),
+        ServerOptions(**options),
+        is_member=lambda connection: "member" in connection.state,
+        operators=("hello", "get", "poll"),
     )
     await server.start("127.0.0.1", 0)
     try:

@@ -102,6 +102,7 @@ class Uplink:
             address.port,
             options=ConnectOptions(
                 client=self._options.name,
+                operator=self._options.operator,
                 producer=producer is not None,
                 producer_id=producer or 0,
                 connect_timeout_ms=self._options.connect_timeout_ms,

@@ -7,6 +7,7 @@ that it owns. Whatever error of ours it raises becomes the answer.
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from eventlog.node.consumers import coordinator_lag, near, shifting
@@ -36,6 +37,7 @@ Right = Literal["none", "read", "write", "admin", "peer"]
 class Handler:
     """How one kind of request is served. `repeatable`: doing it twice is doing it once. `has_body`: else one that comes is refused.
 
+    `is_operators`: what operators look after a cluster with, asked by few and seldom, so that connections are kept for it.
     `takes_long`: milliseconds of the loop for a few bytes, so that one is begun in each turn of a connection, and not hundreds.
     """
 
@@ -44,6 +46,7 @@ class Handler:
     repeatable: bool
     has_body: bool
     takes_long: bool
+    is_operators: bool
 
     @property
     def is_async(self) -> bool:
@@ -51,16 +54,18 @@ class Handler:
         return inspect.iscoroutinefunction(self.function)
 
 
-def _row(
-    function: Callable[..., Any], right: Right, *, repeatable: bool = True, has_body: bool = False, takes_long: bool = False
-) -> Handler:
-    return Handler(function=function, right=right, repeatable=repeatable, has_body=has_body, takes_long=takes_long)
+def _row(function: Callable[..., Any], right: Right, **differs: bool) -> Handler:
+    usual = {"repeatable": True, "has_body": False, "takes_long": False, "is_operators": False}
+    return Handler(function=function, right=right, **usual | differs)
+
+
+_operators = partial(_row, is_operators=True)
 
 
 TABLE: dict[str, Handler] = {
-    "hello": _row(admin.hello, "none"),
-    "ping": _row(admin.ping, "none"),
-    "get_topology": _row(topology.get_topology, "none"),
+    "hello": _operators(admin.hello, "none"),
+    "ping": _operators(admin.ping, "none"),
+    "get_topology": _operators(topology.get_topology, "none"),
     "write": _row(write.write, "write", repeatable=False, has_body=True),
     "clear": _row(write.clear, "write", takes_long=True),
     "get": _row(entries.get, "read"),
@@ -73,7 +78,7 @@ TABLE: dict[str, Handler] = {
     "iteration_next": _row(iteration.iteration_next, "read", repeatable=False),
     "for_each": _row(iteration.for_each, "write", takes_long=True),
     "iteration_end": _row(iteration.iteration_end, "read"),
-    "log_ends": _row(events.log_ends, "read", takes_long=True),
+    "log_ends": _operators(events.log_ends, "read", takes_long=True),
     "last_events": _row(events.last_events, "read", takes_long=True),
     "list_filters": _row(filters.list_filters, "read", takes_long=True),
     "near_watch": _row(near.near_watch, "read", has_body=True),
@@ -83,14 +88,14 @@ TABLE: dict[str, Handler] = {
     "commit_group": _row(groups.commit_group, "read", has_body=True),
     "take_tasks": _row(work.take_tasks, "read", has_body=True),
     "settle_tasks": _row(work.settle_tasks, "read", has_body=True),
-    "list_groups": _row(group_admin.list_groups, "read", takes_long=True),
-    "describe_group": _row(group_admin.describe_group, "read", takes_long=True),
-    "reset_group": _row(group_admin.reset_group, "admin", takes_long=True),
-    "delete_group": _row(group_admin.delete_group, "admin", takes_long=True),
+    "list_groups": _operators(group_admin.list_groups, "read", takes_long=True),
+    "describe_group": _operators(group_admin.describe_group, "read", takes_long=True),
+    "reset_group": _operators(group_admin.reset_group, "admin", takes_long=True),
+    "delete_group": _operators(group_admin.delete_group, "admin", takes_long=True),
     "register_listener": _row(listeners.register_listener, "read", repeatable=False, takes_long=True),
-    "list_listeners": _row(listeners.list_listeners, "read", takes_long=True),
-    "alter_listener": _row(listeners.alter_listener, "read", takes_long=True),
-    "remove_listener": _row(listeners.remove_listener, "read", repeatable=False),
+    "list_listeners": _operators(listeners.list_listeners, "read", takes_long=True),
+    "alter_listener": _operators(listeners.alter_listener, "read", takes_long=True),
+    "remove_listener": _operators(listeners.remove_listener, "read", repeatable=False),
     "await_listeners": _row(listeners.await_listeners, "read"),
     "use_listeners": _row(listeners.use_listeners, "peer"),
     "listener_changed": _row(listeners.listener_changed, "peer"),
@@ -99,21 +104,21 @@ TABLE: dict[str, Handler] = {
     "trim_copies": _row(retention.trim_copies, "peer"),
     "count_after": _row(listeners.count_after, "peer"),
     "create_cache": _row(admin.create_cache, "admin", repeatable=False, takes_long=True),
-    "describe_cache": _row(admin.describe_cache, "read"),
-    "alter_cache": _row(admin.alter_cache, "admin", takes_long=True),
-    "drop_cache": _row(admin.drop_cache, "admin", repeatable=False, takes_long=True),
-    "list_caches": _row(admin.list_caches, "read", takes_long=True),
-    "status": _row(admin.status, "read", takes_long=True),
-    "list_segments": _row(cluster_admin.list_segments, "read", takes_long=True),
-    "run_retention": _row(retention.run_retention, "admin", takes_long=True),
-    "check_data": _row(admin.check_data, "admin", takes_long=True),
-    "list_nodes": _row(cluster_admin.list_nodes, "read", takes_long=True),
-    "change_cluster": _row(cluster_admin.change_cluster, "admin", repeatable=False, takes_long=True),
-    "plan_rebalance": _row(cluster_admin.plan_rebalance, "read", takes_long=True),
-    "rebalance_status": _row(cluster_admin.rebalance_status, "read", takes_long=True),
-    "digest_segments": _row(cluster_admin.digest_segments, "admin", takes_long=True),
-    "compare_copies": _row(cluster_admin.compare_copies, "read", takes_long=True),
-    "force_primary": _row(cluster_admin.force_primary, "admin", repeatable=False, takes_long=True),
+    "describe_cache": _operators(admin.describe_cache, "read"),
+    "alter_cache": _operators(admin.alter_cache, "admin", takes_long=True),
+    "drop_cache": _operators(admin.drop_cache, "admin", repeatable=False, takes_long=True),
+    "list_caches": _operators(admin.list_caches, "read", takes_long=True),
+    "status": _operators(admin.status, "read", takes_long=True),
+    "list_segments": _operators(cluster_admin.list_segments, "read", takes_long=True),
+    "run_retention": _operators(retention.run_retention, "admin", takes_long=True),
+    "check_data": _operators(admin.check_data, "admin", takes_long=True),
+    "list_nodes": _operators(cluster_admin.list_nodes, "read", takes_long=True),
+    "change_cluster": _operators(cluster_admin.change_cluster, "admin", repeatable=False, takes_long=True),
+    "plan_rebalance": _operators(cluster_admin.plan_rebalance, "read", takes_long=True),
+    "rebalance_status": _operators(cluster_admin.rebalance_status, "read", takes_long=True),
+    "digest_segments": _operators(cluster_admin.digest_segments, "admin", takes_long=True),
+    "compare_copies": _operators(cluster_admin.compare_copies, "read", takes_long=True),
+    "force_primary": _operators(cluster_admin.force_primary, "admin", repeatable=False, takes_long=True),
     "cluster_info": _row(peers.cluster_info, "none"),
     "read_state": _row(iteration.read_state, "peer"),
     "confirm_epochs": _row(freshness.confirm_epochs, "peer"),
@@ -129,3 +134,5 @@ TABLE: dict[str, Handler] = {
     "replicate": _row(replicate.replicate, "peer", has_body=True),
     "acknowledge": _row(replicate.acknowledge, "peer", has_body=True),
 }
+
+OPERATORS = frozenset(kind for kind, handler in TABLE.items() if handler.is_operators)

@@ -8,8 +8,13 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
 
-async def greet_as_member(connection: Connection, location: Location, number: int) -> PeerIdentity:
-    """Prove to be member `number` of the cluster whose metadata are at `location`; return who answered."""
+async def greet_as_member(
+    connection: Connection, location: Location, number: int, *, as_number: int = 0, incarnation: str = ""
+) -> PeerIdentity:
+    """Prove to be member `number` of the cluster whose metadata are at `location`; return who answered.
+
+    With the right key, and under another number or incarnation if they are named.
+    """
     store = await open_metastore(location, create=False)
     try:
         items = {key: await store.get(key) for key in (IDENTITY_KEY, CLUSTER_KEY, node_key(number))}
@@ -19,12 +24,14 @@ async def greet_as_member(connection: Connection, location: Location, number: in
     cluster = decode(found[IDENTITY_KEY], Identity, where=IDENTITY_KEY).cluster
     record = decode(found[node_key(number)], NodeRecord, where=node_key(number))
     key = decode(found[CLUSTER_KEY], ClusterKey, where=CLUSTER_KEY).key
-    hello = pb.PeerHello(cluster=cluster, number=number, incarnation=record.incarnation, version=PEER_VERSION, nonce=b"n" * NONCE_BYTES)
+    me = PeerIdentity(cluster=cluster, number=as_number or number, incarnation=incarnation or record.incarnation)
+    nonce = b"n" * NONCE_BYTES
+    hello = pb.PeerHello(cluster=cluster, number=me.number, incarnation=me.incarnation, version=PEER_VERSION, nonce=nonce)
     answer = (await connection.request(Message(peer_hello=hello), timeout_ms=20_000)).message.peer_hello_answer
     greeting = Greeting(
-        dialer=PeerIdentity(cluster=cluster, number=number, incarnation=record.incarnation),
+        dialer=me,
         answerer=PeerIdentity(cluster=cluster, number=answer.number, incarnation=answer.incarnation),
-        dialer_nonce=hello.nonce,
+        dialer_nonce=nonce,
         answerer_nonce=answer.nonce,
     )
     assert greeting.proved("answerer", answer.proofs, [key]) == key

@@ -19,6 +19,8 @@ from eventlog.errors import EventLogError
 from eventlog.node.home import RECORDS
 from tests.process.nodes import EVENTLOG, NodeProcess
 
+MOMENTS_MS = (None, 0, 30, 80, 150, 300)
+
 
 def refused(*options: str) -> subprocess.CompletedProcess[str]:
     """Run `serve` with options that it must refuse; return what it said."""
@@ -117,6 +119,44 @@ def test_sigterm_during_the_start_ends_it_and_leaves_a_node_that_starts(tmp_path
         assert "Traceback" not in node.log_text()
         node.start()
         assert json.loads(node.command("get", "c", "k", "--json").stdout)["value"] == 1
+
+
+def end_early(node: NodeProcess, after_ms: int | None) -> int:
+    """Start a node, and end it so long after it has taken SIGTERM into its own hands, or before; return the exit code."""
+    node.spawn()
+    while after_ms is not None and node.is_running and not node.catches(signal.SIGTERM):
+        time.sleep(0.001)  # a poll of the process table; nothing else tells
+    time.sleep((after_ms or 0) / 1000)  # where it is by then differs, and each place will do
+    node.signal(signal.SIGTERM)
+    code = node.wait()
+    assert "Traceback" not in node.log_text()
+    return code
+
+
+def test_sigterm_at_any_moment_of_a_first_start_leaves_a_whole_directory_or_none(tmp_path):
+    for after_ms in MOMENTS_MS:
+        with ExitStack() as stack:
+            node = NodeProcess(tmp_path / f"{after_ms}", "--segments", "16")
+            stack.push(node)
+            code = end_early(node, after_ms)
+            assert code == 0 or (code == -signal.SIGTERM and not node.data.exists())
+            node.start()
+            node.command("cache", "create", "c")
+            assert node.stop() == 0
+
+
+def test_sigterm_at_any_moment_of_joining_leaves_a_member_that_starts_or_none(tmp_path):
+    with ExitStack() as stack:
+        first = stack.enter_context(NodeProcess(tmp_path / "first", "--segments", "16"))
+        for after_ms in MOMENTS_MS:
+            node = NodeProcess(tmp_path / f"{after_ms}", "--join", first.address)
+            stack.push(node)
+            code = end_early(node, after_ms)
+            assert code == 0 or (code == -signal.SIGTERM and not node.data.exists())
+            node.start()
+        first.command("admin", "status", "--check", "--wait", "60s")
+        rows = [json.loads(line) for line in first.command("admin", "nodes", "--json").stdout.splitlines()]
+        assert [row["state"] for row in rows] == ["live"] * (1 + len(MOMENTS_MS)), "nobody is left behind by a start that ended"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

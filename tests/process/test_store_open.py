@@ -1,5 +1,6 @@
 import contextlib
 import os
+import re
 import subprocess
 import threading
 import time
@@ -107,6 +108,27 @@ def test_options_without_setter_survive_every_open(tmp_path):
     )
     assert len(lost_options(bare)) == 2
     assert with_hidden_options(bare) == text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "paranoid_checks=true",  # a damaged file ends the opening, and writing
+        "verify_sst_unique_id_in_manifest=true",  # a table in another's place
+        "skip_checking_sst_file_sizes_on_db_open=false",  # a table that lost its end
+        "force_consistency_checks=true",  # tables that overlap
+        "flush_verify_memtable_count=true",  # a table with fewer rows than were flushed ...
+        "compaction_verify_record_count=true",  # ... or merged
+        "fail_if_options_file_error=true",
+        "wal_recovery_mode=kTolerateCorruptedTailRecords",
+        "recycle_log_file_num=0",  # else `records.py` would refuse what is sound
+    ],
+)
+def test_what_rocksdb_checks_by_itself_is_on_whatever_its_defaults_become(tmp_path, line):
+    with opened(tmp_path):
+        text = newest_options(tmp_path / "store" / "db").read_text()
+    set_to = set(re.findall(rf"^  ({line.partition('=')[0]}=.*)$", text, re.MULTILINE))
+    assert set_to == {line}
 
 
 def test_open_files_leave_room_for_connections():

@@ -92,6 +92,9 @@ class Membership:
         self._may_be_known = False  # it has asked to join, and nobody has said since that it is no member
         self._attempt = 0
         self._losses = 0
+        self._commits = 0  # on their way
+        self._committed = asyncio.Event()  # none is
+        self._committed.set()
 
     @property
     def segment(self) -> int:
@@ -101,6 +104,8 @@ class Membership:
     async def run(self) -> None:
         """Join, and stay a member."""
         while True:
+            if not self.epoch:
+                await self._committed.wait()  # who joins anew is given its segments anew: a commit of before would be refused
             sent_at, losses = self._now(), self._losses
             self._may_be_known = True
             try:
@@ -246,7 +251,14 @@ class Membership:
         request = pb.CommitGroup(
             group=self._options.group, cache_id=self._cache_id, member=self.id, epoch=epoch, places=len(places), metadata=metadata
         )
-        await self.insist(Message(commit_group=request), encode_places(places), timeout_ms=timeout_ms, what="commits")
+        self._commits += 1
+        self._committed.clear()
+        try:
+            await self.insist(Message(commit_group=request), encode_places(places), timeout_ms=timeout_ms, what="commits")
+        finally:
+            self._commits -= 1
+            if not self._commits:
+                self._committed.set()
 
     async def leave(self, *, timeout_ms: int) -> None:
         """Say good-bye, also where no answer has come yet to who asked to join. A static member does not: it is expected back."""

@@ -1,10 +1,12 @@
 import asyncio
+from collections import Counter
 from itertools import chain, repeat
 from types import SimpleNamespace
 
 import pytest
 
 from eventlog.client.members.member import MemberHooks, MemberOptions, Membership
+from eventlog.consume.membership.positions import Place
 from eventlog.errors import EventLogError, NotPrimary, TimedOut
 from eventlog.routing.retry import RetryPolicy
 from eventlog.wire.eventlog_pb2 import Message
@@ -29,6 +31,45 @@ def test_what_was_refused_to_the_end_says_why_and_not_that_the_last_try_had_no_t
     async def act():
         with pytest.raises(told):
             await Refused(*errors).insist(Message(), timeout_ms=250)
+
+    asyncio.run(act())
+
+
+class Unheard(Membership):
+    """A member of a session that is over, whom nobody answers until `commits` are. `asked` counts its requests by kind."""
+
+    def __init__(self) -> None:
+        core = SimpleNamespace(
+            routes=SimpleNamespace(segments=1), options=SimpleNamespace(retry=RetryPolicy(backoff_ms_max=10), name="", timeout_ms=60_000)
+        )
+        super().__init__(core, 1, MemberOptions(group="g"), MemberHooks(assigned=None, lost=lambda: None, failed=None))
+        self.asked: Counter[str] = Counter()
+        self.commits = asyncio.Event()
+        self.beats = asyncio.Event()
+
+    async def ask(self, message: Message, *_: object, **__: object) -> None:
+        kind = message.WhichOneof("kind")
+        self.asked[kind] += 1
+        if kind == "commit_group" and self.commits.is_set():
+            return
+        if kind == "group_beat":
+            self.beats.set()
+        raise NotPrimary(segment=0)
+
+
+def test_who_has_lost_its_session_joins_anew_when_what_it_commits_is_kept():
+    async def act():
+        member = Unheard()
+        commit = asyncio.create_task(member.commit({0: Place(id=1, next_offset=1, epoch=1)}, epoch=1, metadata="", timeout_ms=60_000))
+        await asyncio.sleep(0)
+        running = asyncio.create_task(member.run())
+        while member.asked["commit_group"] < 10:  # noqa: ASYNC110 -- its own to count
+            await asyncio.sleep(0.001)
+        assert not member.asked["group_beat"]
+        member.commits.set()
+        await commit
+        await member.beats.wait()
+        running.cancel()
 
     asyncio.run(act())
 

@@ -6,6 +6,7 @@ python -m benchmarks.encoding
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
 
@@ -39,6 +40,14 @@ def with_null(number: int) -> dict[str, Any]:
     return {"id": number, "name": f"name {number}", "total": number * 2.5, "note": None}
 
 
+def texts_with_null(number: int) -> dict[str, Any]:
+    return {"id": f"{number}", "name": f"name {number}", "city": "Köln", "note": None}
+
+
+def with_time(number: int) -> dict[str, Any]:
+    return {"id": number, "name": f"name {number}", "at": datetime(2026, 1, 1, 12, 0, number % 60, tzinfo=UTC)}
+
+
 def nested(number: int) -> dict[str, Any]:
     items = [{"sku": f"s{index}", "quantity": index, "price": index * 1.5} for index in range(8)]
     return {"order": number, "customer": {"name": "Bob", "city": "X", "id": 7}, "items": items, "paid": True}
@@ -69,7 +78,7 @@ def main() -> None:
     """Print a line for each shape of value."""
     as_json, as_avro = form(format="json"), form(format="avro", schema=json.dumps(SCHEMA))
     bare, schema, keys = msgspec.json.Encoder().encode, fastavro.parse_schema(SCHEMA), ["k"] * VALUES
-    shapes = {"flat": flat, "with null": with_null, "nested": nested}
+    shapes = {"flat": flat, "with null": with_null, "texts, null": texts_with_null, "with time": with_time, "nested": nested}
     for name, make in shapes.items():
         values = [make(number) for number in range(VALUES)]
         ways: dict[str, Encode] = {"client": lambda given: as_json.values(keys, given), "msgspec": lambda given: list(map(bare, given))}
@@ -85,7 +94,7 @@ def main() -> None:
 def show(name: str, found: dict[str, float]) -> None:
     """Print what the client takes, what its library does, and the ratio."""
     (_, own), (library, other) = found.items()
-    print(f"{name:16} client {own:7,.0f} ns   {library} {other:7,.0f} ns   {own / other:.2f}x")
+    print(f"{name:17} client {own:7,.0f} ns   {library} {other:7,.0f} ns   {own / other:.2f}x")
 
 
 if __name__ == "__main__":

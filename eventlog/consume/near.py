@@ -1,18 +1,14 @@
-"""What a near cache's server decides: which events concern it, and whether what was heard is word of everything acknowledged.
+"""What a near cache's server decides: which events concern it.
 
 A reader is told of writes to keys whose digests are in its `Interest`: xxh3_64 of the key, so two keys in 10**19 are taken for each
 other, which costs an invalidation and nothing else.
 """
-
-from collections.abc import Collection, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Digests = npt.NDArray[np.uint64]
-Quorum = tuple[int, frozenset[int]]
-"""A primary, and the in-sync set of its segments; numbers of nodes."""
 
 
 class Interest:
@@ -56,13 +52,3 @@ def _distinct(digests: Digests) -> Digests:
     is_first = np.ones(len(found), bool)
     is_first[1:] = found[1:] != found[:-1]
     return found[is_first]
-
-
-def hears_all(quorums: Iterable[Quorum], heard: Collection[int]) -> bool:
-    """Whether nothing can have been acknowledged that none of `heard` knows of.
-
-    It takes every primary, and of each in-sync set a majority: a primary that was deposed without knowing it has a successor whose
-    epoch a majority has taken, so somebody heard knows of that one.
-    """
-    nodes = frozenset(heard)
-    return all(primary in nodes and 2 * len(in_sync & nodes) > len(in_sync) for primary, in_sync in quorums)

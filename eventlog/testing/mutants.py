@@ -339,6 +339,10 @@ async def _prove_nothing(_self: Any, segments: Any) -> list[int]:
     return sorted(segments)
 
 
+async def _say_how_far_this_node_is(self: Any) -> int:
+    return int(self._node.core.watermark.max())
+
+
 async def _ask_in_one_round(node: Any, message: Any, answer: Any, *, changes: Any, timeout_ms: int) -> Any:
     del changes
     return await ask_primaries(node, message, answer, timeout_ms=timeout_ms)
@@ -461,14 +465,21 @@ MUTANTS: Final = (
         target="eventlog.node.cluster.primaries:_led",
         make=instead(_answer_for_whatever_is_asked),
         also=(("eventlog.node.cluster.primaries:_leads", instead(_lead_whatever_is_asked)),),
-        seed=4,
+        seed=0,
         world="questions",
     ),
     Mutant(
         name="deposed primary answers for its segments",
         target="eventlog.node.state.freshness:Freshness.proven",
         make=instead(_prove_nothing),
-        seed=5,
+        seed=200057,
+        world="questions",
+    ),
+    Mutant(
+        name="near cache's probe answered by one node alone",
+        target="eventlog.node.consumers.near:NearReaders._end",
+        make=instead(_say_how_far_this_node_is),
+        seed=0,
         world="questions",
     ),
     Mutant(

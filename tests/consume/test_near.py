@@ -1,11 +1,10 @@
-"""Interest of near caches, and whose word is enough."""
+"""Interest of near caches."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.consume.near import Interest, hears_all
+from eventlog.consume.near import Interest
 from eventlog.limits import NEAR_ENTRIES_MAX
 
 DIGEST = st.integers(0, (1 << 64) - 1) | st.integers(0, 9)
@@ -38,22 +37,3 @@ def test_there_may_be_as_many_as_a_near_cache_may_keep():
     interest = Interest(many)
     interest.change(added=many[:9] + np.uint64(1), removed=many[:9])
     assert len(interest) == NEAR_ENTRIES_MAX
-
-
-@pytest.mark.parametrize(
-    ("heard", "is_all"),
-    [
-        ({1, 2, 3, 4, 5}, True),
-        ({1, 2, 4, 5}, True),
-        ({1, 4, 5}, False),  # 1 leads, and alone cannot know whether it still does
-        ({2, 3, 4, 5}, False),  # the primary is missing
-    ],
-)
-def test_it_takes_every_primary_and_a_majority_of_each_in_sync_set(heard, is_all):
-    quorums = {(1, frozenset({1, 2, 3})), (4, frozenset({4, 5, 1})), (4, frozenset({4}))}
-    assert hears_all(quorums, heard) is is_all
-
-
-def test_without_a_primary_nothing_is_enough():
-    assert not hears_all({(0, frozenset({1, 2}))}, {1, 2, 3})
-    assert hears_all((), ())

@@ -2,7 +2,7 @@
 
 A watch is a pull of stored values as they are, judged by the digests of their keys. Those of one stretch of the log are computed
 once for all near caches that read it. A probe asks for more than news: for an item that says everything acknowledged anywhere
-before the probe has been looked at; then word is taken of all primaries first, once for all who ask at a time.
+before the probe has been looked at; then all primaries are asked first how far they are, once for all who ask at a time.
 """
 
 import asyncio
@@ -18,12 +18,13 @@ from eventlog.batch.columns import columns_of_values
 from eventlog.batch.join import pack
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
-from eventlog.consume.near import Digests, Interest, Ints, Quorum, hears_all
+from eventlog.consume.near import Digests, Interest, Ints
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogError, InvalidArgument, Overloaded
 from eventlog.hashing import hash_keys
 from eventlog.ids import ID_MAX
 from eventlog.limits import ANSWER_BYTES_DEFAULT, CLOSE_UP_MS_MAX, NEAR_DIGESTS_MAX, NEAR_ENTRIES_MAX
 from eventlog.node.aside import aside
+from eventlog.node.cluster.primaries import Led, answer_primary, ask_primaries
 from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
@@ -36,6 +37,8 @@ _STATE = "near"  # of a connection: its watches by opaque
 _INLINE_EVENTS = 1_000  # hashing more keys than this takes the loop too long
 _STRETCHES = 64  # of the log, whose digests are kept for other near caches
 _LIMITS = Limits(nbytes=ANSWER_BYTES_DEFAULT, is_raw=True)
+_HOW_FAR_MS = 1_000  # for primaries to say how far they are; then the probes are not answered, and others come
+_PAUSES = 2  # as long as it took to ask them: at most a third of the time goes into it
 
 Stretch = tuple[int, int, int]  # cache, after, upto
 Keys = tuple[Digests, Ints]  # digest and id of each event
@@ -49,7 +52,6 @@ class NearReaders:
         self._stretches: OrderedDict[Stretch, asyncio.Future[Keys]] = OrderedDict()
         self._asking: list[Callable[[int | None], None]] = []
         self._is_asking = False
-        self._quorums: tuple[object, frozenset[Quorum]] = (None, frozenset())
         self.digests = 0
         self.peak = 0
 
@@ -93,31 +95,39 @@ class NearReaders:
         """Pass to `done` an id at or above everything acknowledged anywhere before this call; None where that cannot be known."""
         self._asking.append(done)
         if not self._is_asking:
-            self._ask()
+            self._is_asking = True
+            self._node.own(asyncio.get_running_loop().create_task(self._ask(), name="near_end"))
 
-    def _ask(self) -> None:
-        self._is_asking = True
-        asking, self._asking = self._asking, []
-        if self._node.closing.is_alone:
-            self._told(asking, self._node.reads.limit(), frozenset())
-        else:
-            self._node.closing.end_heard(partial(self._told, asking))
+    async def _ask(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._asking:
+                asking, self._asking = self._asking, []
+                began = loop.time()
+                end = await self._end()
+                for done in asking:
+                    done(end)
+                await asyncio.sleep(_PAUSES * (loop.time() - began))
+        finally:
+            self._is_asking = False
 
-    def _told(self, asking: list[Callable[[int | None], None]], id_: int, heard: frozenset[int]) -> None:
-        self._is_asking = False
-        is_all = hears_all(self._quorums_now(), heard | {self._node.number})
-        for done in asking:
-            done(id_ if is_all else None)
-        if self._asking and not self._is_asking:
-            self._ask()
+    async def _end(self) -> int | None:
+        question = Message(close_up=pb.CloseUp())
+        try:
+            told = await ask_primaries(self._node, question, partial(how_far, self._node), timeout_ms=_HOW_FAR_MS)
+        except EventLogError:
+            return None
+        return max(one.close_up_answer.last_id for one in told)
 
-    def _quorums_now(self) -> frozenset[Quorum]:
-        view = self._node.view
-        if self._quorums[0] is not view:
-            records = (found.record for found in view.segments.values())
-            found = frozenset((record.primary, frozenset(one.node for one in record.in_sync)) for record in records)
-            self._quorums = (view, found)
-        return self._quorums[1]
+
+async def how_far(node: "Node", led: Led) -> Message:
+    """Return the last id that is committed in segments that are led here."""
+    return Message(close_up_answer=pb.CloseUpAnswer(last_id=int(node.core.watermark[led.segments].max())))
+
+
+async def answer_how_far(node: "Node", exchange: Exchange) -> None:
+    """Answer another node, for those of the segments asked about that are led here."""
+    await answer_primary(node, exchange, partial(how_far, node))
 
 
 def _keys_of(delivered: Delivered, *, after: int) -> Keys:

@@ -12,6 +12,7 @@ from eventlog.node.answering import see_through
 from eventlog.node.cluster.primaries import time_to_ask
 from eventlog.node.consumers.listener_lag import count_everywhere
 from eventlog.node.consumers.listeners import Listeners
+from eventlog.node.consumers.near import answer_how_far
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.crowds import give as give_answer
 from eventlog.node.reading.crowds import refuse as refuse_answer
@@ -23,6 +24,9 @@ from eventlog.node.reading.watches import serve_watch
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import LastEventsAnswer, LogEndsAnswer, Message
+
+if TYPE_CHECKING:
+    from eventlog.node.node import Node
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -111,9 +115,13 @@ async def watch(node: ReadingNode, exchange: Exchange) -> None:
     await serve_watch(node.reads, exchange)
 
 
-def close_up(node: ReadingNode, exchange: Exchange) -> None:
-    """Promise a member that nothing with an id at or below one will be committed here any more."""
-    node.closing.asked(exchange)
+def close_up(node: "Node", exchange: Exchange) -> None:
+    """Promise a member that nothing with an id at or below one will be committed here any more; or tell how far named segments are."""
+    if exchange.message.HasField("cover"):
+        work = see_through(exchange, answer_how_far(node, exchange))
+        node.own(asyncio.get_running_loop().create_task(work, name="how_far"))
+    else:
+        node.closing.asked(exchange)
 
 
 def fetch(node: ReadingNode, exchange: Exchange) -> None:

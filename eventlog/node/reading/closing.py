@@ -65,15 +65,11 @@ class _Asked:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _End:
-    """Somebody who wants to know how far everything goes that is committed by now. `missing`: whose request is to be answered yet.
-
-    `heard` are those who have said so.
-    """
+    """Somebody who wants to know how far everything goes that is committed by now. `missing`: whose request is to be answered yet."""
 
     missing: dict[int, int]
     last_id: int
-    heard: set[int]
-    done: Callable[[int, frozenset[int]], None]
+    done: Callable[[int], None]
 
 
 class Closing:
@@ -238,15 +234,11 @@ class Closing:
 
     def end(self, done: Callable[[int], None]) -> None:
         """Pass to `done` an id at or above everything that was committed anywhere before this call, as far as members are reached."""
-        self.end_heard(lambda id_, _: done(id_))
-
-    def end_heard(self, done: Callable[[int, frozenset[int]], None]) -> None:
-        """As `end`; `done` is also told which members have answered."""
         peers = self._peers()
         if not peers:
-            done(self._clock.last, frozenset())
+            done(self._clock.last)
             return
-        end = _End(missing={}, last_id=self._clock.last, heard=set(), done=done)
+        end = _End(missing={}, last_id=self._clock.last, done=done)
         self._ends.append(end)
         for number, asked in list(peers.items()):
             is_busy = asked.request is not None and not asked.is_waiting
@@ -360,12 +352,10 @@ class Closing:
             if wanted is None or (request is not None and request < wanted):
                 continue
             del end.missing[number]
-            if request is not None:
-                end.heard.add(number)
             end.last_id = max(end.last_id, asked.last_id if asked is not None else 0)
             if not end.missing:
                 self._ends.remove(end)
-                end.done(end.last_id, frozenset(end.heard))
+                end.done(end.last_id)
 
 
 def _cancel(asked: _Asked) -> None:

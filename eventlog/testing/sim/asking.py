@@ -1,9 +1,10 @@
-"""Runs of a cluster whose nodes ask all primaries: a clear, the cut of a retention beside holds, a list; and what may be answered.
+"""Runs of a cluster whose nodes ask all primaries: a clear, the cut of a retention beside holds, a list, a probe; and what may be answered.
 
 An event that is committed stands for an entry, for a listener that holds what comes after it (one in five), and for a row of a list.
-Nothing is removed: an answer is judged by what it has seen.
+Nothing is removed: an answer is judged by what it has seen. A near cache's probe is answered with an id, up to which its node then looks.
 """
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,7 @@ from eventlog.wire.eventlog_pb2 import CountAfter, Message
 
 _QUESTION: Final = Message(count_after=CountAfter())
 _TIMEOUT_MS: Final = 2_000
-_EACH_US: Final = 60_000
+_EACH_US: Final = 45_000
 _HOLDS_ONE_IN: Final = 5
 
 
@@ -58,7 +59,7 @@ class Asking:
 
     def _ask(self) -> None:
         node = self._cluster.hosts[self._chance.choice(sorted(self._cluster.hosts))].node
-        act: Callable[[Node], Awaitable[None]] = self._chance.choice((self._clear, self._cut, self._list))
+        act: Callable[[Node], Awaitable[None]] = self._chance.choice((self._clear, self._cut, self._list, self._probe))
         if node is not None and node.state is not None:
             loop, asking = node.state.loop, node
             node.process.run(lambda: loop.start(self._tried(act, asking)))
@@ -106,6 +107,22 @@ class Asking:
         for token, number in self._told.items():
             if token not in listed and number < newest:
                 self._doubts.append((f"a list has {newest}, which was asked for when {token} was there, and not {token}", token))
+
+    async def _probe(self, node: Node) -> None:
+        before = set(self._told)
+        future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        node.questions.near.end(future.set_result)
+        target = await future
+        if target is None:
+            self._world.reached["probe not answered"] += 1
+            return
+        self._world.reached["probe answered"] += 1
+        appends = self._world.history.appends
+        self._doubts += [
+            (f"a probe at node {node.questions.number} looks up to {target}; {appends[token].id} was acknowledged before", token)
+            for token in before
+            if appends[token].id > target
+        ]
 
     # ------------------------------------------------------------ what is judged
 

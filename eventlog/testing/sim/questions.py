@@ -1,6 +1,7 @@
 """Questions to all primaries at one process: the product's, with its proofs of who leads, over the simulated network.
 
-What is answered is what the process has of the segments asked about: the events that it knows to be committed, with their ids.
+What is answered is what the process has of the segments asked about: the events that it knows to be committed, with their ids. How far
+they go is asked for the probes of near caches, by the product's code.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError, TimedOut
 from eventlog.ids import ID_STEP
 from eventlog.node.cluster.primaries import Led, answer_primary
+from eventlog.node.consumers.near import NearReaders, answer_how_far
 from eventlog.node.state.freshness import Freshness, confirm_epochs
 from eventlog.testing.sim.packets import Asked, Told
 from eventlog.testing.sim.records import Records
@@ -49,6 +51,7 @@ class Questions:
         self.is_stopping = False
         self.peers = self
         self.freshness = Freshness(self)  # type: ignore[arg-type]  # what of a node it uses
+        self.near = NearReaders(self)  # type: ignore[arg-type]  # as above
         self._state = state
         self._records = records
         self._members = members
@@ -137,6 +140,8 @@ class Questions:
         try:
             if packet.message.HasField("confirm_epochs"):
                 confirm_epochs(node, call)
+            elif packet.message.HasField("close_up"):
+                await answer_how_far(node, call)
             else:
                 await answer_primary(node, call, self.committed)
         except EventLogError as error:

@@ -112,3 +112,33 @@ def test_nothing_is_removed_while_the_home_of_a_listener_is_taken_over(tmp_path:
         assert (await retain(connections[chooser.index])).removed
 
     on_spread_cluster(tmp_path, act, retain_events=KEPT)
+
+
+def test_a_near_cache_s_probe_is_answered_when_all_primaries_have_said_how_far_they_are(tmp_path: Path) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        asker = cluster.nodes[0]
+        victim, heir = cluster.nodes[1:]
+        inherited = {segment for segment, number in successors(cluster, victim).items() if number == heir.node.number}
+        answers: list[int | None] = []
+
+        async def probe() -> int | None:
+            count = len(answers)
+            asker.node.near.end(answers.append)
+            await cluster.until(lambda: len(answers) > count)
+            return answers[-1]
+
+        await asyncio.gather(*(cluster.put(key, b"v") for key in KEYS))
+        assert await probe() >= max(id_ for _, id_ in cluster.acknowledged.values())
+        async with heir.node.renewing_lease:  # ids for its new terms would have to lie above the lease of who led before
+            await cluster.until(lambda: victim.node.clock.ceiling > heir.node.clock.ceiling)
+            await victim.kill()
+            left = {asker.node.number, heir.node.number}
+            await cluster.until(lambda: {asker.node.leader_of(segment) for segment in range(SEGMENTS)} == left)
+            assert await probe() is None
+            assert not heir.node.replicas.serving[list(inherited)].any()
+            assert heir.node.replicas.serving.any(), "it answers for others"
+        await cluster.until(lambda: sum(int(node.replicas.serving.sum()) for node in cluster.up) == SEGMENTS)
+        await asyncio.gather(*(cluster.put(key, b"w") for key in KEYS))
+        assert await probe() >= max(id_ for _, id_ in cluster.acknowledged.values())
+
+    on_spread_cluster(tmp_path, act)

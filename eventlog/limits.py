@@ -66,6 +66,7 @@ PRODUCER_RESULTS_KEPT = 16  # a client keeps at most as many blocks of one segme
 PRODUCER_IDLE_MS_MAX = 24 * 3_600_000
 PRODUCER_BYTES_MAX = 64 * MIB  # of the producers of one cache; above, who is silent for PRODUCER_IDLE_MS_MIN is forgotten
 PRODUCER_IDLE_MS_MIN = 60_000  # several times what an operation has by default, with all its retries
+FIRST_BLOCK_MS_MAX = 30_000  # a first block whose fate is unknown is sent again for so long: who forgot it would write it twice
 EXPIRE_PER_TURN_MAX = 1_000
 CLEAR_PER_GROUP_MAX = 10_000
 REQUEST_TIMEOUT_MS_DEFAULT = 10_000
@@ -150,6 +151,7 @@ BALLAST_BYTES = 16 * MIB  # given up by a start on a full disk; and the steps in
 assert SEGMENTS_DEFAULT <= SEGMENTS_MAX <= 1 << 16, "a segment is a u16 in every format"
 assert VALUE_BYTES_MAX <= VALUE_BYTES_CAP < BATCH_BYTES_CAP < 1 << 31, "offsets within a block are int32"
 assert KEY_BYTES_MAX + VALUE_BYTES_MAX + HEADERS_BYTES_MAX < BATCH_BYTES_MAX, "one event fits a batch"
+assert 2 * FIRST_BLOCK_MS_MAX <= PRODUCER_IDLE_MS_MIN, "ids may go faster than a client's clock: a failover costs a lease"
 assert BATCH_BYTES_MAX < FRAME_BYTES_MAX, "one batch fits a frame"
 assert FRAME_BYTES_MAX <= CONNECTION_BYTES_IN_FLIGHT_MAX <= PROCESS_BYTES_IN_FLIGHT_MAX, "one frame never blocks its own connection"
 assert SEGMENTS_MAX * 20 + 1 * KIB < FRAME_HEADER_BYTES_MAX, "a poll from a position of every segment fits a header"

@@ -20,6 +20,7 @@ from eventlog.client.writing.acknowledging import Expecting
 from eventlog.client.writing.singles import CacheSingles, Condition, Written, condition_of
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, InvalidArgument, OutcomeUnknown
 from eventlog.events import Kind
+from eventlog.limits import FIRST_BLOCK_MS_MAX
 from eventlog.routing.addresses import parse_addresses
 from eventlog.routing.routes import Routes
 from eventlog.transport.blocking import finished
@@ -105,6 +106,7 @@ class OneByOne(CacheSingles, CacheGetting, CacheRows):
                 block,
                 segment=segment,
                 repeatable=number is not None,
+                again_ms_max=0 if number else FIRST_BLOCK_MS_MAX,
                 timeout_ms=self._core.options.limit_ms(timeout_ms),
             )
         except ConnectionLost as error:

@@ -74,7 +74,7 @@ class Lanes(Generic[Content]):
             part = self._split(frame, blocks)
             part.place, part.wanted, part.doubtful = frame.place, frame.wanted, frame.doubtful
             if frame.doubtful:
-                part.sequences = frame.sequences[blocks]
+                part.sequences, part.sent_at = frame.sequences[blocks], frame.sent_at
             yield lane, part
 
     def aim(self, primaries: npt.ArrayLike) -> None:

@@ -17,6 +17,10 @@ A frame is *doubtful* when an earlier sending was never answered: its bytes may 
 It keeps its numbers for good, whatever is refused. Where that is impossible, because a number before it has nobody to use it any
 more, only another producer id is safe, and the fate of the doubtful frames stays unknown.
 
+A primary that has forgotten a producer refuses every number of it but 0, and writes that as new. It forgets nobody who wrote within
+PRODUCER_IDLE_MS_MIN. So before a window resumes, and while frames in doubt are queued, its user asks `is_outlived`: whether one of them
+is older, and has a block of a chain of which nothing was answered yet.
+
 A number that was answered is never given again: whoever has it would take the new block for the old one. A node that knows less than what
 was answered stands still in the past (it was paused, or cut off, and another leads its segments now), so frames keep their numbers and
 are sent again; if that goes on, the producer was forgotten there, or data lost on purpose, and another producer id begins.
@@ -74,9 +78,10 @@ class Frame(Generic[Content]):
     `sequences` has the number of each block while the frame is SENT, LOST or HELD, and always if it is `doubtful`. `wanted`: somebody
     still waits for it; the owner clears it. `place` rises in the order in which frames were added; what stands for a frame has its place.
     `only` is the segment of a frame of one block, which is worth a shorter way: numpy takes microseconds for one number.
+    `sent_at` is the owner's, of any clock: not later than the first of the sendings that are in doubt.
     """
 
-    __slots__ = ("cache", "content", "doubtful", "only", "place", "segments", "sequences", "state", "wanted")
+    __slots__ = ("cache", "content", "doubtful", "only", "place", "segments", "sent_at", "sequences", "state", "wanted")
 
     def __init__(self, *, cache: int, segments: npt.NDArray[np.integer], content: Content) -> None:
         self.cache = cache
@@ -88,6 +93,7 @@ class Frame(Generic[Content]):
         self.doubtful = False
         self.wanted = True
         self.place = 0
+        self.sent_at = 0.0
 
     def change(self, state: State) -> None:
         """Move to `state`."""
@@ -154,6 +160,27 @@ class Window(Generic[Content]):
     def unanswered(self) -> Iterator[Frame[Content]]:
         """Yield frames that are SENT or LOST, in the order of sending."""
         return iter(tuple(self._sent.values()))
+
+    @property
+    def has_doubts(self) -> bool:
+        """Whether doubtful frames may be QUEUED."""
+        return self._is_careful
+
+    @property
+    def in_doubt(self) -> list[Frame[Content]]:
+        """Return the doubtful frames that are to be sent again: LOST, or QUEUED under their numbers."""
+        lost = [frame for frame in self._sent.values() if frame.state is State.LOST]
+        return lost + [frame for frame in self._queue if frame.doubtful] if self._is_careful else lost
+
+    def is_outlived(self, before: float) -> bool:
+        """Return whether a frame in doubt, sent before `before`, has a block of a chain of which nothing was answered.
+
+        Then only another producer id can go on: of all frames in doubt nobody will know what became of them.
+        """
+        chains = self._numbering.chains
+        found = any(frame.sent_at < before and not chains(frame.cache).answered[frame.segments].all() for frame in self.in_doubt)
+        self._numbering.wants_anew |= found
+        return found
 
     def answered_before(self, frame: Frame[Content]) -> Sequences:
         """Return, for the chain of each block, one above the highest number answered so far."""
@@ -276,7 +303,7 @@ class Window(Generic[Content]):
         self._leave(frame, State.DONE)
         if frame.doubtful:
             self._numbering.wants_anew |= len(free) != len(again)
-            rest.doubtful, rest.sequences = True, frame.sequences[again]
+            rest.doubtful, rest.sequences, rest.sent_at = True, frame.sequences[again], frame.sent_at
         used = np.delete(np.arange(len(frame.segments)), free)
         self._use(frame.cache, frame.segments[used], frame.sequences[used])
         self._free(frame.cache, frame.segments[free], frame.sequences[free])

@@ -410,3 +410,38 @@ def test_waiting_for_an_id_ends_in_time_where_nobody_answers() -> None:
             assert caught.value.timeout_ms == 100
 
     run(main())
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_block_that_was_forgotten_meanwhile_is_not_written_again(monkeypatch: pytest.MonkeyPatch, is_first: bool) -> None:
+    """Its answer is lost, and nobody is reached for longer than it takes to forget its producer."""
+    monkeypatch.setattr("eventlog.client.writing.lane.FIRST_BLOCK_MS_MAX", 50)
+    node, away_s = FakeNode(), 0.2
+    back_at: list[float] = []
+
+    def dispatch(exchange: Exchange) -> None:
+        now = asyncio.get_running_loop().time()
+        if exchange.kind == "write" and len(node.log) == (not is_first) and not back_at:
+            back_at.append(now + away_s)
+            node.hold = []
+            node.dispatch(exchange)  # written, and not answered
+            node.hold = None
+            node.last.clear()
+            node.results.clear()
+        if back_at and now < back_at[0]:
+            exchange.connection.abort()
+        elif exchange.kind != "write" or not exchange.is_over:
+            node.dispatch(exchange)
+
+    async def main() -> None:
+        async with running(node, dispatch=dispatch) as address, connect(address, retry=FAST, timeout_ms=20_000) as client:
+            cache = await client.create_cache("c")
+            if not is_first:
+                await cache.put("k", 0)
+            with pytest.raises(OutcomeUnknown):
+                await cache.put("k", 1)
+            assert [event.key for event in node.log] == [b"k"] * (1 + (not is_first))
+            await cache.put("k", 2)
+            assert len(node.log) == 2 + (not is_first)
+
+    run(main())

@@ -267,3 +267,29 @@ def test_another_cluster_behind_the_same_address_is_refused() -> None:
             cache.get("k")
 
     run(with_small_client(node, act))
+
+
+def test_a_first_write_that_was_forgotten_meanwhile_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small, "FIRST_BLOCK_MS_MAX", 50)
+    node, back_at = FakeNode(), []
+
+    def dispatch(exchange: Exchange) -> None:
+        now = asyncio.get_running_loop().time()
+        if exchange.kind == "write" and not back_at:
+            back_at.append(now + 0.2)
+            node.hold = []
+            node.dispatch(exchange)
+            node.hold = None
+            node.last.clear()
+            node.results.clear()
+        if back_at and now < back_at[0]:
+            exchange.connection.abort()
+        else:
+            node.dispatch(exchange)
+
+    def act(cache: Any) -> None:
+        with pytest.raises(OutcomeUnknown):
+            cache.put("k", 1)
+        assert len(node.log) == 1
+
+    run(with_small_client(node, act, dispatch=dispatch))

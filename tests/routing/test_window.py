@@ -349,3 +349,44 @@ def test_an_illegal_change_is_our_own_bug() -> None:
     done.change(State.DONE)
     with pytest.raises(AssertionError, match="never goes"):
         done.change(State.SENT)
+
+
+def test_what_nobody_may_know_for_a_repeated_block_by_now_is_not_sent_again() -> None:
+    opened = window()
+    [first, other] = send(opened, frame(0, 0), frame(1, 1))
+    opened.answered(other)
+    following = send(opened, frame(2, 1))
+    for sent in (first, *following):
+        sent.sent_at = 5.0
+    opened.lost()
+    assert not opened.is_outlived(5.0)
+    assert not opened.wants_anew
+    assert opened.is_outlived(5.1), "nothing of the first one's chain was answered"
+    assert opened.wants_anew
+    assert opened.in_doubt == [first, *following]
+    assert opened.begin_anew() == [first, *following]
+    assert opened.in_doubt == []
+
+
+def test_a_block_behind_one_that_was_answered_is_known_or_refused_and_may_be_sent_again_at_any_time() -> None:
+    opened = window()
+    [first] = send(opened, frame(0, 0))
+    opened.answered(first)
+    send(opened, frame(1, 0))
+    opened.lost()
+    assert not opened.is_outlived(1e9)
+    assert len(opened.resume()) == 1
+
+
+def test_what_moves_to_another_window_in_doubt_is_outlived_there() -> None:
+    opened = window()
+    [sent] = send(opened, frame(0, 0))
+    sent.sent_at = 5.0
+    opened.lost()
+    other: Window[int] = Window(opened._numbering)
+    other.resume()
+    assert not other.has_doubts
+    other.put_back(opened.withdraw())
+    assert other.has_doubts
+    assert (other.is_outlived(5.0), other.is_outlived(5.1)) == (False, True)
+    assert other.take() is None

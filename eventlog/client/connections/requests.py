@@ -4,7 +4,7 @@ from typing import Any
 
 from eventlog.client.connections.patience import Patience, Roads
 from eventlog.client.options import ClientOptions
-from eventlog.errors import EventLogError, TimedOut
+from eventlog.errors import EventLogError, OutcomeUnknown, TimedOut
 from eventlog.routing.retry import SEGMENTS_OWN
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message
@@ -27,6 +27,7 @@ class Requests:
         *buffers: bytes,
         segment: int | None = None,
         repeatable: bool = True,
+        again_ms_max: int = 0,
         timeout_ms: int = 0,
         wait_ms: int = 0,
     ) -> Reply:
@@ -34,16 +35,20 @@ class Requests:
 
         `wait_ms`: how long the node itself may take on purpose. Of a write of one event it is the answer that it was written.
 
+        `again_ms_max`, unless 0: after so long it is not sent again if nobody knows what became of an earlier try.
+
         It goes to the primary of `segment`, without one to any node. What is not `repeatable` is sent at most once, unless the node
         says that it did nothing.
 
         Raises:
             TimedOut: no answer until the deadline, and no refusal before that.
+            OutcomeUnknown: it is not sent again.
             EventLogError: the node's refusal, or why no node could be asked.
         """
         timeout_ms = (timeout_ms or self._options.timeout_ms) + wait_ms
         patience = Patience(self._nodes, self._options, timeout_ms=timeout_ms)
         refusal: EventLogError | None = None
+        sent_at = doubt_ends = 0.0  # 0: no try is in doubt
         while True:
             routes = self._nodes.routes
             try:
@@ -51,14 +56,20 @@ class Requests:
                     connection = await patience.connection(routes.primary(segment))
                 else:
                     connection = await patience.other_connection()
+                sent_at = self._nodes.now()
+                if doubt_ends and sent_at > doubt_ends:
+                    raise OutcomeUnknown(outcome="unknown", why="an earlier try was not answered, and it could be written twice by now")
                 return _not_refused(await connection.request(message, *buffers, timeout_ms=patience.left_ms))
             except TimedOut as error:
                 if refusal is not None:
                     raise type(refusal)(outcome=error.outcome, **refusal.facts()) from None
                 raise TimedOut(outcome=error.outcome, what=message.WhichOneof("kind"), timeout_ms=timeout_ms) from None
             except EventLogError as error:
+                if again_ms_max and error.outcome == "unknown":
+                    doubt_ends = doubt_ends or sent_at + again_ms_max / 1000
+                is_late = bool(doubt_ends) and self._nodes.now() > doubt_ends
                 refusal = error if isinstance(error, SEGMENTS_OWN) else refusal
-                await patience.wait_after(error, repeatable=repeatable)
+                await patience.wait_after(error, repeatable=repeatable and not is_late)
 
 
 def _not_refused(reply: Reply) -> Reply:

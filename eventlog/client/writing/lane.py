@@ -19,6 +19,7 @@ from eventlog.client.writing.contents import Contents, drop_dead, read_answer, r
 from eventlog.client.writing.undecided import Undecided, WriteFrame, is_forgettable
 from eventlog.clock import LOOP_STEP_S
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Outcome, OutcomeUnknown, Stopping, TimedOut
+from eventlog.limits import FIRST_BLOCK_MS_MAX
 from eventlog.routing.lanes import Lanes
 from eventlog.routing.retry import MOVES, SEGMENTS_OWN, apart_ms, decide
 from eventlog.routing.verdict import judge
@@ -80,9 +81,13 @@ class Lane:
         if connection is None or (self.not_before and self._is_too_early()):
             return
         window = self.window
+        if window.has_doubts and self._has_outlived():
+            return
         if not window.has_unanswered:
             self._active_at = self._loop.time()
         while (frame := window.take()) is not None:
+            if not frame.doubtful:
+                frame.sent_at = self._active_at
             if frame.content.error is not None and is_forgettable(frame):
                 routes = self._shared.nodes.routes
                 assert routes is not None, "it was sent before"
@@ -99,6 +104,8 @@ class Lane:
     def _find_road(self) -> Connection | None:
         """Return the connection to go on with; None if there is none, or while the old one owes answers."""
         road, window = self._road(), self.window
+        if self.connection is None and window.has_unanswered and self._has_outlived():
+            return None
         if self.connection is None:
             self.is_road_stale = False
             self.connection = road
@@ -112,6 +119,16 @@ class Lane:
         else:
             self.connection, self.is_road_stale = road, False
         return self.connection
+
+    def _has_outlived(self) -> bool:
+        """Give up frames in doubt where one of them may be taken for a new one by now, instead of for the one that was sent before."""
+        if not self.window.is_outlived(self._loop.time() - FIRST_BLOCK_MS_MAX / 1000):
+            return False
+        for frame in self.window.in_doubt:
+            frame.wanted = False
+            why = f"an earlier try was not answered for {FIRST_BLOCK_MS_MAX // 1000} s, and could be written twice by another"
+            self._fail(frame, OutcomeUnknown(outcome="unknown", why=why))
+        return True
 
     def _road(self) -> Connection | None:
         nodes = self._shared.nodes

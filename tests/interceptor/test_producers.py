@@ -265,7 +265,10 @@ def test_nobody_who_wrote_within_the_last_minute_is_forgotten_however_many_there
 
 
 def test_copies_that_forget_at_different_moments_agree_about_all_that_was_written_lately(monkeypatch):
-    """Each has the producers of the segments that it holds, applies them at its own pace, and looks who is silent when it likes."""
+    """Each has the producers of the segments that it holds, applies them at its own pace, and looks who is silent when it likes.
+
+    It may start again from what it stored, be replaced by a copy, and have blocks on their way cut off.
+    """
     monkeypatch.setattr("eventlog.interceptor.producers.PRODUCERS_PER_SEGMENT_MAX", 3)
     minute = PRODUCER_IDLE_MS_MIN << 22
     differ = 0
@@ -292,14 +295,25 @@ def test_copies_that_forget_at_different_moments_agree_about_all_that_was_writte
 
 
 def _copy_of(history, held, chance):
-    table, left = ProducerTable(4), list(history)
+    table, left, stored = ProducerTable(4), list(history), {}
     while left:
         some, left = left[: (count := chance.randint(1, 20))], left[count:]
         for number, segment, sequence, id_ in some:
             if segment in held:
                 one_event(table, number, segment=segment, sequence=sequence, id_=id_)
-        if chance.random() < 0.5:
+        act = chance.choice(("forget", "forget", "forget", "restart", "copy", "cut", ""))
+        if act == "forget":
             table.forget_silent(some[-1][3])
+        elif act == "cut":
+            for producer in table._producers.values():
+                producer.last += 1
+            table.rewind(np.arange(4))
+        elif act:
+            stored |= {(segment, number): data for segment, number, data in table.take_dirty()}
+            if act == "copy":
+                stored = {(segment, number): data for segment in held for number, data in table.export(segment)}
+            table = ProducerTable(4)
+            table.load((segment, number, data) for (segment, number), data in stored.items() if data is not None)
     return held, table
 
 

@@ -82,3 +82,12 @@ def test_the_keys_of_the_state_have_the_tags_of_the_table():
 def test_the_defaults_of_retention_are_those_that_are_told():
     assert (RETAIN_TIME_MS_DEFAULT, RETAIN_BYTES_DEFAULT) == (7 * 86_400_000, 10 << 30)
     assert "7 days or 10 GiB" in (TOP / "docs" / "decisions.md").read_text()
+
+
+def test_what_several_nodes_are_asked_is_in_the_table_of_such_questions():
+    table = TEXT.partition("What is asked of several nodes")[2].partition("\n\n**")[0]
+    listed = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))))
+    sources = "".join(path.read_text() for path in sorted((TOP / "eventlog" / "node").rglob("*.py")))
+    sent = set(re.findall(r"\.send\(number, Message\((\w+)=", sources))
+    assert len(sent) > 5
+    assert {"".join(word.capitalize() for word in kind.split("_")) for kind in sent} <= listed

@@ -14,8 +14,7 @@ from fastavro import _read_py
 from eventlog.client.avro_fit import Fitting
 from eventlog.client.strict_json import Misfit
 from eventlog.errors import UnreadableValue
-from eventlog.predicate.avro_schema import AvroSchema
-from eventlog.predicate.avro_values import UNREADABLE, avro_json
+from eventlog.predicate.avro import UNREADABLE, AvroSchema, avro_json
 
 if TYPE_CHECKING:
     from eventlog.client.avro_columns import AvroColumns

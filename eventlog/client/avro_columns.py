@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from eventlog.predicate.avro_values import avro_json
+from eventlog.predicate.avro import avro_json
 
 Convert = Callable[[Any], Any]
 _DIGITS_MAX: Final = 76  # of Arrow's decimals

@@ -26,7 +26,7 @@ from eventlog.control.records import (
 )
 from eventlog.errors import BadName, CacheDiffers, CacheExists, CacheNotFound, InvalidArgument, Overloaded, TooLarge, Unalterable
 from eventlog.limits import CACHE_NAME_BYTES_MAX, CACHES_MAX, LISTENERS_AWAITED_MAX, PROMOTED_FIELDS_MAX
-from eventlog.predicate.avro_schema import AvroSchema
+from eventlog.predicate.avro import AvroSchema
 
 UNALTERABLE = ("format", "state", "bytes_keys", "route_by_prefix")
 assert set(UNALTERABLE) <= set(CacheOptions.__struct_fields__)

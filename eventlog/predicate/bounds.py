@@ -1,6 +1,5 @@
 """What a predicate says of events before any is looked at: which kinds, ids, segments and keys can match. For skipping the rest unread."""
 
-from dataclasses import dataclass
 from functools import reduce
 from typing import TypeVar
 
@@ -9,10 +8,9 @@ import numpy as np
 from eventlog.events import KIND_NAMES, Kind
 from eventlog.ids import EPOCH_MS, ID_MAX, TIME_SHIFT
 from eventlog.limits import SEGMENTS_MAX
-from eventlog.predicate.convert import to_text
 from eventlog.predicate.frame import bare_frame
-from eventlog.predicate.like import like
-from eventlog.predicate.spec import EVERY_KIND
+from eventlog.predicate.functions import like, to_text
+from eventlog.predicate.spec import ANYTHING, EVERY_KIND, NOTHING, Bounds
 from eventlog.predicate.tree import (
     MIRRORED,
     And,
@@ -37,27 +35,6 @@ from eventlog.predicate.truths import truth_of, whole_range
 
 Item = TypeVar("Item")
 _LACKING: dict[Root, int] = {"value": 1 << Kind.REMOVED | 1 << Kind.EXPIRED, "before": 1 << Kind.CREATED | 1 << Kind.STATE}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What every matching event is within; `kinds` are bits `1 << kind`, ids are inclusive, None is any."""
-
-    kinds: int = EVERY_KIND
-    id_low: int = 0
-    id_high: int = ID_MAX
-    segments: frozenset[int] | None = None
-    keys: frozenset[bytes] | None = None
-    key_prefix: bytes = b""
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether nothing can match."""
-        return not self.kinds or self.id_low > self.id_high or self.segments == frozenset() or self.keys == frozenset()
-
-
-ANYTHING = Bounds()
-NOTHING = Bounds(kinds=0)
 
 
 def bounds_of(node: Node) -> Bounds:

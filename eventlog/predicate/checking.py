@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 from eventlog.events import KIND_NAMES
-from eventlog.predicate.convert import time_ms, to_text, to_whole
 from eventlog.predicate.dialect import closest, refusal
-from eventlog.predicate.functions import Argument
+from eventlog.predicate.functions import Argument, time_ms, to_text, to_whole
 from eventlog.predicate.tree import Cast, Column, Constant, Header, Node, Path, Type
 
 _SHOWN: dict[Type, str] = {

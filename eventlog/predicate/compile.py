@@ -13,22 +13,18 @@ from eventlog.errors import BadPredicate, EventLogError, foreign
 from eventlog.events import Kind
 from eventlog.ids import ID_MAX
 from eventlog.limits import SELECT_FIELDS_MAX
-from eventlog.predicate.avro_schema import AvroSchema
-from eventlog.predicate.avro_values import AvroValues
-from eventlog.predicate.bounds import ANYTHING, Bounds, bounds_of
-from eventlog.predicate.costs import VALUE, cost_of
+from eventlog.predicate.avro import AvroProjection, AvroSchema, AvroValues
+from eventlog.predicate.bounds import bounds_of
 from eventlog.predicate.dialect import parse, refusal
 from eventlog.predicate.factories import Factories, Filter, installed
 from eventlog.predicate.frame import BytesFields, Fields, Frame, Plan
-from eventlog.predicate.json_fields import JsonFields
+from eventlog.predicate.json_fields import JsonFields, JsonProjection, Nothing, Projection, as_column
 from eventlog.predicate.names import Names
-from eventlog.predicate.parameters import Parameters
-from eventlog.predicate.reading import Reader
+from eventlog.predicate.reading import Parameters, Reader
 from eventlog.predicate.search import candidates, needles_of, numbers_of
-from eventlog.predicate.select import AvroProjection, JsonProjection, Nothing, Projection, as_column
-from eventlog.predicate.spec import FilterContext, FilterSpec, Image
+from eventlog.predicate.spec import ANYTHING, Bounds, FilterContext, FilterSpec, Image
 from eventlog.predicate.tree import And, Column, Constant, Node, Path, Root, Step, walk
-from eventlog.predicate.truths import truth_of
+from eventlog.predicate.truths import VALUE, cost_of, truth_of
 from eventlog.predicate.values import Truths
 
 Ints = npt.NDArray[np.int64]

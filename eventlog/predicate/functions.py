@@ -1,12 +1,16 @@
-"""The functions that a predicate may call, one row each. To add one, add a row to `FUNCTIONS`.
+"""What may be done to one value: the functions that a predicate may call, one row each, casts, and patterns of LIKE.
 
-Arguments that are NULL, or not of the type that a row names, make the result NULL: an event is never an error. Every row is cheap
-and its result bounded; what could run long on a short argument (regular expressions, repetition) is left out on purpose.
+To add a function, add a row to `FUNCTIONS`. Arguments that are NULL, or not of the type that a row names, make the result NULL: an event
+is never an error, and a cast that cannot be is None. Every row is cheap and its result bounded; what could run long on a short argument
+(regular expressions, repetition) is left out on purpose.
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Literal
 
 from eventlog.limits import TEXT_RESULT_CHARACTERS_MAX
@@ -14,6 +18,14 @@ from eventlog.limits import TEXT_RESULT_CHARACTERS_MAX
 Argument = Literal["text", "octets", "number", "whole", "list", "any"]  # octets: bytes as they are, text in UTF-8
 Result = Literal["text", "number", "boolean", "any"]
 _NESTED = frozenset({list, dict})
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_DIGITS_MAX = 40  # of a whole number within a text
+_TRUTHS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+INT64_MAX = (1 << 63) - 1
+PIECE_CHARACTERS_MAX = 64
+# I with a dot, of which `str.lower` makes two characters; and sigma, of which it makes another letter at the end of a word
+_FOLDED_ALONE = str.maketrans({"\u0130": "i", "\u03a3": "\u03c3", "\u03c2": "\u03c3"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,3 +238,179 @@ _ALIASES = {
 }
 ROWS = {row.name: row for row in _ROWS}
 FUNCTIONS = ROWS | {alias: ROWS[name] for alias, name in _ALIASES.items()}
+
+
+def time_ms(text: str) -> float | int | None:
+    """Return the milliseconds since 1970 of a date or time in ISO 8601; without an offset it is UTC."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+        since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
+    except (ValueError, OverflowError):
+        return None
+    whole, rest = divmod(since, _MS)
+    return whole if not rest else whole + rest / _MS
+
+
+def to_whole(value: Any) -> int | None:
+    """Return a number cut off towards zero."""
+    if type(value) is float:
+        return math.trunc(value) if math.isfinite(value) else None
+    if type(value) in {int, bool}:
+        return int(value)
+    if type(value) is str:
+        text = value.strip()
+        if text.lstrip("+-").isdecimal() and len(text) <= _DIGITS_MAX and text.isascii():
+            try:
+                return int(text)
+            except ValueError:
+                return None
+        return to_whole(to_number(text))
+    return None
+
+
+def to_number(value: Any) -> float | int | None:
+    """Return a number, of a text what it spells."""
+    if type(value) in {int, float}:
+        return value  # type: ignore[no-any-return]  # just checked
+    if type(value) is bool:
+        return int(value)
+    if type(value) is not str:
+        return None
+    text = value.strip()
+    if len(text) > _DIGITS_MAX or "_" in text or not text.isascii():
+        return None
+    try:
+        number = int(text) if text.lstrip("+-").isdecimal() else float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def to_text(value: Any) -> str | None:
+    """Return how a value is written; bytes that are not UTF-8 keep their places as lone surrogates."""
+    if type(value) is str:
+        return value
+    if type(value) is bytes:
+        return value.decode("utf-8", "surrogateescape")
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int:
+        return str(value) if abs(value) < 10**_DIGITS_MAX else None
+    return repr(value) if type(value) is float else None
+
+
+def to_boolean(value: Any) -> bool | None:
+    """Return a boolean, of a number whether it is not 0."""
+    if type(value) is bool:
+        return value
+    if type(value) in {int, float}:
+        return bool(value)
+    return _TRUTHS.get(value.strip().lower()) if type(value) is str else None
+
+
+def to_time(value: Any) -> float | int | None:
+    """Return the milliseconds since 1970 of a text in ISO 8601, or of a number that is them already."""
+    if type(value) in {int, float}:
+        return value  # type: ignore[no-any-return]  # just checked
+    return time_ms(value) if type(value) is str else None
+
+
+CASTS: dict[str, Callable[[Any], Any]] = {"number": to_number, "text": to_text, "boolean": to_boolean, "time": to_time}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pattern:
+    """One pattern. `pieces` stand between the `%`; in a piece None is any one character."""
+
+    pieces: tuple[tuple[str | None, ...], ...]
+    ignore_case: bool
+
+    @cached_property
+    def prefix(self) -> str:
+        """Return the text that everything matching begins with; empty where case is ignored."""
+        found: list[str] = []
+        for character in self.pieces[0]:
+            if character is None:
+                break
+            found.append(character)
+        return "" if self.ignore_case else "".join(found)
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether only `prefix` itself matches."""
+        return len(self.pieces) == 1 and self.is_prefix_whole
+
+    @property
+    def is_prefix(self) -> bool:
+        """Return whether everything that begins with `prefix` matches."""
+        return len(self.pieces) == 2 and not self.pieces[1] and self.is_prefix_whole
+
+    @property
+    def is_prefix_whole(self) -> bool:
+        """Return whether `prefix` is all of the first piece."""
+        return not self.ignore_case and None not in self.pieces[0]
+
+    @property
+    def is_costly(self) -> bool:
+        """Return whether a piece that is looked for everywhere has `_` in it and is longer than `PIECE_CHARACTERS_MAX`."""
+        return any(None in piece and len(piece) > PIECE_CHARACTERS_MAX for piece in self.pieces[1:-1])
+
+    @cached_property
+    def longest(self) -> str:
+        """Return the longest text that everything matching has in it; empty where case is ignored."""
+        found, run = "", ""
+        for piece in self.pieces:
+            for character in (*piece, None):
+                if character is not None:
+                    run += character
+                    continue
+                found, run = max(found, run, key=len), ""
+        return "" if self.ignore_case else found
+
+    def matches(self, text: str) -> bool:
+        """Return whether a text matches."""
+        if self.ignore_case:
+            text = _fold(text)
+        first, last = self._searches[0], self._searches[-1]
+        if len(self.pieces) == 1:
+            return len(text) == len(self.pieces[0]) and first.match(text) is not None
+        end = len(text) - len(self.pieces[-1])
+        at = len(self.pieces[0])
+        if end < at or first.match(text) is None or last.match(text, end) is None:
+            return False
+        for search in self._searches[1:-1]:
+            found = search.search(text, at, end)
+            if found is None:
+                return False
+            at = found.end()
+        return True
+
+    @cached_property
+    def _searches(self) -> list[re.Pattern[str]]:
+        """Return each piece as an expression of fixed length."""
+        return [re.compile("".join("." if one is None else re.escape(one) for one in piece), re.DOTALL) for piece in self.pieces]
+
+
+def _fold(text: str) -> str:
+    """Return a text without regard to case, character by character."""
+    return text.lower() if text.isascii() else text.translate(_FOLDED_ALONE).lower()
+
+
+def like(pattern: str, *, escape: str, ignore_case: bool) -> Pattern:
+    """Return a pattern; a character behind `escape` stands for itself."""
+    if ignore_case:
+        pattern, escape = _fold(pattern), _fold(escape)
+    pieces: list[tuple[str | None, ...]] = []
+    piece: list[str | None] = []
+    characters = iter(pattern)
+    for character in characters:
+        if escape and character == escape:
+            piece.append(next(characters, escape))
+        elif character == "%":
+            pieces.append(tuple(piece))
+            piece = []
+        else:
+            piece.append(None if character == "_" else character)
+    pieces.append(tuple(piece))
+    middle = [one for one in pieces[1:-1] if one]
+    return Pattern(pieces=(pieces[0], *middle, pieces[-1]) if len(pieces) > 1 else (pieces[0],), ignore_case=ignore_case)

@@ -1,22 +1,27 @@
-"""Only the fields asked for, out of many JSON values: the decoder is given a type that has nothing else and skips the rest unmade.
+"""Fields of JSON values: those that a predicate asks for, decoded and nothing else, and those that are answered, in their nesting.
 
-Measured on events of 215 bytes: one field 280 ns, a decode of everything 4,700.
+The decoder is given a type that has only these fields, and skips the rest unmade. Measured on events of 215 bytes: one field 280 ns,
+a decode of everything 4,700. A field that a value lacks is left out of what is answered.
 """
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 
 from eventlog.batch.texts import Texts
 from eventlog.predicate.tree import Step
 
 Steps = tuple[Step, ...]
 _NULL = b"null"
+MISSING = object()
+_encode = msgspec.json.Encoder().encode
+_decode_all = msgspec.json.Decoder().decode
 
 
-class _Level:
+class _Asked:
     """The fields of one object, or what is asked of the items of an array; both, or all of it, is decoded whole."""
 
     __slots__ = ("fields", "is_whole", "items", "names", "type")
@@ -33,8 +38,8 @@ class _Level:
             else:
                 inside.append(path[1:])
         self.is_whole = whole or bool(below) == bool(inside)
-        self.fields = {} if self.is_whole else {name: _Level(inner) for name, inner in below.items()}
-        self.items = _Level(inside) if inside and not self.is_whole else None
+        self.fields = {} if self.is_whole else {name: _Asked(inner) for name, inner in below.items()}
+        self.items = _Asked(inside) if inside and not self.is_whole else None
         self.names = {name: f"f{index}" for index, name in enumerate(self.fields)}
         self.type: Any = self._type()
 
@@ -68,7 +73,7 @@ class JsonFields:
     __slots__ = ("_decode", "_decode_all", "_root")
 
     def __init__(self, paths: Iterable[Steps]) -> None:
-        self._root = _Level(paths)
+        self._root = _Asked(paths)
         self._decode = msgspec.json.Decoder(self._root.optional).decode
         self._decode_all = msgspec.json.Decoder().decode
 
@@ -127,3 +132,100 @@ def walk_steps(found: Any, path: Steps) -> Any:
         else:
             return None
     return found
+
+
+class Projection(Protocol):
+    """Makes of each value what is answered instead."""
+
+    def apply(self, texts: Texts) -> list[bytes]:
+        """Return one text for each; an empty one stays empty."""
+        ...
+
+
+class Chosen:
+    """The chosen fields of an object or items of an array; without any, all of it."""
+
+    __slots__ = ("below",)
+
+    def __init__(self, paths: Iterable[Steps]) -> None:
+        below: dict[Step, list[Steps]] = {}
+        whole = False
+        for path in paths:
+            if path:
+                below.setdefault(path[0], []).append(path[1:])
+            else:
+                whole = True
+        self.below: dict[Step, Chosen] = {} if whole else {step: Chosen(inner) for step, inner in below.items()}
+
+    def pick(self, found: Any) -> Any:
+        """Return the chosen part of a decoded value, `MISSING` where there is none of it."""
+        if not self.below:
+            return found
+        names = [step for step in self.below if isinstance(step, str)]
+        places = [step for step in self.below if isinstance(step, int)]
+        if isinstance(found, dict) and names:
+            parts = {name: self.below[name].pick(found[name]) for name in names if name in found}
+            chosen = {name: part for name, part in parts.items() if part is not MISSING}
+            return chosen if chosen or not parts else MISSING
+        if isinstance(found, list) and places:
+            items = [self.below[place].pick(found[place]) for place in places if place < len(found)]
+            return [item for item in items if item is not MISSING]
+        return MISSING
+
+    @property
+    def has_names_only(self) -> bool:
+        """Return whether no array is reached into."""
+        return all(isinstance(step, str) and level.has_names_only for step, level in self.below.items())
+
+    def struct(self) -> Any:
+        """Return the type of an object with the chosen fields, each taken over as the bytes it has."""
+        fields = []
+        rename = {}
+        for index, (step, level) in enumerate(self.below.items()):
+            kind = level.struct() if level.below else msgspec.Raw
+            fields.append((f"f{index}", kind | msgspec.UnsetType, msgspec.UNSET))
+            rename[f"f{index}"] = str(step)
+        return msgspec.defstruct("Chosen", fields, gc=False, rename=rename)
+
+
+class JsonProjection:
+    """Of JSON values. Where a field on the way is no object, the value is decoded whole and picked from."""
+
+    __slots__ = ("_decode", "_level")
+
+    def __init__(self, paths: Iterable[Steps]) -> None:
+        self._level = Chosen(paths)
+        self._decode = msgspec.json.Decoder(self._level.struct()).decode if self._level.has_names_only else None
+
+    def apply(self, texts: Texts) -> list[bytes]:
+        decode, encode, items = self._decode, _encode, texts.to_list()
+        if decode is not None:
+            try:
+                return [encode(decode(text)) if text else text for text in items]
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                pass
+        return [self._one(text) if text else text for text in items]
+
+    def _one(self, text: bytes) -> bytes:
+        try:
+            found = self._level.pick(_decode_all(text))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return text  # no JSON: there is nothing to choose from
+        return b"{}" if found is MISSING else _encode(found)
+
+
+class Nothing:
+    """No field of the value is asked for."""
+
+    def __init__(self, placeholder: bytes) -> None:
+        self._placeholder = placeholder
+
+    def apply(self, texts: Texts) -> list[bytes]:
+        return [self._placeholder if size else b"" for size in texts.sizes.tolist()]
+
+
+def as_column(items: list[bytes]) -> tuple[bytes, bytes]:
+    """Return offsets (i32, one more than items) and bytes."""
+    offsets = np.zeros(len(items) + 1, "<i4")
+    np.cumsum([len(item) for item in items], out=offsets[1:])
+    return offsets.tobytes(), b"".join(items)

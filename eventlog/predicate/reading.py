@@ -1,22 +1,25 @@
-"""The parser's tree -> ours, checked against the cache: columns, fields, types, functions, parameters. Knows nothing of evaluation.
+"""The parser's tree -> ours, checked against the cache: columns, fields, types, functions, and the values of placeholders.
 
-`NODES` is the allow-list: a kind of node that has no row there, or brings an argument that its row does not name, is refused.
+`NODES` is the allow-list: a kind of node that has no row there, or brings an argument that its row does not name, is refused. What is
+made of constants alone is worked out once, here, by the code that judges events.
 """
 
+import base64
+import binascii
 import math
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+import numpy as np
 from sqlglot import exp
 
-from eventlog.limits import WHERE_DEPTH_MAX
+from eventlog.limits import FILTER_PARAMETERS_BYTES_MAX, WHERE_DEPTH_MAX
 from eventlog.predicate.checking import as_bytes_or_text, as_condition, constant, matched, needs, of_one_type
 from eventlog.predicate.dialect import Parsed, closest, refusal
-from eventlog.predicate.folding import folded
-from eventlog.predicate.functions import FUNCTIONS, Function
-from eventlog.predicate.like import PIECE_CHARACTERS_MAX, like
+from eventlog.predicate.frame import bare_frame
+from eventlog.predicate.functions import FUNCTIONS, PIECE_CHARACTERS_MAX, Function, like
 from eventlog.predicate.names import Names, place_of
-from eventlog.predicate.parameters import Parameters
 from eventlog.predicate.tree import (
     MIRRORED,
     And,
@@ -38,6 +41,8 @@ from eventlog.predicate.tree import (
     Same,
     Type,
 )
+from eventlog.predicate.truths import truth_of
+from eventlog.predicate.values import values_of
 
 _COMPARISONS: dict[type[exp.Expression], Comparison] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -55,12 +60,13 @@ _CASTS: dict[str, tuple[Type, bool]] = {
 }
 _NUMBER_DIGITS_MAX = 40
 _DEPTH_MAX = 2 * WHERE_DEPTH_MAX
+_ONE = bare_frame(np.zeros(1, np.uint8))
 
 
 class Reader:
     """Reads one predicate."""
 
-    def __init__(self, names: Names, parameters: Parameters) -> None:
+    def __init__(self, names: Names, parameters: "Parameters") -> None:
         self._names = names
         self._parameters = parameters
 
@@ -351,3 +357,89 @@ NODES: dict[type[exp.Expression], tuple[Read, frozenset[str]]] = {
     )
     for kind in kinds
 }
+
+
+def folded(node: Node) -> Node:
+    """Return the constant that a node is, or the node."""
+    if not all(isinstance(child, Constant) for child in node.children):
+        return node
+    (value,) = values_of(node, truth_of)(_ONE)
+    return (
+        Constant(at=node.at, type="null" if value is None else node.type, value=value) if node.type == "time" else constant(value, node.at)
+    )
+
+
+class Parameters:
+    """Hands out values in the order of the text, and knows whether all were used."""
+
+    def __init__(self, data: bytes, places: tuple[int, ...]) -> None:
+        """Take JSON text, empty for none, and where the placeholders stand.
+
+        Raises:
+            BadPredicate: it is no array and no object, or not JSON.
+        """
+        if len(data) > FILTER_PARAMETERS_BYTES_MAX:
+            raise refusal(1, f"parameters have at most {FILTER_PARAMETERS_BYTES_MAX} bytes, these {len(data)}")
+        try:
+            given: Any = msgspec.json.decode(data) if data else []
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise refusal(1, "its parameters are not JSON") from error
+        if not isinstance(given, (list, dict)):
+            raise refusal(1, "its parameters are neither a list nor an object of names and values")
+        self._given: list[Any] | dict[str, Any] = given
+        self._places = places
+        self._used: set[str | int] = set()
+        self._seen = 0
+
+    def next_place(self) -> int:
+        """Return where the next placeholder stands."""
+        return self._places[self._seen] if self._seen < len(self._places) else 1
+
+    def take(self, name: str | None) -> Any:
+        """Return the value of the next placeholder, `?` or of a name: a scalar, bytes for `{"base64": ...}`, or a list of such.
+
+        Raises:
+            BadPredicate: there is none.
+        """
+        at = self.next_place()
+        index = self._seen
+        self._seen += 1
+        if name is None:
+            if isinstance(self._given, dict):
+                raise refusal(at, "parameters were given by name; write :name instead of ?")
+            if index >= len(self._given):
+                raise refusal(at, f"parameter {index + 1} is missing, {len(self._given)} were given")
+            self._used.add(index)
+            return _value(self._given[index], at)
+        if not isinstance(self._given, dict):
+            raise refusal(
+                at, f"parameter :{name} is missing" if not self._given else "parameters were given without names; write ? for each"
+            )
+        if name not in self._given:
+            raise refusal(at, f"parameter :{name} is missing", closest(name, list(self._given)))
+        self._used.add(name)
+        return _value(self._given[name], at)
+
+    def check_all_used(self) -> None:
+        """Raise if a parameter has no placeholder: something was forgotten or misspelt."""
+        unused = len(self._given) - len(self._used)
+        if unused:
+            names = sorted(set(self._given) - self._used, key=str) if isinstance(self._given, dict) else [f"number {len(self._used) + 1}"]
+            raise refusal(1, f"parameter {str(names[0])[:60]} is not used by any placeholder")
+
+
+def _value(given: Any, at: int) -> Any:
+    if isinstance(given, list):
+        return [_scalar(item, at) for item in given]
+    return _scalar(given, at)
+
+
+def _scalar(given: Any, at: int) -> Any:
+    if isinstance(given, dict) and given.keys() == {"base64"} and isinstance(given["base64"], str):
+        try:
+            return base64.b64decode(given["base64"], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise refusal(at, "a parameter is not base64") from error
+    if isinstance(given, (list, dict)):
+        raise refusal(at, "a parameter is a scalar, or a list of scalars for IN")
+    return given

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.texts import Texts
-from eventlog.predicate.like import like
+from eventlog.predicate.functions import like
 from eventlog.predicate.tree import And, Call, Compare, Constant, Like, Node, OneOf, Or, Path, Root
 
 Ints = npt.NDArray[np.int64]

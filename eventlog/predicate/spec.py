@@ -2,16 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
 from eventlog.batch.columns import EventColumns
-
-if TYPE_CHECKING:
-    from eventlog.predicate.bounds import Bounds
+from eventlog.ids import ID_MAX
 
 Image = Literal["value", "before"]
 Ints = npt.NDArray[np.int64]
@@ -50,6 +48,27 @@ class FilterContext:
     promoted: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What every matching event is within; `kinds` are bits `1 << kind`, ids are inclusive, None is any."""
+
+    kinds: int = EVERY_KIND
+    id_low: int = 0
+    id_high: int = ID_MAX
+    segments: frozenset[int] | None = None
+    keys: frozenset[bytes] | None = None
+    key_prefix: bytes = b""
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing can match."""
+        return not self.kinds or self.id_low > self.id_high or self.segments == frozenset() or self.keys == frozenset()
+
+
+ANYTHING = Bounds()
+NOTHING = Bounds(kinds=0)
+
+
 class CompiledFilter(Protocol):
     """A checked filter. Its methods are pure and may be called from any thread.
 
@@ -62,7 +81,7 @@ class CompiledFilter(Protocol):
         ...
 
     @property
-    def bounds(self) -> "Bounds":
+    def bounds(self) -> Bounds:
         """What every event that matches is within."""
         ...
 

@@ -1,6 +1,7 @@
 """Nodes as conditions: two masks over the events, where TRUE and where FALSE; elsewhere NULL.
 
-What is cheap is asked first, and the rest only of the events that it left undecided.
+What is cheap is asked first, and the rest only of the events that it left undecided. A condition on a key, on a value of bytes, or on a
+field that stands beside the values compares bytes as they lie in the log; only the others decode values.
 """
 
 import math
@@ -8,23 +9,24 @@ from collections.abc import Callable, Iterable
 from operator import ge, gt, le, lt
 from typing import Any
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
+from eventlog.batch.texts import Texts
 from eventlog.events import KIND_NAMES
-from eventlog.predicate.beside import beside_or
-from eventlog.predicate.convert import INT64_MAX
-from eventlog.predicate.costs import cost_of
 from eventlog.predicate.frame import Frame
-from eventlog.predicate.functions import equal
-from eventlog.predicate.keys import OnTexts, condition_on_texts
-from eventlog.predicate.like import like
+from eventlog.predicate.functions import INT64_MAX, equal, like, to_text
 from eventlog.predicate.tree import (
     MIRRORED,
     And,
+    Call,
+    Cast,
     Column,
     Compare,
     Comparison,
     Constant,
+    Header,
     IsNull,
     IsTruth,
     Like,
@@ -35,6 +37,7 @@ from eventlog.predicate.tree import (
     Path,
     Root,
     Same,
+    walk,
 )  # fmt: skip
 from eventlog.predicate.values import Truth, Truths, numbers, values_of
 
@@ -42,6 +45,11 @@ _ORDERS: dict[Comparison, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">":
 _NEITHER = 2  # in a list of codes, beside True and False
 _ORDERED = frozenset({str, bytes})
 _NUMBERS = frozenset({int, float})
+VALUE = 40  # a value is decoded
+Mask = npt.NDArray[np.bool_]
+OnTexts = Callable[[Texts], Mask]
+_WHOLE_MAX = 1 << 53
+_NOTHING = (b"", b"null")
 
 
 def truth_of(node: Node) -> Truths:  # noqa: PLR0911 # one for each kind of node
@@ -268,3 +276,128 @@ def _one_of(node: OneOf) -> Truths:
         return True if type(one) not in {list, dict} and one in others else missed
 
     return beside_or(item, options, lambda frame: _truth([judge(one) for one in values(frame)]), has_null=has_null)
+
+
+def cost_of(node: Node) -> int:
+    """Return the cost of the dearest thing that a node looks at; more of them, or patterns, add to it."""
+    dearest = extra = 0
+    for found in walk(node):
+        match found:
+            case Column(name="key"):
+                cost = 10
+            case Column():
+                cost = 1
+            case Header():
+                cost = 20
+            case Path(root=root):
+                cost = VALUE + 10 * (root == "before")
+            case Like():
+                cost, extra = 0, extra + 2
+            case _:
+                continue
+        dearest = max(dearest, cost)
+    return dearest + min(extra, 8)
+
+
+def condition_on_texts(node: Node) -> tuple[Node, OnTexts] | None:
+    """Return the key or the value of bytes that a condition is about, and what it asks of its bytes; None where it is about more."""
+    if isinstance(node, Compare):
+        left, right, operator = node.left, node.right, node.operator
+        if isinstance(left, Constant):
+            left, right, operator = right, left, MIRRORED[operator]
+        if _is_texts(left) and isinstance(right, Constant) and right.value is not None:
+            return left, _octets_compared(operator, _octets(right.value))
+    elif isinstance(node, OneOf) and _is_texts(node.item) and not node.has_null:
+        wanted = [_octets(option) for option in node.options]
+        return node.item, lambda texts: texts.is_in(wanted)
+    elif isinstance(node, Like):
+        source = _source(node.item)
+        return None if source is None else (source, _octets_like(node))
+    elif isinstance(node, Call) and node.function.name == "STARTS_WITH":
+        source, prefix = _source(node.items[0]), node.items[1]
+        if source is not None and isinstance(prefix, Constant) and type(prefix.value) is str:
+            octets = _octets(prefix.value)
+            return source, lambda texts: texts.starts_with(octets)
+    return None
+
+
+def _is_texts(node: Node) -> bool:
+    return (isinstance(node, Column) and node.name == "key") or (isinstance(node, Path) and node.type == "bytes" and not node.steps)
+
+
+def _source(node: Node) -> Node | None:
+    """Return what a text is made from, where it is the text of bytes."""
+    if isinstance(node, Cast) and node.type == "text" and node.item.type == "bytes":
+        node = node.item
+    return node if _is_texts(node) else None
+
+
+def _octets(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
+
+
+def _octets_like(node: Like) -> OnTexts:
+    pattern = like(node.pattern, escape=node.escape, ignore_case=node.ignore_case)
+    prefix = _octets(pattern.prefix)
+    if pattern.is_exact:
+        return lambda texts: texts.equals(prefix)
+    if pattern.is_prefix:
+        return lambda texts: texts.starts_with(prefix)
+
+    def matching(texts: Texts) -> Mask:
+        found = texts.starts_with(prefix)
+        rows = np.flatnonzero(found)
+        found[rows] = [pattern.matches(str(to_text(item))) for item in texts.take(rows).to_list()]
+        return found
+
+    return matching
+
+
+def _octets_compared(operator: Comparison, octets: bytes) -> OnTexts:
+    asked: dict[Comparison, OnTexts] = {
+        "=": lambda texts: texts.equals(octets),
+        "<>": lambda texts: ~texts.equals(octets),
+        "<": lambda texts: texts.order(octets) < 0,
+        "<=": lambda texts: texts.order(octets) <= 0,
+        ">": lambda texts: texts.order(octets) > 0,
+        ">=": lambda texts: texts.order(octets) >= 0,
+    }
+    return asked[operator]
+
+
+def beside_or(item: Node, options: Iterable[Any], otherwise: Truths, *, has_null: bool = False) -> Truths:
+    """Return what tells which fields are one of `options`, by their bytes where they stand beside the values, else by `otherwise`."""
+    if not isinstance(item, Path) or item.root != "value":
+        return otherwise
+    wanted: list[bytes] = []
+    for option in options:
+        forms = _forms(option)
+        if not forms:
+            return otherwise
+        wanted += forms
+    steps = item.steps
+
+    def judged(frame: Frame) -> Truth:
+        texts = frame.promoted(steps)
+        if texts is None:
+            return otherwise(frame)
+        true = texts.is_in(wanted)
+        other = np.zeros(len(true), bool) if has_null else ~(true | texts.is_in(_NOTHING))
+        return true, other
+
+    return judged
+
+
+def _forms(value: Any) -> list[bytes]:
+    """Return every text that a field equal to `value` can have; none where that is not known."""
+    if type(value) is str:
+        try:
+            return [msgspec.json.encode(value)]
+        except UnicodeEncodeError:
+            return []
+    if type(value) is bool:
+        return [msgspec.json.encode(value)]
+    if type(value) in {int, float} and abs(value) <= _WHOLE_MAX:
+        forms = {msgspec.json.encode(kind(value)) for kind in (int, float) if kind(value) == value}
+        return [*forms] if value else [b"0", b"0.0", b"-0.0"]
+    return []

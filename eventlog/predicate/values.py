@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from eventlog.events import KIND_NAMES, decode_headers
 from eventlog.ids import EPOCH_MS, TIME_SHIFT
-from eventlog.predicate.convert import CASTS, INT64_MAX, to_whole
 from eventlog.predicate.frame import Frame
-from eventlog.predicate.functions import ROWS, Argument
+from eventlog.predicate.functions import CASTS, INT64_MAX, ROWS, Argument, to_whole
 from eventlog.predicate.tree import Arithmetic, Call, Case, Cast, Column, Constant, Header, Negative, Node, Path
 
 Mask = npt.NDArray[np.bool_]

@@ -22,7 +22,7 @@ from eventlog.client.avro import AvroFormat
 from eventlog.client.formats import REMOVE, CacheFormat
 from eventlog.client.writing.bulk import arrow_columns, pair_columns
 from eventlog.errors import BadValue, UnreadableValue
-from eventlog.predicate.avro_values import avro_json
+from eventlog.predicate.avro import avro_json
 from tests.client.test_formats import info
 
 ORDER = {

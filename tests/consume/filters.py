@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eventlog.batch.columns import EventColumns
-from eventlog.predicate.bounds import ANYTHING, Bounds
-from eventlog.predicate.spec import EVERY_KIND, FilterContext, FilterSpec
+from eventlog.predicate.spec import ANYTHING, EVERY_KIND, Bounds, FilterContext, FilterSpec
 
 
 @dataclass

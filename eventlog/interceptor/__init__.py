@@ -5,23 +5,16 @@ after the other when the group is closed, after the previous group of its segmen
 state is exact. Each takes the share and changes its columns; none does I/O. `plan_reads` says beforehand which entries they will
 look at, and the caller puts those into `share.entries`.
 
-    1. limits       whole blocks checked, keys placed in their segments        limits.py
-    2. conditions   blocks whose versions do not match are refused             conditions.py
-    3. existence    put -> CREATED or MODIFIED, remove -> REMOVED or nothing   existence.py
-    4. images       values replaced, expired entries met, lifespans            images.py
+    1. admission    whole blocks checked, keys placed in their segments        admission.py
+    2. conditions   blocks whose versions do not match are refused             chain.py
+    3. existence    put -> CREATED or MODIFIED, remove -> REMOVED or nothing   chain.py
+    4. images       values replaced, expired entries met, lifespans            chain.py
     5. stamp        order by segment, sections, ids                            stamp.py
 """
 
-from collections.abc import Callable
-
-from eventlog.interceptor.conditions import refuse_conflicts
-from eventlog.interceptor.existence import decide_kinds
-from eventlog.interceptor.images import keep_images
-from eventlog.interceptor.limits import admit
-from eventlog.interceptor.reads import plan_reads
+from eventlog.interceptor.admission import admit
+from eventlog.interceptor.chain import INTERCEPTORS, plan_reads
 from eventlog.interceptor.share import CacheRules, Share, Submitted
 from eventlog.interceptor.stamp import Stamped, lay_out
-
-INTERCEPTORS: tuple[Callable[[Share], None], ...] = (refuse_conflicts, decide_kinds, keep_images)
 
 __all__ = ["INTERCEPTORS", "CacheRules", "Share", "Stamped", "Submitted", "admit", "lay_out", "plan_reads"]

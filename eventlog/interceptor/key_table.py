@@ -6,6 +6,9 @@ A miss is certain; a hit is certain but for a collision of xxh3_64, which shows 
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.events import Kind
+
+Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 _EMPTY, _GONE = np.uint64(0), np.uint64(1)
 _ROOM_MIN = 1 << 10
@@ -142,3 +145,23 @@ def _kept(hashes: Hashes) -> Hashes:
     """Return hashes as they are kept: turned, and apart from the two numbers that mark free places."""
     turned = hashes << _TURN | hashes >> np.uint64(64) - _TURN
     return np.where(turned <= _GONE, turned + np.uint64(2), turned)
+
+
+def update_table(table: KeyTable, *, hashes: Hashes, kinds: npt.NDArray[np.uint8], rows: Ints) -> None:
+    """Bring `table` up to date with the writes in `rows` that had an effect: only the last one to each key counts."""
+    if not len(rows):
+        return
+    last = rows if len(rows) == 1 else _last_of_each(hashes, rows)
+    known = table.contains(hashes[last])
+    present = kinds[last] <= Kind.MODIFIED
+    if np.count_nonzero(present != known):
+        table.add(hashes[last[present & ~known]])
+        table.remove(hashes[last[~present & known]])
+
+
+def _last_of_each(hashes: Hashes, rows: Ints) -> Ints:
+    order = hashes[rows].argsort(kind="stable")
+    ordered = rows[order]
+    is_last = np.ones(len(rows), bool)
+    np.not_equal(hashes[ordered[1:]], hashes[ordered[:-1]], out=is_last[:-1])
+    return ordered[is_last]

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -13,8 +15,11 @@ from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.batch.stored import Sections
 from eventlog.batch.unfold import firsts_of_runs
 from eventlog.events import Kind
-from eventlog.interceptor.promote import promote
 from eventlog.interceptor.share import Ints, Share
+from eventlog.predicate.json_fields import JsonFields
+
+_encode = msgspec.json.Encoder().encode
+_PLANS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,3 +276,19 @@ def _sections(share: Share, order: Ints, shape: _Shape) -> Sections:
         submitted=sent,
         outcomes=outcomes,
     )
+
+
+def promote(values: Sequence[bytes], paths: tuple[str, ...]) -> dict[str, list[bytes]]:
+    """Return of each path the field of every value as JSON in its shortest form, empty where there is none or null."""
+    fields, steps = _plan(paths)
+    objects = fields.decode_list(values)
+    return {
+        path: [b"" if item is None else _encode(item) for item in fields.values(objects, own)]
+        for path, own in zip(paths, steps, strict=True)
+    }
+
+
+@lru_cache(_PLANS_MAX)
+def _plan(paths: tuple[str, ...]) -> tuple[JsonFields, tuple[tuple[str, ...], ...]]:
+    steps = tuple(tuple(path.split(".")[1:]) for path in paths)
+    return JsonFields(steps), steps

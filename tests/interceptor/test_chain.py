@@ -19,8 +19,7 @@ from eventlog.batch.views import decode_value
 from eventlog.errors import KeyExists, NoState, VersionMismatch
 from eventlog.events import Kind
 from eventlog.interceptor import INTERCEPTORS, CacheRules, Share, Submitted, admit, lay_out, plan_reads
-from eventlog.interceptor.existence import update_table
-from eventlog.interceptor.key_table import KeyTable
+from eventlog.interceptor.key_table import KeyTable, update_table
 from eventlog.interceptor.share import Condition
 from tests.examples import examples
 

@@ -16,8 +16,7 @@ from eventlog.batch.views import decode_value
 from eventlog.errors import CorruptData, Overloaded, ProducerUnknown, SequenceGap
 from eventlog.interceptor import INTERCEPTORS, CacheRules, Share, Submitted, admit, lay_out
 from eventlog.interceptor.key_table import KeyTable
-from eventlog.interceptor.producers import ProducerTable, runs_of
-from eventlog.interceptor.results import FrameResult, read_row
+from eventlog.interceptor.producers import FrameResult, ProducerTable, read_row, runs_of
 from eventlog.limits import PRODUCER_IDLE_MS_MAX, PRODUCER_IDLE_MS_MIN, PRODUCER_RESULTS_KEPT
 
 RULES = CacheRules(cache_id=3, name="c", state=True, before=False, by_prefix=False, lifespan_ms=0, may_expire=False, segments=4)

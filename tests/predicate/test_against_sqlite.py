@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eventlog.batch import text_index
 from eventlog.batch.columns import EventColumns
 from eventlog.ids import time_of
-from eventlog.interceptor.promote import promote
+from eventlog.interceptor.stamp import promote
 from tests.batch.test_column_file import file_of
 from tests.batch.test_text_index import texts_of
 from tests.examples import examples

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from eventlog.interceptor.json_values import why_not_json
+from eventlog.interceptor.admission import why_not_json
 from eventlog.limits import KIB, MIB
 from eventlog_cli.loading.rows import BATCH_BYTES_TARGET, Batch, RowRefused, Shape, type_name
 from eventlog_cli.loading.source import Damaged, Input

@@ -10,7 +10,7 @@ from eventlog.batch.entries import FORMAT, HAS_EXPIRY, HEAD_EXPIRY
 from eventlog.batch.stored import Values
 from eventlog.events import Kind
 from eventlog.interceptor import Share, Stamped
-from eventlog.interceptor.existence import update_table
+from eventlog.interceptor.key_table import update_table
 from eventlog.node.state.bulk_apply import entry_heads
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.results import Part

@@ -8,8 +8,7 @@ import numpy as np
 
 from eventlog.errors import CorruptData
 from eventlog.hashing import hash_keys
-from eventlog.interceptor.existence import update_table
-from eventlog.interceptor.key_table import KeyTable
+from eventlog.interceptor.key_table import KeyTable, update_table
 from eventlog.node.aside import aside
 from eventlog.node.state.caches import CacheState, KeyChange
 from eventlog.segment.keys import TAG_ENTRY, entry_prefix, tag_range

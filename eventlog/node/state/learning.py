@@ -12,8 +12,7 @@ from eventlog.batch.layout import HAS_PRODUCERS
 from eventlog.batch.unfold import Unfolded, spread
 from eventlog.batch.views import decode_value
 from eventlog.ids import ID_STEP
-from eventlog.interceptor.producers import ProducerTable
-from eventlog.interceptor.results import FrameResult
+from eventlog.interceptor.producers import FrameResult, ProducerTable
 
 Ints = npt.NDArray[np.int64]
 

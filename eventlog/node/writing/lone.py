@@ -17,7 +17,7 @@ from eventlog.batch.stored import seal_one
 from eventlog.batch.table import ROW
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
-from eventlog.interceptor.json_values import is_json
+from eventlog.interceptor.admission import is_json
 from eventlog.interceptor.share import Condition
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.groups import Pending

@@ -11,10 +11,8 @@ from eventlog.batch.marks import REFUSED
 from eventlog.batch.stored import Values
 from eventlog.events import Kind
 from eventlog.interceptor import Share, Stamped
-from eventlog.interceptor.conditions import refused_before
-from eventlog.interceptor.images import image_of
-from eventlog.interceptor.producers import Verdict, runs_of
-from eventlog.interceptor.results import FrameResult
+from eventlog.interceptor.chain import image_of, refused_before
+from eventlog.interceptor.producers import FrameResult, Verdict, runs_of
 from eventlog.node.state.caches import CacheState
 from eventlog.node.writing.groups import Joined, Pending, WriteResult
 

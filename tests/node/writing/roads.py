@@ -8,7 +8,7 @@ from eventlog.batch.stored import make_values
 from eventlog.batch.table import read_table
 from eventlog.control.records import CacheOptions
 from eventlog.hashing import hash_key, segment_of
-from eventlog.interceptor.limits import BOUNDS
+from eventlog.interceptor.admission import BOUNDS
 from eventlog.node.state.apply import changes_of
 from eventlog.node.state.caches import CacheState, new_cache
 from eventlog.node.writing.drafts import Drafter

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.hashing import hash_key, segment_of
-from eventlog.interceptor.limits import BOUNDS
+from eventlog.interceptor.admission import BOUNDS
 from eventlog.interceptor.share import Condition
 from eventlog.node.writing.few import FEW_MAX, Few, few_of
 from eventlog.node.writing.overlay import Overlay

@@ -11,7 +11,7 @@ from eventlog.batch.entries import decode_entry
 from eventlog.batch.one import build_one
 from eventlog.events import encode_headers
 from eventlog.hashing import hash_key, segment_of
-from eventlog.interceptor.limits import BOUNDS
+from eventlog.interceptor.admission import BOUNDS
 from eventlog.interceptor.share import Condition
 from eventlog.node.writing.groups import Pending
 from eventlog.node.writing.lone import plain

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.interceptor.promote import promote
+from eventlog.interceptor.stamp import promote
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 60), 1 << 60) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -12,7 +12,7 @@ from eventlog.batch.build import Columns, build_write
 from eventlog.batch.check import BadBlocks
 from eventlog.batch.table import read_table
 from eventlog.events import Kind
-from eventlog.interceptor.limits import admit
+from eventlog.interceptor.admission import admit
 from eventlog.interceptor.share import CacheRules, Submitted
 from eventlog.limits import JSON_DEPTH_MAX
 

@@ -22,9 +22,8 @@ import numpy.typing as npt
 
 from benchmarks.processes import Address
 from eventlog.wire.eventlog_pb2 import Hello, Message, Poll
-from eventlog.wire.exchanges import Answered
 from eventlog.wire.frames import CRC, HEADER, TRAILER, decode, encode
-from eventlog.wire.session import Session, SessionOptions
+from eventlog.wire.session import Answered, Session, SessionOptions
 
 WAIT_MS = 30_000
 BYTES_MAX = 1 << 20

@@ -20,11 +20,10 @@ from eventlog.transport.options import ConnectOptions
 from eventlog.transport.reply import Reply, failure_of
 from eventlog.transport.stream import Stream
 from eventlog.wire.eventlog_pb2 import HelloAnswer, Message, Ping
-from eventlog.wire.exchanges import Answered, Ended, Event, Failed, Incoming, Item, Stage
+from eventlog.wire.flow import Arena
 from eventlog.wire.frames import Buffers
-from eventlog.wire.memory import Arena
 from eventlog.wire.reader import Reader
-from eventlog.wire.session import Session
+from eventlog.wire.session import Answered, Ended, Event, Failed, Incoming, Item, Session, Stage
 
 JOINED_BYTES_MAX = 256 * KIB  # what is sent as one buffer; above, large buffers go as they are
 WAIT_S_MIN = 0.001  # 0 would have the socket not wait at all

@@ -12,10 +12,9 @@ from eventlog.transport.reply import Reply, failure_of
 from eventlog.transport.stream import Stream
 from eventlog.transport.timeouts import Timeouts
 from eventlog.wire.eventlog_pb2 import HelloAnswer, Message
-from eventlog.wire.exchanges import Answered, CreditGiven, Ended, Event, Failed, Incoming, Item, Outgoing, ReaderEnded
 from eventlog.wire.flow import REQUEST_WEIGHT_BYTES, ByteBudget
 from eventlog.wire.reader import Reader
-from eventlog.wire.session import Answer, Session
+from eventlog.wire.session import Answer, Answered, CreditGiven, Ended, Event, Failed, Incoming, Item, Outgoing, ReaderEnded, Session
 
 Dispatch = Callable[[Exchange], None]
 

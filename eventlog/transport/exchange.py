@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import ClientClosed, EventLogError
 from eventlog.wire.eventlog_pb2 import Message
-from eventlog.wire.exchanges import Incoming, Phase
 from eventlog.wire.flow import REQUEST_WEIGHT_BYTES
-from eventlog.wire.session import Answer, payload_bytes
+from eventlog.wire.session import Answer, Incoming, Phase, payload_bytes
 
 if TYPE_CHECKING:
     from eventlog.transport.connection import Connection

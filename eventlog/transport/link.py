@@ -11,11 +11,10 @@ from typing import Final, cast
 
 from eventlog.errors import ConnectionLost, EventLogError, PeerViolation
 from eventlog.limits import KIB
-from eventlog.wire.exchanges import Event, Incoming, Outgoing
 from eventlog.wire.flow import ByteBudget
 from eventlog.wire.frames import CODEC_BITS, Buffers
 from eventlog.wire.reader import Reader
-from eventlog.wire.session import Session
+from eventlog.wire.session import Event, Incoming, Outgoing, Session
 
 JOINED_BYTES_MAX: Final = 256 * KIB  # what is written as one buffer; above, large buffers go as they are
 SMALL_BUFFER_BYTES_MAX: Final = 16 * KIB

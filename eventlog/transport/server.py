@@ -16,11 +16,9 @@ from eventlog.transport.connection import Connection, Dispatch
 from eventlog.transport.exchange import Exchange
 from eventlog.transport.options import ServerOptions
 from eventlog.transport.places import Idle, in_order
-from eventlog.wire.exchanges import Stage
-from eventlog.wire.flow import ByteBudget, ProcessBudget
-from eventlog.wire.memory import Arena
+from eventlog.wire.flow import Arena, ByteBudget, ProcessBudget
 from eventlog.wire.reader import Reader
-from eventlog.wire.session import Session
+from eventlog.wire.session import Session, Stage
 
 SWEEPS_PER_HANDSHAKE: Final = 4  # how finely deadlines are kept
 DRAIN_POLL_MS: Final = 5

@@ -5,8 +5,7 @@ from typing import Protocol, Self
 
 from eventlog.errors import EventLogError
 from eventlog.transport.reply import Reply
-from eventlog.wire.exchanges import Outgoing
-from eventlog.wire.session import Session
+from eventlog.wire.session import Outgoing, Session
 
 CREDIT_PARTS = 4  # credit goes back when this part of it has been used up: few messages, and the sender never runs dry
 

@@ -1,8 +1,8 @@
 """Both paths, step 2: what travels between two processes, without a socket.
 
-Read in this order: `frames` (bytes of one frame), `reader` (frames out of received bytes), `codecs` (compressed payloads),
-`kinds` (which messages ask, answer, control), `flow` (credits and byte budgets), `session` (what one end of a connection may
-say next). `eventlog_pb2` is generated from schemas/eventlog.proto.
+Read in this order: `frames` (bytes of one frame, compressed or not), `reader` (frames out of received bytes), `kinds` (which
+messages ask, answer, control), `flow` (credits, byte budgets, memory), `session` (what one end of a connection may say next).
+`eventlog_pb2` is generated from schemas/eventlog.proto.
 
 Duties of whoever drives a `Session` (eventlog.transport does):
 

@@ -9,9 +9,8 @@ from typing import Final
 
 from eventlog.errors import BadFrame
 from eventlog.limits import KIB
-from eventlog.wire.flow import ProcessBudget
+from eventlog.wire.flow import SHARED_BYTES, Arena, ProcessBudget
 from eventlog.wire.frames import CRC, HEADER, LEGAL_FLAGS, TRAILER, check_crc
-from eventlog.wire.memory import SHARED_BYTES, Arena
 
 OWN_BUFFER_BYTES_MIN: Final = 32 * KIB
 CLAIMED_BYTES_MIN: Final = 128 * KIB

@@ -13,7 +13,7 @@ from eventlog.transport.exchange import Exchange
 from eventlog.transport.server import Server
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-from eventlog.wire.exchanges import Stage
+from eventlog.wire.session import Stage
 from tests.client.fake_node import FakeNode
 from tests.ports import free_port
 

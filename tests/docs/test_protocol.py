@@ -12,7 +12,7 @@ from eventlog.events import KIND_NAMES
 from eventlog.replication import messages
 from eventlog.segment import keys
 from eventlog.wire import frames
-from eventlog.wire.codecs import Codec
+from eventlog.wire.frames import Codec
 from tests.docs.pages import TOP
 
 pytestmark = pytest.mark.source

@@ -13,7 +13,7 @@ import eventlog
 from eventlog.client.client import Client, connect
 from eventlog.errors import EventLogError, MetadataUnavailable, NotEnoughReplicas, NotPrimary, TimedOut
 from eventlog.transport.exchange import Exchange
-from eventlog.wire.exchanges import Stage
+from eventlog.wire.session import Stage
 from tests.client.fake_cluster import FakeCluster, cluster_of
 from tests.process.client_ends import FAST, run, until
 

@@ -8,8 +8,8 @@ from eventlog.errors import ConnectionLost, TimedOut
 from eventlog.limits import KIB, MIB
 from eventlog.transport import link
 from eventlog.wire import frames
-from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import Get, Keys, LogEnds, Message, Poll, Write
+from eventlog.wire.frames import Codec
 from eventlog.wire.session import SessionOptions
 from tests.process.transport_ends import LOOPS, Answers, Plain, connected, poll_answer, run, sent_until_it_waits, serving, until
 

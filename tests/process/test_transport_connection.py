@@ -22,8 +22,8 @@ from eventlog.errors import (
 )
 from eventlog.transport.connect import connect
 from eventlog.transport.options import ConnectOptions
-from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import Clear, Get, GetAnswer, Keys, LogEnds, Message, Ping, Poll, Size, Write
+from eventlog.wire.frames import Codec
 from eventlog.wire.session import SessionOptions
 from tests.loops import skip
 from tests.process.transport_ends import LOOPS, Answers, connected, item, poll_answer, run, serving, until

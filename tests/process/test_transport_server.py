@@ -16,8 +16,8 @@ from eventlog.transport.link import FRAMES_PER_TURN_MAX
 from eventlog.transport.options import ConnectOptions, ServerOptions
 from eventlog.transport.server import MEMBER_PLACES, OPERATOR_PLACES, Server, bind
 from eventlog.wire import frames
-from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import Get, Keys, Message, PeerProof, Poll, Write
+from eventlog.wire.frames import Codec
 from eventlog.wire.session import SessionOptions
 from tests.process.transport_ends import HELLO, LOOPS, Answers, Plain, connected, pass_deadline, poll_answer, run, serving, until
 

@@ -2,8 +2,7 @@
 
 from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import Get, Hello, HelloAnswer, Message, StreamItem, Watch
-from eventlog.wire.exchanges import Incoming
-from eventlog.wire.session import Session, SessionOptions
+from eventlog.wire.session import Incoming, Session, SessionOptions
 
 GET = Message(get=Get(cache_id=1, key=b"k"))
 WATCH = Message(watch=Watch(credit=1000))

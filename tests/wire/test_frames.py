@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from eventlog.errors import BadFrame, TooLarge
 from eventlog.limits import FRAME_BYTES_MAX, FRAME_HEADER_BYTES_MAX
 from eventlog.wire import frames
-from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import Condition, Get, Message, Write
+from eventlog.wire.frames import Codec
 from eventlog.wire.reader import Reader
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "frames.json").read_text())

@@ -8,8 +8,7 @@ from eventlog.errors import BadFrame
 from eventlog.limits import KIB, MIB
 from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import Message, Write
-from eventlog.wire.flow import ProcessBudget
-from eventlog.wire.memory import Arena
+from eventlog.wire.flow import Arena, ProcessBudget
 from eventlog.wire.reader import OWN_BUFFER_BYTES_MIN, Reader
 
 SIZES = (1, 7, 8, 1000, OWN_BUFFER_BYTES_MIN - 40, OWN_BUFFER_BYTES_MIN, OWN_BUFFER_BYTES_MIN + 9, 190 * KIB, 500 * KIB)

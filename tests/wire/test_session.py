@@ -15,7 +15,6 @@ from eventlog.errors import (
 )
 from eventlog.limits import BATCH_BYTES_CAP, FRAME_BYTES_MAX, FRAME_HEADER_BYTES_MAX, MIB
 from eventlog.wire import frames
-from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import (
     Credit,
     Done,
@@ -33,7 +32,9 @@ from eventlog.wire.eventlog_pb2 import (
     Write,
     WriteAnswer,
 )
-from eventlog.wire.exchanges import (
+from eventlog.wire.frames import Codec
+from eventlog.wire.kinds import error_message
+from eventlog.wire.session import (
     ANSWERING,
     ASKING,
     STAGES,
@@ -44,11 +45,10 @@ from eventlog.wire.exchanges import (
     Incoming,
     Phase,
     ReaderEnded,
+    SessionOptions,
     Stage,
     Step,
 )
-from eventlog.wire.kinds import error_message
-from eventlog.wire.session import SessionOptions
 from tests.wire.ends import GET, ITEM, WATCH, ask, deliver, greeted, greeting, messages, parts, raw, refusal
 
 # ---------------------------------------------------------------- requests

@@ -11,15 +11,14 @@ from eventlog.errors import (
 )
 from eventlog.limits import FRAME_BYTES_BEFORE_HELLO_MAX, MIB
 from eventlog.wire import frames
-from eventlog.wire.codecs import Codec
 from eventlog.wire.eventlog_pb2 import (
     Done,
     HelloAnswer,
     Message,
     Ping,
 )
-from eventlog.wire.exchanges import Stage
-from eventlog.wire.session import Session, SessionOptions
+from eventlog.wire.frames import Codec
+from eventlog.wire.session import Session, SessionOptions, Stage
 from tests.wire.ends import GET, WATCH, ask, deliver, greeted, greeting, messages, raw, refusal
 
 

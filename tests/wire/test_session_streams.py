@@ -14,15 +14,16 @@ from eventlog.wire.eventlog_pb2 import (
     Keys,
     Message,
 )
-from eventlog.wire.exchanges import (
+from eventlog.wire.kinds import error_message
+from eventlog.wire.session import (
     CreditGiven,
     Ended,
     Item,
     Phase,
     ReaderEnded,
+    SessionOptions,
+    payload_bytes,
 )
-from eventlog.wire.kinds import error_message
-from eventlog.wire.session import SessionOptions, payload_bytes
 from tests.wire.ends import GET, ITEM, WATCH, ask, deliver, greeted, parts, raw, refusal
 
 

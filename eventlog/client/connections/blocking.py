@@ -17,7 +17,7 @@ from eventlog.transport.blocking import BlockingConnection, connect, finished
 from eventlog.transport.liveness import ASK_MS_MAX
 from eventlog.transport.options import ConnectOptions
 from eventlog.wire.eventlog_pb2 import Done, GetTopology, Message
-from eventlog.wire.exchanges import Incoming
+from eventlog.wire.session import Incoming
 
 STRAIGHT_AGAIN_S = 1.0  # after a primary could not be reached
 

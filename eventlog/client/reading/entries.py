@@ -22,7 +22,7 @@ from eventlog.errors import InvalidArgument
 from eventlog.limits import ANSWER_BYTES_MAX, CHUNK_BYTES_DEFAULT, ITERATION_BATCH_ENTRIES_MAX
 
 if TYPE_CHECKING:
-    from eventlog.predicate.bounds import Bounds
+    from eventlog.predicate.spec import Bounds
 
 Row = TypeVar("Row")
 

@@ -15,7 +15,7 @@ from eventlog.interceptor import admit, lay_out
 from eventlog.interceptor.share import CacheRules, Condition
 from eventlog.limits import GROUP_BYTES_MAX
 from eventlog.node.writing.groups import Joined, Pending, Queue, join_frames
-from eventlog.wire.memory import reserve
+from eventlog.wire.flow import reserve
 
 
 class Cache:

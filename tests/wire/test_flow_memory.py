@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from eventlog.limits import KIB, MIB
-from eventlog.wire.memory import POOLED_BYTES_MAX, SLAB_BYTES, Arena, reserve
+from eventlog.wire.flow import POOLED_BYTES_MAX, SLAB_BYTES, Arena, reserve
 
 
 def resident_bytes():

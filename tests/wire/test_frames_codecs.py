@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import BadFrame
 from eventlog.limits import KIB, MIB
-from eventlog.wire import codecs
-from eventlog.wire.codecs import Codec
+from eventlog.wire.frames import READABLE, Codec, compress, decompress
 
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 each_codec = pytest.mark.parametrize("codec", COMPRESSING, ids=lambda codec: codec.name.lower())
@@ -25,8 +24,8 @@ BOMB_BYTES = 256 * MIB
 BOMB_SCRIPT = """
 import resource, sys
 from eventlog.errors import BadFrame
-from eventlog.wire.codecs import Codec, decompress
-from eventlog.wire.memory import reserve
+from eventlog.wire.frames import Codec, decompress
+from eventlog.wire.flow import reserve
 reserve(1)
 data = open(sys.argv[2], "rb").read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -54,7 +53,7 @@ RAW_LAST_BLOCK = (1 | 8 << 3).to_bytes(3, "little") + bytes(8)
 @each_codec
 @given(data=st.binary(max_size=5000))
 def test_what_is_compressed_comes_back(codec, data):
-    found = codecs.decompress(codec, codecs.compress(codec, data), bytes_max=max(1, len(data)))
+    found = decompress(codec, compress(codec, data), bytes_max=max(1, len(data)))
     assert found == data
     assert found.readonly
 
@@ -62,40 +61,40 @@ def test_what_is_compressed_comes_back(codec, data):
 @each_codec
 def test_many_blocks_come_back(codec):
     data = bytes(range(256)) * 16 * KIB + bytes(3 * MIB)
-    assert codecs.decompress(codec, codecs.compress(codec, data), bytes_max=len(data)) == data
+    assert decompress(codec, compress(codec, data), bytes_max=len(data)) == data
 
 
 @each_codec
 def test_the_bound_is_inclusive(codec):
-    packed = codecs.compress(codec, bytes(1000))
-    assert codecs.decompress(codec, packed, bytes_max=1000) == bytes(1000)
+    packed = compress(codec, bytes(1000))
+    assert decompress(codec, packed, bytes_max=1000) == bytes(1000)
     with pytest.raises(BadFrame):
-        codecs.decompress(codec, packed, bytes_max=999)
+        decompress(codec, packed, bytes_max=999)
 
 
 @each_codec
 @given(data=st.binary(max_size=400))
 def test_garbage_is_refused_or_something(codec, data):
     with contextlib.suppress(BadFrame):
-        codecs.decompress(codec, data, bytes_max=64 * KIB)
+        decompress(codec, data, bytes_max=64 * KIB)
 
 
 @each_codec
 @given(data=st.data())
 def test_a_flipped_bit_is_refused_or_something(codec, data):
-    packed = bytearray(codecs.compress(codec, b"abcdefgh" * 100 + bytes(range(200))))
+    packed = bytearray(compress(codec, b"abcdefgh" * 100 + bytes(range(200))))
     bit = data.draw(st.integers(0, len(packed) * 8 - 1))
     packed[bit // 8] ^= 1 << bit % 8
     with contextlib.suppress(BadFrame):
-        assert len(codecs.decompress(codec, bytes(packed), bytes_max=64 * KIB)) <= 64 * KIB
+        assert len(decompress(codec, bytes(packed), bytes_max=64 * KIB)) <= 64 * KIB
 
 
 @each_codec
 def test_what_is_cut_anywhere_is_refused(codec):
-    packed = codecs.compress(codec, b"abcdefgh" * 100 + bytes(range(200)))
+    packed = compress(codec, b"abcdefgh" * 100 + bytes(range(200)))
     for length in range(len(packed)):
         with pytest.raises(BadFrame):
-            codecs.decompress(codec, packed[:length], bytes_max=64 * KIB)
+            decompress(codec, packed[:length], bytes_max=64 * KIB)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def bombs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bombs")
     zeros = bytes(BOMB_BYTES)
     for codec in COMPRESSING:
-        (folder / codec.name).write_bytes(codecs.compress(codec, zeros))
+        (folder / codec.name).write_bytes(compress(codec, zeros))
     return folder
 
 
@@ -116,7 +115,7 @@ def test_a_bomb_stops_at_the_bound_and_takes_no_more_memory(codec, bombs):
     assert codec.name.lower() in why
     assert int(grown_kib) < 12 * KIB  # 4 MiB of output, a window, the page tables
     with pytest.raises(BadFrame):
-        codecs.decompress(codec, path.read_bytes(), bytes_max=4 * MIB)
+        decompress(codec, path.read_bytes(), bytes_max=4 * MIB)
 
 
 LIES = {
@@ -140,16 +139,16 @@ LIES = {
 @pytest.mark.timeout(20)
 def test_a_lying_header_is_refused_without_memory_or_time(lie):
     codec, data = LIES[lie]
-    codecs.decompress(codec, codecs.compress(codec, b"warm"), bytes_max=MIB)
+    decompress(codec, compress(codec, b"warm"), bytes_max=MIB)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(BadFrame):
-        codecs.decompress(codec, data, bytes_max=MIB)
+        decompress(codec, data, bytes_max=MIB)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * KIB
 
 
 def test_zstd_in_more_blocks_than_its_output_can_need_is_not_walked_to_its_end():
     with pytest.raises(BadFrame, match="too many blocks"):
-        codecs.decompress(Codec.ZSTD, zstd_frame(window=0, blocks=bytes(3 * 2000) + RAW_LAST_BLOCK), bytes_max=MIB)
+        decompress(Codec.ZSTD, zstd_frame(window=0, blocks=bytes(3 * 2000) + RAW_LAST_BLOCK), bytes_max=MIB)
 
 
 def test_zstd_of_one_frame_with_any_legal_header_is_read():
@@ -158,8 +157,8 @@ def test_zstd_of_one_frame_with_any_legal_header_is_read():
         zstd_frame(window=13 << 3, content=8, blocks=RAW_LAST_BLOCK),
         zstd_frame(single=True, content=8, blocks=RAW_LAST_BLOCK),
     ):
-        assert codecs.decompress(Codec.ZSTD, frame, bytes_max=MIB) == bytes(8)
+        assert decompress(Codec.ZSTD, frame, bytes_max=MIB) == bytes(8)
 
 
 def test_features_name_each_codec_by_its_bit():
-    assert codecs.READABLE == 0b110110
+    assert READABLE == 0b110110

@@ -10,13 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.errors import BadMessage
-from eventlog.replication.columns import Columns
+from eventlog.replication.columns import ONE_ACK, ONE_APPEND, Columns, Row
 from eventlog.replication.commands import Answer, Commands, Cut, Diverged, Learned, Write
-from eventlog.replication.history import epoch_at, is_rising
 from eventlog.replication.installs import Installs
 from eventlog.replication.messages import ACK, BEGIN, CHUNK, CUT, END, HELD, HISTORY, MISMATCH, REFUSED, STALE, UNKNOWN, Message, Table
-from eventlog.replication.rows import ONE_ACK, ONE_APPEND, Row
-from eventlog.replication.terms import EpochStart, Replica
+from eventlog.replication.terms import EpochStart, Replica, epoch_at, is_rising
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -3,13 +3,12 @@
 What is read is opaque here. A read that comes back for a stream that has changed direction since is thrown away.
 """
 
-from eventlog.replication import rows
-from eventlog.replication.columns import Columns
+from eventlog.replication.columns import Columns, Row, history_rows, pack_rows, rows_with_history
 from eventlog.replication.commands import CloseSnapshot, Commands, OpenSnapshot, ReadLog, ReadSnapshot, Send
-from eventlog.replication.history import starts_in
 from eventlog.replication.links import CATCH_UP, LIVE, NONE, PROBE, SNAPSHOT, Flight, Link, Stream, Transfer
 from eventlog.replication.messages import BEGIN, CHUNK, END
 from eventlog.replication.roster import Roster
+from eventlog.replication.terms import starts_in
 
 
 class CatchUp:
@@ -103,7 +102,7 @@ class CatchUp:
             return self._begin_snapshot(link, segment, read.after, now_ms=stream.asked_ms)
         commands: Commands = []
         if upto > read.after:
-            sent = rows.with_history(columns, [(segment, read.after, upto, count)])
+            sent = rows_with_history(columns, [(segment, read.after, upto, count)])
             commands.append(Send(to=link.replica, correlation=self.number(), rows=sent))
             stream.after = upto
             stream.flights.append(Flight(upto, nbytes))
@@ -148,7 +147,7 @@ class CatchUp:
         stream.asked_ms = now_ms
         columns, segment = self._columns, command.segment
         row = (segment, BEGIN, columns.epochs.item(segment), command.transfer, pin, stream.after, 0, 0)
-        return [Send(to=link.replica, correlation=self.number(), rows=rows.pack([row]))]
+        return [Send(to=link.replica, correlation=self.number(), rows=pack_rows([row]))]
 
     def taken(self, link: Link, segment: int, *, transfer: int, part: int, now_ms: int) -> None:
         """Note that the backup has part `part` on disk, -1: that it has begun."""
@@ -174,13 +173,13 @@ class CatchUp:
         transfer.is_reading, transfer.is_read = False, is_last
         transfer.part += 1
         epoch, watermark = columns.epochs.item(segment), columns.watermark.item(segment)
-        sent: list[rows.Row] = [(segment, CHUNK, epoch, transfer.number, command.part, watermark, count, 0)]
+        sent: list[Row] = [(segment, CHUNK, epoch, transfer.number, command.part, watermark, count, 0)]
         if is_last:
-            sent += rows.history(segment, epoch, starts_in(columns.histories[segment], after=0, upto=transfer.pin))
+            sent += history_rows(segment, epoch, starts_in(columns.histories[segment], after=0, upto=transfer.pin))
             sent.append((segment, END, epoch, transfer.number, transfer.pin, watermark, transfer.part, 0))
         else:
             link.queue[segment] = None
-        return [Send(to=link.replica, correlation=self.number(), rows=rows.pack(sent))]
+        return [Send(to=link.replica, correlation=self.number(), rows=pack_rows(sent))]
 
     def _transferring(self, link: Link, segment: int, number: int) -> Stream | None:
         stream = link.streams.get(segment)

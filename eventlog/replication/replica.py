@@ -12,7 +12,7 @@ import numpy.typing as npt
 from eventlog.errors import BadMessage
 from eventlog.replication.backup import BackupCore, pack_acks
 from eventlog.replication.claims import Claims
-from eventlog.replication.columns import Columns
+from eventlog.replication.columns import ONE_ACK, ONE_APPEND, Columns
 from eventlog.replication.commands import (
     Commands,
     Cut,
@@ -26,8 +26,8 @@ from eventlog.replication.commands import (
     Write,
     resigning_at_once,
 )
-from eventlog.replication.history import epoch_at, last_of
 from eventlog.replication.in_sync import InSync
+from eventlog.replication.installs import Releases
 from eventlog.replication.links import LIVE, NONE, Link
 from eventlog.replication.messages import (
     HELD,
@@ -43,11 +43,9 @@ from eventlog.replication.messages import (
     decode_appends,
 )
 from eventlog.replication.primary import PrimaryCore
-from eventlog.replication.releases import Releases
 from eventlog.replication.roster import Roster
-from eventlog.replication.rows import ONE_ACK, ONE_APPEND
 from eventlog.replication.streams import Streams
-from eventlog.replication.terms import EpochStart, Options, Replica, Term
+from eventlog.replication.terms import EpochStart, Options, Replica, Term, epoch_at, last_of
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

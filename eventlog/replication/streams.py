@@ -9,15 +9,13 @@ step.
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.replication import rows
 from eventlog.replication.catch_up import CatchUp
-from eventlog.replication.columns import NEVER, Columns
+from eventlog.replication.columns import NEVER, Columns, pack_rows, plain_row, plain_rows, rows_with_history
 from eventlog.replication.commands import Commands, Diverged, Send
-from eventlog.replication.history import last_of
 from eventlog.replication.links import CATCH_UP, FAILED, LIVE, NONE, PROBE, SNAPSHOT, Link
 from eventlog.replication.messages import CUT
 from eventlog.replication.roster import Roster
-from eventlog.replication.terms import Replica
+from eventlog.replication.terms import Replica, last_of
 
 Ints = npt.NDArray[np.int64]
 _FAILED_RETRY = 5  # times `ack_ms_max`: who refused to cut is asked again that seldom
@@ -92,12 +90,12 @@ class Streams:
         for link in self.links.values():
             live = link.modes[segments] == LIVE
             if np.count_nonzero(live) == len(live):
-                group = group or rows.plain(self._columns, segments, previous=previous, last=last, counts=counts)
+                group = group or plain_rows(self._columns, segments, previous=previous, last=last, counts=counts)
                 commands.append(self._send(link, group))
             elif np.count_nonzero(live):
                 chosen = live.nonzero()[0]
                 own = None if counts is None else counts[chosen]
-                part = rows.plain(self._columns, segments[chosen], previous=previous[chosen], last=last[chosen], counts=own)
+                part = plain_rows(self._columns, segments[chosen], previous=previous[chosen], last=last[chosen], counts=own)
                 commands.append(self._send(link, part, chosen))
         if group:
             self._columns.told[segments] = self._columns.watermark[segments]
@@ -109,7 +107,7 @@ class Streams:
         commands: Commands = []
         for link in self.links.values():
             if link.modes.item(segment) == LIVE:
-                group = group or rows.plain_one(self._columns, segment, previous=previous, last=last, count=count)
+                group = group or plain_row(self._columns, segment, previous=previous, last=last, count=count)
                 commands.append(self._send(link, group))
         if group:
             self._columns.told[segment] = self._columns.watermark.item(segment)
@@ -128,7 +126,7 @@ class Streams:
                 spans.append((segment, start.previous, start.first, 1))
             if spans:
                 chosen = None if len(own) == len(segments) else np.array(own)
-                commands.append(self._send(link, rows.with_history(self._columns, spans), chosen))
+                commands.append(self._send(link, rows_with_history(self._columns, spans), chosen))
         return commands
 
     def _send(self, link: Link, sent: bytes, chosen: Ints | None = None) -> Send:
@@ -158,7 +156,7 @@ class Streams:
 
     def _send_idle(self, link: Link, segments: Ints) -> Send:
         ends = self._columns.ends[segments]
-        return self._send(link, rows.plain(self._columns, segments, previous=ends, last=ends, counts=np.zeros_like(ends)))
+        return self._send(link, plain_rows(self._columns, segments, previous=ends, last=ends, counts=np.zeros_like(ends)))
 
     def held(self, link: Link, segment: int, end: int, *, now_ms: int) -> Commands:
         """Go on with a stream whose backup's log matches up to `end`."""
@@ -196,7 +194,7 @@ class Streams:
         link.modes[segment] = PROBE
         columns = self._columns
         row = (segment, CUT, columns.epochs.item(segment), end, upto, columns.watermark.item(segment), 0, 0)
-        send = self._send(link, rows.pack([row]))
+        send = self._send(link, pack_rows([row]))
         link.turns[segment] = send.correlation
         return [*commands, send]
 

@@ -1,5 +1,9 @@
-"""Values that replication is told: who a replica is, what the metadata store says of a segment, and the bounds of the protocol."""
+"""Values that replication is told: who a replica is, what the metadata store says of a segment, and the bounds of the protocol.
 
+Also the arithmetic of epochs: which one an id belongs to, and up to where two logs can agree.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,3 +70,38 @@ class Options:
     chunk_bytes: int = CHUNK_BYTES_DEFAULT
     claims_max: int = 64
     doubt_ms: int = 1_000
+
+
+History = Sequence[EpochStart]
+"""The epochs of one log, rising."""
+
+
+def epoch_at(history: History, end: int) -> int:
+    """Return the epoch that a log ending with `end` ends in; 0 for an empty log."""
+    return next((start.epoch for start in reversed(history) if start.first <= end), 0)
+
+
+def last_of(history: History, epoch: int, *, end: int) -> tuple[int, int]:
+    """Return the latest own epoch at or below `epoch` (0: none), and the last id up to there in the own log, which ends at `end`."""
+    found, point = 0, end
+    for start in reversed(history):
+        if start.epoch <= epoch:
+            found = start.epoch
+            break
+        point = start.previous
+    return found, point
+
+
+def starts_in(history: History, *, after: int, upto: int) -> tuple[EpochStart, ...]:
+    """Return the epochs that begin in `(after, upto]`."""
+    return tuple(start for start in history if after < start.first <= upto)
+
+
+def is_rising(starts: Iterable[EpochStart]) -> bool:
+    """Return whether epochs and ids rise as those of one log do."""
+    epoch = end = 0
+    for start in starts:
+        if start.epoch <= epoch or not end <= start.previous < start.first:
+            return False
+        epoch, end = start.epoch, start.first
+    return True

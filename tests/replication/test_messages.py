@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.errors import BadMessage
-from eventlog.replication.columns import Columns
+from eventlog.replication.columns import ONE_ACK, Columns, plain_row, plain_rows
 from eventlog.replication.messages import ACK, APPEND, CHUNK, CUT, HELD, decode_acks, decode_appends, decode_body, value_places, value_table
-from eventlog.replication.rows import ONE_ACK, plain, plain_one
 from eventlog.replication.terms import Options, Replica
 
 SEGMENTS = 16
@@ -32,8 +31,8 @@ def test_rows_come_back_as_they_were_made_with_arrays_or_without(segment: int, e
     columns = Columns(SEGMENTS, own=Replica(1, "a"), session="", options=Options())
     columns.epochs[segment] = epoch
     last = previous + length
-    made = plain_one(columns, segment, previous=previous, last=last, count=3)
-    same = plain(columns, np.array([segment]), previous=np.array([previous]), last=np.array([last]), counts=np.array([3]))
+    made = plain_row(columns, segment, previous=previous, last=last, count=3)
+    same = plain_rows(columns, np.array([segment]), previous=np.array([previous]), last=np.array([last]), counts=np.array([3]))
     assert made == same
     assert decode_appends(made, segments=SEGMENTS).tolist() == [(segment, 0, epoch, previous, last, 0, 3, 0)]
 

@@ -16,8 +16,8 @@ from eventlog.batch.unfold import firsts_of_runs
 from eventlog.checksum import crc32c
 from eventlog.errors import BadMessage, UnsupportedFormat
 from eventlog.ids import ID_STEP
+from eventlog.replication.columns import ONE_APPEND
 from eventlog.replication.messages import APPEND, CHUNK, VALUE, Body, decode_body, value_table
-from eventlog.replication.rows import ONE_APPEND
 
 Ints = npt.NDArray[np.int64]
 _JOINED_BYTES_A_VALUE_MAX = 16 << 10

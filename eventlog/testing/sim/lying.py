@@ -15,8 +15,8 @@ from eventlog.consume.watermark import Promise
 from eventlog.ids import ID_MAX, ID_STEP, TIME_SHIFT
 from eventlog.limits import NODE_NUMBER_MAX
 from eventlog.replication import Message, Replica
+from eventlog.replication.columns import Row
 from eventlog.replication.messages import ACK, APPEND, BEGIN, CUT, HELD, STALE
-from eventlog.replication.rows import Row
 from eventlog.testing.sim.clients import primary_of
 from eventlog.testing.sim.history import Value
 from eventlog.testing.sim.node import Host

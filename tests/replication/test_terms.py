@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.replication.history import epoch_at, is_rising, last_of, starts_in
-from eventlog.replication.terms import EpochStart
+from eventlog.replication.terms import EpochStart, epoch_at, is_rising, last_of, starts_in
 
 lengths = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), max_size=6)
 

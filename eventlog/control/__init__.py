@@ -5,7 +5,7 @@ what they planned, all or nothing, against the revisions they saw. A conflict me
 
     metastore.py     the port                       metastores/     its adapters, and what resolves unknown outcomes
     records.py       what is stored, as JSON        view.py         the records of members and segments as read
-    membership.py    node numbers                   leases.py       the space of ids that a node may issue
-    appointment.py   primaries and their floors     caches.py       create, alter, drop
-    cluster.py       the driver over members and segments      cache_records.py   the driver over caches
+    membership.py    node numbers, leases of ids    appointment.py  primaries and their floors
+    placement.py     who is to hold which segment   controller.py   repair, moves, rebalancing, appointments: the next commit
+    cluster.py       the driver over members and segments           caches.py        create, alter, drop, and their driver
 """

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from eventlog.clock import Clock, Entropy
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, next_appointments, segments_to_start
-from eventlog.control.leases import check_own, lost_segments, plan_ceiling
-from eventlog.control.membership import Joining, NodeLabels, plan_join
+from eventlog.control.membership import Joining, NodeLabels, check_own, lost_segments, plan_ceiling, plan_join
 from eventlog.control.metastore import Listing, MetaStore
 from eventlog.control.proposals import InSyncChange, Outcome, Proposals, plan_batch
 from eventlog.control.records import (

@@ -12,17 +12,15 @@ Safety does not hang on any of this: whoever else does the same at the same time
 found out anew from the records, so the next controller goes on where this one stopped.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX, commit_of, primary_of
-from eventlog.control.moves import next_move
 from eventlog.control.placement import level_primaries, place
 from eventlog.control.records import REBALANCE_KEY, CommitPlan, NodeRecord, RebalanceRecord, Replica, SegmentRecord, Versioned, encode
-from eventlog.control.repair import repaired
-from eventlog.control.rules import SegmentRules, appoint, settle, without
+from eventlog.control.rules import SegmentRules, appoint, disown, own, settle, without
 from eventlog.control.view import ClusterView
 from eventlog.limits import BALANCE_PRIMARIES_CALM_MS, MOVES_IN_FLIGHT_MAX, REBALANCE_DELAY_MS
 
@@ -318,3 +316,98 @@ def plan_rebalance(situation: Situation) -> dict[int, tuple[int, ...]]:
         and (set(owners) != set(now[number]) or owners[0] != now[number][0])
         and situation.is_led(view.segments[number].record)
     }
+
+
+def next_move(
+    view: ClusterView,
+    segment: SegmentRecord,
+    *,
+    here: Collection[Replica],
+    verified: Collection[Replica],
+    may_begin: bool,
+    nonce: str,
+) -> SegmentRecord:
+    """Return the record after the next step towards its target, or as it is while it has to wait.
+
+    Where a move stands is in the record alone: whoever is controller takes the next step.
+
+    `here` are the in-sync replicas that answer, `verified` those whose copy was found equal to the primary's. Owners are added first
+    and leave last, in the commit that ends the move: there are never fewer whole copies than before.
+    """
+    holders = {number for number, node in view.members.items() if node.holds_data}
+    if not holders.issuperset(segment.target) or len(segment.target) != view.replicas:
+        # Planned before a member left, or before the number of replicas was changed.
+        return msgspec.structs.replace(segment, target=(), nonce=nonce)
+    if missing := [owner for owner in segment.target if owner not in segment.owners]:
+        is_short = len(segment.owners) < view.replicas  # a lost copy is made again at once, whatever else moves
+        return own(segment, (*segment.owners, *missing), nonce=nonce) if may_begin or is_short else segment
+    replica_of = {replica.node: replica for replica in here}
+    if not all(owner in replica_of for owner in segment.target):
+        return segment
+    leaving = [owner for owner in segment.owners if owner not in segment.target]
+    copies = [replica_of[owner] for owner in segment.target if owner != segment.primary]
+    if leaving and not all(replica in verified for replica in copies):
+        return segment
+    return _arrived(view, segment, leaving, nonce=nonce)
+
+
+def _arrived(view: ClusterView, segment: SegmentRecord, leaving: Collection[int], *, nonce: str) -> SegmentRecord:
+    first = segment.target[0]
+    if first != segment.primary:
+        gone = [replica for replica in segment.in_sync if replica.node in leaving]
+        target, before = segment.target, primary_of(view, segment).record
+        segment = appoint(segment, view.members[first], old_primary=before, nonce=nonce, gone=gone)
+        segment = own(segment, target, nonce=nonce)
+    else:
+        segment = own(segment, segment.target, nonce=nonce)
+    return msgspec.structs.replace(segment, target=())
+
+
+def repaired(view: ClusterView, segments: Mapping[int, SegmentRecord], *, dead: frozenset[int], nonce: str) -> list[SegmentRecord]:
+    """Return the records of led segments whose owners change. Repair is never put off; balance is.
+
+    Removed members leave; missing owners are added, which then catch up; of too many the ones without a whole copy leave first, and
+    an in-sync one only while all that stay are in sync. A segment on a member that is being emptied gets a target instead.
+    """
+    removed = {number for number, found in view.nodes.items() if not found.record.is_member}
+    holders = {number for number, node in view.members.items() if node.holds_data}
+    after = {
+        number: settle(disown(segment, removed, replicas=view.replicas, nonce=nonce), view.replicas, staying=holders, nonce=nonce)
+        for number, segment in segments.items()
+    }
+    if all(_is_complete(segment, holders, view.replicas) for segment in after.values()):
+        return [segment for number, segment in after.items() if segment != segments[number]]
+    now = {number: found.record.target or found.record.owners for number, found in view.segments.items()}
+    now |= {number: segment.target or segment.owners for number, segment in after.items()}
+    members = [node for node in view.members.values() if node.holds_data]
+    wanted = place(members, now, replicas=view.replicas, level=False, barred=dead)
+    changed = []
+    for number, segment in after.items():
+        if not _is_complete(segment, holders, view.replicas):
+            segment = _with_owners(segment, wanted[number], holders=holders, replicas=view.replicas, nonce=nonce)  # noqa: PLW2901 - the next state of the same
+        if segment != segments[number]:
+            changed.append(segment)
+    return changed
+
+
+def _is_complete(segment: SegmentRecord, holders: set[int], replicas: int) -> bool:
+    return bool(segment.target) or (len(segment.owners) == replicas and holders.issuperset(segment.owners))
+
+
+def _with_owners(segment: SegmentRecord, wanted: tuple[int, ...], *, holders: set[int], replicas: int, nonce: str) -> SegmentRecord:
+    if not holders.issuperset(segment.owners):
+        may_leave = len(wanted) == replicas  # else there would be fewer copies than now; it waits for another member
+        return msgspec.structs.replace(segment, target=wanted, nonce=nonce) if may_leave else segment
+    if added := [owner for owner in wanted if owner not in segment.owners]:
+        return own(segment, (*segment.owners, *added), nonce=nonce)
+    in_sync = {replica.node for replica in segment.in_sync}
+    too_many = len(segment.owners) - len(wanted)
+    if too_many <= 0:
+        return segment  # some are missing, and nobody can take them
+    if surplus := [owner for owner in segment.owners if owner not in in_sync][-too_many:]:
+        return own(segment, tuple(owner for owner in segment.owners if owner not in surplus), nonce=nonce)
+    keeps = (segment.primary, *(owner for owner in wanted if owner != segment.primary))[: len(wanted)]
+    left = [replica for replica in segment.in_sync if replica.node in keeps]
+    if in_sync.issuperset(keeps) and SegmentRules.keeps_minimum(segment, left):
+        return own(segment, keeps, nonce=nonce)
+    return segment

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from eventlog.clock import Clock, Entropy
 from eventlog.control.appointment import held_alone
-from eventlog.control.cache_records import CacheRecords
-from eventlog.control.caches import CacheBook
+from eventlog.control.caches import CacheBook, CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore

@@ -18,7 +18,7 @@ from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.lost import Lost
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promise, Promises
-from eventlog.control.cache_records import CacheRecords
+from eventlog.control.caches import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.metastores.location import Location
 from eventlog.control.view import ClusterView

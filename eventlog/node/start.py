@@ -18,7 +18,7 @@ import numpy as np
 from eventlog.clock import Clock, Entropy, SystemClock, SystemEntropy
 from eventlog.consume.steps import StepIndex
 from eventlog.consume.watermark import LowWatermark, Promises
-from eventlog.control.cache_records import CacheRecords
+from eventlog.control.caches import CacheRecords
 from eventlog.control.cluster import ClusterRecords, Member
 from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore

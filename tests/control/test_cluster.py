@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from eventlog.control.appointment import commit_of, next_appointments
-from eventlog.control.cache_records import CacheRecords
+from eventlog.control.caches import CacheRecords
 from eventlog.control.membership import tombstone
 from eventlog.control.operators import _forced
 from eventlog.control.rebuilding import decode_kept, encode_kept

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eventlog.control.domains import domains_of
-from eventlog.control.placement import level_primaries, place
+from eventlog.control.placement import domains_of, level_primaries, place
 from tests.control.worlds import node
 from tests.examples import examples
 

@@ -1,10 +1,18 @@
-"""What an event is: its kinds, and the object that an application sees."""
+"""What an event is: its kinds, the object that an application sees, its headers as bytes, and how deep a JSON value of one may nest."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from typing import Any, Protocol
 
 import msgspec
+
+from eventlog.limits import JSON_DEPTH_MAX
+
+TOO_DEEP = f"it is nested deeper than {JSON_DEPTH_MAX} levels"
+_DEEP_BYTES_MIN = 2 * JSON_DEPTH_MAX  # what opens and closes
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACE, _OPEN, _CLOSE = ord("{") & ~ord("["), ord("{"), ord("}")
 
 
 class Kind(IntEnum):
@@ -157,6 +165,22 @@ _WITHOUT_VALUE = frozenset({Kind.REMOVED, Kind.EXPIRED})
 def decode_value(data: bytes, *, json_values: bool) -> Any:
     """Return what `data` stands for: parsed JSON, or the bytes themselves."""
     return msgspec.json.decode(data) if json_values else data
+
+
+def are_too_deep(values: Collection[bytes]) -> bool:
+    """Return whether one of many values is; that none is large enough is found out without a call for each."""
+    return max(map(len, values), default=0) >= _DEEP_BYTES_MIN and any(map(is_too_deep, values))
+
+
+def is_too_deep(value: bytes) -> bool:
+    """Return whether JSON is nested deeper than allowed: how deep a decoder can go hangs on how deep its caller is already."""
+    if len(value) < _DEEP_BYTES_MIN or value.count(b"[") + value.count(b"{") <= JSON_DEPTH_MAX:
+        return False
+    import numpy as np  # noqa: PLC0415 -- hardly a value has as many brackets, and a short command does without it
+
+    text = np.frombuffer(_TEXTS.sub(b"", value), np.uint8) | np.uint8(_BRACE)  # makes braces of brackets
+    depth = (text == _OPEN).astype(np.int64) - (text == _CLOSE)
+    return bool(depth.cumsum().max(initial=0) > JSON_DEPTH_MAX)
 
 
 def encode_headers(headers: dict[str, bytes]) -> bytes:

@@ -1,22 +1,26 @@
 """Building blocks from keys and values: many small blocks at once, with no work per block but a handful of list steps.
 
-Clients use it for what they write, the primary for blocks that it must change (before-images, dropped or added events).
+Clients use it for what they write, the primary for blocks that it must change (before-images, dropped or added events). The table in
+front of the blocks of a write, a row a block by rising segment, is made and read here.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from struct import Struct
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import TABLE
-from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, pad8
-from eventlog.batch.promoted import add_promoted
+from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, TABLE_ROW_BYTES, pad8
+from eventlog.batch.sections import add_promoted, pad8s
 from eventlog.hashing import HASH_BITS, hash_keys, route_bytes
 
 Ints = npt.NDArray[np.int64]
 _PADS = tuple(bytes(n) for n in range(8))
 _BITS = np.array([bitmap.bit_count() for bitmap in range(16)], np.int64)
+ROW = Struct("<HHIII")  # one row of TABLE, for who has few: an array of one row takes several times as long to make and to ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +116,8 @@ def build_blocks(columns: Columns, counts: Ints) -> tuple[bytes, Ints]:
     offsets = [_Offsets(length, counts, ends) for length in lengths]
 
     optional_head = pad8(4 * int(_BITS[bitmap]))
-    kinds_room = _pad8(counts)
-    offsets_room = _pad8(4 * (counts + 1))
+    kinds_room = pad8s(counts)
+    offsets_room = pad8s(4 * (counts + 1))
     expiry_room = 8 * counts if columns.expiry is not None else np.zeros(blocks, np.int64)
     # numbers of a block: [head, kinds, key offsets], [value offsets], [expiry, before offsets], [headers offsets]
     rooms = [BLOCK_HEAD_BYTES + optional_head + kinds_room + offsets_room] + [offsets_room] * (len(variable) - 1)
@@ -136,7 +140,7 @@ def build_blocks(columns: Columns, counts: Ints) -> tuple[bytes, Ints]:
         at = starts[:, expiry_after if expiry_after is not None else len(variable)]
         numbers.view("<i8")[_spread(at >> 3, counts, ends)] = columns.expiry
     data = _weave(numbers.tobytes(), room_ends, columns=variable, offsets=offsets, ends=ends)
-    sizes = np.sum(np.stack(rooms, axis=1), axis=1) + sum(_pad8(offset.totals) for offset in offsets)
+    sizes = np.sum(np.stack(rooms, axis=1), axis=1) + sum(pad8s(offset.totals) for offset in offsets)
     return add_promoted(data, sizes, counts, columns.promoted) if columns.promoted else (data, sizes)
 
 
@@ -169,7 +173,7 @@ def _put_heads(words: npt.NDArray[np.int32], at: Ints, *, bitmap: int, counts: I
         words[next_word] = 8 * counts
         next_word = next_word + 1
     for offset in offsets[2:]:
-        words[next_word] = _pad8(4 * (counts + 1)) + offset.totals
+        words[next_word] = pad8s(4 * (counts + 1)) + offset.totals
         next_word = next_word + 1
 
 
@@ -200,5 +204,64 @@ def _spread(at: Ints, counts: Ints, ends: Ints) -> Ints:
     return np.repeat(at - (ends - counts), counts) + np.arange(total)
 
 
-def _pad8(sizes: Ints) -> Ints:
-    return (sizes + 7) & ~7
+assert ROW.size == TABLE_ROW_BYTES
+
+
+class Table:
+    """The rows as they came, which are not looked at any closer: who reads them from somebody else calls `read_table`.
+
+    `events` and `nbytes` are of all blocks together; `only` is the segment of a table of one row, -1 of any other.
+    """
+
+    __slots__ = ("_rows", "data", "events", "nbytes", "only")
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self.data = data
+        self._rows: npt.NDArray[np.void] | None = None
+        if len(data) == ROW.size:
+            self.only, _, self.events, self.nbytes, _ = ROW.unpack(data)
+        else:
+            self.only = -1
+            self.events = int(self.rows["count"].sum(dtype=np.int64))
+            self.nbytes = int(self.rows["length"].sum(dtype=np.int64))
+
+    @classmethod
+    def of(cls, rows: npt.NDArray[Any]) -> "Table":
+        """Return a table of rows of TABLE."""
+        return cls(rows.tobytes())
+
+    def __len__(self) -> int:
+        return len(self.data) // ROW.size
+
+    @property
+    def rows(self) -> npt.NDArray[np.void]:
+        """Return the rows as an array of TABLE."""
+        if self._rows is None:
+            self._rows = np.frombuffer(self.data, TABLE)
+        return self._rows
+
+    @property
+    def segments(self) -> npt.NDArray[np.uint16]:
+        """Return the segment of each row."""
+        return self.rows["segment"]
+
+    def segment_list(self) -> list[int]:
+        """Return the segment of each row."""
+        return [self.only] if self.only >= 0 else self.segments.tolist()
+
+
+def read_table(body: memoryview, blocks: int) -> tuple[Table, memoryview]:
+    """Return the table of a write's body and the blocks behind it.
+
+    Raises:
+        ValueError: the table does not fit the body, its lengths do not add up, or its segments do not rise.
+    """
+    size = blocks * ROW.size
+    if not 0 < size <= len(body):
+        raise ValueError(f"a table of {blocks} blocks does not fit a body of {len(body)} bytes")
+    table = Table(body[:size])
+    if table.nbytes != len(body) - size:
+        raise ValueError("the lengths of the blocks do not add up to the body")
+    if blocks > 1 and np.count_nonzero(table.segments[1:] <= table.segments[:-1]):
+        raise ValueError("segments of the blocks do not rise")
+    return table, body[size:]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS
 from eventlog.batch.one import find_one
+from eventlog.batch.sections import pad8s
 from eventlog.errors import TooLarge
 from eventlog.events import Kind, decode_headers
 
@@ -113,12 +114,12 @@ def check_blocks(
     optional_at: list[tuple[int, Ints, Ints]] = []
     if np.count_nonzero(bitmaps):
         optional, optional_at = _optional_sizes(words, starts, bitmaps, lengths)
-    kinds_at = starts + BLOCK_HEAD_BYTES + _pad8(4 * _BITS[bitmaps])
-    key_offsets_at = kinds_at + _pad8(counts)
-    keys_at = key_offsets_at + _pad8(4 * (counts + 1))
-    value_offsets_at = keys_at + _pad8(key_bytes)
-    values_at = value_offsets_at + _pad8(4 * (counts + 1))
-    ends = values_at + _pad8(value_bytes)
+    kinds_at = starts + BLOCK_HEAD_BYTES + pad8s(4 * _BITS[bitmaps])
+    key_offsets_at = kinds_at + pad8s(counts)
+    keys_at = key_offsets_at + pad8s(4 * (counts + 1))
+    value_offsets_at = keys_at + pad8s(key_bytes)
+    values_at = value_offsets_at + pad8s(4 * (counts + 1))
+    ends = values_at + pad8s(value_bytes)
     _fail(ends + optional != starts + lengths, "its columns do not fill its length")
 
     rows = _Runs(counts)
@@ -307,7 +308,7 @@ def _check_padding(data: npt.NDArray[np.uint8], ends: list[Ints], blocks: Ints |
 
 def _check_texts(data: npt.NDArray[np.uint8], at: Ints, *, size: Ints, column: Column, rows: _Runs) -> None:
     """Refuse keys that readers could not decode. The columns are looked at as a whole; all of them ASCII is the usual case."""
-    words = _Runs(_pad8(size) >> 3).take(data.view("<u8"), at >> 3)
+    words = _Runs(pad8s(size) >> 3).take(data.view("<u8"), at >> 3)
     if words.tobytes().isascii():
         return
     rows.fail(np.array([not _decodes(bytes(key)) for key in slices(data.data, column.begins(), column.ends())]), "a key is not UTF-8")
@@ -323,7 +324,7 @@ def _decodes(text: bytes) -> bool:
 
 def _optional_sizes(words: npt.NDArray[np.uint32], starts: Ints, bitmaps: Ints, lengths: Ints) -> tuple[Ints, list[tuple[int, Ints, Ints]]]:
     """Return the room of all optional columns of each block, and (bit, blocks, bytes) for each column there is."""
-    _fail(_pad8(4 * _BITS[bitmaps]) + BLOCK_HEAD_BYTES > lengths, "its columns do not fill its length")
+    _fail(pad8s(4 * _BITS[bitmaps]) + BLOCK_HEAD_BYTES > lengths, "its columns do not fill its length")
     room = np.zeros(len(starts), np.int64)
     at = (starts + BLOCK_HEAD_BYTES) >> 2
     found = []
@@ -332,7 +333,7 @@ def _optional_sizes(words: npt.NDArray[np.uint32], starts: Ints, bitmaps: Ints, 
         if len(blocks):
             sizes = words[at[blocks]].astype(np.int64)
             found.append((bit, blocks, sizes))
-            room[blocks] += _pad8(sizes)
+            room[blocks] += pad8s(sizes)
             at[blocks] += 1
     odd = (_BITS[bitmaps] & 1).nonzero()[0]
     _fail_some(words[at[odd]] != 0, odd, "padding is not zero")
@@ -352,7 +353,7 @@ def _check_optional(
             expiries = rows.take(data.view("<i8"), at[blocks] >> 3)
             _fail_some_rows(rows, expiries < 0, blocks, "an expiry is negative")
         else:
-            offsets_room = _pad8(4 * (own_counts + 1))
+            offsets_room = pad8s(4 * (own_counts + 1))
             _fail_some(sizes < offsets_room, blocks, "its headers column is shorter than its offsets")
             rows = _Runs(own_counts)
             try:
@@ -362,7 +363,7 @@ def _check_optional(
                 raise BadBlocks([(int(blocks[block]), why) for block, why in error.found]) from None
             unreadable = [not are_headers(bytes(item)) for item in slices(data.data, column.begins(), column.ends())]
             _fail_some_rows(rows, np.array(unreadable), blocks, "headers are not what headers look like")
-        at[blocks] += _pad8(sizes)
+        at[blocks] += pad8s(sizes)
 
 
 def are_headers(data: bytes) -> bool:
@@ -388,7 +389,3 @@ def _fail_some_rows(rows: _Runs, bad: npt.NDArray[np.bool_], blocks: Ints, why: 
 def slices(data: Any, at: Ints, end: Ints) -> list[Any]:
     """Return `data[at[i]:end[i]]` for each i; of a memoryview, views."""
     return [data[low:high] for low, high in zip(at.tolist(), end.tolist(), strict=True)]
-
-
-def _pad8(sizes: Ints) -> Ints:
-    return (sizes + 7) & ~7

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from eventlog.batch.columns import EventColumns, Runs, runs_of
 from eventlog.batch.join import Bytes, cut_out
 from eventlog.batch.layout import RUN
-from eventlog.batch.text_index import INDEX_TYPES, NUMBERS_TOGETHER, IndexedTexts, IndexSummary, TextIndex, make_index
-from eventlog.batch.texts import Texts
+from eventlog.batch.texts import INDEX_TYPES, NUMBERS_TOGETHER, IndexedTexts, IndexSummary, TextIndex, Texts, make_index
 from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData
 from eventlog.ids import ID_STEP

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from eventlog.batch.join import Joined, Packed, cut_out, indexes_within
 from eventlog.batch.layout import RUN
 from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, SCHEMA_ID
-from eventlog.batch.promoted import find_field
-from eventlog.batch.sections import Sections, find_sections
+from eventlog.batch.sections import SectionPlaces, find_field, find_sections
 from eventlog.batch.texts import Texts
 from eventlog.ids import ID_STEP
 
@@ -50,7 +49,7 @@ class Runs:
 class EventColumns:
     """Some events, one row each, in the order of their source. Every column is made when it is first asked for."""
 
-    def __init__(self, *, data: bytes, sections: Sections, runs: Runs, rows: "tuple[EventColumns, Ints | Mask] | None" = None) -> None:
+    def __init__(self, *, data: bytes, sections: SectionPlaces, runs: Runs, rows: "tuple[EventColumns, Ints | Mask] | None" = None) -> None:
         """Take the wanted events of `sections`, which are those of `runs` in the same order; `rows`: some of those of other columns."""
         self._data = data
         self._sections = sections
@@ -205,7 +204,7 @@ def columns_of_joined(joined: Sequence[Joined]) -> EventColumns:
     starts = sizes.cumsum() - sizes
     words = np.frombuffer(data, "<u4")
     heads = words[(starts >> 2)[:, None] + np.arange(BLOCK_HEAD_BYTES // 4)].astype(np.int64)
-    sections = Sections(
+    sections = SectionPlaces(
         words=words,
         starts=starts,
         sizes=heads[:, 0],

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from eventlog.batch.layout import RUN
 from eventlog.batch.marks import EXPIRY, PROMOTED, SCHEMA_ID
-from eventlog.batch.sections import Sections, find_sections
+from eventlog.batch.sections import SectionPlaces, find_sections
 from eventlog.ids import ID_STEP, NODE_BITS
 
 Ints = npt.NDArray[np.int64]
@@ -140,7 +140,7 @@ class _Gather:
 
     __slots__ = ("_data", "_ends", "_events", "_places", "_sections", "_words")
 
-    def __init__(self, data: bytes, sections: Sections) -> None:
+    def __init__(self, data: bytes, sections: SectionPlaces) -> None:
         self._words = sections.words
         self._data = data
         self._sections = sections

@@ -8,7 +8,7 @@ EXPIRY = 1  # i64 milliseconds since 2020, 0: never
 BEFORE = 2  # offsets and bytes; meaningful where the kind replaces or removes
 HEADERS = 4  # offsets and bytes of events.encode_headers
 SCHEMA_ID = 8  # u32
-PROMOTED = 16  # fields of the values, set apart by the node that stamps: see promoted.py
+PROMOTED = 16  # fields of the values, set apart by the node that stamps: see `sections.encode_promoted`
 COLUMNS_KNOWN = EXPIRY | BEFORE | HEADERS | SCHEMA_ID | PROMOTED
 
 ABSENT = 255  # outcome of a submitted item: nothing there to remove

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, PRODUCER, VALUE_HEAD, VALUE_HEAD_BYTES
-from eventlog.batch.unfold import firsts_of_runs
+from eventlog.batch.sections import firsts_of_runs
 from eventlog.checksum import crc32c
 from eventlog.ids import ID_STEP
 

@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 import orjson
 
-from eventlog.batch.json_depth import TOO_DEEP
+from eventlog.events import TOO_DEEP
 from eventlog.limits import JSON_DEPTH_MAX
 
 _AT_ONCE: Final = 256  # values written by one call: many more no longer fit the processor's cache

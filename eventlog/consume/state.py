@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.state import StateCursor
+from eventlog.batch.entries import StateCursor
 from eventlog.consume.position import OFFSET_UNKNOWN, STEPS_PER_SEGMENT_MAX, Position, SegmentPositions, Step
 from eventlog.errors import BadMessage
 

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.check import FROM_CLIENTS, BadBlocks, Bounds, check_blocks, slices
-from eventlog.batch.json_depth import TOO_DEEP, are_too_deep, is_too_deep
 from eventlog.batch.marks import EXPIRY
-from eventlog.events import Kind
+from eventlog.events import TOO_DEEP, Kind, are_too_deep, is_too_deep
 from eventlog.hashing import HASH_BITS, hash_key, hash_keys, route_bytes, segment_of
 from eventlog.interceptor.key_table import KeyTable
 from eventlog.interceptor.share import CacheRules, Ints, Share, Submitted

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.marks import ABSENT, REFUSED
-from eventlog.batch.unfold import spread
+from eventlog.batch.sections import spread
 from eventlog.batch.views import StoredValue
 from eventlog.errors import CorruptData, Overloaded, ProducerUnknown, SequenceGap
 from eventlog.events import Kind

@@ -12,8 +12,8 @@ from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.check import slices
 from eventlog.batch.layout import OUTCOMES
 from eventlog.batch.marks import ABSENT, REFUSED
+from eventlog.batch.sections import firsts_of_runs
 from eventlog.batch.stored import Sections
-from eventlog.batch.unfold import firsts_of_runs
 from eventlog.events import Kind
 from eventlog.interceptor.share import Ints, Share
 from eventlog.predicate.json_fields import JsonFields

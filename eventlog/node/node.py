@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from eventlog.batch.build import WriteFrame
+from eventlog.batch.build import WriteFrame, read_table
 from eventlog.batch.check import FROM_CLIENTS, Bounds
-from eventlog.batch.table import read_table
 from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.lost import Lost
 from eventlog.consume.steps import StepIndex

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.batch.build import Columns, build_blocks, build_write
+from eventlog.batch.build import Columns, build_blocks, build_write, read_table
 from eventlog.batch.check import BadBlocks, Bounds, check_blocks, slices
 from eventlog.batch.marks import EXPIRY, HEADERS
 from eventlog.batch.one import build_one
-from eventlog.batch.table import read_table
 from eventlog.batch.views import decode_block
 from eventlog.errors import CorruptData, UnsupportedFormat
 from eventlog.events import encode_headers

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch import column_file, text_index
+from eventlog.batch import column_file
 from eventlog.batch.column_file import ColumnFile, FileColumns, encode_columns
 from eventlog.batch.columns import EventColumns, join_events
 from eventlog.batch.texts import Texts
@@ -37,7 +37,7 @@ def worth(request, monkeypatch):
     monkeypatch.setattr(column_file, "_PIECE_WORTH_BYTES", request.param)
     monkeypatch.setattr(column_file, "ROWS_TOGETHER", 3)
     monkeypatch.setattr(column_file, "NUMBERS_TOGETHER", 2)
-    monkeypatch.setattr(text_index, "NUMBERS_TOGETHER", 2)
+    monkeypatch.setattr("eventlog.batch.texts.NUMBERS_TOGETHER", 2)
 
 
 @given(st.integers(0, 1 << 30), st.data())

@@ -11,7 +11,7 @@ from eventlog.batch.columns import EventColumns, columns_of_joined, columns_of_v
 from eventlog.batch.join import pack
 from eventlog.batch.layout import ValueHead, encode_value
 from eventlog.batch.marks import PROMOTED
-from eventlog.batch.promoted import encode_promoted
+from eventlog.batch.sections import encode_promoted
 from eventlog.batch.texts import Texts
 from eventlog.batch.views import decode_block, decode_value
 from tests.batch.test_join import EVERYTHING, Log, rows_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch.state import StateCursor
+from eventlog.batch.entries import StateCursor
 from eventlog.consume import token
 from eventlog.consume.position import STEPS_PER_SEGMENT_MAX, SegmentPositions, Step
 from eventlog.consume.state import NextRead, Overlap, StateProgress, tail_of, with_steps

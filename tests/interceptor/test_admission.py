@@ -8,9 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventlog.batch.build import Columns, build_write
+from eventlog.batch.build import Columns, build_write, read_table
 from eventlog.batch.check import BadBlocks
-from eventlog.batch.table import read_table
 from eventlog.events import Kind
 from eventlog.interceptor.admission import admit
 from eventlog.interceptor.share import CacheRules, Submitted

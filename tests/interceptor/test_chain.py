@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch.build import Columns, WriteFrame, build_write
+from eventlog.batch.build import Columns, WriteFrame, build_write, read_table
 from eventlog.batch.check import BadBlocks
 from eventlog.batch.entries import Entry
 from eventlog.batch.layout import place_seed
 from eventlog.batch.marks import ABSENT
 from eventlog.batch.one import build_one
 from eventlog.batch.stored import make_values
-from eventlog.batch.table import read_table
 from eventlog.batch.views import decode_value
 from eventlog.errors import KeyExists, NoState, VersionMismatch
 from eventlog.events import Kind

@@ -7,8 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from eventlog.batch.build import Columns, build_write
-from eventlog.batch.table import read_table
+from eventlog.batch.build import Columns, build_write, read_table
 from eventlog.clock import Clock
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch import text_index
 from eventlog.batch.columns import EventColumns
 from eventlog.ids import time_of
 from eventlog.interceptor.stamp import promote
 from tests.batch.test_column_file import file_of
-from tests.batch.test_text_index import texts_of
+from tests.batch.test_texts import texts_of
 from tests.examples import examples
 from tests.predicate.rows import BASE, JSON, compiled, events, kind_of
 
@@ -275,7 +274,7 @@ def test_a_predicate_says_the_same_of_events_in_a_file_of_columns(rows, conditio
     ours, theirs = condition
     context = replace(JSON, promoted=frozenset(PROMOTED))
     with table(rows) as (connection, columns), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_index, "_UNSURE_SHARE", 1)
+        patch.setattr("eventlog.batch.texts._UNSURE_SHARE", 1)
         for own, their in ((ours, theirs), (f"({ours}) IS NULL", f"({theirs}) IS NULL"), (f"NOT ({ours})", f"NOT ({theirs})")):
             assert np.flatnonzero(compiled(own, context).mask(filed(columns))).tolist() == chosen(connection, their), own
 

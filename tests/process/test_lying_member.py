@@ -13,8 +13,8 @@ from eventlog.control.metastores.location import parse_location
 from eventlog.errors import EventLogError, NotMember
 from eventlog.ids import ID_MAX, ID_STEP, time_of
 from eventlog.node.copying.replicate_body import Carried
+from eventlog.replication.columns import Row
 from eventlog.replication.messages import ACK, APPEND, BEGIN, CUT, HELD, STALE
-from eventlog.replication.rows import Row
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
 from eventlog.wire import eventlog_pb2 as pb

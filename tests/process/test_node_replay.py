@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eventlog.batch.build import Columns, build_write
-from eventlog.batch.table import read_table
+from eventlog.batch.build import Columns, build_write, read_table
 from eventlog.errors import EventLogError
 from eventlog.hashing import hash_key
 from eventlog.interceptor.share import Condition

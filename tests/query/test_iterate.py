@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch.state import StateCursor
+from eventlog.batch.entries import StateCursor
 from eventlog.errors import BadMessage, InvalidArgument
 from eventlog.limits import KEY_BYTES_MAX
 from eventlog.query.iterate.bitset import decode_segments, encode_segments

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.state import StateBlock, StateCursor, read_state_part
+from eventlog.batch.entries import StateBlock, StateCursor, read_state_part
 from eventlog.batch.views import Strings
 from eventlog.client.connections.nodes import Nodes
 from eventlog.client.connections.patience import Patience

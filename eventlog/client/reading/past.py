@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eventlog.batch.state import StateBlock, StateColumns, StateCursor
+from eventlog.batch.entries import StateBlock, StateColumns, StateCursor
 from eventlog.batch.texts import Texts
 from eventlog.batch.views import Block, Strings
 from eventlog.client.core import ClientCore

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.state import StateCursor, read_state_part
+from eventlog.batch.entries import StateCursor, read_state_part
 from eventlog.client.reading.batches import EventBatch, Order, arrow_module
 from eventlog.client.reading.bounds import Scope, position_after, token_text
 from eventlog.client.reading.following import to_batches

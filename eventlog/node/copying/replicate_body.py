@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from eventlog.batch.layout import FORMAT, HAS_PRODUCERS, VALUE_HEAD, VALUE_HEAD_BYTES, place_seed, read_head
 from eventlog.batch.marks import COLUMNS_KNOWN
+from eventlog.batch.sections import firsts_of_runs
 from eventlog.batch.stored import Values
-from eventlog.batch.unfold import firsts_of_runs
 from eventlog.checksum import crc32c
 from eventlog.errors import BadMessage, UnsupportedFormat
 from eventlog.ids import ID_STEP

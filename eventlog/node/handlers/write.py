@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.build import Columns, build_write
+from eventlog.batch.build import Columns, Table, build_write, read_table
 from eventlog.batch.marks import ABSENT
-from eventlog.batch.table import Table, read_table
 from eventlog.errors import BadMessage, EventLogError, NoState
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition

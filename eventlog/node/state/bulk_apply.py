@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from eventlog.batch.entries import FORMAT
 from eventlog.batch.marks import EXPIRY
-from eventlog.batch.unfold import Unfolded, pad8_all, spread
+from eventlog.batch.sections import Unfolded, pad8s, spread
 from eventlog.batch.views import decode_value
 from eventlog.events import Kind
 from eventlog.ids import ID_STEP
@@ -54,10 +54,10 @@ def _puts(unfolded: Unfolded, sections: slice, *, prefixes: list[bytes]) -> Puts
     counts, at = unfolded.counts[sections], unfolded.at[sections]
     kinds_at = unfolded.kinds_at[sections]
     key_bytes = words[at // 4 + 2].astype(np.int64)
-    offsets_bytes = pad8_all(4 * (counts + 1))
-    key_offsets_at = kinds_at + pad8_all(counts)
+    offsets_bytes = pad8s(4 * (counts + 1))
+    key_offsets_at = kinds_at + pad8s(counts)
     keys_at = key_offsets_at + offsets_bytes
-    value_offsets_at = keys_at + pad8_all(key_bytes)
+    value_offsets_at = keys_at + pad8s(key_bytes)
     values_at = value_offsets_at + offsets_bytes
     section_of = np.arange(len(counts)).repeat(counts)
     keys = _slices(joined, words, keys_at[section_of], spread(key_offsets_at // 4, counts))

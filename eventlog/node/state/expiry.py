@@ -14,8 +14,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch.build import read_table
 from eventlog.batch.one import build_one
-from eventlog.batch.table import read_table
 from eventlog.errors import EventLogError
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition

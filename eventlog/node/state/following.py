@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.marks import EXPIRY
-from eventlog.batch.unfold import Unfolded, unfold
+from eventlog.batch.sections import Unfolded, unfold
 from eventlog.batch.views import decode_value
 from eventlog.consume.groups import CacheValues, CommittedGroup
 from eventlog.errors import EventLogError

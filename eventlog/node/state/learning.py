@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import HAS_PRODUCERS
-from eventlog.batch.unfold import Unfolded, spread
+from eventlog.batch.sections import Unfolded, spread
 from eventlog.batch.views import decode_value
 from eventlog.ids import ID_STEP
 from eventlog.interceptor.producers import FrameResult, ProducerTable

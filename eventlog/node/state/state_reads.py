@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eventlog.batch.state import StateCursor
+from eventlog.batch.entries import StateCursor
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
 from eventlog.errors import CacheDropped, ClientClosed, CorruptData, EventLogError, NotPrimary, Overloaded, Unavailable

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.state import StateColumns, StateCursor, StatePart, state_columns, state_part
+from eventlog.batch.entries import StateColumns, StateCursor, StatePart, state_columns, state_part
 from eventlog.limits import STATE_SCAN_BYTES_MAX
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.keys import TAG_ENTRY, entry_key, entry_prefix, tag_range

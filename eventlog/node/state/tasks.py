@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from eventlog.batch.build import Columns, build_blocks
+from eventlog.batch.build import Columns, Table, build_blocks
+from eventlog.batch.entries import read_state_part
 from eventlog.batch.layout import TABLE
-from eventlog.batch.state import read_state_part
-from eventlog.batch.table import Table
 from eventlog.errors import EventLogError, InvalidArgument, TaskFailed, TaskNotFound, Unavailable, VersionMismatch, foreign
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition

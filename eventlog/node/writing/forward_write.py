@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch.build import Table
 from eventlog.batch.marks import REFUSED
-from eventlog.batch.table import Table
 from eventlog.errors import BadMessage, EventLogError, Stopping, tellable
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.forward import translated

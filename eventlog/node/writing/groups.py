@@ -8,8 +8,8 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch.build import Table
 from eventlog.batch.marks import BLOCK_HEAD_BYTES, TABLE_ROW_BYTES, pad8
-from eventlog.batch.table import Table
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition, Submitted
 from eventlog.limits import GROUP_BYTES_MAX, GROUP_FRAMES_MAX

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.batch.build import ROW
 from eventlog.batch.check import Bounds, are_headers
 from eventlog.batch.entries import FORMAT, HEAD, Entry
 from eventlog.batch.marks import ABSENT, HEADERS
 from eventlog.batch.one import One, find_one, with_image
 from eventlog.batch.stored import seal_one
-from eventlog.batch.table import ROW
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.admission import is_json

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from eventlog.batch.build import WriteFrame
-from eventlog.batch.table import read_table
+from eventlog.batch.build import WriteFrame, read_table
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition
 from eventlog.node.state.caches import CacheState

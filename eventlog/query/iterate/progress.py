@@ -6,7 +6,7 @@ time. Keys of a segment only rise, so no entry comes twice; an entry that was th
 
 from collections.abc import Iterable
 
-from eventlog.batch.state import StateCursor
+from eventlog.batch.entries import StateCursor
 from eventlog.errors import BadMessage
 from eventlog.limits import KEY_BYTES_MAX
 

@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from typing import Final
 
-from eventlog.batch.state import StatePart, read_state_part
+from eventlog.batch.entries import StatePart, read_state_part
 from eventlog.errors import BadMessage
 from eventlog.node.state.state_scan import Scan, scan
 from eventlog.query.iterate.progress import IterationProgress

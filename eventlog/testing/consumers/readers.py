@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from eventlog.batch.entries import StatePart, read_state_part
 from eventlog.batch.layout import RUN
-from eventlog.batch.state import StatePart, read_state_part
 from eventlog.batch.views import decode_block
 from eventlog.consume.answer import Answer
 from eventlog.consume.cursor import Cursor

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.batch.build import read_table
 from eventlog.batch.check import Bounds, check_blocks
 from eventlog.batch.marks import REFUSED
-from eventlog.batch.table import read_table
 from eventlog.batch.views import decode_block
 from eventlog.client.writing.changes import Call, Changes
 from eventlog.client.writing.contents import pack, read_answer, rest_of, split_by_call

@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from eventlog.batch.unfold import heads_of, unfold
+from eventlog.batch.sections import heads_of, unfold
 from eventlog.batch.views import decode_value
 from eventlog.node.state.bulk_apply import puts_of
 from eventlog.node.state.replay import state_puts

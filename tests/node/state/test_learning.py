@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 
-from eventlog.batch.unfold import heads_of, unfold
+from eventlog.batch.sections import heads_of, unfold
 from eventlog.batch.views import decode_value
 from eventlog.hashing import hash_key
 from eventlog.interceptor.producers import ProducerTable

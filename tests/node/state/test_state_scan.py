@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.batch.entries import encode_entry
-from eventlog.batch.state import read_state_part
+from eventlog.batch.entries import encode_entry, read_state_part
 from eventlog.node.state import state_scan
 from eventlog.node.state.state_scan import Scan, scan_ahead
 from eventlog.segment.keys import entry_key, expiry_key, producer_key

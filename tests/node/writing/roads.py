@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from eventlog.batch.build import read_table
 from eventlog.batch.layout import TABLE
 from eventlog.batch.one import build_one
 from eventlog.batch.stored import make_values
-from eventlog.batch.table import read_table
 from eventlog.control.records import CacheOptions
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor.admission import BOUNDS

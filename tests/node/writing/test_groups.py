@@ -6,10 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.batch.build import Columns, build_write
+from eventlog.batch.build import Columns, build_write, read_table
 from eventlog.batch.one import build_one
 from eventlog.batch.stored import make_values
-from eventlog.batch.table import read_table
 from eventlog.hashing import hash_key, segment_of
 from eventlog.interceptor import admit, lay_out
 from eventlog.interceptor.share import CacheRules, Condition

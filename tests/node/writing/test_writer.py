@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from eventlog.batch.build import read_table
 from eventlog.batch.marks import ABSENT, REFUSED
 from eventlog.batch.one import build_one
-from eventlog.batch.table import read_table
 from eventlog.errors import (
     BadBlock,
     CacheDropped,

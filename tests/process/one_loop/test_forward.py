@@ -12,8 +12,7 @@ from eventlog.hashing import hash_key, segment_of
 from eventlog.node import operations
 from eventlog.node.node import Node
 from eventlog.transport.connect import connect
-from eventlog.transport.connection import Connection
-from eventlog.transport.reply import Reply
+from eventlog.transport.connection import Connection, Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.member_ends import greet_as_member

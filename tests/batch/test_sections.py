@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from eventlog.batch.build import Columns, build_blocks
 from eventlog.batch.layout import HAS_PRODUCERS, PRODUCER, ValueHead, encode_value
 from eventlog.batch.marks import ABSENT
-from eventlog.batch.unfold import heads_of, unfold
+from eventlog.batch.sections import heads_of, unfold
 from eventlog.batch.views import decode_value
 from eventlog.ids import ID_STEP
 

@@ -14,9 +14,8 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.routing.numbering import Numbering
 from eventlog.routing.routes import NOBODY
-from eventlog.routing.window import Blocks, Frame, Window
+from eventlog.routing.window import Blocks, Frame, Numbering, Window
 
 Content = TypeVar("Content")
 Split = Callable[[Frame[Content], Blocks], Frame[Content]]

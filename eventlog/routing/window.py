@@ -33,17 +33,66 @@ its numbers.
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.errors import EventLogError, KeyExists, NoState, OutcomeUnknown, ProducerUnknown, SequenceGap, VersionMismatch
 from eventlog.limits import PRODUCER_RESULTS_KEPT
-from eventlog.routing.numbering import SEQUENCE_MAX, Chains, Numbering, Sequences
+from eventlog.routing.retry import CURABLE
 
+Sequences = npt.NDArray[np.int64]
+SEQUENCE_MAX = (1 << 32) - 1
 Content = TypeVar("Content")
 Blocks = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
+
+# Refusals that the primary logs as a block without effect, so that they use up a number.
+LOGGED = (KeyExists, NoState, VersionMismatch)
+OUT_OF_TURN = (ProducerUnknown, SequenceGap)
+
+
+class Chains:
+    """Of one cache, per segment: the next number to give, one above the highest answered, and how many blocks are unanswered."""
+
+    __slots__ = ("answered", "next", "unanswered")
+
+    def __init__(self, segments: int) -> None:
+        self.next = np.zeros(segments, np.int64)
+        self.answered = np.zeros(segments, np.int64)
+        self.unanswered = np.zeros(segments, np.int64)
+
+
+class Numbering:
+    """A segment is in one window at a time, so windows never meet in a chain; what moves between windows finds its numbers here."""
+
+    __slots__ = ("_frames", "caches", "segments", "wants_anew")
+
+    def __init__(self, segments: int) -> None:
+        self.segments = segments
+        self.caches: dict[int, Chains] = {}
+        self._frames = 0
+        self.wants_anew = False  # only another producer id can go on
+
+    def chains(self, cache: int) -> Chains:
+        """Return the chains of a cache."""
+        found = self.caches.get(cache)
+        if found is None:
+            found = self.caches[cache] = Chains(self.segments)
+        return found
+
+    def next_place(self) -> int:
+        """Return the place of a new frame, behind all others."""
+        self._frames += 1
+        return self._frames
+
+    def begin_anew(self) -> None:
+        """Take note of another producer id: every chain begins at 0."""
+        self.caches.clear()
+        self.wants_anew = False
 
 
 class State(IntEnum):
@@ -439,3 +488,47 @@ class Window(Generic[Content]):
                 frame.change(State.QUEUED)
             self._queue.appendleft(frame)
         self._held.clear()
+
+
+@dataclass(slots=True, kw_only=True)
+class Verdict:
+    """Of the refused blocks of a frame, by index. `unnumbered`: their numbers are free, because nothing was logged under them.
+
+    Every block `again` is unnumbered; a failed one may be. `told` and `is_behind` are what `Window.refused_in_part` wants: of segments
+    the last number that their primary knows; and whether it knows less than what was answered, so that it may be none any more.
+    """
+
+    again: list[int] = field(default_factory=list)
+    failed: dict[int, EventLogError] = field(default_factory=dict)
+    unnumbered: list[int] = field(default_factory=list)
+    told: dict[int, int] = field(default_factory=dict)
+    is_behind: bool = False
+
+
+def judge(refusals: Mapping[int, EventLogError], *, sequences: Numbers, answered: Numbers, doubtful: bool) -> Verdict:
+    """Return what became of refused blocks. `doubtful`: the frame was sent before, and that sending was never answered.
+
+    `sequences` are the numbers of the frame's blocks, `answered` one above the highest answered so far in the chain of each.
+    """
+    verdict = Verdict()
+    for block, error in sorted(refusals.items()):
+        if isinstance(error, SequenceGap) and int(sequences[block]) <= error.last:
+            # Numbers are dense, so this one was taken, by this very block; only its result is forgotten.
+            verdict.failed[block] = OutcomeUnknown(outcome="unknown", why="it was written by an earlier try, its ids are forgotten")
+        elif isinstance(error, OUT_OF_TURN):
+            verdict.again.append(block)
+            verdict.unnumbered.append(block)
+            last = error.last if isinstance(error, SequenceGap) else -1  # an unknown producer has no last number
+            if last + 1 < answered[block]:
+                verdict.is_behind = True
+            else:
+                verdict.told[error.segment] = last
+        elif isinstance(error, CURABLE) and error.outcome == "none":
+            verdict.again.append(block)
+            verdict.unnumbered.append(block)
+        elif isinstance(error, LOGGED) or error.outcome == "unknown":
+            verdict.failed[block] = error
+        else:
+            verdict.failed[block] = OutcomeUnknown(outcome="unknown", why=f"a second try failed: {error}") if doubtful else error
+            verdict.unnumbered.append(block)
+    return verdict

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.routing.lanes import Lanes, lane_apart
-from eventlog.routing.numbering import Numbering
 from eventlog.routing.routes import NOBODY
-from eventlog.routing.window import Blocks, Frame
+from eventlog.routing.window import Blocks, Frame, Numbering
 from tests.examples import examples
 
 SEGMENTS = 4

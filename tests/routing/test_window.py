@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from eventlog.limits import PRODUCER_RESULTS_KEPT
-from eventlog.routing.numbering import SEQUENCE_MAX, Numbering
-from eventlog.routing.window import BEHIND_MAX, Frame, State, Window
+from eventlog.routing.window import BEHIND_MAX, SEQUENCE_MAX, Frame, Numbering, State, Window
 
 SEGMENTS = 3
 

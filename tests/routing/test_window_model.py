@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import EventLogError, Overloaded, ProducerUnknown, SequenceGap
 from eventlog.limits import PRODUCER_RESULTS_KEPT
-from eventlog.routing.numbering import Numbering
-from eventlog.routing.verdict import judge
-from eventlog.routing.window import Frame, Window
+from eventlog.routing.window import Frame, Numbering, Window, judge
 from tests.examples import examples
 
 SEGMENTS = 3

@@ -22,7 +22,7 @@ from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Outcome, 
 from eventlog.limits import FIRST_BLOCK_MS_MAX
 from eventlog.routing.lanes import Lanes
 from eventlog.routing.retry import MOVES, SEGMENTS_OWN, apart_ms, decide
-from eventlog.routing.verdict import judge
+from eventlog.routing.window import judge
 from eventlog.transport.connection import Connection
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message, WriteAnswer

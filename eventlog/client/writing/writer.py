@@ -14,9 +14,8 @@ from eventlog.client.writing.lane import STALLED_S, Lane, Shared, too_late
 from eventlog.client.writing.undecided import Undecided, WriteFrame, is_forgettable, may_be_written
 from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, NotEnoughReplicas, Outcome, OutcomeUnknown
 from eventlog.routing.lanes import Lanes, lane_apart
-from eventlog.routing.numbering import Numbering
 from eventlog.routing.retry import backoff_ms
-from eventlog.routing.window import State
+from eventlog.routing.window import Numbering, State
 from eventlog.transport.connection import Connection
 
 TIMER_SLACK_S = 0.002  # loops round times to milliseconds, and may be early

@@ -6,7 +6,7 @@ from typing import Any
 from eventlog.client.writing.contents import rest_of
 from eventlog.client.writing.lane import Lane, Shared
 from eventlog.routing.lanes import Lanes, lane_apart
-from eventlog.routing.numbering import Numbering
+from eventlog.routing.window import Numbering
 from tests import loops
 
 SEGMENT = 3

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from eventlog.errors import DiskFull, EventLogError, KeyExists, NoState, NotPrimary, OutcomeUnknown, ProducerUnknown, SequenceGap
-from eventlog.routing.verdict import judge
+from eventlog.routing.window import judge
 
 SEQUENCES = np.array([4, 7, 9])
 ANSWERED = np.array([4, 7, 9])

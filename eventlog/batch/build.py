@@ -227,7 +227,6 @@ class Table:
 
     @classmethod
     def of(cls, rows: npt.NDArray[Any]) -> "Table":
-        """Return a table of rows of TABLE."""
         return cls(rows.tobytes())
 
     def __len__(self) -> int:
@@ -242,11 +241,9 @@ class Table:
 
     @property
     def segments(self) -> npt.NDArray[np.uint16]:
-        """Return the segment of each row."""
         return self.rows["segment"]
 
     def segment_list(self) -> list[int]:
-        """Return the segment of each row."""
         return [self.only] if self.only >= 0 else self.segments.tolist()
 
 

@@ -62,22 +62,18 @@ class Blocks:
 
     @cached_property
     def key_at(self) -> Ints:
-        """Return where each key begins."""
         return self.key_column.begins()
 
     @cached_property
     def key_end(self) -> Ints:
-        """Return where each key ends."""
         return self.key_column.ends()
 
     @cached_property
     def value_at(self) -> Ints:
-        """Return where each value begins."""
         return self.value_column.begins()
 
     @cached_property
     def value_end(self) -> Ints:
-        """Return where each value ends."""
         return self.value_column.ends()
 
 
@@ -193,11 +189,9 @@ class Column:
         self.longest = longest
 
     def begins(self) -> Ints:
-        """Return where each item begins."""
         return self._items(without=self._firsts + self._counts)
 
     def ends(self) -> Ints:
-        """Return where each item ends."""
         return self._items(without=self._firsts)
 
     def firsts(self) -> tuple[Ints, Ints]:
@@ -222,15 +216,12 @@ class LoneColumn:
         self._end = end
 
     def begins(self) -> Ints:
-        """Return where the item begins."""
         return self._at
 
     def ends(self) -> Ints:
-        """Return where the item ends."""
         return self._end
 
     def firsts(self) -> tuple[Ints, Ints]:
-        """Return both."""
         return self._at, self._end
 
 

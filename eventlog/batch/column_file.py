@@ -141,15 +141,12 @@ class ColumnFile:
         return np.cumsum(counts) - counts
 
     def events(self) -> "FileColumns":
-        """Return all events."""
         return FileColumns(self, None)
 
     def has(self, name: str) -> bool:
-        """Return whether there is such a column."""
         return name in self.contents.extents
 
     def whole(self, name: str) -> bytes:
-        """Return a column."""
         found = self._columns.get(name)
         if found is None:
             extent = self.contents.extents[name]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from eventlog.batch.join import Joined, Packed, cut_out, indexes_within
 from eventlog.batch.layout import RUN
-from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, SCHEMA_ID
+from eventlog.batch.marks import BEFORE, BLOCK_HEAD_BYTES, EXPIRY, HEADERS, PROMOTED, SCHEMA_ID, pad8
 from eventlog.batch.sections import SectionPlaces, find_field, find_sections
 from eventlog.batch.texts import Texts
 from eventlog.ids import ID_STEP
@@ -67,14 +67,12 @@ class EventColumns:
 
     @cached_property
     def ids(self) -> Ints:
-        """Ids, int64."""
         if self._rows is not None:
             return self._rows[0].ids[self._rows[1]]
         return self._runs.spread(self._runs.bases) + self._runs.places * ID_STEP
 
     @cached_property
     def segments(self) -> Ints:
-        """Segments, int64."""
         return self._runs.spread(self._runs.segments) if self._rows is None else self._rows[0].segments[self._rows[1]]
 
     @cached_property
@@ -91,7 +89,6 @@ class EventColumns:
 
     @cached_property
     def blocks(self) -> Ints:
-        """Return the block of every event."""
         counts = self._sections.counts
         return np.arange(len(counts)).repeat(counts) if self._rows is None else self._rows[0].blocks[self._rows[1]]
 
@@ -111,7 +108,6 @@ class EventColumns:
 
     @cached_property
     def keys(self) -> Texts:
-        """Keys."""
         return self._texts(self._sections.key_offsets_at, self._sections.keys_at)
 
     @cached_property
@@ -239,7 +235,7 @@ def join_events(events: EventColumns, *, values: Column | None = None, before: C
         if isinstance(found, Texts):
             pieces = before if bit == BEFORE and before is not None else _column(found)
             columns += pieces
-            sizes.append(_padded(pieces[0]) + len(pieces[1]))
+            sizes.append(pad8(len(pieces[0])) + len(pieces[1]))
         else:
             columns.append(found.astype("<i8" if bit == EXPIRY else "<u4").tobytes())
             sizes.append(len(columns[-1]))
@@ -268,7 +264,3 @@ def _column(texts: Texts) -> Column:
     offsets = np.zeros(len(texts) + 1, "<i4")
     texts.sizes.cumsum(out=offsets[1:])
     return offsets.tobytes(), cut_out(texts.data, texts.starts, texts.sizes)
-
-
-def _padded(data: bytes) -> int:
-    return (len(data) + 7) & ~7

@@ -107,7 +107,6 @@ class StateColumns(EventColumns):
 
     @cached_property
     def kinds(self) -> npt.NDArray[np.uint8]:
-        """Kinds, uint8."""
         return np.full(len(self), Kind.STATE, np.uint8)
 
     @cached_property

@@ -68,7 +68,6 @@ class Packed:
         return Packed(segments=self.segments[rows], starts=self.starts[rows], lengths=self.lengths[rows], data=self.data)
 
     def value(self, row: int) -> bytes:
-        """Return one value."""
         start = self.starts.item(row)
         return self.data[start : start + self.lengths.item(row)]
 
@@ -149,7 +148,6 @@ class _Gather:
         self._places = np.arange(self._events) - (self._ends - sections.counts - sections.lows).repeat(sections.counts)
 
     def block(self) -> bytes:
-        """Return the block."""
         of = self._sections
         bitmap = of.bitmap & ~PROMOTED  # which only the node reads
         key_offsets, keys = self._strings(of.key_offsets_at, of.keys_at, None)

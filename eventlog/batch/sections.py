@@ -73,17 +73,14 @@ class SectionPlaces:
 
     @cached_property
     def keys_at(self) -> Ints:
-        """Return where its keys begin."""
         return self.key_offsets_at + self.offsets_room
 
     @cached_property
     def value_offsets_at(self) -> Ints:
-        """Return where the offsets of its values begin."""
         return self.keys_at + pad8s(self.key_bytes)
 
     @cached_property
     def values_at(self) -> Ints:
-        """Return where its values begin."""
         return self.value_offsets_at + self.offsets_room
 
     @cached_property

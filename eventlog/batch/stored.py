@@ -64,7 +64,6 @@ class Values:
 
     @property
     def last_ids(self) -> Ints:
-        """Return the last id of each value."""
         return self.bases + (np.maximum(self.counts, 1) - 1 << 10)
 
 

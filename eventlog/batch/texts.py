@@ -38,7 +38,6 @@ class Texts:
         return len(self.starts)
 
     def item(self, row: int) -> bytes:
-        """Return one item."""
         start = self.starts.item(row)
         return self.data[start : start + self.sizes.item(row)]
 

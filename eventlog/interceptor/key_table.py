@@ -37,7 +37,6 @@ class KeyTable:
         return self._slots.nbytes
 
     def contains(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Return which of `hashes` are in the set."""
         if len(hashes) == 1:
             return np.array([self.has(hashes.item(0))])
         found = np.zeros(len(hashes), bool)

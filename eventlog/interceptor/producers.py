@@ -237,8 +237,6 @@ def read_row(segment: int, data: bytes) -> tuple[int, int, FrameResult]:
 
 
 class _Producer:
-    """What is known of one producer."""
-
     __slots__ = ("dirty", "last", "last_ids", "logged", "results")
 
     def __init__(self, segments: int) -> None:

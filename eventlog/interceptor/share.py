@@ -92,7 +92,6 @@ class Share:
 
     @cached_property
     def block_of_row(self) -> Ints:
-        """Return the block of each row."""
         return np.arange(len(self.live)).repeat(self.blocks.counts)
 
     @cached_property

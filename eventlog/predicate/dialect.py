@@ -49,6 +49,7 @@ _BEFORE_PARENTHESIS = frozenset(
     }
 )
 _KEYWORDS = _BEFORE_PARENTHESIS | {"END", "NULL", "TRUE", "FALSE", "UNKNOWN", "DISTINCT", "AS"}
+_PLACEHOLDERS = frozenset({TokenType.PLACEHOLDER, TokenType.COLON})
 _REFUSED = frozenset({"SELECT", "EXISTS", "INTERVAL", "OVER", "COLLATE", "ANY", "ALL", "SOME", "ARRAY", "MAP", "STRUCT", "ROW", "UNION"})
 _PREFIXES = frozenset({"NOT", "-", "+"})
 # What the parser was seen to raise, or might, where it does not expect a word: it was written for what databases accept.
@@ -108,7 +109,7 @@ def parse(text: str) -> Parsed:
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expression):
         raise refusal(1, "it is no predicate, or more than one")
-    return Parsed(tree=tree, placeholders=tuple(token.start + 1 for token in found if _is_placeholder(token)))
+    return Parsed(tree=tree, placeholders=tuple(token.start + 1 for token in found if token.token_type in _PLACEHOLDERS))
 
 
 def refusal(at: int, why: str, suggestion: str = "") -> BadPredicate:
@@ -119,10 +120,6 @@ def refusal(at: int, why: str, suggestion: str = "") -> BadPredicate:
 def closest(name: str, known: Sequence[str]) -> str:
     """Return the one of `known` that was probably meant, or nothing."""
     return next(iter(get_close_matches(name[:200], known, 1, 0.6)), "")
-
-
-def _is_placeholder(token: Token) -> bool:
-    return token.token_type in {TokenType.PLACEHOLDER, TokenType.COLON}
 
 
 def _check_tokens(found: list[Token]) -> None:

@@ -104,7 +104,6 @@ class Frame:
         return self._promoted[name]
 
     def key_list(self) -> list[bytes]:
-        """Return the keys."""
         return self._once("keys", self.events.keys.to_list)
 
     def headers(self) -> list[bytes]:

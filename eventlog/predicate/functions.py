@@ -18,6 +18,7 @@ from eventlog.limits import TEXT_RESULT_CHARACTERS_MAX
 Argument = Literal["text", "octets", "number", "whole", "list", "any"]  # octets: bytes as they are, text in UTF-8
 Result = Literal["text", "number", "boolean", "any"]
 _NESTED = frozenset({list, dict})
+_SCALARS = frozenset({str, int, float, bool, bytes})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _DIGITS_MAX = 40  # of a whole number within a text
@@ -95,10 +96,6 @@ def _sign(number: float) -> int:
     return (number > 0) - (number < 0)
 
 
-def _is_scalar(value: Any) -> bool:
-    return type(value) in {str, int, float, bool, bytes}
-
-
 def _coalesce(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
@@ -129,7 +126,7 @@ def _has_same_booleans(left: Any, right: Any) -> bool:
 
 
 def _contains_item(items: list[Any], wanted: Any) -> bool | None:
-    return any(equal(item, wanted) for item in items) if _is_scalar(wanted) else None
+    return any(equal(item, wanted) for item in items) if type(wanted) in _SCALARS else None
 
 
 def _largest(*numbers: float) -> float:
@@ -368,7 +365,6 @@ class Pattern:
         return "" if self.ignore_case else found
 
     def matches(self, text: str) -> bool:
-        """Return whether a text matches."""
         if self.ignore_case:
             text = _fold(text)
         first, last = self._searches[0], self._searches[-1]

@@ -66,7 +66,7 @@ class Claims:
         """Have messages taken whose terms records have named meanwhile, in the order in which they came."""
         commands: Commands = []
         for sender in list(self._claims):
-            commands += self._release(sender, [claim for claim in self._claims[sender] if not self._is_ahead(claim)])
+            commands += self._release(sender, [claim for claim in self._claims[sender] if not self.are_ahead(claim.rows).any()])
         return commands
 
     def looked_up(self, *, now_ms: int) -> Commands:
@@ -79,9 +79,6 @@ class Claims:
                 self._doubted_until[sender] = now_ms + self._columns.options.doubt_ms
                 commands += self._release(sender, untrue)
         return commands + self._read_on()
-
-    def _is_ahead(self, claim: _Claim) -> bool:
-        return bool(self.are_ahead(claim.rows).any())
 
     def _release(self, sender: Replica, claims: list[_Claim]) -> Commands:
         left = [claim for claim in self._claims[sender] if claim not in claims]

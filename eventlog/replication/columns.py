@@ -122,10 +122,8 @@ def rows_with_history(columns: Columns, spans: Sequence[tuple[int, int, int, int
 
 
 def history_rows(segment: int, epoch: int, starts: Sequence[EpochStart]) -> list[Row]:
-    """Return HISTORY rows."""
     return [(segment, HISTORY, epoch, start.previous, start.first, 0, start.epoch, 0) for start in starts]
 
 
 def pack_rows(rows: Sequence[Row]) -> bytes:
-    """Return rows as they are sent."""
     return np.array(rows, APPEND).tobytes()

@@ -57,7 +57,6 @@ class Installs:
         return not is_same or message.correlation > install.correlation
 
     def drop(self, segment: int) -> None:
-        """Forget an install."""
         self._partial.pop(segment, None)
 
     def take(self, message: Message, row: Row, history: tuple[EpochStart, ...]) -> Commands:

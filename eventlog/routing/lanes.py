@@ -40,7 +40,6 @@ class Lanes(Generic[Content]):
         self._only: int | None = NOBODY  # the lane that has all segments
 
     def window(self, lane: int) -> Window[Content]:
-        """Return the window of a lane."""
         found = self.windows.get(lane)
         if found is None:
             found = self.windows[lane] = Window(self.numbering, numbered=self._numbered)

@@ -78,7 +78,6 @@ class Numbering:
         self.wants_anew = False  # only another producer id can go on
 
     def chains(self, cache: int) -> Chains:
-        """Return the chains of a cache."""
         found = self.caches.get(cache)
         if found is None:
             found = self.caches[cache] = Chains(self.segments)

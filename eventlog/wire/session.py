@@ -450,7 +450,6 @@ class Session:
         return frame
 
     def end(self, incoming: Incoming) -> bytes:
-        """Return the end of a stream."""
         self._advance(incoming, Step.END)
         return encode(incoming.opaque, _STREAM_END, version=self.version)
 

@@ -117,7 +117,6 @@ class MemoryStore:
         self._leases[number] = self._now_ms() + ttl_ms
 
     def end_lease(self, number: int) -> None:
-        """End a lease with its keys."""
         self._check_open()
         if number in self._leases:
             self._leases[number] = self._now_ms()

@@ -276,7 +276,6 @@ class MetaFile:
                 raise LookupError(f"there is no lease {number}")
 
     def end_lease(self, number: int, *, now_ms: int) -> None:
-        """End a lease with its keys."""
         with self._named_errors(), self._transaction("IMMEDIATE"):
             self._connection.execute("UPDATE lease SET deadline_ms = ? WHERE number = ?", (now_ms, number))
             self._expire(now_ms)

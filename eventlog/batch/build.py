@@ -21,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 _PADS = tuple(bytes(n) for n in range(8))
 _BITS = np.array([bitmap.bit_count() for bitmap in range(16)], np.int64)
 ROW = Struct("<HHIII")  # one row of TABLE, for who has few: an array of one row takes several times as long to make and to ask
+assert ROW.size == TABLE_ROW_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,9 +203,6 @@ def _spread(at: Ints, counts: Ints, ends: Ints) -> Ints:
     """Return `at[i], at[i] + 1, ...`, `counts[i]` of them, for each i in turn."""
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(at - (ends - counts), counts) + np.arange(total)
-
-
-assert ROW.size == TABLE_ROW_BYTES
 
 
 class Table:

@@ -203,15 +203,12 @@ class Link(asyncio.BufferedProtocol):
         """Give `size` bytes back to the budget; go on reading if it was full."""
         if not self.is_closed:  # the end gave everything back
             self.budget.used -= size
-            if not self._is_pumping:
-                self._settle_soon()
-
-    def _settle_soon(self) -> None:
-        """Tell the process with the next flush, which an answer has made due; pump if that was what it waited for."""
-        if not self._is_flush_due:
-            self.budget.settle()
-        if not self.is_reading:
-            self.pump_soon()
+            if self._is_pumping:
+                return
+            if not self._is_flush_due:  # else the process is told with the flush, which an answer has made due
+                self.budget.settle()
+            if not self.is_reading:
+                self.pump_soon()
 
     def _switch_reading(self, *, on: bool) -> None:
         self.is_reading = on
@@ -259,10 +256,9 @@ class Link(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         self._is_flush_due = False
         self.budget.settle()
-        if self._out and not self.is_congested and self._transport is not None:
-            self._flush_to(self._transport)
-
-    def _flush_to(self, transport: asyncio.Transport) -> None:
+        transport, was_congested = self._transport, self.is_congested  # which what is written here may change
+        if not self._out or was_congested or transport is None:
+            return
         out, size = self._out, self._out_bytes
         self._out, self._out_bytes = [], 0
         self._flushed_bytes += size

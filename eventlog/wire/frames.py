@@ -108,8 +108,7 @@ def encode_with_body(
             flags |= codec | BODY_ONLY
             body = (packed,)
     size = sum(map(len, body))
-    start = _with_body_start(_header_part(opaque, message, size, version=version, timeout_ms=timeout_ms), size)
-    parts: Buffers = [start, *body]
+    parts: Buffers = [_front(opaque, message, size, version=version, timeout_ms=timeout_ms), *body]
     if codec is not Codec.NONE and not body_only:
         flags |= codec
         parts = [compress(codec, b"".join(parts))]
@@ -162,21 +161,18 @@ def decode(flags: int, payload: bytes | memoryview, *, bytes_max: int, header_by
         BadFrame: the payload is not what its flags say, breaks the layout or a bound, or is no message.
     """
     codec = flags & CODEC_BITS
-    if not codec and payload[: _BODY_LENGTH.size] == _BODY_LENGTH_NONE and len(payload) <= header_bytes_max:
-        return _parse(payload), NO_BODY
     if codec and not flags & BODY_ONLY:
         payload = decompress(Codec(codec), payload, bytes_max=bytes_max)
         codec = 0
-    header, body = split(payload, header_bytes_max=header_bytes_max)
-    message = _parse(header)
-    return message, decompress(Codec(codec), body, bytes_max=bytes_max) if codec else body
-
-
-def _parse(header: bytes | memoryview) -> Message:
+    if not codec and payload[: _BODY_LENGTH.size] == _BODY_LENGTH_NONE and len(payload) <= header_bytes_max:
+        header, body = payload, NO_BODY  # as `split` finds it, without its call: most messages have no body
+    else:
+        header, body = split(payload, header_bytes_max=header_bytes_max)
     try:
-        return Message.FromString(header)  # type: ignore[arg-type]  # takes any buffer, typed as bytes
+        message = Message.FromString(header)  # type: ignore[arg-type]  # takes any buffer, typed as bytes
     except DecodeError as error:
         raise BadFrame(why=f"no protobuf message ({error})") from None
+    return message, decompress(Codec(codec), body, bytes_max=bytes_max) if codec else body
 
 
 def split(payload: bytes | memoryview, *, header_bytes_max: int) -> tuple[bytes | memoryview, memoryview]:
@@ -231,17 +227,13 @@ def _flat(view: memoryview) -> bytes | memoryview:
         return view.tobytes()
 
 
-def _header_part(opaque: int, message: Message | bytes, body_bytes: int, *, version: int, timeout_ms: int) -> bytes:
+def _front(opaque: int, message: Message | bytes, body_bytes: int, *, version: int, timeout_ms: int) -> bytes:
+    """Return all of a payload that stands before its body."""
     if body_bytes > FRAME_LENGTH_CAP:
         raise TooLarge(what="a body", size=body_bytes, limit=FRAME_LENGTH_CAP)
     fields = _FIELDS.pack(_BODY_LENGTH_TAG, body_bytes, _OPAQUE_TAG, opaque, _VERSION_TAG, version)
     content = message if type(message) is bytes else message.SerializeToString()  # type: ignore[union-attr]  # narrowed by type()
-    if timeout_ms:
-        return fields + _TIMEOUT_TAG + _varint(timeout_ms) + content
-    return fields + content
-
-
-def _with_body_start(header: bytes, body_bytes: int) -> bytes:
+    header = fields + _TIMEOUT_TAG + _varint(timeout_ms) + content if timeout_ms else fields + content
     start = _body_start(body_bytes)
     return b"".join((header, _PADDINGS[(len(header) + len(start)) % ALIGNMENT], start))
 

@@ -7,6 +7,7 @@ of all listeners in it; a listener that waits for what matches is moved on past 
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -47,6 +48,15 @@ class Known:
     reported_at: float = 0.0
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Waiting:
+    """What a pull that waits goes by, where it stood when that was last told, and what begins its poll anew."""
+
+    found: Known
+    key: tuple[bytes, int]
+    begin_anew: Callable[[], None]
+
+
 class Listeners:
     """The listeners as one node serves them; those that are kept here are in `home`."""
 
@@ -56,7 +66,7 @@ class Listeners:
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._due: dict[str, bytes] = {}
         self._under_way: set[int] = set()
-        self._waiting: dict[Pull, tuple[Known, tuple[bytes, int]]] = {}
+        self._waiting: dict[Pull, _Waiting] = {}
         self._is_waited = asyncio.Event()  # set while there are any
         self._is_scheduled = False
 
@@ -73,8 +83,15 @@ class Listeners:
     # ------------------------------------------------------------ what a listener wants
 
     def forget(self, listener: str) -> None:
-        """Ask anew for a listener with its next poll: it was altered or removed."""
+        """Ask anew for a listener that was altered or removed, with its next poll and for those that wait.
+
+        One that waited on with the filter of before would pass over what only the new one lets through.
+        """
         self._known.pop(listener, None)
+        for pull, waiting in list(self._waiting.items()):
+            if waiting.found.record.id == listener and not pull.is_over:
+                del self._waiting[pull]
+                waiting.begin_anew()
 
     async def known(self, listener: str) -> Known:
         """Return a listener, asked of its home if need be.
@@ -113,8 +130,8 @@ class Listeners:
 
     # ------------------------------------------------------------ polls
 
-    async def prepare(self, poll: Poll) -> None:
-        """Fill in what the listener that a poll names wants, and where it goes on unless the poll says so itself.
+    async def prepare(self, poll: Poll) -> Known:
+        """Fill in what the listener that a poll names wants, and where it goes on unless the poll says so itself; return what it goes by.
 
         Raises:
             ListenerNotFound: there is no such listener.
@@ -137,6 +154,7 @@ class Listeners:
             poll.until_id = min(poll.until_id or ID_MAX, reach.until_id)
         self._report(listener, found, await self._acknowledging(poll))
         poll.listener = ""
+        return found
 
     async def _go_on(self, poll: Poll) -> None:
         found = await self.describe(poll.listener)
@@ -169,12 +187,18 @@ class Listeners:
         at = position.at
         return _last_id(position) <= self._node.reads.limit(at.of if isinstance(at, SegmentPositions) else None)
 
-    def waits(self, listener: str, pull: Pull) -> None:
-        """Move a durable listener on past what does not match, and keep one that would expire meanwhile, as long as its pull waits."""
-        found = self._known.get(listener)
-        if found is not None and not pull.is_over and (found.record.durable or 2 * (pull.wait_ms or 0) > found.record.expire_ms):
-            self._waiting[pull] = (found, pull.cursor.key)
-            self._is_waited.set()
+    def waits(self, found: Known, pull: Pull, *, begin_anew: Callable[[], None]) -> None:
+        """Move a durable listener on past what does not match, and keep one that would expire meanwhile, as long as its pull waits.
+
+        If it is altered before that is over, or was since its poll was prepared, that begins anew.
+        """
+        if pull.is_over:
+            return
+        if self._known.get(found.record.id) is not found:
+            begin_anew()
+            return
+        self._waiting[pull] = _Waiting(found=found, key=pull.cursor.key, begin_anew=begin_anew)
+        self._is_waited.set()
 
     def warning(self, listener: str) -> bytes:
         """Return what an answer to a listener's poll ends with: that it falls behind, or nothing."""
@@ -185,16 +209,18 @@ class Listeners:
 
     async def _move_on(self) -> None:
         await self._is_waited.wait()
-        for pull, (found, key) in list(self._waiting.items()):
+        for pull, waiting in list(self._waiting.items()):
+            found = waiting.found
             if pull.is_over:
                 del self._waiting[pull]
             elif not found.record.durable:
-                self._report(found.record.id, found, b"")
-            elif pull.cursor.key != key:
+                if 2 * (pull.wait_ms or 0) > found.record.expire_ms:
+                    self._report(found.record.id, found, b"")
+            elif pull.cursor.key != waiting.key:
                 place = pull.cursor.position(cluster=self._node.cluster, cache_id=pull.cache.cache_id)
                 if not self._is_seen(place):
                     continue
-                self._waiting[pull] = (found, pull.cursor.key)
+                waiting.key = pull.cursor.key
                 self._due[found.record.id] = token.encode(place)
                 self._schedule()
         if not self._waiting:

@@ -1,7 +1,7 @@
 """Requests about events: poll, watch, where a log begins and ends, and what members ask each other for readers."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,22 +11,19 @@ from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answering import see_through
 from eventlog.node.cluster.primaries import time_to_ask
 from eventlog.node.consumers.listener_lag import count_everywhere
-from eventlog.node.consumers.listeners import Listeners
+from eventlog.node.consumers.listeners import Known, Listeners
 from eventlog.node.consumers.near import answer_how_far
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.crowds import give as give_answer
 from eventlog.node.reading.crowds import refuse as refuse_answer
 from eventlog.node.reading.filters import is_filtered, spec_of
-from eventlog.node.reading.pulls import Delivered
+from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.node.reading.seen import when_seen
 from eventlog.node.reading.state_first import StateNode, answer_state, is_state_read, send_state
 from eventlog.node.reading.watches import serve_watch
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.transport.exchange import Exchange
-from eventlog.wire.eventlog_pb2 import LastEventsAnswer, LogEndsAnswer, Message
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+from eventlog.wire.eventlog_pb2 import LastEventsAnswer, LogEndsAnswer, Message, Poll
 
 if TYPE_CHECKING:
     from eventlog.node.node import Node
@@ -58,28 +55,45 @@ def poll(node: ReadingNode, exchange: Exchange) -> None:
         node.own(asyncio.get_running_loop().create_task(work, name="poll"))
 
 
-def _poll(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None, listener: str = "") -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listening:
+    """The poll of a listener as it was asked, and what it goes by."""
+
+    asked: Poll
+    found: Known
+
+
+def _poll(node: ReadingNode, exchange: Exchange, matches: CompiledFilter | None, listening: _Listening | None = None) -> None:
     try:
         pull = node.reads.begin(exchange.message.poll, matches=matches)
     except EventLogError as error:
         exchange.fail(error)
         return
-    if matches is None and not listener and node.reads.crowds.open(exchange, pull):
+    if matches is None and listening is None and node.reads.crowds.open(exchange, pull):
         return
     pull.owner = exchange.connection
-    pull.done = partial(_answer, exchange) if not listener else partial(_answer_listener, node, exchange, listener)
+    pull.done = partial(_answer, exchange) if listening is None else partial(_answer_listener, node, exchange, listening.asked.listener)
     exchange.on_end = partial(node.reads.cancel, pull)
     node.reads.pull(pull)
-    if listener:
-        node.listeners.waits(listener, pull)
+    if listening is not None:
+        node.listeners.waits(listening.found, pull, begin_anew=partial(_poll_anew, node, exchange, pull, listening.asked))
+
+
+def _poll_anew(node: ReadingNode, exchange: Exchange, pull: Pull, asked: Poll) -> None:
+    """Have the poll of a listener go by what that is by now, from where it asked to begin."""
+    node.reads.cancel(pull)
+    exchange.message.poll.CopyFrom(asked)
+    node.own(asyncio.get_running_loop().create_task(see_through(exchange, _poll_when_ready(node, exchange)), name="poll"))
 
 
 async def _poll_when_ready(node: ReadingNode, exchange: Exchange) -> None:
     """Make an answer only when the connection can take it, who does not read costs nothing more, and when the filter is compiled."""
     request = exchange.message.poll
-    listener = request.listener
-    if listener:
-        await node.listeners.prepare(request)
+    listening: _Listening | None = None
+    if request.listener:
+        asked = Poll()
+        asked.CopyFrom(request)
+        listening = _Listening(asked=asked, found=await node.listeners.prepare(request))
     matches = await node.reads.filters.of_poll(node.caches.find(request.cache_id), request, owner=exchange.connection)
     try:
         if not exchange.has_room:
@@ -91,7 +105,7 @@ async def _poll_when_ready(node: ReadingNode, exchange: Exchange) -> None:
     if is_state_read(request):
         await answer_state(node, exchange, matches)
     else:
-        _poll(node, exchange, matches, listener)
+        _poll(node, exchange, matches, listening)
 
 
 def _answer_listener(node: ReadingNode, exchange: Exchange, listener: str, found: Delivered | EventLogError) -> None:

@@ -146,6 +146,34 @@ def test_an_alteration_holds_from_its_id_on_at_every_node(tmp_path: Path) -> Non
     on_spread_cluster(tmp_path, act)
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_poll_that_waits_goes_by_the_filter_of_after_the_alteration(tmp_path: Path, durable: bool) -> None:
+    async def act(cluster: Cluster, connections: list[Connection]) -> None:
+        listener = await register(connections[0], cluster, filter=ODD, durable=durable)
+        await put_some(cluster, "odd 1")
+        for connection in connections:
+            await poll(connection, cluster, listener.id, after=listener.last_id, wait_ms=10_000)
+        last_id = cluster.acknowledged[b"odd 1"][1]
+
+        async def next_one(connection: Connection) -> pb.PollAnswer:
+            answer = await poll(connection, cluster, listener.id, after=last_id, wait_ms=20_000)
+            while not answer.events:  # up to the alteration there was nothing
+                assert answer.last_id < cluster.acknowledged.get(b"even 2", (0, ID_MAX))[1], "it was passed over"
+                answer = await poll(connection, cluster, listener.id, position=answer.position, wait_ms=20_000)
+            return answer
+
+        waiting = [asyncio.create_task(next_one(connection)) for connection in connections]
+        await cluster.until(lambda: all(node.reads.figures()["readers_waiting"][0] for node in cluster.up))
+        alter = pb.AlterListener(id=listener.id, filter=pb.Filter(where="key LIKE 'even%'"))
+        await connections[1].request(Message(alter_listener=alter))
+        await put_some(cluster, "odd 2", "even 2")
+        for answer in await asyncio.gather(*waiting):
+            assert answer.events == 1
+            assert answer.last_id >= cluster.acknowledged[b"even 2"][1]
+
+    on_spread_cluster(tmp_path, act)
+
+
 def test_alterations_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     async def act(cluster: Cluster, connections: list[Connection]) -> None:
         listener = await register(connections[0], cluster, durable=True)

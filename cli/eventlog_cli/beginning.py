@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from eventlog.errors import InvalidArgument, Unavailable
+from eventlog.errors import EventsTrimmed, InvalidArgument, Unavailable
 from eventlog.ids import time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX
 from eventlog_cli.output import note
@@ -23,10 +23,14 @@ def say_beginning(cache: "Cache", start: int | str | None, *, is_time: bool) -> 
     """
     if not isinstance(start, int) or start == 0:
         return
-    with suppress(Unavailable):  # who reads is told so, or waits
-        said = outside(start, cache.log_ends(), is_time=is_time, now_ms=time.time_ns() // 1_000_000)
-        if said is not None:
-            note(f"note: {said}")
+    with suppress(Unavailable, EventsTrimmed):  # who reads is told so, or waits
+        ends = cache.log_ends()
+        said = outside(start, ends, is_time=is_time, now_ms=time.time_ns() // 1_000_000)
+        if said is None:
+            return
+        if start <= ends.last_id:
+            cache.poll(start, max_events=1)  # where retention has passed it the error says all of that
+        note(f"note: {said}")
 
 
 def outside(start: int, ends: "LogEnds", *, is_time: bool, now_ms: int) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from eventlog.consume import token
 from eventlog.consume.position import Position
+from eventlog.errors import EventsTrimmed
 from eventlog.events import Event, EventSource, Kind
 
 
@@ -65,6 +66,7 @@ class Cache:
     batches: list[Batch | BaseException] = field(default_factory=list)
     asked: dict[str, Any] = field(default_factory=dict)
     first_id: int | None = None
+    trimmed_id: int = 0
     last_id: int = 9
 
     tail_id: int | None = None
@@ -72,6 +74,11 @@ class Cache:
     def log_ends(self, *, tail: int | None = None, segments: list[int] | None = None) -> Self:
         self.tail_id = None if tail is None else self.last_id - tail + (0 if segments is None else len(segments))
         return self
+
+    def poll(self, after: int, *, max_events: int) -> None:
+        assert max_events == 1
+        if after < self.trimmed_id:
+            raise EventsTrimmed(first_id=self.first_id, lost=3)
 
     def event_batches(self, **asked: Any) -> Iterator[Batch]:
         self.asked = asked

@@ -167,6 +167,13 @@ def test_a_beginning_outside_of_the_log_is_said() -> None:
     assert run(cache, "--from-time", "2019-11-20T10:00:00Z")[::2] == (0, "")
 
 
+def test_what_retention_has_passed_is_said_once() -> None:
+    cache = Cache([EventsTrimmed(first_id=5, lost=3)], first_id=5, trimmed_id=4)
+    code, _, stderr = run(cache, "--from-id", "3")
+    assert (code, stderr.count("\n")) == (1, 1)
+    assert stderr.startswith("error: EVENTS_TRIMMED: ")
+
+
 def test_an_id_of_the_future_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     cache, file = Cache(), tmp_path / "position"
     code, stdout, stderr = run(cache, "--from-id", str((1 << 63) - 1), "--follow", "--position-file", str(file))

@@ -129,8 +129,8 @@ def test_lines_of_key_and_value_are_loaded_and_printed_alike(shell: Shell, tmp_p
     assert (done.row["loaded"], done.row["events"]) == (4, 4)
     printed = shell.ok("consume", "pairs", "--output-format", r"%k:%v\n").out
     assert by_first_letter(printed) == by_first_letter(path.read_text())
-    shell.ok("load", "again", "-", "--create", "--key-separator", r"\x3a", "--delete-value", "", given=printed.encode())
-    assert by_first_letter(shell.ok("consume", "again", "--output-format", r"%k:%v\n").out) == by_first_letter(printed)
+    shell.ok("load", "pairs-again", "-", "--create", "--key-separator", r"\x3a", "--delete-value", "", given=printed.encode())
+    assert by_first_letter(shell.ok("consume", "pairs-again", "--output-format", r"%k:%v\n").out) == by_first_letter(printed)
 
 
 def by_first_letter(lines: str) -> list[str]:

@@ -4,13 +4,14 @@
 # make check   the inner loop: all but tests/process (sockets, disks, processes), and few examples of each property
 # make sim     the simulators on SEEDS=2000 seeds, and as many from 1 and 2 million on; make sim-mutants: planted protocol bugs must be found
 # make chaos   faults by chance over three real nodes for MINUTES=5 (SEED=n for the same ones), with every history checked
+# make damage  every file of a node's data directory damaged in every way, on one node and on one of three (TRIALS="one-kill MANIFEST" for some)
 # make bench   the benchmarks, each with its baseline
 # make model   check the protocol in docs/spec with TLC (needs Java; CHECK=name runs some of it)
 # make format  put the code into its one layout
 # make proto   generate the protobuf code from schemas/
 # make pin     write requirements/*.txt anew from pyproject.toml (needs uv)
 # make clean   remove everything that the above made
-.PHONY: help setup demo test check sim sim-mutants chaos bench model format proto pin clean
+.PHONY: help setup demo test check sim sim-mutants chaos damage bench model format proto pin clean
 PYTHON_ENV := .venv/bin/python
 
 help:
@@ -39,6 +40,9 @@ sim-mutants: setup
 
 chaos: setup
 	@$(PYTHON_ENV) -m tests.process.chaos $(or $(MINUTES),5) $(SEED)
+
+damage: setup
+	@$(PYTHON_ENV) -m tests.process.damage $(TRIALS)
 
 bench: setup
 	@$(PYTHON_ENV) -m benchmarks

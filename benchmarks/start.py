@@ -17,6 +17,7 @@ from benchmarks.inputs import Load
 from benchmarks.processes import Node, in_child, resident_bytes, scratch
 from eventlog.segment.directory import Directory, read_label
 from eventlog.segment.recovery import recover
+from eventlog.segment.rocks.records import check_database
 from eventlog.segment.rocks.settled import read_settled
 from eventlog.segment.rocks.store import open_store
 
@@ -62,7 +63,8 @@ def searching(path: Path) -> tuple[float, float]:
     begun = perf_counter()
     directory = Directory(path)
     read_settled(directory.settled_file, directory.database, segments=label.segments, token=label.token)
-    manifest = perf_counter() - begun
+    check_database(directory.database)
+    before = perf_counter() - begun
     store = open_store(path, segments=label.segments)
     settled, ends = store.settled, store.ends.ids
     took = {}
@@ -72,4 +74,4 @@ def searching(path: Path) -> tuple[float, float]:
         recover(store, keyed=())
         took[name] = perf_counter() - begun
     store.close()
-    return manifest + took["tail"] - took["nothing"], manifest + took["all"] - took["nothing"]
+    return before + took["tail"] - took["nothing"], before + took["all"] - took["nothing"]

@@ -19,7 +19,7 @@ from eventlog.limits import GIB, KIB, MIB
 from eventlog.segment.directory import sync_path
 from eventlog.segment.port import Pair, StoreOptions
 from eventlog.segment.rocks.failing import calling, creating_error, opening_error
-from eventlog.segment.rocks.records import check_records
+from eventlog.segment.rocks.records import check_database
 
 FAMILIES = ("log", "state", "meta")
 PARTITIONED = ("log",)
@@ -115,8 +115,7 @@ def open_database(path: Path, options: StoreOptions) -> Database:
         DiskFull: no space to open.
     """
     _check_config(path)
-    for file in (*path.glob("MANIFEST-*"), *path.glob("*.log")):
-        check_records(file)
+    check_database(path)
     newest = newest_options(path)
     state_cache = Cache(options.cache_bytes - options.cache_bytes // _LOG_CACHE_SHARE)
     log_cache = Cache(options.cache_bytes // _LOG_CACHE_SHARE)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.errors import CorruptData
-from eventlog.segment.rocks.records import BLOCK_BYTES, HEAD, check_records, recycled_at
+from eventlog.segment.rocks.records import BLOCK_BYTES, HEAD, check_database, check_records, recycled_at
 
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 RECYCLED = (5, 6, 7, 8, 11, 131)
@@ -69,3 +69,14 @@ def test_the_file_and_the_place_are_named(tmp_path):
     file.write_bytes(record(FULL, 20) + record(8, 20))
     with pytest.raises(CorruptData, match=r"000012\.log: the record at byte 27 "):
         check_records(file)
+
+
+@pytest.mark.parametrize("name", ["MANIFEST-000013", "000012.log"])
+def test_of_a_database_the_manifest_and_the_journals_are_looked_at(tmp_path, name):
+    for sound in ("MANIFEST-000013", "000012.log"):
+        (tmp_path / sound).write_bytes(record(FULL, 20))
+    (tmp_path / "LOG").write_bytes(record(8, 20))
+    check_database(tmp_path)
+    (tmp_path / name).write_bytes(record(8, 20))
+    with pytest.raises(CorruptData, match=f"{name}: the record at byte 0 "):
+        check_database(tmp_path)

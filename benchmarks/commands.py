@@ -1,7 +1,7 @@
 """What a command costs: CPU of the process from its start to its end, beside that of `python -c pass`.
 
-The floor is the libraries alone that a command speaks to a node with: no client can cost less. All are run by turns, and of the runs of
-each the middle counts.
+The floor is the libraries alone that a short command speaks to a node with: no client can cost less. What it does without stands beside
+it. All are run by turns, and of the runs of each the middle counts.
 """
 
 import os
@@ -27,10 +27,12 @@ COMMANDS = {
     "entries": ("entries", "commands"),
 }
 FLOORS = {
-    "import asyncio, ssl": "import asyncio, ssl",
     "import click": "import click",
     "import google.protobuf, and the messages": "import eventlog.wire.eventlog_pb2",
-    "import asyncio, click, and the messages": "import asyncio, click, eventlog.wire.eventlog_pb2",
+    "import socket, click, and the messages": "import socket, click, eventlog.wire.eventlog_pb2",
+}
+WITHOUT = {
+    "import asyncio, ssl": "import asyncio, ssl",
     "import numpy": "import numpy",
 }
 
@@ -43,7 +45,7 @@ def run(scale: Scale) -> Iterator[Row]:
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # with it every run compiles what it imports
         _cpu_ms(_command("cache", "create", "commands"), environment)
         cases = {"python -c pass": PASS, **{name: _command(*words) for name, words in COMMANDS.items()}}
-        cases |= {name: ("-c", code) for name, code in FLOORS.items()}
+        cases |= {name: ("-c", code) for name, code in (FLOORS | WITHOUT).items()}
         found: dict[str, list[float]] = {name: [] for name in cases}
         for turn in range(1 + rounds):  # the first one compiles
             for name, words in cases.items():
@@ -55,6 +57,8 @@ def run(scale: Scale) -> Iterator[Row]:
     yield note("python -c pass", f"{bare:.0f} ms")
     for name in FLOORS:
         yield note(f"floor: {name}", f"{middle[name] - bare:.0f} ms more")
+    for name in WITHOUT:
+        yield note(f"without: {name}", f"{middle[name] - bare:.0f} ms more")
     for name in COMMANDS:
         over = middle[name] - bare
         yield Row(

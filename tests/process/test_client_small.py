@@ -1,6 +1,7 @@
 """The small client against nodes that are busy, refuse, forward, and are lost before they answer."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -220,6 +221,24 @@ def test_when_the_node_that_was_named_is_gone_the_others_go_on_and_nothing_is_wr
         assert [happened.id for happened in cluster.node.log] == [first.id, second.id]
 
     with_cluster(act)
+
+
+def test_nodes_that_say_nothing_are_not_waited_for_beyond_the_deadline_one_by_one() -> None:
+    def act(cache: Any, cluster: FakeCluster, now: Callable[[Any], None]) -> None:
+        cache.info()
+
+        async def lose() -> None:
+            await cluster.kill(1)
+            cluster.hang(2)
+            cluster.hang(3)
+
+        now(lose())
+        began_at = time.monotonic()
+        with pytest.raises(TimedOut):
+            cache.get("k")
+        assert 0.9 < time.monotonic() - began_at < 1.9
+
+    with_cluster(act, timeout_ms=1_000)
 
 
 def test_keys_go_on_behind_the_last_one_when_a_node_is_lost() -> None:

@@ -4,6 +4,7 @@ Whoever asks one thing is done before a connection to the primary would be open.
 what failed: then the primary is asked itself, if it can be reached soon.
 """
 
+from math import inf
 from time import monotonic, sleep
 
 from eventlog.client.connections.known import ASKED_MAX, Known, topology_of
@@ -76,9 +77,8 @@ class BlockingNodes(Known):
         text = None if self.topology is None or node == NOBODY else self.topology.addresses.get(node)
         if at_hand or text is None or self.now() < self._not_before.get(node, 0.0):
             return next(iter(at_hand), None)
-        timeout_ms = min(ASK_MS_MAX, self._options.connect_timeout_ms, self._left_ms(deadline))
         try:
-            self._straight[node] = self._opened(parse_address(text), timeout_ms=timeout_ms)
+            self._straight[node] = self._opened(parse_address(text), deadline=min(deadline, self.now() + ASK_MS_MAX / 1000))
         except EventLogError:
             self._not_before[node] = self.now() + STRAIGHT_AGAIN_S
             return None
@@ -86,14 +86,14 @@ class BlockingNodes(Known):
 
     def open_once(self) -> None:
         """Open a connection to the first address that answers, trying each once, and learn the topology. Raises why none does."""
-        self._home = self._first(self._options.connect_timeout_ms)
+        self._home = self._first(deadline=inf)
         self._ask()
 
     def _reopened(self, deadline: float) -> BlockingConnection:
         attempt = 0
         while True:
             try:
-                self._home = self._first(min(self._options.connect_timeout_ms, self._left_ms(deadline)))
+                self._home = self._first(deadline=deadline)
             except EventLogError as error:
                 wait = backoff_ms(self._options.retry, attempt=attempt, chance=chance()) / 1000
                 if not error.retry or self.now() + wait >= deadline:
@@ -103,25 +103,25 @@ class BlockingNodes(Known):
             else:
                 return self._home
 
-    def _left_ms(self, deadline: float) -> int:
-        return max(1, int((deadline - self.now()) * 1000))
-
-    def _first(self, timeout_ms: int) -> BlockingConnection:
+    def _first(self, *, deadline: float) -> BlockingConnection:
         last: EventLogError = ClientClosed(what="client")
         for address in self._candidates.order:
             try:
-                connection = self._opened(address, timeout_ms=timeout_ms)
+                connection = self._opened(address, deadline=deadline)
             except EventLogError as error:
                 self._candidates.failed(address)
                 last = error
+                if self.now() >= deadline:
+                    break
             else:
                 self._candidates.worked(address)
                 return connection
         raise last
 
-    def _opened(self, address: Address, *, timeout_ms: int) -> BlockingConnection:
+    def _opened(self, address: Address, *, deadline: float) -> BlockingConnection:
         if self.is_closed:
             raise ClientClosed(what="client")
+        timeout_ms = int(max(1, min(self._options.connect_timeout_ms, 1_000 * (deadline - self.now()))))
         options = ConnectOptions(client=self._options.name, producer=True, producer_id=self.producer, connect_timeout_ms=timeout_ms)
         connection = connect(address.host, address.port, options=options, dispatch=self._answer)
         try:

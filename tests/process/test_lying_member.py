@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from eventlog.batch.layout import ValueHead, encode_value
+from eventlog.consume import token
+from eventlog.consume.position import Position
 from eventlog.control.metastores.location import parse_location
 from eventlog.errors import EventLogError, NotMember
 from eventlog.ids import ID_MAX, ID_STEP, time_of
@@ -125,14 +127,16 @@ async def tell_acknowledgements(cluster: ClusterProcesses, index: int, copies: C
         return codes
 
 
-def requests_of(segments: Sequence[int], *, last_id: int) -> list[Message]:
+def requests_of(segments: Sequence[int], *, cluster: str, last_id: int) -> list[Message]:
     """Return what else members ask of each other, each as bad as it can be: everything goes, nothing is committed any more."""
     count, ahead = len(segments), last_id + (1 << 40)
+    beyond = token.encode(Position(cluster=cluster, cache_id=1, segments=SEGMENTS, at=ID_MAX - 1))
     return [
         Message(retention_cut=pb.RetentionCut(cache_id=1, id=last_id, held=[pb.RetentionHeld(listener="held", percent=900)])),
         Message(trim_copies=pb.TrimCopies(cache_id=1, segments=segments, ids=[last_id] * count, offsets=[1 << 40] * count)),
         Message(listener_changed=pb.ListenerChanged(id="held")),
         Message(use_listeners=pb.UseListeners(uses=[pb.ListenerUse(id="held", position=b"no token")])),
+        Message(use_listeners=pb.UseListeners(uses=[pb.ListenerUse(id="held", position=beyond)])),
         Message(close_up=pb.CloseUp(id=ID_MAX - 1)),
         Message(close_up=pb.CloseUp(id=ahead)),
         Message(beat=pb.Beat(revision=1 << 60, now_ms=1)),
@@ -165,7 +169,8 @@ def test_what_else_a_lying_member_says_neither_deposes_nor_trims_nor_lifts_ids(t
     async def tell(cluster: ClusterProcesses, index: int, copies: Copies) -> list[str]:
         last_id = max(copy.last_id for copy in copies.values())
         async with greeted(cluster, index) as (connection, _):
-            return [await code_of(connection, message) for message in requests_of(sorted(copies), last_id=last_id)]
+            asked = requests_of(sorted(copies), cluster=connection.hello.cluster, last_id=last_id)
+            return [await code_of(connection, message) for message in asked]
 
     with ClusterProcesses(tmp_path, segments=SEGMENTS, environment=RETENTION_WHEN_TOLD) as cluster:
         cluster.spread()
@@ -173,13 +178,14 @@ def test_what_else_a_lying_member_says_neither_deposes_nor_trims_nor_lifts_ids(t
             cluster.command("admin", "drain", f"n{LIAR}")
             cluster.command("admin", "drain", "--cancel", f"n{LIAR}")
         loaded(cluster)
-        before = terms(cluster, 0)
+        before, place = terms(cluster, 0), cluster.rows("listener", "describe", "held")[0]["position"]
         for index in (0, 2):
             copies = own_segments(cluster, index)
             asyncio.run(tell_acknowledgements(cluster, index, copies))
             codes = asyncio.run(tell(cluster, index, copies))
             assert codes[0] == "NOT_PRIMARY"
         assert terms(cluster, 0) == before
+        assert cluster.rows("listener", "describe", "held")[0]["position"] == place
         check_nothing_is_lost(cluster)
         for index in range(3):
             put = cluster.rows("put", "c", f"after-{index}", "v", node=index)[0]["id"]

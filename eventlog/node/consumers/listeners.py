@@ -7,7 +7,7 @@ of all listeners in it; a listener that waits for what matches is moved on past 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from eventlog.consume import token
 from eventlog.consume.listeners.records import ListenerRecord, filter_after
 from eventlog.consume.position import Position, SegmentPositions
-from eventlog.errors import EventLogError, InvalidArgument, NotPrimary, Unavailable
+from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NotPrimary, Unavailable
 from eventlog.ids import ID_MAX
 from eventlog.limits import LISTENERS_PER_NODE_MAX
 from eventlog.node.consumers.listener_home import WARN_PERCENTS, ListenerHome
@@ -172,9 +172,12 @@ class Listeners:
         if position is None:
             return b""
         position.check(cluster=self._node.cluster, cache_id=poll.cache_id, segments=self._node.segments)
-        if not self._is_seen(position) and _last_id(position) > await self._end():
-            return b""  # readers at another node may be a little ahead of this one, but not of all
-        return token.encode(position)
+        return token.encode(position) if await self._are_reached([position]) else b""
+
+    async def _are_reached(self, positions: Sequence[Position]) -> bool:
+        """Return whether readers may be at all of these: those at another node may be a little ahead of this one, but not of all."""
+        unseen = [_last_id(position) for position in positions if not self._is_seen(position)]
+        return not unseen or max(unseen) <= await self._end()
 
     async def _end(self) -> int:
         """Return an id at or above everything that was committed anywhere before this call."""
@@ -315,9 +318,11 @@ class Listeners:
         found.held_percent = percent
 
     async def used(self, exchange: Exchange) -> None:
-        """Answer a node that serves listeners which are kept here."""
-        answer = pb.UseListenersAnswer()
-        for use in exchange.message.use_listeners.uses:
+        """Answer a node that serves listeners which are kept here. Raises BadMessage for a position that no reader can have reached."""
+        answer, uses = pb.UseListenersAnswer(), exchange.message.use_listeners.uses
+        if not await self._are_reached([token.decode(use.position) for use in uses if use.position]):
+            raise BadMessage(why="a listener is said to be where nothing is yet")
+        for use in uses:
             version, percent = await self.home.used(use.id, use.position)
             answer.used.add(version=version, held_percent=percent)
         exchange.answer(Message(use_listeners_answer=answer))

@@ -325,6 +325,17 @@ def test_a_question_during_a_cut_is_answered_when_that_is_on_disk():
     assert world[1].logs[0] == world[2].logs[0]
 
 
+def test_a_watermark_that_comes_during_a_cut_is_not_taken_for_what_is_being_cut():
+    world = cutting()
+    core, tail = world[1].core, end(world[1])
+    before = core.watermark.item(0)
+    assert before < tail
+    epochs = world[2].core.epochs[:1].astype(np.int64)
+    assert core.promised(world[2].own, np.array([0]), epochs=epochs, last_ids=np.array([tail])) == []
+    world[1].sync()
+    assert core.watermark.item(0) == core.columns.heard.item(0) == before
+
+
 def test_who_is_appointed_during_a_cut_leads_when_that_is_on_disk():
     world = cutting()
     world.appoint(1, segments=[0])

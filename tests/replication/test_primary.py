@@ -175,6 +175,23 @@ def test_fewer_in_sync_than_needed_refuses_the_append_and_registers_nothing():
     assert core.ends.tolist() == before
 
 
+@pytest.mark.parametrize("segments", [(0,), (0, 1)])
+def test_nothing_is_committed_while_fewer_are_in_sync_than_needed(segments: tuple[int, ...]):
+    world = led(2)
+    core = world[1].core
+    before = core.watermark.tolist()
+    ids = world[1].put(*segments)
+    for segment in segments:
+        core.primary.set_sizes(segment, size=1, needed=2)
+    world.settle(decide=False)
+    assert [world[2].core.durable.item(segment) for segment in segments] == list(ids), "everybody has it"
+    assert core.watermark.tolist() == before
+    for segment in segments:
+        core.primary.set_sizes(segment, size=2, needed=2)
+    world[1].carry_out(core.primary.advance(np.array(segments)))
+    assert [core.watermark.item(segment) for segment in segments] == list(ids)
+
+
 def test_a_marker_that_comes_after_the_term_is_over_is_not_registered():
     world = appointed(2)
     world.appoint(2, segments=[0])

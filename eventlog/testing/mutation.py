@@ -111,7 +111,8 @@ def search(mutants: Sequence[Mutant], *, processes: int, seeds_max: int) -> bool
     """Hunt each mutant in each range; return whether all were found in all."""
     jobs = [(mutant.name, mutant.since + first, seeds_max) for mutant in mutants for first in RANGES]
     counts: list[int] = []
-    say(f"{'seeds until it was found, from':<44} " + " ".join(f"{first:>7}" for first in RANGES) + "  median   what the history says")
+    say("| planted bug | " + " | ".join(f"from {first:,}" for first in RANGES) + " | median | what the history says |")
+    say("|---" * (len(RANGES) + 3) + "|")
     with ProcessPoolExecutor(processes) as pool:
         found = pool.map(_hunt, jobs)
         for mutant in mutants:
@@ -126,9 +127,9 @@ def search(mutants: Sequence[Mutant], *, processes: int, seeds_max: int) -> bool
 
 def _line(mutant: Mutant, hunts: Sequence[Hunt]) -> str:
     counts = [one.seeds for one in hunts]
-    seeds = " ".join(f"{count or 'NONE':>7}" for count in counts)
-    median = f"{statistics.median(counts):>6.0f}" if all(counts) else "     -"
-    return f"{mutant.name:<44} {seeds}  {median}   {next((one.why for one in hunts if one.why), '')[:100]}"
+    seeds = " | ".join(f"{count or 'NONE'}" for count in counts)
+    median = f"{statistics.median(counts):.0f}" if all(counts) else "-"
+    return f"| {mutant.name} | {seeds} | {median} | {next((one.why for one in hunts if one.why), '')[:100]} |"
 
 
 def _hunt(job: tuple[str, int, int]) -> Hunt:

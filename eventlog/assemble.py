@@ -25,7 +25,6 @@ from eventlog.http.metrics import render
 from eventlog.http.server import HttpServer, Probes
 from eventlog.ids import id_before
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, CONNECTION_BYTES_IN_FLIGHT_MAX, FRAME_BYTES_MAX, LEASE_MS, MIB
-from eventlog.node.cluster.leaving import hand_over
 from eventlog.node.cluster.peers import is_of_member
 from eventlog.node.cluster.supervisor import Supervisor, check
 from eventlog.node.config import NodeConfig, load_config, split_address
@@ -297,7 +296,7 @@ async def _stop(started: Started, server: Server, http: HttpServer, *, clean: bo
     store is left as it is, without the mark of a clean stop.
     """
     if clean:
-        await hand_over(started.node)
+        await started.node.leaving.hand_over()
     started.node.is_stopping = True
     await server.stop(grace_ms=STOP_GRACE_MS if clean else 0, at_once=is_of_member)
     await http.stop()

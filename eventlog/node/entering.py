@@ -24,7 +24,7 @@ from eventlog.limits import SEGMENTS_DEFAULT
 from eventlog.node.cluster.joining import is_up
 from eventlog.node.config import NodeConfig
 from eventlog.node.home import Home
-from eventlog.node.operations import drop_cache_data
+from eventlog.node.state.cache_changes import drop_cache_data
 from eventlog.node.state.caches import Caches, new_cache
 from eventlog.node.state.checkpoint import counted_caches, load_counts
 from eventlog.node.state.replay import MARKER_CACHE

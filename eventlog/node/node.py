@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -36,39 +36,64 @@ from eventlog.ids import EPOCH_MS, ID_STEP
 from eventlog.limits import HEADERS_BYTES_MAX, KEY_BYTES_MAX
 from eventlog.node.answering import refuse_with
 from eventlog.node.cluster.controller import ControllerLoop
+from eventlog.node.cluster.forcing import Forcing
+from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.greeting import PeerIdentity
+from eventlog.node.cluster.health import Health
 from eventlog.node.cluster.joining import Joiners, join_token
 from eventlog.node.cluster.leaders import Leaders
+from eventlog.node.cluster.lease import Lease
+from eventlog.node.cluster.leaving import Leaving
 from eventlog.node.cluster.managed import Managed
 from eventlog.node.cluster.metadata import Metadata
 from eventlog.node.cluster.peers import Peers, is_of_member
+from eventlog.node.cluster.primaries import Primaries
+from eventlog.node.cluster.rebalance import SegmentReports
+from eventlog.node.cluster.serving import Availability
 from eventlog.node.config import NodeConfig
 from eventlog.node.consumers.coordinator import Coordinators
+from eventlog.node.consumers.coordinator_admin import GroupAdmin
+from eventlog.node.consumers.coordinator_lag import GroupLag
+from eventlog.node.consumers.coordinator_via import MemberConnections
+from eventlog.node.consumers.dead_letters import DeadLetters
 from eventlog.node.consumers.inner import Inner
+from eventlog.node.consumers.listener_home import ListenerHome
+from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.consumers.near import NearReaders
+from eventlog.node.consumers.shifting import Shifting
+from eventlog.node.consumers.work_reading import WorkReading
+from eventlog.node.copying.digests import Digests
 from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate import Replicas
+from eventlog.node.copying.replicate_copy import Copies
 from eventlog.node.copying.replicate_in import Incoming
 from eventlog.node.copying.retention import Retention
+from eventlog.node.copying.retention_steps import RetentionSteps
+from eventlog.node.copying.state_digests import StateDigests
 from eventlog.node.copying.takeover import TakeOver
+from eventlog.node.copying.trimmed_copies import TrimmedCopies
+from eventlog.node.data_check import DataCheck
 from eventlog.node.disk import DiskWatch
-from eventlog.node.operations import create_internal, follow_caches
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.column_files import ColumnFiles
+from eventlog.node.reading.installed import InstalledFilters
 from eventlog.node.reading.tail import Tail
 from eventlog.node.reclaiming import Reclaiming
+from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.checkpoint import Checkpoints
 from eventlog.node.state.entries import EntryReader
 from eventlog.node.state.following import Followed
+from eventlog.node.state.forward_entries import EntriesElsewhere
 from eventlog.node.state.freshness import Freshness
 from eventlog.node.state.iterations import Iterations
 from eventlog.node.state.state_reads import StateReads
+from eventlog.node.writing.forward_write import PartedWrites
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.node.writing.overlay import Overlay
-from eventlog.node.writing.own_writes import awaited
+from eventlog.node.writing.own_writes import OwnWrites, awaited
 from eventlog.node.writing.storage import StorageThread
 from eventlog.node.writing.writer import Ints, Writer, WriterHooks
 from eventlog.replication import Replica, Replication
@@ -128,8 +153,7 @@ class Node:
         me = PeerIdentity(cluster=self.cluster, number=self.number, incarnation=opened.member.incarnation)
         self.peers = Peers(me, own=self.own, wall_ms=self.clock.wall_ms)
         self.metadata: Metadata  # these are set before the node is served
-        self.renew_lease: Callable[[], Awaitable[None]]
-        self.lease_renewed_s = 0.0  # by the loop's clock
+        self.lease: Lease
         self.records: ClusterRecords
         self.managed: Managed | None = None
         self.controller: ControllerLoop
@@ -143,15 +167,16 @@ class Node:
         )
         self.leaders = Leaders(self.segments)
         self.freshness = Freshness(self)
+        self._make_parts()
         self._make_readers()
         self.followed = self._new_followed(opened)
-        self.replicas.open(Incoming(self.replicas), TakeOver(self.replicas))
+        self._make_replication()
         self.checkpoints = Checkpoints(
             store=self.store, storage=self.storage, core=self.core, applied=self.followed.applied, caches=self.caches
         )
         self.reclaiming = Reclaiming(self)
         self.retention = Retention(self, checkpoint=self.checkpoints.write)
-        self.renewing_lease = asyncio.Lock()
+        self.trimmed_copies = TrimmedCopies(self, flush=self.retention.flush, remove=self.retention.remove)
         self.changing_caches = asyncio.Lock()  # held from a commit to the caches' records until this node knows of it
         self.loop_delay_ms_peak = 0
         self.failures: Counter[str] = Counter()  # of periodic work, by its name
@@ -160,6 +185,39 @@ class Node:
         self._reads_elsewhere = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._has_ended_tasks = False
+
+    def _make_replication(self) -> None:
+        """Make what carries out the commands of the replicas."""
+        self.incoming = Incoming(self, self.replicas)
+        self.takeover = TakeOver(self, self.replicas)
+        self.copies = Copies(self, self.replicas)
+        self.replicas.open(self.incoming, self.takeover, self.copies)
+
+    def _make_parts(self) -> None:
+        """Make what has no state of its own: what this node asks others, does for them, and tells operators."""
+        self.forwarding = Forwarding(self)
+        self.primaries = Primaries(self)
+        self.availability = Availability(self)
+        self.segment_reports = SegmentReports(self)
+        self.health = Health(self)
+        self.forcing = Forcing(self)
+        self.leaving = Leaving(self)
+        self.group_admin = GroupAdmin(self)
+        self.group_lag = GroupLag(self)
+        self.member_connections = MemberConnections(self)
+        self.dead_letters = DeadLetters(self)
+        self.listener_lag = ListenerLag(self)
+        self.digests = Digests(self)
+        self.state_digests = StateDigests(self)
+        self.retention_steps = RetentionSteps(self)
+        self.installed_filters = InstalledFilters(self)
+        self.entries_elsewhere = EntriesElsewhere(self)
+        self.parted_writes = PartedWrites(self)
+        self.own_writes = OwnWrites(self)
+        self.shifting = Shifting(self)
+        self.work_reading = WorkReading(self)
+        self.cache_changes = CacheChanges(self)
+        self.data_check = DataCheck(self)
 
     def _make_readers(self) -> None:
         """Make what serves those who read."""
@@ -170,7 +228,7 @@ class Node:
         self.state_reads = StateReads(self)
         self.iterations = Iterations(self)
         self.inner = Inner(self)
-        self.listeners = Listeners(self)
+        self.listeners = Listeners(self, ListenerHome(self))
         self.coordinators = Coordinators(self)
 
     def _new_writer(self, opened: Opened) -> Writer:
@@ -212,7 +270,7 @@ class Node:
         self.own(asyncio.get_running_loop().create_task(self.writer.run(), name="writer"))
         self.closing.join(self.peers)
         self.reads.mend = self.mending.mend
-        self.reads.fetching.join(self.peers, copies=self.copies_elsewhere)
+        self.reads.fetching.join(self.peers, copies=self.forwarding.copies_elsewhere)
         self._placed = np.ones(self.segments, bool)
         self._place(self.view, range(self.segments))
         self.metadata.hooks.append(lambda change: self._place(change.view, change.segments) if change.segments else None)
@@ -237,10 +295,7 @@ class Node:
 
     def leader_of(self, segment: int) -> int:
         """Return the number of the node that leads a segment, 0 when nobody does."""
-        if self.replicas.serving[segment]:
-            return self.number
-        found = self.view.segments.get(segment)
-        return found.record.primary if found is not None and found.record.primary != self.number else 0
+        return self.forwarding.leader_of(segment)
 
     def now_2020(self) -> int:
         """Return physical time in milliseconds since 2020, by which lifespans end."""
@@ -304,7 +359,7 @@ class Node:
 
     async def refresh_caches(self) -> None:
         """Bring the caches to what the metadata say now."""
-        await follow_caches(self)
+        await self.cache_changes.follow()
 
     async def learn_caches(self) -> None:
         """Do what `refresh_caches` does, as soon as the metadata can be asked."""
@@ -316,10 +371,6 @@ class Node:
                 await asyncio.sleep(CACHES_AGAIN_S)
             else:
                 return
-
-    async def create_internal(self, name: str, given: Mapping[str, Any]) -> CacheState:
-        """Return one of the cluster's own caches, made just now if need be."""
-        return await create_internal(self, name, given)
 
     def fatal(self, error: EventLogError) -> None:
         """End the process: it cannot go on without breaking a promise."""
@@ -349,15 +400,6 @@ class Node:
         self._reads_elsewhere = True
         self._place(self.view, range(self.segments))
 
-    def copies_elsewhere(self, segment: int) -> Sequence[int]:
-        """Return the other nodes with a copy of a segment that is kept up, the primary first."""
-        found = self.view.segments.get(segment)
-        if found is None:
-            return ()
-        primary = found.record.primary
-        copies = [primary, *(one.node for one in found.record.in_sync if one.node != primary)]
-        return [number for number in copies if number != self.number]
-
     def _believed(self, sender: Replica, last_id: int, promises: Sequence[Promise]) -> list[Promise]:
         """Return what of some promises is their sender's to make. Raises BadMessage where an id in them cannot have been issued."""
         for id_ in (last_id, *(promise.id for promise in promises)):
@@ -369,7 +411,7 @@ class Node:
         for promise in promises:
             commands = self.core.promised(sender, promise.segments, epochs=promise.epochs, last_ids=promise.last_ids)
             self.replicas.carry_out(commands)
-        self.replicas.incoming.follow_late()  # somebody reads here, or is about to
+        self.incoming.follow_late()  # somebody reads here, or is about to
         self.reads.watermark_rose()
 
     def close_up(self) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
@@ -38,9 +37,8 @@ _KEY_MS = 1_000
 class Periodic:
     """The periodic work of a node; `start` gives each piece a task that the node owns."""
 
-    def __init__(self, node: Node, *, renew_lease: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
-        self._renew_lease = renew_lease
         self._expirer = Expirer(
             store=node.store,
             entries=node.entries,
@@ -56,7 +54,7 @@ class Periodic:
     def start(self) -> None:
         """Begin."""
         works = {
-            "lease": (LEASE_RENEW_MS, self._renew_lease),
+            "lease": (LEASE_RENEW_MS, self._node.lease.renew),
             "checkpoint": (_CHECKPOINT_MS, self._node.checkpoints.write),
             "expiry": (_EXPIRY_MS, self._expire),
             "disk": (_DISK_MS, self._look_at_disk),

@@ -8,26 +8,37 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+from eventlog.consume.steps import StepIndex
 from eventlog.errors import EventLogError
 from eventlog.node.aside import aside
+from eventlog.node.disk import DiskWatch
 from eventlog.node.state.caches import CacheState
 from eventlog.segment.keys import cache_range
-from eventlog.segment.port import Range
+from eventlog.segment.port import Range, Store
 from eventlog.segment.retention import is_compaction_due
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 log = logging.getLogger("eventlog.node")
 Spans = tuple[Sequence[Range], Sequence[Range]]
 
 
+class ReclaimingGround(Protocol):
+    """What this module needs of the node."""
+
+    store: Store
+    steps: StepIndex
+    segments: int
+    disk: DiskWatch
+    is_stopping: bool
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
+
+
 class Reclaiming:
     """What was deleted of each cache since its ranges were last merged, and the merging, of one cache after the other."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: ReclaimingGround) -> None:
         self._node = node
         self._debts: dict[int, int] = {}  # bytes, by cache
         self._due: dict[int, Spans] = {}

@@ -7,6 +7,7 @@ segment, and serves once those are on disk.
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -24,18 +25,20 @@ from eventlog.control.membership import NodeLabels
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores.location import Location, open_metastore
 from eventlog.control.metastores.sqlite import SqliteStore
-from eventlog.errors import CorruptData, EventLogError, MemberReplaced, Stopping
+from eventlog.errors import CorruptData, EventLogError, Stopping
 from eventlog.ids import ID_MAX
-from eventlog.node.cluster.controller import start_controller
+from eventlog.node.cluster.controller import ControllerLoop, ControllerParts
 from eventlog.node.cluster.joining import Found, find_cluster
 from eventlog.node.cluster.keeping import keep_now, keep_records
+from eventlog.node.cluster.lease import Lease
 from eventlog.node.cluster.managed import TEND_MS, Managed, open_managed, seat_of
 from eventlog.node.cluster.metadata import Metadata, Sources, ViewChange
+from eventlog.node.cluster.rebalance import SegmentSizes
 from eventlog.node.config import NodeConfig, split_address
+from eventlog.node.copying.verify import CopyVerifier
 from eventlog.node.entering import Entrance, Me, enter
 from eventlog.node.home import Home
 from eventlog.node.node import Node, Opened
-from eventlog.node.operations import follow_caches
 from eventlog.node.periodic import Periodic
 from eventlog.node.repeated import attempt, every
 from eventlog.node.state.caches import Caches
@@ -209,19 +212,18 @@ async def _open(shell: _Shell, undo: AsyncExitStack, *, clock: Clock, entropy: E
     reach_members(node, ViewChange(view=node.view, segments=(), members=True))
     entered.metastore.on_commit = node.metadata.committed
     node.records, node.managed = records, managed
-    renew_lease = partial(_renew_lease, records, node, shell.on_fatal)
-    node.renew_lease, node.lease_renewed_s = renew_lease, asyncio.get_running_loop().time()
+    node.lease = Lease(node, records, on_lost=shell.on_fatal)
     if managed is not None:
         tend = every(TEND_MS, partial(_tend, node, managed), name="etcd", failures=node.failures)
         node.own(asyncio.create_task(tend, name="etcd"))
     node.start()
-    node.controller = start_controller(node, records)
-    periodic = Periodic(node, renew_lease=renew_lease)
+    node.controller = _start_controller(node, records)
+    periodic = Periodic(node)
     periodic.start()
     node.own(asyncio.create_task(keep_records(entered.metastore, node.metadata, home, node.failures), name="records"))
     is_alone = all(len(term.in_sync) == 1 for term in terms)
     led = np.array([term.segment for term in terms], np.int64)
-    await node.replicas.takeover.served(led, wait_ms=_ADOPT_ALONE_MS_MAX if is_alone else _ADOPT_MS_MAX)
+    await node.takeover.served(led, wait_ms=_ADOPT_ALONE_MS_MAX if is_alone else _ADOPT_MS_MAX)
     return Started(node=node, periodic=periodic, records=records, metastore=entered.metastore, home=home, managed=managed)
 
 
@@ -255,7 +257,29 @@ def _sources(node: Node, records: ClusterRecords, store: MetaStore) -> Sources:
         if isinstance(store, SqliteStore):
             store.look()  # others tell by themselves what is new
 
-    return Sources(read=records.view, follow_caches=partial(follow_caches, node), look=look)
+    return Sources(read=records.view, follow_caches=node.cache_changes.follow, look=look)
+
+
+def _start_controller(node: Node, records: ClusterRecords) -> ControllerLoop:
+    """Give a node its controller, in tasks that the node owns; it looks whenever the view or who is connected changes."""
+    verifier, sizes = CopyVerifier(node), SegmentSizes(node)
+    parts = ControllerParts(
+        records=records,
+        reach=node.peers,
+        seen=lambda: node.view,
+        now_ms=lambda: time.monotonic_ns() // 1_000_000,
+        wall_ms=node.clock.wall_ms,
+        verifier=verifier,
+        sizes=sizes.take,
+    )
+    loop = ControllerLoop(parts)
+    node.metadata.hooks.append(loop.changed)
+    node.peers.hooks.connected.append(loop.wake)
+    node.peers.hooks.lost.append(loop.wake)
+    node.own(asyncio.create_task(loop.run(), name="controller"))
+    node.own(asyncio.create_task(verifier.run(), name="verifier"))
+    node.own(asyncio.create_task(sizes.run(), name="sizes"))
+    return loop
 
 
 def reach_members(node: Node, change: ViewChange) -> None:
@@ -269,17 +293,6 @@ async def _tend(node: Node, managed: Managed) -> None:
     own = node.view.members.get(node.number)
     if own is not None and not own.draining:
         await managed.tend(node.view.removed_names)
-
-
-async def _renew_lease(records: ClusterRecords, node: Node, on_fatal: Callable[[EventLogError], None]) -> None:
-    """Renew the id lease; what is another's now is led no more, and a node whose record is another's has nothing left to do."""
-    try:
-        async with node.renewing_lease:
-            reached = int(node.core.watermark.max())
-            await records.renew_lease(on_lost=node.replicas.takeover.stop, acknowledged=reached, unreadable=bool(node.store.unreadable))
-            node.lease_renewed_s = asyncio.get_running_loop().time()
-    except MemberReplaced as error:
-        on_fatal(error)
 
 
 async def _note_unreadable(records: ClusterRecords, store: Store) -> None:

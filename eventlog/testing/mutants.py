@@ -14,7 +14,7 @@ import numpy as np
 from eventlog.batch.layout import read_head
 from eventlog.control.records import NODE_PREFIX
 from eventlog.errors import ClockSkew
-from eventlog.node.cluster.primaries import Led, ask_primaries
+from eventlog.node.cluster.primaries import Led
 from eventlog.replication.commands import Cut, Lead, Write
 from eventlog.replication.messages import ACK, APPEND, HELD
 from eventlog.replication.roster import OWN
@@ -343,9 +343,9 @@ async def _say_how_far_this_node_is(self: Any) -> int:
     return int(self._node.core.watermark.max())
 
 
-async def _ask_in_one_round(node: Any, message: Any, answer: Any, *, changes: Any, timeout_ms: int) -> Any:
+async def _ask_in_one_round(self: Any, message: Any, answer: Any, *, changes: Any, timeout_ms: int) -> Any:
     del changes
-    return await ask_primaries(node, message, answer, timeout_ms=timeout_ms)
+    return await self.ask(message, answer, timeout_ms=timeout_ms)
 
 
 MUTANTS: Final = (
@@ -462,9 +462,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="hold of a home in takeover ignored",
-        target="eventlog.node.cluster.primaries:_led",
+        target="eventlog.node.cluster.primaries:Primaries._led",
         make=instead(_answer_for_whatever_is_asked),
-        also=(("eventlog.node.cluster.primaries:_leads", instead(_lead_whatever_is_asked)),),
+        also=(("eventlog.node.cluster.primaries:Primaries._leads", instead(_lead_whatever_is_asked)),),
         seed=0,
         world="questions",
     ),
@@ -484,7 +484,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         name="list made in one round",
-        target="eventlog.node.cluster.primaries:ask_as_of_one_moment",
+        target="eventlog.node.cluster.primaries:Primaries.ask_as_of_one_moment",
         make=instead(_ask_in_one_round),
         seed=5,
         world="questions",

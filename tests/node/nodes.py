@@ -11,7 +11,6 @@ from eventlog.batch.build import Columns, build_write, read_table
 from eventlog.clock import Clock
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition
-from eventlog.node import operations
 from eventlog.node.config import NodeConfig
 from eventlog.node.node import Node
 from eventlog.node.start import open_node
@@ -43,7 +42,7 @@ def with_node(
 
 async def cache_of(node: Node, name: str = "c", **options: object) -> CacheState:
     """Create a cache."""
-    cache, _ = await operations.create_cache(node, name, {"format": "bytes", **options}, use_existing=False)
+    cache, _ = await node.cache_changes.create(name, {"format": "bytes", **options}, use_existing=False)
     return cache
 
 

@@ -29,8 +29,8 @@ def failing(errors: list[EventLogError], real, done=lambda: None):
 def test_a_takeover_waits_for_its_ids(tmp_path):
     async def act(node):
         node.clock.observe(node.clock.ceiling)
-        node.renew_lease = failing(OUTAGE, node.renew_lease)
-        return await node.replicas.takeover._ids(np.array([0]))
+        node.lease.renew = failing(OUTAGE, node.lease.renew)
+        return await node.takeover._ids(np.array([0]))
 
     assert with_node(tmp_path, act) > 0
 
@@ -68,7 +68,7 @@ def test_a_term_begins_above_the_floor_of_the_latest_record_be_it_ahead_of_the_v
         floor = node.clock.last + (10 << 22)
         later = msgspec.structs.replace(found.record, floor=floor)
         node.replicas.learn_now([Versioned(later, found.revision + 1)])
-        return floor, await node.replicas.takeover._ids(np.array([0]))
+        return floor, await node.takeover._ids(np.array([0]))
 
     floor, first = with_node(tmp_path, act)
     assert first > floor
@@ -76,7 +76,7 @@ def test_a_term_begins_above_the_floor_of_the_latest_record_be_it_ahead_of_the_v
 
 def test_a_term_that_the_lease_says_is_over_is_not_served(tmp_path):
     async def act(node):
-        takeover = node.replicas.takeover
+        takeover = node.takeover
         takeover.stop([0])
         node.records.lead = lambda terms: frozenset({0}) & terms.keys()
         takeover._serve(np.array([0, 1]))

@@ -8,9 +8,7 @@ import pytest
 
 from eventlog.errors import CacheExists, CacheNotFound, EventLogError, NoEvents, Stopping
 from eventlog.hashing import hash_key, segment_of
-from eventlog.node import operations
 from eventlog.node.aside import aside
-from eventlog.node.cluster.rebalance import own_segments
 from eventlog.node.figures import bounded
 from eventlog.node.handlers import events
 from eventlog.node.state.checkpoint import counts_range
@@ -30,7 +28,7 @@ async def filled(node, name: str = "c", *, rounds: int = 4):
 def test_a_check_counts_all_values_of_the_caches_asked_for(tmp_path):
     async def act(node):
         first, second = await filled(node, "a"), await filled(node, "b", rounds=1)
-        return [await operations.check_data(node, caches) for caches in ([first], [second], [first, second])]
+        return [await node.data_check.run(caches) for caches in ([first], [second], [first, second])]
 
     found = with_node(tmp_path, act)
     assert [answer.events for answer in found] == [160, 40, 200]
@@ -44,7 +42,7 @@ def test_a_check_names_a_value_that_is_missing_wherever_it_was(tmp_path, which):
         cache = await filled(node)
         key = node.store.read_log(*cache_range(0, cache.cache_id), bytes_max=1 << 20)[which][0]
         await node.storage.run(lambda: node.store.trim([(key, key + b"\0")], []))
-        return list((await operations.check_data(node, [cache])).problems)
+        return list((await node.data_check.run([cache])).problems)
 
     problems = with_node(tmp_path, act)
     assert len(problems) == 1
@@ -57,7 +55,7 @@ def test_a_check_names_an_entry_that_cannot_be_read_and_goes_on(tmp_path, key, d
         cache, other = await filled(node), await filled(node, "d")
         segment = segment_of(hash_key(key), node.segments)
         await node.storage.run(lambda: node.store.apply([(entry_key(segment, cache.cache_id, key), data)]))
-        answer = await operations.check_data(node, [cache, other])
+        answer = await node.data_check.run([cache, other])
         return segment, list(answer.problems), answer.events
 
     segment, problems, events = with_node(tmp_path, act)
@@ -72,7 +70,7 @@ def test_a_check_takes_what_retention_removed_for_granted(tmp_path):
         for number in range(20):
             await submit(node, cache, [(b"k%d" % key, b"%d" % number) for key in range(40)])
         await node.retention.run(cache, dry_run=False)
-        return await operations.check_data(node, [cache]), cache.events_kept
+        return await node.data_check.run([cache]), cache.events_kept
 
     answer, kept = with_node(tmp_path, act)
     assert not answer.problems
@@ -133,7 +131,7 @@ def test_a_check_ends_when_the_node_stops(tmp_path):
         cache = await filled(node)
         node.is_stopping = True
         with pytest.raises(Stopping):
-            await operations.check_data(node, [cache])
+            await node.data_check.run([cache])
 
     with_node(tmp_path, act)
 
@@ -143,9 +141,9 @@ def test_whoever_waits_for_events_is_told_when_a_cache_keeps_none_any_more(tmp_p
         cache = await filled(node)
         exchange = poll_exchange(cache_id=cache.cache_id, latest=True, wait_ms=30_000)
         events.poll(node, exchange)
-        await operations.alter_cache(node, "c", {"retain_events": 100})
+        await node.cache_changes.alter("c", {"retain_events": 100})
         assert not exchange.is_over
-        await operations.alter_cache(node, "c", {"events": False})
+        await node.cache_changes.alter("c", {"events": False})
         with pytest.raises(NoEvents):
             await exchange.until()
 
@@ -157,12 +155,12 @@ def test_caches_made_and_dropped_at_once_end_as_the_records_say(tmp_path):
         async def change() -> None:
             for _ in range(10):
                 with contextlib.suppress(CacheExists):
-                    await operations.create_cache(node, "c", {}, use_existing=False)
+                    await node.cache_changes.create("c", {}, use_existing=False)
                 with contextlib.suppress(CacheNotFound):
-                    await operations.drop_cache(node, "c")
+                    await node.cache_changes.drop("c")
 
         await asyncio.gather(*(change() for _ in range(5)))
-        cache, created = await operations.create_cache(node, "c", {}, use_existing=True)
+        cache, created = await node.cache_changes.create("c", {}, use_existing=True)
         book = await node.cache_records.read()
         return created, cache.cache_id == book.caches["c"].record.id, [other.name for other in node.caches]
 
@@ -179,7 +177,7 @@ def test_writes_go_on_while_caches_are_forgotten_that_others_dropped(tmp_path):
         async with node.changing_caches:  # nobody hears of the first before the last
             for cache in others:
                 await node.cache_records.drop(cache.name)
-            following = asyncio.create_task(operations.follow_caches(node))
+            following = asyncio.create_task(node.cache_changes.follow())
         await until(lambda: others[-1].dropped)
         await submit(node, kept, [(b"k", b"v")])
         assert left()
@@ -194,7 +192,7 @@ def test_a_dropped_cache_leaves_nothing_behind(tmp_path):
         cache = await filled(node)
         await node.checkpoints.write()
         assert node.store.read_state(*counts_range(cache.cache_id), limit=1)
-        await operations.drop_cache(node, "c")
+        await node.cache_changes.drop("c")
         ranges = [cache_range(segment, cache.cache_id) for segment in range(node.segments)]
         left = [node.store.read_state(*bounds, limit=1) for bounds in [*ranges, counts_range(cache.cache_id)]]
         return [row for rows in left for row in rows], [row for bounds in ranges for row in node.store.read_log(*bounds, bytes_max=1)]
@@ -238,9 +236,9 @@ def test_segments_of_a_cache_end_where_its_events_do_and_not_where_others_go_on(
     async def act(node):
         for name in "ab":
             await filled(node, name)
-        alone = {found.segment: found.last_id for found in await own_segments(node, "b")}
+        alone = {found.segment: found.last_id for found in await node.segment_reports.own("b")}
         await filled(node, "c")
-        return alone, [(found.segment, found.first_id, found.last_id) for found in await own_segments(node, "b")]
+        return alone, [(found.segment, found.first_id, found.last_id) for found in await node.segment_reports.own("b")]
 
     alone, found = with_node(tmp_path, act)
     assert all(first_id <= last_id == alone[segment] for segment, first_id, last_id in found)
@@ -251,7 +249,7 @@ def test_no_peak_falls(tmp_path):
     async def act(node):
         await filled(node, "a")
         before = {name: peak for name, _, _, peak in bounded(node, []) if peak is not None}
-        await operations.drop_cache(node, "a")
+        await node.cache_changes.drop("a")
         return before, {name: peak for name, _, _, peak in bounded(node, []) if peak is not None}
 
     before, after = with_node(tmp_path, act)
@@ -262,10 +260,10 @@ def test_no_peak_falls(tmp_path):
 def test_a_segment_of_which_only_the_trimmed_mark_is_known_has_no_events(tmp_path):
     async def act(node):
         cache = await filled(node)
-        whole = await own_segments(node, "c")
+        whole = await node.segment_reports.own("c")
         cache.forget([0])
         cache.trimmed_ids[0], cache.trimmed_offsets[0] = 1 << 40, 400  # as a member that holds it tells it
-        return whole, await own_segments(node, "c")
+        return whole, await node.segment_reports.own("c")
 
     whole, told = with_node(tmp_path, act)
     assert whole[0].events > 0

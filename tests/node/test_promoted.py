@@ -11,7 +11,6 @@ from eventlog.batch.columns import columns_of_values
 from eventlog.batch.join import pack
 from eventlog.errors import InvalidArgument
 from eventlog.ids import ID_MAX
-from eventlog.node import operations
 from eventlog.node.reading.filters import context_of
 from eventlog.predicate.compile import compile_filter
 from eventlog.predicate.spec import FilterSpec
@@ -33,7 +32,7 @@ def test_fields_are_stored_beside_the_values_from_the_alteration_on(tmp_path):
     async def act(node):
         cache = await cache_of(node, format="json")
         await submit(node, cache, [(b"a", b'{"total": 1}')])
-        await operations.alter_cache(node, "c", {"promote": "value.total,value.customer.name"})
+        await node.cache_changes.alter("c", {"promote": "value.total,value.customer.name"})
         await submit(node, cache, [(b"k%d" % n, b'{"total": %d, "customer": {"name": "n%d"}}' % (n, n % 3)) for n in range(20)])
         events = stored(node, cache)
         assert events.promoted("value.total") is None, "one was written before"
@@ -64,8 +63,8 @@ def test_what_cannot_be_promoted_is_refused(tmp_path):
             ("raw", "value.a"),
         ):
             with pytest.raises(InvalidArgument):
-                await operations.alter_cache(node, name, {"promote": promote})
-        await operations.alter_cache(node, "c", {"promote": "value.a"})
-        await operations.alter_cache(node, "c", {"promote": ""})
+                await node.cache_changes.alter(name, {"promote": promote})
+        await node.cache_changes.alter("c", {"promote": "value.a"})
+        await node.cache_changes.alter("c", {"promote": ""})
 
     with_node(tmp_path, act)

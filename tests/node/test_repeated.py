@@ -71,7 +71,7 @@ class HalfBroken:
 
     def __init__(self, node) -> None:
         self._node = node
-        self.checkpoints = self.retention = self.caches = self.disk = self.peers = self.close_up = self.coordinators = Broken()
+        self.checkpoints = self.retention = self.caches = self.disk = self.peers = self.close_up = self.coordinators = self.lease = Broken()
         self.config = replace(node.config, retention_interval_ms=100)
 
     def __getattr__(self, name):
@@ -81,7 +81,7 @@ class HalfBroken:
 def test_a_bug_in_every_periodic_work_stops_neither_the_others_nor_the_node(tmp_path, caplog):
     async def act(node) -> list[str]:
         cache = await cache_of(node)
-        Periodic(HalfBroken(node), renew_lease=Broken()).start()
+        Periodic(HalfBroken(node)).start()
         await until(lambda: set(node.failures) >= WORKS and node.failures["disk"] >= 3)
         await submit(node, cache, [(b"k", b"v")])
         return [row[-1] for row in counters(node) if row[0] == "eventlog_periodic_failed_total"]

@@ -13,7 +13,6 @@ from eventlog.batch.build import Columns, build_write, read_table
 from eventlog.errors import EventLogError
 from eventlog.hashing import hash_key
 from eventlog.interceptor.share import Condition
-from eventlog.node import operations
 from eventlog.node.config import NodeConfig
 from eventlog.node.node import Node
 from eventlog.node.start import Started, open_node
@@ -171,15 +170,15 @@ async def history(directory: Path, copy: Path, *, seed: int) -> tuple[Writer, di
     chance, writer = random.Random(seed), Writer(seed)
     started = await opened(directory)
     node = started.node
-    await operations.create_cache(node, "keyed", {"format": "bytes"}, use_existing=False)
-    await operations.create_cache(node, "imaged", {"format": "json", "lifespan_ms": 500_000}, use_existing=False)
-    await operations.create_cache(node, "log", {"format": "bytes", "state": False}, use_existing=False)
-    await operations.create_cache(node, "gone", {"format": "bytes"}, use_existing=False)
+    await node.cache_changes.create("keyed", {"format": "bytes"}, use_existing=False)
+    await node.cache_changes.create("imaged", {"format": "json", "lifespan_ms": 500_000}, use_existing=False)
+    await node.cache_changes.create("log", {"format": "bytes", "state": False}, use_existing=False)
+    await node.cache_changes.create("gone", {"format": "bytes"}, use_existing=False)
     for number in range(120):
         for cache in list(node.caches):
             await writer.write(node, cache)
         if number == 60:
-            await operations.drop_cache(node, "gone")
+            await node.cache_changes.drop("gone")
             writer.sent = {place: sent for place, sent in writer.sent.items() if place[0] != "gone"}
         if chance.random() < 0.1:
             await node.checkpoints.write()
@@ -196,12 +195,12 @@ def test_the_state_of_a_cache_that_was_dropped_right_before_a_crash_goes_at_the_
     async def main() -> None:
         started = await opened(tmp_path / "one")
         node, writer = started.node, Writer(1)
-        cache, _ = await operations.create_cache(node, "gone", {"format": "bytes"}, use_existing=False)
+        cache, _ = await node.cache_changes.create("gone", {"format": "bytes"}, use_existing=False)
         for _ in range(10):
             await writer.write(node, cache)
         await node.checkpoints.write()
         await node.storage.run(node.store.flush_state)
-        await operations.drop_cache(node, "gone")
+        await node.cache_changes.drop("gone")
         await crash(started, tmp_path / "one", tmp_path / "crashed")
         await started.close(clean=True)
         again = await opened(tmp_path / "crashed")
@@ -223,7 +222,7 @@ def test_a_write_that_met_an_expired_entry_is_answered_alike_after_a_crash(tmp_p
     async def main() -> None:
         started = await opened(tmp_path / "one")
         node = started.node
-        cache, _ = await operations.create_cache(node, "c", {"format": "bytes"}, use_existing=False)
+        cache, _ = await node.cache_changes.create("c", {"format": "bytes"}, use_existing=False)
         mortal, body = (b"".join(build_write(columns_of(*row), segments=SEGMENTS).buffers) for row in ((b"v", 1), (value, 0)))
         await send(node, cache, mortal, blocks=1, producer=0, conditions=())
         met = node.now_2020() + 1
@@ -247,7 +246,7 @@ def test_replay_is_the_same_from_every_earlier_mark(tmp_path):
         started = await opened(tmp_path / "one")
         node = started.node
         writer = Writer(11)
-        await operations.create_cache(node, "c", {"format": "bytes"}, use_existing=False)
+        await node.cache_changes.create("c", {"format": "bytes"}, use_existing=False)
         marks = []
         for number in range(60):
             await writer.write(node, node.caches.named("c"))

@@ -6,11 +6,10 @@ that is wrong about who is dead, one that dies halfway: harmless, since every ch
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from eventlog.control.appointment import RECORDS_PER_COMMIT_MAX
 from eventlog.control.cluster import CONFLICTS_MAX, ClusterRecords
@@ -21,12 +20,7 @@ from eventlog.control.view import ClusterView
 from eventlog.errors import MetadataConflict, MetadataLost, MetadataUnavailable
 from eventlog.node.cluster.liveness import Reach, dead_members
 from eventlog.node.cluster.metadata import ViewChange
-from eventlog.node.cluster.rebalance import SegmentSizes
-from eventlog.node.copying.verify import CopyVerifier
 from eventlog.node.repeated import due
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 log = logging.getLogger("eventlog.node")
 _TICK_MS = 200
@@ -252,25 +246,3 @@ class ControllerLoop:
         self._records_max = min(self._records_max * 2, RECORDS_PER_COMMIT_MAX)
         self._view = self._view.after(plan, revision)
         return True
-
-
-def start_controller(node: "Node", records: ClusterRecords) -> ControllerLoop:
-    """Give a node its controller, in tasks that the node owns; it looks whenever the view or who is connected changes."""
-    verifier, sizes = CopyVerifier(node), SegmentSizes(node)
-    parts = ControllerParts(
-        records=records,
-        reach=node.peers,
-        seen=lambda: node.view,
-        now_ms=lambda: time.monotonic_ns() // 1_000_000,
-        wall_ms=lambda: time.time_ns() // 1_000_000,
-        verifier=verifier,
-        sizes=sizes.take,
-    )
-    loop = ControllerLoop(parts)
-    node.metadata.hooks.append(loop.changed)
-    node.peers.hooks.connected.append(loop.wake)
-    node.peers.hooks.lost.append(loop.wake)
-    node.own(asyncio.create_task(loop.run(), name="controller"))
-    node.own(asyncio.create_task(verifier.run(), name="verifier"))
-    node.own(asyncio.create_task(sizes.run(), name="sizes"))
-    return loop

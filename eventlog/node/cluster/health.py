@@ -2,70 +2,145 @@
 
 import asyncio
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from eventlog.consume.watermark import LowWatermark
 from eventlog.control.appointment import held_alone
 from eventlog.control.controller import Controller, Situation
+from eventlog.control.metastores.location import Location
 from eventlog.control.operators import why_not_removed
 from eventlog.control.placement import may_be_evened_out
 from eventlog.control.records import ClusterSettings, NodeRecord, SegmentRecord
-from eventlog.ids import TIME_SHIFT, time_of
+from eventlog.ids import TIME_SHIFT, FlakeClock, time_of
 from eventlog.limits import LEASE_RENEW_MS, STALLED_MS
-from eventlog.node.cluster.serving import ask_serving
+from eventlog.node.cluster.controller import ControllerLoop
+from eventlog.node.cluster.lease import Lease
+from eventlog.node.cluster.managed import Managed
+from eventlog.node.cluster.peers import Peers
+from eventlog.node.cluster.serving import Availability
+from eventlog.node.copying.replicate import Replicas
+from eventlog.node.disk import DiskWatch
 from eventlog.wire import eventlog_pb2 as pb
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 _NAMED_MAX = 5
 _UNANSWERED_MS = 3 * LEASE_RENEW_MS
 
 
-async def status(node: "Node") -> pb.StatusAnswer:
-    """Return the health of the cluster: of segments as their primaries tell it, of nodes as this one sees them."""
-    serving = await ask_serving(node)
-    situation = node.controller.situation()
-    view = situation.view
-    records = [found.record for found in view.segments.values()]
-    unwritable, unreadable = int((~serving.writable).sum()), int((~serving.readable).sum())
-    under_replicated = sum(is_under_replicated(situation, segment) for segment in records)
-    missing = [member.name for member in view.members.values() if member_state(node, situation, member) not in ("live", "draining")]
-    is_cut_off = _is_cut_off(node)
-    is_read = not any(member.unreadable for member in view.members.values())
-    is_whole = not under_replicated and not node.disk.is_full and not missing and is_read and not is_cut_off and not _silent(node)
-    low = node.low.limit()
-    return pb.StatusAnswer(
-        cluster=node.cluster,
-        health="unavailable" if unwritable or unreadable or (is_cut_off and _issues_nothing(node)) else "ok" if is_whole else "degraded",
-        controller=_name(situation, view.controller.record.node) if view.controller else "",
-        metastore=str(node.location).partition(":")[0],
-        nodes=len(view.members),
-        nodes_live=len(view.members) - len(missing),
-        segments=node.segments,
-        without_primary=int((~serving.led).sum()),
-        under_replicated=under_replicated,
-        low_watermark=low,
-        low_watermark_age_ms=max(node.clock.physical_ms() - time_of(low), 0) if low else 0,
-        held_by=_held_by(node, situation),
-        rebalance=view.rebalance.record.state if view.rebalance else "idle",
-        advice=list(advice(node, situation)),
-        unwritable=unwritable,
-        unreadable=unreadable,
-        missing=sorted(missing),
-    )
+class HealthGround(Protocol):
+    """What this module needs of the node."""
+
+    cluster: str
+    location: Location
+    number: int
+    clock: FlakeClock
+    low: LowWatermark
+    segments: int
+    disk: DiskWatch
+    replicas: Replicas
+    peers: Peers
+    managed: Managed | None
+    controller: ControllerLoop
+    availability: Availability
+    lease: Lease
+
+    def now_2020(self) -> int: ...
 
 
-def member_state(node: "Node", situation: Situation, member: NodeRecord) -> str:
-    """Return live, suspect (not reached, and not known to be dead), down or draining."""
-    if member.number in situation.dead:
-        return "down"
-    if member.number not in _reached(node):
-        return "suspect"
-    return "draining" if member.draining else "live"
+class Health:
+    """The health of the cluster, as this node tells it."""
 
+    def __init__(self, node: HealthGround) -> None:
+        self._node = node
 
-def _reached(node: "Node") -> set[int]:
-    return {node.number, *node.peers.incarnations}
+    async def status(self) -> pb.StatusAnswer:
+        """Return the health of the cluster: of segments as their primaries tell it, of nodes as this one sees them."""
+        serving = await self._node.availability.ask()
+        situation = self._node.controller.situation()
+        view = situation.view
+        records = [found.record for found in view.segments.values()]
+        unwritable, unreadable = int((~serving.writable).sum()), int((~serving.readable).sum())
+        under_replicated = sum(is_under_replicated(situation, segment) for segment in records)
+        missing = [member.name for member in view.members.values() if self.member_state(situation, member) not in ("live", "draining")]
+        is_cut_off = self._is_cut_off()
+        is_read = not any(member.unreadable for member in view.members.values())
+        is_whole = (
+            not under_replicated and not self._node.disk.is_full and not missing and is_read and not is_cut_off and not self._silent()
+        )
+        low = self._node.low.limit()
+        return pb.StatusAnswer(
+            cluster=self._node.cluster,
+            health="unavailable"
+            if unwritable or unreadable or (is_cut_off and self._issues_nothing())
+            else "ok"
+            if is_whole
+            else "degraded",
+            controller=_name(situation, view.controller.record.node) if view.controller else "",
+            metastore=str(self._node.location).partition(":")[0],
+            nodes=len(view.members),
+            nodes_live=len(view.members) - len(missing),
+            segments=self._node.segments,
+            without_primary=int((~serving.led).sum()),
+            under_replicated=under_replicated,
+            low_watermark=low,
+            low_watermark_age_ms=max(self._node.clock.physical_ms() - time_of(low), 0) if low else 0,
+            held_by=self._held_by(situation),
+            rebalance=view.rebalance.record.state if view.rebalance else "idle",
+            advice=list(self.advice(situation)),
+            unwritable=unwritable,
+            unreadable=unreadable,
+            missing=sorted(missing),
+        )
+
+    def member_state(self, situation: Situation, member: NodeRecord) -> str:
+        """Return live, suspect (not reached, and not known to be dead), down or draining."""
+        if member.number in situation.dead:
+            return "down"
+        if member.number not in self._reached():
+            return "suspect"
+        return "draining" if member.draining else "live"
+
+    def _reached(self) -> set[int]:
+        return {self._node.number, *self._node.peers.incarnations}
+
+    def _held_by(self, situation: Situation) -> str:
+        """Return which segment the low watermark waits for, and its primary, empty while it moves."""
+        below = self._node.now_2020() - STALLED_MS << TIME_SHIFT
+        held = self._node.low.holders(None, below=below)
+        if not len(held):
+            return ""
+        found = situation.view.segments.get(int(held[0]))
+        return f"segment {held[0]} of {_name(situation, found.record.primary)}" if found else f"segment {held[0]}"
+
+    def _is_cut_off(self) -> bool:
+        """Return whether the metadata store has not answered for a while."""
+        return asyncio.get_running_loop().time() - self._node.lease.renewed_s > _UNANSWERED_MS / 1000
+
+    def _silent(self) -> tuple[str, ...]:
+        """Return the nodes whose members of an etcd of the cluster's own do not answer."""
+        return self._node.managed.silent if self._node.managed else ()
+
+    def _issues_nothing(self) -> bool:
+        """Return whether this node leads segments and has used up its lease of ids."""
+        clock = self._node.clock
+        return bool(self._node.replicas.serving.any()) and time_of(clock.ceiling) <= max(time_of(clock.last), clock.physical_ms())
+
+    def advice(self, situation: Situation) -> Iterator[str]:
+        """Yield what the operator should do, most pressing first."""
+        records = [found.record for _, found in sorted(situation.view.segments.items())]
+        if self._node.disk.is_full:
+            yield f"the data disk has {self._node.disk.free_bytes} bytes left: free space, or lower retention"
+        if self._is_cut_off():
+            writes = "writes have stopped" if self._issues_nothing() else "writes will stop within seconds"
+            store = f"the metadata store, {self._node.location}, does not answer"
+            yield f"{store}: {writes}, reading goes on; see that it runs and is reached from here"
+        yield from _about_what_stands_still(situation, records)
+        if silent := self._silent():
+            yield f"etcd of {', '.join(silent)} does not answer; the metadata need most of its members: see etcd.log in the data directory"
+        yield from _about_unreached(situation, self._reached())
+        yield from _about_members(situation, records)
+        yield from _about_copies(situation, records)
+        for segment, why in sorted(self._node.controller.differences.items())[:_NAMED_MAX]:
+            yield f"segment {segment} does not move because {why}: eventlog admin segments --verify"
 
 
 def is_under_replicated(situation: Situation, segment: SegmentRecord) -> bool:
@@ -77,56 +152,12 @@ def _copies(situation: Situation, segment: SegmentRecord) -> int:
     return sum(situation.is_here(replica) for replica in segment.in_sync)
 
 
-def _held_by(node: "Node", situation: Situation) -> str:
-    """Return which segment the low watermark waits for, and its primary, empty while it moves."""
-    below = node.now_2020() - STALLED_MS << TIME_SHIFT
-    held = node.low.holders(None, below=below)
-    if not len(held):
-        return ""
-    found = situation.view.segments.get(int(held[0]))
-    return f"segment {held[0]} of {_name(situation, found.record.primary)}" if found else f"segment {held[0]}"
-
-
-def _is_cut_off(node: "Node") -> bool:
-    """Return whether the metadata store has not answered for a while."""
-    return asyncio.get_running_loop().time() - node.lease_renewed_s > _UNANSWERED_MS / 1000
-
-
-def _silent(node: "Node") -> tuple[str, ...]:
-    """Return the nodes whose members of an etcd of the cluster's own do not answer."""
-    return node.managed.silent if node.managed else ()
-
-
-def _issues_nothing(node: "Node") -> bool:
-    """Return whether this node leads segments and has used up its lease of ids."""
-    clock = node.clock
-    return bool(node.replicas.serving.any()) and time_of(clock.ceiling) <= max(time_of(clock.last), clock.physical_ms())
-
-
 def _name(situation: Situation, number: int) -> str:
     found = situation.view.nodes.get(number)
     return found.record.name if found else str(number)
 
 
 # ---------------------------------------------------------------- what to do next
-
-
-def advice(node: "Node", situation: Situation) -> Iterator[str]:
-    """Yield what the operator should do, most pressing first."""
-    records = [found.record for _, found in sorted(situation.view.segments.items())]
-    if node.disk.is_full:
-        yield f"the data disk has {node.disk.free_bytes} bytes left: free space, or lower retention"
-    if _is_cut_off(node):
-        writes = "writes have stopped" if _issues_nothing(node) else "writes will stop within seconds"
-        yield f"the metadata store, {node.location}, does not answer: {writes}, reading goes on; see that it runs and is reached from here"
-    yield from _about_what_stands_still(situation, records)
-    if silent := _silent(node):
-        yield f"etcd of {', '.join(silent)} does not answer; the metadata need most of its members: see etcd.log in the data directory"
-    yield from _about_unreached(situation, _reached(node))
-    yield from _about_members(situation, records)
-    yield from _about_copies(situation, records)
-    for segment, why in sorted(node.controller.differences.items())[:_NAMED_MAX]:
-        yield f"segment {segment} does not move because {why}: eventlog admin segments --verify"
 
 
 def _about_what_stands_still(situation: Situation, records: list[SegmentRecord]) -> Iterator[str]:

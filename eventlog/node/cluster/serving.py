@@ -2,20 +2,33 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError
+from eventlog.node.cluster.peers import Peers
+from eventlog.node.copying.replicate import Replicas
+from eventlog.replication import Replication
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 Flags = npt.NDArray[np.bool_]
 _TIMEOUT_MS = 500  # of a member that is reached and silent
+
+
+class ServingGround(Protocol):
+    """What this module needs of the node."""
+
+    core: Replication
+    segments: int
+    replicas: Replicas
+    peers: Peers
+
+    @property
+    def view(self) -> ClusterView: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,46 +40,49 @@ class Serving:
     readable: Flags
 
 
-def own_serving(node: "Node") -> pb.Serving:
-    """Return what this node says of the segments that it leads."""
-    replicas, records = node.replicas, node.view.segments
-    led = np.flatnonzero(replicas.serving).tolist()
-    alone = [segment for segment in led if segment in records and len(records[segment].record.in_sync) == 1]
-    is_heard = replicas.core.others_answering(now_ms=replicas.now_ms)
-    is_heard[alone] = True  # nobody else can lead them
-    return pb.Serving(
-        led=led,
-        epochs=node.core.epochs[led].tolist(),
-        unwritable=[segment for segment in led if not replicas.shortage.writable[segment]],
-        unreadable=[segment for segment in led if not is_heard[segment]],
-    )
+class Availability:
+    """What can be written and read, as this node and its peers say of what they lead."""
 
+    def __init__(self, node: ServingGround) -> None:
+        self._node = node
 
-async def ask_serving(node: "Node") -> Serving:
-    """Return what all members that are reached say of the segments that they lead. Of two that lead one the higher epoch counts."""
-    numbers = sorted(node.peers.incarnations)
-    told = [own_serving(node), *await asyncio.gather(*(_ask(node, number) for number in numbers))]
-    epochs = np.zeros(node.segments, np.int64)
-    led, writable, readable = (np.zeros(node.segments, bool) for _ in range(3))
-    for one in told:
-        for segment, epoch in zip(one.led, one.epochs, strict=False):
-            if segment < node.segments and epoch > epochs[segment]:
-                epochs[segment] = epoch
-                led[segment] = True
-                writable[segment], readable[segment] = segment not in one.unwritable, segment not in one.unreadable
-    return Serving(led=led, writable=writable, readable=readable)
+    def own(self) -> pb.Serving:
+        """Return what this node says of the segments that it leads."""
+        replicas, records = self._node.replicas, self._node.view.segments
+        led = np.flatnonzero(replicas.serving).tolist()
+        alone = [segment for segment in led if segment in records and len(records[segment].record.in_sync) == 1]
+        is_heard = replicas.core.others_answering(now_ms=replicas.now_ms)
+        is_heard[alone] = True  # nobody else can lead them
+        return pb.Serving(
+            led=led,
+            epochs=self._node.core.epochs[led].tolist(),
+            unwritable=[segment for segment in led if not replicas.shortage.writable[segment]],
+            unreadable=[segment for segment in led if not is_heard[segment]],
+        )
 
+    async def ask(self) -> Serving:
+        """Return what all members that are reached say of the segments that they lead. Of two that lead one the higher epoch counts."""
+        numbers = sorted(self._node.peers.incarnations)
+        told = [self.own(), *await asyncio.gather(*(self._ask(number) for number in numbers))]
+        epochs = np.zeros(self._node.segments, np.int64)
+        led, writable, readable = (np.zeros(self._node.segments, bool) for _ in range(3))
+        for one in told:
+            for segment, epoch in zip(one.led, one.epochs, strict=False):
+                if segment < self._node.segments and epoch > epochs[segment]:
+                    epochs[segment] = epoch
+                    led[segment] = True
+                    writable[segment], readable[segment] = segment not in one.unwritable, segment not in one.unreadable
+        return Serving(led=led, writable=writable, readable=readable)
 
-async def _ask(node: "Node", number: int) -> pb.Serving:
-    try:
-        reply = await node.peers.send(number, Message(status=pb.Status(local=True)), timeout_ms=_TIMEOUT_MS)
-    except EventLogError:
-        return pb.Serving()
-    answer = reply.message.status_answer
-    return answer.serving if answer.HasField("serving") else _by_records(node, number)
+    async def _ask(self, number: int) -> pb.Serving:
+        try:
+            reply = await self._node.peers.send(number, Message(status=pb.Status(local=True)), timeout_ms=_TIMEOUT_MS)
+        except EventLogError:
+            return pb.Serving()
+        answer = reply.message.status_answer
+        return answer.serving if answer.HasField("serving") else self._by_records(number)
 
-
-def _by_records(node: "Node", number: int) -> pb.Serving:
-    """Return what is to be believed of a member of an earlier version, which does not say it."""
-    records = [found.record for found in node.view.segments.values() if found.record.primary == number]
-    return pb.Serving(led=[record.segment for record in records], epochs=[record.epoch for record in records])
+    def _by_records(self, number: int) -> pb.Serving:
+        """Return what is to be believed of a member of an earlier version, which does not say it."""
+        records = [found.record for found in self._node.view.segments.values() if found.record.primary == number]
+        return pb.Serving(led=[record.segment for record in records], epochs=[record.epoch for record in records])

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from eventlog.consume.membership.coordinator import Beat, Coordinator
 from eventlog.consume.membership.positions import Commit, Committed, Place, advance, check_commit
@@ -27,16 +27,20 @@ from eventlog.consume.membership.record import (
 )
 from eventlog.consume.membership.rows import encode_places, encode_set
 from eventlog.consume.membership.sessions import Via
-from eventlog.consume.membership.values import GroupState
+from eventlog.consume.membership.values import GroupState, checked_name
 from eventlog.errors import EventLogError, Fenced, GroupNotFound, NotPrimary, Overloaded, StaleMember, Stopping, VersionMismatch
+from eventlog.ids import FlakeClock
 from eventlog.limits import GROUPS_PER_NODE_MAX
+from eventlog.node.cluster.forward import Forwarding
+from eventlog.node.cluster.leaders import Leaders
+from eventlog.node.consumers.dead_letters import DeadLetters
+from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.work import Work
+from eventlog.node.consumers.work_reading import WorkReading
+from eventlog.node.state.freshness import Freshness
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 log = logging.getLogger("eventlog.node")
 
@@ -44,6 +48,20 @@ BEAT_WAIT_MS_MAX = 3_000
 WRITE_MS_MAX = 5_000
 GroupId = tuple[str, int]  # name, cache
 Entries = dict[bytes, bytes]
+
+
+class CoordinatorGround(Protocol):
+    """What this module needs of the node."""
+
+    clock: FlakeClock
+    leaders: Leaders
+    freshness: Freshness
+    inner: Inner
+    forwarding: Forwarding
+    dead_letters: DeadLetters
+    work_reading: WorkReading
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -61,11 +79,14 @@ class Running:
     What it knows holds for the epoch `term` alone: between two of this node another may have coordinated the group.
     """
 
-    def __init__(self, node: "Node", id_: GroupId, state: GroupState, version: int | None) -> None:
+    def __init__(
+        self, node: CoordinatorGround, id_: GroupId, state: GroupState, version: int | None, *, on_over: "Callable[[Running], None]"
+    ) -> None:
         self.node = node
         self.id = id_
         self.core = Coordinator(id_[0], state, self.now_ms)
         self.version = version
+        self._on_over = on_over
         self.term = node.inner.term(route_of(id_[0]))
         self.positions: dict[int, Committed] = {}
         self.lock = asyncio.Lock()
@@ -94,6 +115,10 @@ class Running:
         """Return the node that leads each segment."""
         found: list[int] = self.node.leaders.numbers.tolist()
         return found
+
+    def not_primary(self) -> NotPrimary:
+        """Return what is said where another node coordinates the group."""
+        return NotPrimary(segment=self.node.inner.segment(self.route))
 
     def key(self, tag: Tag, segment: int = 0) -> bytes:
         """Return the key of one of the group's entries."""
@@ -131,9 +156,9 @@ class Running:
                 deadline_ms=WRITE_MS_MAX,
             )
         except EventLogError as error:
-            self.forget(NotPrimary(segment=self.node.inner.segment(self.route)))
+            self.forget(self.not_primary())
             if isinstance(error, VersionMismatch):
-                raise NotPrimary(segment=self.node.inner.segment(self.route)) from error
+                raise self.not_primary() from error
             raise
         if state is not None:
             self.version = versions[record]
@@ -245,7 +270,7 @@ class Running:
     def check(self) -> None:
         """Raise NotPrimary where the group is another node's to coordinate."""
         if self.is_over or not self.is_current:
-            error = NotPrimary(segment=self.node.inner.segment(self.route))
+            error = self.not_primary()
             self.forget(error)
             raise error
 
@@ -260,13 +285,13 @@ class Running:
                 one.exchange.fail(error if isinstance(error, NotPrimary | Stopping) else NotPrimary(segment=0))
         if self.work is not None:
             self.work.close()
-        self.node.coordinators.forgotten(self)
+        self._on_over(self)
 
 
 class Coordinators:
     """The groups that a node coordinates, by name and cache."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: CoordinatorGround) -> None:
         self._node = node
         self._running: dict[GroupId, Running] = {}
         self._peak = 0
@@ -275,6 +300,14 @@ class Coordinators:
     def figures(self) -> dict[str, tuple[int, int, int]]:
         """Return used, limit and peak of what is bounded here."""
         return {"groups": (len(self._running), GROUPS_PER_NODE_MAX, self._peak)}
+
+    def is_elsewhere(self, exchange: Exchange, group: str) -> bool:
+        """Have a group's coordinator answer a request if that is another node, and return whether it is."""
+        route = route_of(checked_name(group))
+        if self._node.inner.leads(route):
+            return False
+        self._node.forwarding.pass_on(exchange, self._node.inner.segment(route))
+        return True
 
     async def find(self, group: str, cache_id: int, *, create: Callable[[], GroupState] | None = None) -> Running:
         """Return a group, loaded if need be; `create` makes what there is from now on where there is none. It is led here, and freshly so.
@@ -294,7 +327,7 @@ class Coordinators:
             running = self._running.get((group, cache_id))
         if running is None and create is not None:
             running = self._begin((group, cache_id), create(), version=None)
-            running.work = Work(running, {}) if running.state.mode == "work" else None
+            running.work = Work(self._node, running, {}) if running.state.mode == "work" else None
         if running is None:
             raise GroupNotFound(group=group)
         return running
@@ -343,17 +376,17 @@ class Coordinators:
                 own = [(key, entry.value) for key, entry in known if key.cache_id == running.id[1]]
                 running.positions.update((key.segment, decode_committed(value)) for key, value in own if key.tag == "p")
                 if running.state.mode == "work":
-                    running.work = Work(running, {key.segment: value for key, value in own if key.tag == "w"})
+                    running.work = Work(self._node, running, {key.segment: value for key, value in own if key.tag == "w"})
                 running.adopt(running.state)
         if not lock.locked():
             self._loading.pop(group, None)
 
     def _begin(self, id_: GroupId, state: GroupState, *, version: int | None) -> Running:
-        running = self._running[id_] = Running(self._node, id_, state, version)
+        running = self._running[id_] = Running(self._node, id_, state, version, on_over=self._forgotten)
         self._peak = max(self._peak, len(self._running))
         return running
 
-    def forgotten(self, running: Running) -> None:
+    def _forgotten(self, running: Running) -> None:
         """Take note that a group is coordinated here no more."""
         if self._running.get(running.id) is running:
             del self._running[running.id]

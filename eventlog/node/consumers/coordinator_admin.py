@@ -2,68 +2,93 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
 from eventlog.consume.membership.positions import Committed, Place
 from eventlog.consume.membership.record import GROUPS_CACHE, decode_group, decode_key, encode_committed, route_of
 from eventlog.errors import CacheDropped, CacheNotFound, GroupNotEmpty, GroupNotFound, NotPrimary
+from eventlog.ids import FlakeClock
 from eventlog.node.consumers.coordinator import Running
-from eventlog.node.consumers.coordinator_lag import lag_of
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+from eventlog.node.consumers.coordinator_lag import GroupLag
+from eventlog.node.consumers.inner import Inner
+from eventlog.node.state.caches import Caches
 
 Row = dict[str, Any]
 
 
-async def list_groups(node: "Node") -> list[Row]:
-    """Return every group over each of its caches, as kept; whichever node coordinates it."""
-    rows = []
-    for key, entry in await node.inner.scan_all(GROUPS_CACHE):
-        where = decode_key(key)
-        if where.tag == "g":
-            state = decode_group(entry.value)
-            rows.append(
-                {
-                    "group": where.group,
-                    "cache": cache_name(node, where.cache_id),
-                    "mode": state.mode,
-                    "members": len(state.members),
-                    "generation": state.generation,
-                }
-            )
-    return sorted(rows, key=lambda row: (row["group"], row["cache"]))
+class CoordinatorAdminGround(Protocol):
+    """What this module needs of the node."""
+
+    clock: FlakeClock
+    caches: Caches
+    inner: Inner
+    group_lag: GroupLag
 
 
-def cache_name(node: "Node", cache_id: int) -> str:
-    """Return the name of a cache, or of what it was."""
-    try:
-        return node.caches.find(cache_id).name
-    except CacheDropped as error:
-        return error.cache
-    except CacheNotFound as error:
-        return error.cache
+class GroupAdmin:
+    """What operators see of groups, and do to them."""
 
+    def __init__(self, node: CoordinatorAdminGround) -> None:
+        self._node = node
 
-async def describe(node: "Node", running: Running, *, lag: bool) -> Row:
-    """Return a group over one of its caches: members, and every segment with its position and lag, None where it is not known."""
-    state = running.state
-    places = {segment: running.place(segment) for segment in range(state.segments)}
-    lags = await lag_of(node, running.id[1], places) if lag and node.caches.has(running.id[1]) else {}
-    return {
-        "group": running.id[0],
-        "cache": cache_name(node, running.id[1]),
-        "mode": state.mode,
-        "assignor": state.assignor,
-        "generation": state.generation,
-        "members": [
-            {"member": one.id, "instance": one.instance, "client": one.client, "node": one.node, "segments": len(state.held(one.id))}
-            for one in state.members
-        ],
-        "segments": [_segment_row(running, segment, lags.get(segment)) for segment in range(state.segments)],
-    }
+    async def list_groups(self) -> list[Row]:
+        """Return every group over each of its caches, as kept; whichever node coordinates it."""
+        rows = []
+        for key, entry in await self._node.inner.scan_all(GROUPS_CACHE):
+            where = decode_key(key)
+            if where.tag == "g":
+                state = decode_group(entry.value)
+                rows.append(
+                    {
+                        "group": where.group,
+                        "cache": self.cache_name(where.cache_id),
+                        "mode": state.mode,
+                        "members": len(state.members),
+                        "generation": state.generation,
+                    }
+                )
+        return sorted(rows, key=lambda row: (row["group"], row["cache"]))
+
+    def cache_name(self, cache_id: int) -> str:
+        """Return the name of a cache, or of what it was."""
+        try:
+            return self._node.caches.find(cache_id).name
+        except CacheDropped as error:
+            return error.cache
+        except CacheNotFound as error:
+            return error.cache
+
+    async def describe(self, running: Running, *, lag: bool) -> Row:
+        """Return a group over one of its caches: members, and every segment with its position and lag, None where it is not known."""
+        state = running.state
+        places = {segment: running.place(segment) for segment in range(state.segments)}
+        lags = await self._node.group_lag.of(running.id[1], places) if lag and self._node.caches.has(running.id[1]) else {}
+        return {
+            "group": running.id[0],
+            "cache": self.cache_name(running.id[1]),
+            "mode": state.mode,
+            "assignor": state.assignor,
+            "generation": state.generation,
+            "members": [
+                {"member": one.id, "instance": one.instance, "client": one.client, "node": one.node, "segments": len(state.held(one.id))}
+                for one in state.members
+            ],
+            "segments": [_segment_row(running, segment, lags.get(segment)) for segment in range(state.segments)],
+        }
+
+    async def delete(self, running: Running) -> None:
+        """Remove a group without members over one cache, with its positions."""
+        await check_empty(running)
+        async with running.lock:
+            running.check()
+            if running.state.members:
+                raise GroupNotEmpty(group=running.id[0], members=len(running.state.members))
+            found = await self._node.inner.scan(GROUPS_CACHE, route_of(running.id[0]))
+            keys = tuple(key for key, _ in found if decode_key(key).cache_id == running.id[1])
+            await running.write({}, removes=keys)
+            running.forget(GroupNotFound(group=running.id[0]))
 
 
 def _segment_row(running: Running, segment: int, lag: Any) -> Row:
@@ -108,19 +133,6 @@ async def reset(running: Running, places: Mapping[int, Place], *, dry_run: bool)
         await running.write(puts, state=state, removes=tuple(running.key("w", segment) for segment in sorted(places)))
         running.forget(NotPrimary(segment=0))  # whoever asks next finds it as it is kept now
     return rows
-
-
-async def delete(node: "Node", running: Running) -> None:
-    """Remove a group without members over one cache, with its positions."""
-    await check_empty(running)
-    async with running.lock:
-        running.check()
-        if running.state.members:
-            raise GroupNotEmpty(group=running.id[0], members=len(running.state.members))
-        found = await node.inner.scan(GROUPS_CACHE, route_of(running.id[0]))
-        keys = tuple(key for key, _ in found if decode_key(key).cache_id == running.id[1])
-        await running.write({}, removes=keys)
-        running.forget(GroupNotFound(group=running.id[0]))
 
 
 def packed(rows: list[Row]) -> bytes:

@@ -1,24 +1,37 @@
 """Groups over caches that are no more: whoever coordinates them removes them, once nobody is in them."""
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from eventlog.consume.membership.record import GROUPS_CACHE, decode_key
 from eventlog.errors import GroupNotEmpty, GroupNotFound, Unavailable
-from eventlog.node.consumers.coordinator_admin import delete
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+from eventlog.node.consumers.coordinator import Coordinators
+from eventlog.node.consumers.coordinator_admin import GroupAdmin
+from eventlog.node.consumers.inner import Inner
+from eventlog.node.copying.replicate import Replicas
+from eventlog.node.state.caches import Caches
+from eventlog.replication import Replication
 
 log = logging.getLogger("eventlog.node")
+
+
+class DroppedGroupsGround(Protocol):
+    """What this module needs of the node."""
+
+    core: Replication
+    caches: Caches
+    replicas: Replicas
+    inner: Inner
+    coordinators: Coordinators
+    group_admin: GroupAdmin
 
 
 class DroppedGroups:
     """Looks through each segment of groups when this node begins to lead it and when a cache was dropped since."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: DroppedGroupsGround) -> None:
         self._node = node
         self._looked: dict[int, tuple[int, int]] = {}  # segment: the term in which, and how many drops were known then
 
@@ -41,7 +54,7 @@ class DroppedGroups:
             if key.tag != "g" or caches.has(key.cache_id) or not caches.was_dropped(key.cache_id):
                 continue
             try:
-                await delete(self._node, await self._node.coordinators.find(key.group, key.cache_id))
+                await self._node.group_admin.delete(await self._node.coordinators.find(key.group, key.cache_id))
             except GroupNotEmpty:
                 is_done = False
             except GroupNotFound:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -21,19 +21,19 @@ from eventlog.events import Kind
 from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.interceptor.share import Condition
 from eventlog.limits import MIB
-from eventlog.node.cluster.forward import connection_to, forwarded, leads, translated
-from eventlog.node.state.caches import CacheState
-from eventlog.node.state.entries import Pace, Page, visible
+from eventlog.node.cluster.forward import Forwarding, forwarded, translated
+from eventlog.node.state.cache_changes import CacheChanges
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.state.entries import EntryReader, Pace, Page, visible
 from eventlog.node.state.forward_entries import read_rows
+from eventlog.node.state.freshness import Freshness
 from eventlog.node.writing.groups import WriteResult
-from eventlog.node.writing.own_writes import write_own
+from eventlog.node.writing.own_writes import OwnWrites
+from eventlog.replication import Replication
 from eventlog.segment.keys import entry_key
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 T = TypeVar("T")
 LISTENERS = "__listeners"
@@ -53,10 +53,27 @@ _OPTIONS = {
 Expected = Mapping[bytes, int | None]
 
 
+class InnerGround(Protocol):
+    """What this module needs of the node."""
+
+    number: int
+    core: Replication
+    caches: Caches
+    segments: int
+    entries: EntryReader
+    freshness: Freshness
+    is_stopping: bool
+    forwarding: Forwarding
+    own_writes: OwnWrites
+    cache_changes: CacheChanges
+
+    def now_2020(self) -> int: ...
+
+
 class Inner:
     """The cluster's own caches, as one node reaches them."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: InnerGround) -> None:
         self._node = node
         self._looked_at: dict[str, float] = {}
 
@@ -68,12 +85,12 @@ class Inner:
 
     def leads(self, route: bytes) -> bool:
         """Whether this node takes the requests about a route now."""
-        return leads(self._node, self.segment(route))
+        return self._node.forwarding.leads(self.segment(route))
 
     def term(self, route: bytes) -> int:
         """Return the epoch in which this node takes the requests about a route, 0 where it does not."""
         segment = self.segment(route)
-        return int(self._node.core.epochs[segment]) if leads(self._node, segment) else 0
+        return int(self._node.core.epochs[segment]) if self._node.forwarding.leads(segment) else 0
 
     async def ask(self, route: bytes, message: Message, *, deadline_ms: int = DEADLINE_MS_DEFAULT) -> Reply:
         """Return what the primary of a route answers; while there is none that answers, ask again. Not for a route that is led here.
@@ -86,7 +103,7 @@ class Inner:
         segment = self.segment(route)
 
         async def once() -> Reply:
-            if leads(self._node, segment):
+            if self._node.forwarding.leads(segment):
                 raise _LedHere
             return await self._send(segment, message)
 
@@ -97,7 +114,7 @@ class Inner:
 
     async def _send(self, segment: int, message: Message) -> Reply:
         try:
-            connection = connection_to(self._node, segment, forwarded=False)
+            connection = self._node.forwarding.connection_to(segment, forwarded=False)
             return await connection.request(forwarded(message), timeout_ms=message.timeout_ms or _ASK_MS)
         except EventLogError as error:
             raise translated(error, segment) from error
@@ -112,7 +129,7 @@ class Inner:
         segment = self.segment(key)
 
         async def once() -> Entry | None:
-            if leads(self._node, segment):
+            if self._node.forwarding.leads(segment):
                 await self._check_fresh(segment)
                 data = await self._node.entries.get(entry_key(segment, found.cache_id, key))
                 return visible(data, now=self._node.now_2020(), cache=found)
@@ -136,8 +153,8 @@ class Inner:
         rows: list[tuple[bytes, Entry]] = []
         left = list(segments) if found is not None else []
         while left and found is not None:
-            leader = self._node.leader_of(left[0])
-            same = [segment for segment in left if self._node.leader_of(segment) == leader]
+            leader = self._node.forwarding.leader_of(left[0])
+            same = [segment for segment in left if self._node.forwarding.leader_of(segment) == leader]
             if leader in {self._node.number, 0}:
                 same = same[:1]
             rows += await self._insist(partial(self._page_through, found, prefix, same), deadline_ms=deadline_ms)
@@ -146,9 +163,9 @@ class Inner:
 
     async def _page_through(self, cache: CacheState, prefix: bytes, segments: list[int]) -> list[tuple[bytes, Entry]]:
         """Return entries of segments with one leader, read from it."""
-        if leads(self._node, segments[0]):
+        if self._node.forwarding.leads(segments[0]):
             return await self._own_entries(cache, prefix, segments[0])
-        connection = connection_to(self._node, segments[0], forwarded=False)
+        connection = self._node.forwarding.connection_to(segments[0], forwarded=False)
         request = Message(keys=pb.Keys(cache_id=cache.cache_id, prefix=prefix, values=True, segments=segments), forwarded=True)
         rows: list[tuple[bytes, Entry]] = []
         try:
@@ -174,7 +191,7 @@ class Inner:
             rows += page
             if after is None:
                 break
-        if not leads(self._node, segment):
+        if not self._node.forwarding.leads(segment):
             raise NotPrimary(segment=segment)  # what was read may be of a copy that is no more
         return rows
 
@@ -263,7 +280,7 @@ class Inner:
         """Have the primary of the route write a frame, here or elsewhere."""
         conditions = [Condition(block=0, key=key, version=version or 0) for key, version in trying.expect.items()]
         frame = build_write(trying.columns(), segments=self._node.segments, by_prefix=True)
-        return await write_own(self._node, trying.cache, frame, timeout_ms=_ASK_MS, conditions=conditions)
+        return await self._node.own_writes.write(trying.cache, frame, timeout_ms=_ASK_MS, conditions=conditions)
 
     # ------------------------------------------------------------ caches
 
@@ -273,7 +290,7 @@ class Inner:
         found = self._find(name)
         if found is None and now >= self._looked_at.get(name, 0.0):
             self._looked_at[name] = now + _LOOK_AGAIN_S
-            await self._node.refresh_caches()
+            await self._node.cache_changes.follow()
             found = self._find(name)
         return found
 
@@ -285,7 +302,7 @@ class Inner:
 
     async def _create(self, name: str) -> CacheState:
         assert name.startswith(INTERNAL_PREFIX), name
-        return await self._node.create_internal(name, _OPTIONS)
+        return await self._node.cache_changes.create_internal(name, _OPTIONS)
 
     # ------------------------------------------------------------ trying again
 

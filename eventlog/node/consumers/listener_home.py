@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,15 +35,26 @@ from eventlog.errors import (
     VersionMismatch,
 )
 from eventlog.limits import LISTENER_POSITION_WRITE_MS, LISTENER_POSITIONS_PER_WRITE_MAX, LISTENERS_PER_NODE_MAX
-from eventlog.node.consumers.inner import LISTENERS
+from eventlog.node.consumers.inner import LISTENERS, Inner
+from eventlog.node.copying.replicate import Replicas
+from eventlog.node.state.caches import Caches
+from eventlog.replication import Replication
 from eventlog.segment.holds import Hold
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 log = logging.getLogger("eventlog.node")
 WARN_PERCENTS = (50, 80, 95)
 _ALTER_TRIES = 10
+
+
+class ListenerHomeGround(Protocol):
+    """What this module needs of the node."""
+
+    cluster: str
+    core: Replication
+    caches: Caches
+    segments: int
+    replicas: Replicas
+    inner: Inner
 
 
 class Kept:
@@ -77,7 +88,7 @@ class Kept:
 class ListenerHome:
     """The listeners kept at this node."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: ListenerHomeGround) -> None:
         self._node = node
         self._kept: dict[str, Kept] = {}
         self._by_cache: dict[int, set[str]] = {}

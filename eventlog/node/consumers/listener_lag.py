@@ -2,86 +2,99 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from eventlog.batch.layout import read_head
-from eventlog.ids import ID_STEP, time_of
+from eventlog.consume.steps import StepIndex
+from eventlog.ids import ID_STEP, FlakeClock, time_of
 from eventlog.node.aside import aside
-from eventlog.node.cluster.primaries import Led, ask_primaries
-from eventlog.node.state.caches import CacheState
+from eventlog.node.cluster.primaries import Led, Primaries
+from eventlog.node.reading.tail import Tail
+from eventlog.node.state.caches import Caches, CacheState
 from eventlog.segment import keys
 from eventlog.segment.port import Store
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 IDS_MAX = 1_000  # places counted in one answer; of more listeners the rest is shown without
 
 
-async def fill_in(node: "Node", listeners: Sequence[pb.Listener], *, timeout_ms: int) -> None:
-    """Say of each listener how far it lags. What stands at one place is counted once. Raises PrimariesMissing."""
-    places: dict[int, set[int]] = {}
-    for listener in listeners:
-        if listener.durable and len(places.setdefault(listener.cache_id, set())) < IDS_MAX:
-            places[listener.cache_id].add(listener.position_id)
-    counted = {cache_id: await _count(node, cache_id, sorted(ids), timeout_ms=timeout_ms) for cache_id, ids in places.items()}
-    now_ms = node.clock.physical_ms()
-    for listener in listeners:
-        found = counted.get(listener.cache_id, {}).get(listener.position_id)
-        if found is not None and found[0]:
-            listener.lag_events, listener.lag_bytes = found
-            listener.lag_ms = max(now_ms - time_of(listener.position_id), 0)
+class ListenerLagGround(Protocol):
+    """What this module needs of the node."""
+
+    primaries: Primaries
+    store: Store
+    clock: FlakeClock
+    caches: Caches
+    steps: StepIndex
+    tail: Tail
 
 
-async def _count(node: "Node", cache_id: int, ids: list[int], *, timeout_ms: int) -> dict[int, tuple[int, int]]:
-    cache = node.caches.get(cache_id)
-    if cache is None:
-        return {}
-    found = await count_everywhere(node, cache, ids, timeout_ms=timeout_ms)
-    return dict(zip(ids, found, strict=True))
+class ListenerLag:
+    """How far listeners are behind, counted by the primaries."""
 
+    def __init__(self, node: ListenerLagGround) -> None:
+        self._node = node
 
-async def count_everywhere(
-    node: "Node", cache: CacheState, ids: Sequence[int], *, upto: int = 0, segments: Sequence[int] = (), timeout_ms: int
-) -> list[tuple[int, int]]:
-    """Return for each id how many events are kept above it, in all segments or in some, and about how many bytes.
+    async def fill_in(self, listeners: Sequence[pb.Listener], *, timeout_ms: int) -> None:
+        """Say of each listener how far it lags. What stands at one place is counted once. Raises PrimariesMissing."""
+        places: dict[int, set[int]] = {}
+        for listener in listeners:
+            if listener.durable and len(places.setdefault(listener.cache_id, set())) < IDS_MAX:
+                places[listener.cache_id].add(listener.position_id)
+        counted = {cache_id: await self._count(cache_id, sorted(ids), timeout_ms=timeout_ms) for cache_id, ids in places.items()}
+        now_ms = self._node.clock.physical_ms()
+        for listener in listeners:
+            found = counted.get(listener.cache_id, {}).get(listener.position_id)
+            if found is not None and found[0]:
+                listener.lag_events, listener.lag_bytes = found
+                listener.lag_ms = max(now_ms - time_of(listener.position_id), 0)
 
-    Events above `upto` do not count, unless that is 0.
+    async def _count(self, cache_id: int, ids: list[int], *, timeout_ms: int) -> dict[int, tuple[int, int]]:
+        cache = self._node.caches.get(cache_id)
+        if cache is None:
+            return {}
+        found = await self.count_everywhere(cache, ids, timeout_ms=timeout_ms)
+        return dict(zip(ids, found, strict=True))
 
-    Raises:
-        PrimariesMissing: some segments were counted by nobody in time.
-    """
-    question = Message(count_after=pb.CountAfter(cache_id=cache.cache_id, ids=ids, upto=upto))
-    told = await ask_primaries(
-        node, question, partial(count_after, node, cache, question.count_after), segments=segments, timeout_ms=timeout_ms
-    )
-    answers = [one.count_after_answer for one in told]
-    events = np.sum([list(answer.events) for answer in answers], axis=0).tolist()
-    nbytes = np.sum([list(answer.bytes) for answer in answers], axis=0).tolist()
-    return list(zip(events, nbytes, strict=True))
+    async def count_everywhere(
+        self, cache: CacheState, ids: Sequence[int], *, upto: int = 0, segments: Sequence[int] = (), timeout_ms: int
+    ) -> list[tuple[int, int]]:
+        """Return for each id how many events are kept above it, in all segments or in some, and about how many bytes.
 
+        Events above `upto` do not count, unless that is 0.
 
-async def count_after(node: "Node", cache: CacheState, request: pb.CountAfter, led: Led) -> Message:
-    """Return how many events of segments that are led here are kept above each id; their bytes are an estimate."""
-    last_id = node.tail.last_id(cache.cache_id)
-    all_events, all_bytes = node.steps.now(cache.cache_id)
-    ends, trimmed = cache.next_offsets.copy(), cache.trimmed_offsets.copy()
-    if request.upto:
-        for segment, offset in await aside(partial(offsets_after, node.store, cache.cache_id, led.segments, request.upto)):
-            ends[segment] = offset
-    answer = pb.CountAfterAnswer()
-    for id_ in request.ids:
-        events = 0
-        if id_ < last_id:
-            first_offsets = await aside(partial(offsets_after, node.store, cache.cache_id, led.segments, id_))
-            events = sum(max(int(ends[segment]) - max(offset, int(trimmed[segment]) + 1), 0) for segment, offset in first_offsets)
-        answer.events.append(events)
-        answer.bytes.append(events * all_bytes // all_events if all_events else 0)
-    return Message(count_after_answer=answer)
+        Raises:
+            PrimariesMissing: some segments were counted by nobody in time.
+        """
+        question = Message(count_after=pb.CountAfter(cache_id=cache.cache_id, ids=ids, upto=upto))
+        answer = partial(self.count_after, cache, question.count_after)
+        told = await self._node.primaries.ask(question, answer, segments=segments, timeout_ms=timeout_ms)
+        answers = [one.count_after_answer for one in told]
+        events = np.sum([list(answer.events) for answer in answers], axis=0).tolist()
+        nbytes = np.sum([list(answer.bytes) for answer in answers], axis=0).tolist()
+        return list(zip(events, nbytes, strict=True))
+
+    async def count_after(self, cache: CacheState, request: pb.CountAfter, led: Led) -> Message:
+        """Return how many events of segments that are led here are kept above each id; their bytes are an estimate."""
+        last_id = self._node.tail.last_id(cache.cache_id)
+        all_events, all_bytes = self._node.steps.now(cache.cache_id)
+        ends, trimmed = cache.next_offsets.copy(), cache.trimmed_offsets.copy()
+        after = partial(offsets_after, self._node.store, cache.cache_id, led.segments)
+        if request.upto:
+            for segment, offset in await aside(partial(after, request.upto)):
+                ends[segment] = offset
+        answer = pb.CountAfterAnswer()
+        for id_ in request.ids:
+            events = 0
+            if id_ < last_id:
+                first_offsets = await aside(partial(after, id_))
+                events = sum(max(int(ends[segment]) - max(offset, int(trimmed[segment]) + 1), 0) for segment, offset in first_offsets)
+            answer.events.append(events)
+            answer.bytes.append(events * all_bytes // all_events if all_events else 0)
+        return Message(count_after_answer=answer)
 
 
 def offsets_after(store: Store, cache_id: int, segments: Sequence[int], id_: int) -> list[tuple[int, int]]:

@@ -6,11 +6,11 @@ of all listeners in it; a listener that waits for what matches is moved on past 
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from eventlog.consume import token
 from eventlog.consume.listeners.records import ListenerRecord, filter_after
@@ -18,8 +18,12 @@ from eventlog.consume.position import Position, SegmentPositions
 from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NotPrimary, Unavailable
 from eventlog.ids import ID_MAX
 from eventlog.limits import LISTENERS_PER_NODE_MAX
+from eventlog.node.cluster.forward import Forwarding
+from eventlog.node.cluster.peers import Peers
+from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.listener_home import WARN_PERCENTS, ListenerHome
 from eventlog.node.consumers.listener_words import described, record_of
+from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import message_of
 from eventlog.node.reading.pulls import Pull, id_asked
 from eventlog.node.reading.state_first import is_state_read
@@ -29,13 +33,26 @@ from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message, Poll
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 _REPORT_PAUSE_S = 15.0  # an ephemeral listener says so often that it is used
 _AGAIN_S = 0.1
 _MOVED_ON_MS = 100
 _TICK_MS = 1_000
+
+
+class ListenersGround(Protocol):
+    """What this module needs of the node."""
+
+    cluster: str
+    number: int
+    segments: int
+    peers: Peers
+    failures: Counter[str]
+    is_stopping: bool
+    reads: Reads
+    inner: Inner
+    forwarding: Forwarding
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -60,9 +77,9 @@ class _Waiting:
 class Listeners:
     """The listeners as one node serves them; those that are kept here are in `home`."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: ListenersGround, home: ListenerHome) -> None:
         self._node = node
-        self.home = ListenerHome(node)
+        self.home = home
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._due: dict[str, bytes] = {}
         self._under_way: set[int] = set()
@@ -253,7 +270,7 @@ class Listeners:
         due, self._due = self._due, {}
         by_home: dict[int, dict[str, bytes]] = {}
         for listener, position in due.items():
-            leader = self._node.leader_of(self._node.inner.segment(listener.encode()))
+            leader = self._node.forwarding.leader_of(self._node.inner.segment(listener.encode()))
             if leader == 0 or leader in self._under_way:
                 self._due.setdefault(listener, position)
             else:
@@ -336,7 +353,7 @@ def _place(poll: Poll) -> int:
     return at if isinstance(at, int) else int(at.ids.min())
 
 
-def _position_of(poll: Poll, node: "Node") -> Position | None:
+def _position_of(poll: Poll, node: ListenersGround) -> Position | None:
     """Return the place of a poll, None where it says none. Raises BadMessage."""
     start = poll.WhichOneof("from")
     if start == "position":

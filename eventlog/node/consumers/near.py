@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,14 +24,14 @@ from eventlog.hashing import hash_keys
 from eventlog.ids import ID_MAX
 from eventlog.limits import ANSWER_BYTES_DEFAULT, CLOSE_UP_MS_MAX, NEAR_DIGESTS_MAX, NEAR_ENTRIES_MAX
 from eventlog.node.aside import aside
-from eventlog.node.cluster.primaries import Led, answer_primary, ask_primaries
+from eventlog.node.cluster.primaries import Led, Primaries
+from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.pulls import Delivered, Pull
+from eventlog.replication import Replication
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 _STATE = "near"  # of a connection: its watches by opaque
 _INLINE_EVENTS = 1_000  # hashing more keys than this takes the loop too long
@@ -44,10 +44,22 @@ Stretch = tuple[int, int, int]  # cache, after, upto
 Keys = tuple[Digests, Ints]  # digest and id of each event
 
 
+class NearGround(Protocol):
+    """What this module needs of the node."""
+
+    core: Replication
+    primaries: Primaries
+    segments: int
+    closing: Closing
+    reads: Reads
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
+
+
 class NearReaders:
     """What the near caches of a node's clients share."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: NearGround) -> None:
         self._node = node
         self._stretches: OrderedDict[Stretch, asyncio.Future[Keys]] = OrderedDict()
         self._asking: list[Callable[[int | None], None]] = []
@@ -114,20 +126,18 @@ class NearReaders:
     async def _end(self) -> int | None:
         question = Message(close_up=pb.CloseUp())
         try:
-            told = await ask_primaries(self._node, question, partial(how_far, self._node), timeout_ms=_HOW_FAR_MS)
+            told = await self._node.primaries.ask(question, self._how_far, timeout_ms=_HOW_FAR_MS)
         except EventLogError:
             return None
         return max(one.close_up_answer.last_id for one in told)
 
+    async def answer(self, exchange: Exchange) -> None:
+        """Tell another node how far those of the segments asked about go that are led here."""
+        await self._node.primaries.answer(exchange, self._how_far)
 
-async def how_far(node: "Node", led: Led) -> Message:
-    """Return the last id that is committed in segments that are led here."""
-    return Message(close_up_answer=pb.CloseUpAnswer(last_id=int(node.core.watermark[led.segments].max())))
-
-
-async def answer_how_far(node: "Node", exchange: Exchange) -> None:
-    """Answer another node, for those of the segments asked about that are led here."""
-    await answer_primary(node, exchange, partial(how_far, node))
+    async def _how_far(self, led: Led) -> Message:
+        """Return the last id that is committed in segments that are led here."""
+        return Message(close_up_answer=pb.CloseUpAnswer(last_id=int(self._node.core.watermark[led.segments].max())))
 
 
 def _keys_of(delivered: Delivered, *, after: int) -> Keys:
@@ -141,7 +151,7 @@ def _keys_of(delivered: Delivered, *, after: int) -> Keys:
 class NearWatcher:
     """One watch, served until nobody reads any more. `at` is the id up to which events were looked at."""
 
-    def __init__(self, readers: NearReaders, node: "Node", exchange: Exchange) -> None:
+    def __init__(self, readers: NearReaders, node: NearGround, exchange: Exchange) -> None:
         self._readers = readers
         self._reads = node.reads
         self._exchange = exchange
@@ -253,7 +263,13 @@ class NearWatcher:
             self._exchange.stream_send(message)
 
 
-async def near_watch(node: "Node", exchange: Exchange) -> None:
+class NearWatchGround(NearGround, Protocol):
+    """What a request for a watch needs of the node."""
+
+    near: NearReaders
+
+
+async def near_watch(node: NearWatchGround, exchange: Exchange) -> None:
     """Stream which of some keys are written, from a position on."""
     watches: dict[int, NearWatcher] = exchange.connection.state.setdefault(_STATE, {})
     number = exchange.message.opaque
@@ -264,7 +280,7 @@ async def near_watch(node: "Node", exchange: Exchange) -> None:
         watches.pop(number, None)
 
 
-def near_interest(_: "Node", exchange: Exchange) -> None:
+def near_interest(_: NearGround, exchange: Exchange) -> None:
     """Change which keys a watch of the same connection looks for."""
     request = exchange.message.near_interest
     watcher: NearWatcher | None = exchange.connection.state.get(_STATE, {}).get(request.watch)

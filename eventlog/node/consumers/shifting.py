@@ -2,23 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from eventlog.batch.layout import read_head
 from eventlog.errors import BadMessage
 from eventlog.ids import ID_MAX, ID_STEP
 from eventlog.node.aside import aside
-from eventlog.node.cluster.primaries import Led, answer_primary, ask_primaries
+from eventlog.node.cluster.primaries import Led, Primaries
 from eventlog.node.consumers.listener_lag import offsets_after
-from eventlog.node.state.caches import CacheState
+from eventlog.node.state.caches import Caches, CacheState
 from eventlog.segment import keys
 from eventlog.segment.port import Store
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 
 class Shifted(NamedTuple):
@@ -28,34 +25,47 @@ class Shifted(NamedTuple):
     events: int
 
 
-async def shifted(node: "Node", cache: CacheState, ids: Mapping[int, int], by: int, *, upto: int, timeout_ms: int) -> dict[int, Shifted]:
-    """Return where ids of some segments are when they are moved by events: at the most to the first one kept, or behind the last.
+class ShiftingGround(Protocol):
+    """What this module needs of the node."""
 
-    Raises:
-        PrimariesMissing: a segment has no primary that could say.
-    """
-    every = [ids.get(segment, 0) for segment in range(node.segments)]
-    question = Message(shift_places=pb.ShiftPlaces(cache_id=cache.cache_id, ids=every, by=by, upto=upto))
-    answer = partial(_answer, node, cache, question.shift_places)
-    told = await ask_primaries(node, question, answer, segments=sorted(ids), timeout_ms=timeout_ms)
-    return {
-        segment: Shifted(id_, events)
-        for one in told
-        for segment, id_, events in zip(one.cover.segments, one.shift_places_answer.ids, one.shift_places_answer.events, strict=True)
-    }
+    segments: int
+    primaries: Primaries
+    store: Store
+    caches: Caches
 
 
-async def shift_places(node: "Node", exchange: Exchange) -> None:
-    """Answer another node for the segments that are led here."""
-    request = exchange.message.shift_places
-    await answer_primary(node, exchange, partial(_answer, node, node.caches.find(request.cache_id), request))
+class Shifting:
+    """Moves places of groups by events."""
 
+    def __init__(self, node: ShiftingGround) -> None:
+        self._node = node
 
-async def _answer(node: "Node", cache: CacheState, request: pb.ShiftPlaces, led: Led) -> Message:
-    if len(request.ids) != node.segments:
-        raise BadMessage(why=f"{len(request.ids)} places of {node.segments} segments")
-    found = await aside(partial(_shift, node.store, cache, request, led.segments))
-    return Message(shift_places_answer=pb.ShiftPlacesAnswer(ids=[one.id for one in found], events=[one.events for one in found]))
+    async def shifted(self, cache: CacheState, ids: Mapping[int, int], by: int, *, upto: int, timeout_ms: int) -> dict[int, Shifted]:
+        """Return where ids of some segments are when they are moved by events: at the most to the first one kept, or behind the last.
+
+        Raises:
+            PrimariesMissing: a segment has no primary that could say.
+        """
+        every = [ids.get(segment, 0) for segment in range(self._node.segments)]
+        question = Message(shift_places=pb.ShiftPlaces(cache_id=cache.cache_id, ids=every, by=by, upto=upto))
+        answer = partial(self._answer, cache, question.shift_places)
+        told = await self._node.primaries.ask(question, answer, segments=sorted(ids), timeout_ms=timeout_ms)
+        return {
+            segment: Shifted(id_, events)
+            for one in told
+            for segment, id_, events in zip(one.cover.segments, one.shift_places_answer.ids, one.shift_places_answer.events, strict=True)
+        }
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer another node for the segments that are led here."""
+        request = exchange.message.shift_places
+        await self._node.primaries.answer(exchange, partial(self._answer, self._node.caches.find(request.cache_id), request))
+
+    async def _answer(self, cache: CacheState, request: pb.ShiftPlaces, led: Led) -> Message:
+        if len(request.ids) != self._node.segments:
+            raise BadMessage(why=f"{len(request.ids)} places of {self._node.segments} segments")
+        found = await aside(partial(_shift, self._node.store, cache, request, led.segments))
+        return Message(shift_places_answer=pb.ShiftPlacesAnswer(ids=[one.id for one in found], events=[one.events for one in found]))
 
 
 def _shift(store: Store, cache: CacheState, request: pb.ShiftPlaces, segments: Sequence[int]) -> list[Shifted]:

@@ -9,23 +9,21 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from eventlog.consume.membership.positions import Committed
-from eventlog.consume.membership.record import encode_committed
-from eventlog.consume.membership.values import NOBODY
+from eventlog.consume.membership.positions import Committed, Place
+from eventlog.consume.membership.record import Tag, encode_committed
+from eventlog.consume.membership.values import NOBODY, GroupState
 from eventlog.consume.work.leases import Leases
 from eventlog.consume.work.queue import SegmentQueue, Task, backoff_ms
 from eventlog.consume.work.record import decode_known, encode_known
 from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPrimary, StaleMember, tellable
+from eventlog.ids import FlakeClock
 from eventlog.limits import ANSWER_BYTES_MAX, DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
-from eventlog.node.consumers.dead_letters import DeadLetter, bury_all
-from eventlog.node.consumers.work_reading import READ_EVENTS_MAX, Row, read_rows
+from eventlog.node.consumers.dead_letters import DeadLetter, DeadLetters
+from eventlog.node.consumers.work_reading import READ_EVENTS_MAX, Row, WorkReading
 from eventlog.node.consumers.work_requests import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted
 from eventlog.wire.eventlog_pb2 import Filter
-
-if TYPE_CHECKING:
-    from eventlog.node.consumers.coordinator import Running
 
 T = TypeVar("T")
 log = logging.getLogger("eventlog.node")
@@ -42,12 +40,46 @@ class _Request:
     done: "asyncio.Future[Any]"
 
 
+class Worked(Protocol):
+    """The group whose work is shared, as its coordinator runs it."""
+
+    id: tuple[str, int]
+    is_over: bool
+    lock: asyncio.Lock
+    positions: dict[int, Committed]
+
+    @property
+    def state(self) -> GroupState: ...
+
+    def key(self, tag: Tag, segment: int = 0) -> bytes: ...
+
+    def place(self, segment: int) -> Place: ...
+
+    def check(self) -> None: ...
+
+    def forget(self, error: EventLogError) -> None: ...
+
+    def not_primary(self) -> NotPrimary: ...
+
+    async def write(self, puts: dict[bytes, bytes], *, removes: tuple[bytes, ...] = ()) -> None: ...
+
+
+class WorkGround(Protocol):
+    """What sharing work needs of the node."""
+
+    clock: FlakeClock
+    dead_letters: DeadLetters
+    work_reading: WorkReading
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
+
+
 class Work:
     """The queues of one work group."""
 
-    def __init__(self, running: "Running", kept: Mapping[int, bytes]) -> None:
+    def __init__(self, node: WorkGround, running: Worked, kept: Mapping[int, bytes]) -> None:
         """Go on from what was kept of each segment."""
-        self._running, clock = running, running.node.clock
+        self._node, self._running, clock = node, running, node.clock
         decode = partial(decode_known, now_ms=clock.monotonic_ms(), agreed_ms=clock.agreed_ms())
         known = {segment: decode(data) for segment, data in kept.items()}
         places = {segment: running.place(segment) for segment in range(running.state.segments)}
@@ -133,7 +165,7 @@ class Work:
         self._wake()
 
     def _elsewhere(self) -> NotPrimary:
-        return NotPrimary(segment=self._running.node.inner.segment(self._running.route))
+        return self._running.not_primary()
 
     # ------------------------------------------------------------ turns
 
@@ -150,7 +182,7 @@ class Work:
         self._requests.append(request)
         if self._turn is None or self._turn.done():
             self._turn = loop.create_task(self._take_turns(), name="work")
-            self._running.node.own(self._turn)
+            self._node.own(self._turn)
         return request.done
 
     async def _take_turns(self) -> None:
@@ -187,8 +219,8 @@ class Work:
                 results.append(error)
         if changes.dead:
             running = self._running
-            errors = await bury_all(
-                running.node, changes.dead, cache_id=running.id[1], name=running.state.dead_letters, group=running.id[0]
+            errors = await self._node.dead_letters.bury_all(
+                changes.dead, cache_id=running.id[1], name=running.state.dead_letters, group=running.id[0]
             )
             results = self._with_burials(changes, errors, results)
         if changes.touched:
@@ -221,7 +253,7 @@ class Work:
         ]
 
     async def _keep(self, touched: set[int]) -> None:
-        running, clock = self._running, self._running.node.clock
+        running, clock = self._running, self._node.clock
         puts: dict[bytes, bytes] = {}
         removes: list[bytes] = []
         moved: dict[int, Committed] = {}
@@ -369,7 +401,7 @@ class Work:
     def _read_on(self) -> None:
         if self._reader is None or self._reader.done():
             self._reader = asyncio.get_running_loop().create_task(self._read(), name="work reader")
-            self._running.node.own(self._reader)
+            self._node.own(self._reader)
 
     async def _read(self) -> None:
         try:
@@ -388,7 +420,7 @@ class Work:
                 await changed.wait()
                 continue
             room = min(READ_EVENTS_MAX, sum(self.queues[segment].room for segment in fresh or places))
-            asked = partial(read_rows, running.node, running.id[1], fresh or places, events_max=room)
+            asked = partial(self._node.work_reading.read, running.id[1], fresh or places, events_max=room)
             try:
                 rows, after = await asked(earliest=self._earliest, filter_=self._filter)
             except EventLogError as error:
@@ -459,7 +491,7 @@ class Work:
 
     def _now_ms(self) -> int:
         """Return monotonic time: leases and retries are counted by it, so that a wall clock that jumps changes neither."""
-        return self._running.node.clock.monotonic_ms()
+        return self._node.clock.monotonic_ms()
 
 
 def _answer(done: "asyncio.Future[Any]", result: Any) -> None:

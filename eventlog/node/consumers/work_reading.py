@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -14,15 +14,23 @@ from eventlog.consume.membership.positions import Place
 from eventlog.consume.position import Ints, Position, SegmentPositions
 from eventlog.errors import EventLogError
 from eventlog.ids import ID_STEP
+from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.pulls import Delivered
+from eventlog.node.state.caches import Caches
 from eventlog.wire.eventlog_pb2 import Filter, Message, Part, Poll, PollAnswer
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 READ_WAIT_MS = 1_000
 READ_EVENTS_MAX = 2_048
 READ_BYTES_MAX = 1 << 20
+
+
+class WorkReadingGround(Protocol):
+    """What this module needs of the node."""
+
+    cluster: str
+    caches: Caches
+    segments: int
+    reads: Reads
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -43,64 +51,69 @@ class Row:
         return 200 + len(self.key) + len(self.value) + len(self.before or b"") + len(self.headers or b"")
 
 
-async def read_rows(
-    node: "Node",
-    cache_id: int,
-    places: Mapping[int, Place],
-    *,
-    events_max: int,
-    earliest: bool,
-    filter_: Filter | None = None,
-) -> tuple[list[Row], dict[int, Place]]:
-    """Return what follows places of some segments and matches, in order within each, and the places after it; waits a while for it.
+class WorkReading:
+    """Reads events for the coordinators of work groups."""
 
-    Raises:
-        EventsTrimmed, CacheDropped, ...: as any reader is told.
-    """
-    request = Poll(cache_id=cache_id, max_events=events_max, max_bytes=READ_BYTES_MAX, wait_ms=READ_WAIT_MS, earliest=earliest)
-    request.position = token.encode(_position(node, cache_id, places))
-    request.segments.extend(sorted(places))
-    if not any(place.id for place in places.values()):
-        request.after = 0  # from the first event kept, which is no loss
-    if filter_ is not None:
-        request.filter.CopyFrom(filter_)
-    matches = await node.reads.filters.of_poll(node.caches.find(cache_id), request)
-    pull = node.reads.begin(request, matches=matches)
-    done: asyncio.Future[Delivered] = asyncio.get_running_loop().create_future()
+    def __init__(self, node: WorkReadingGround) -> None:
+        self._node = node
 
-    def tell(found: Delivered | EventLogError) -> None:
-        if done.done():
-            return
-        if isinstance(found, EventLogError):
-            done.set_exception(found)
-        else:
-            done.set_result(found)
+    async def read(
+        self,
+        cache_id: int,
+        places: Mapping[int, Place],
+        *,
+        events_max: int,
+        earliest: bool,
+        filter_: Filter | None = None,
+    ) -> tuple[list[Row], dict[int, Place]]:
+        """Return what follows places of some segments and matches, in order within each, and the places after it; waits a while for it.
 
-    pull.owner, pull.done = done, tell
-    node.reads.pull(pull)
-    try:
-        delivered = await done
-    except asyncio.CancelledError:
-        node.reads.cancel(pull)
-        raise
-    answer = Message.FromString(delivered.message).poll_answer
-    rows = list(_rows(answer, memoryview(b"".join(delivered.body)), cache_id))
-    return rows, _places(token.decode(answer.position))
+        Raises:
+            EventsTrimmed, CacheDropped, ...: as any reader is told.
+        """
+        request = Poll(cache_id=cache_id, max_events=events_max, max_bytes=READ_BYTES_MAX, wait_ms=READ_WAIT_MS, earliest=earliest)
+        request.position = token.encode(self._position(cache_id, places))
+        request.segments.extend(sorted(places))
+        if not any(place.id for place in places.values()):
+            request.after = 0  # from the first event kept, which is no loss
+        if filter_ is not None:
+            request.filter.CopyFrom(filter_)
+        matches = await self._node.reads.filters.of_poll(self._node.caches.find(cache_id), request)
+        pull = self._node.reads.begin(request, matches=matches)
+        done: asyncio.Future[Delivered] = asyncio.get_running_loop().create_future()
 
+        def tell(found: Delivered | EventLogError) -> None:
+            if done.done():
+                return
+            if isinstance(found, EventLogError):
+                done.set_exception(found)
+            else:
+                done.set_result(found)
 
-def _position(node: "Node", cache_id: int, places: Mapping[int, Place]) -> Position:
-    of = sorted(places)
+        pull.owner, pull.done = done, tell
+        self._node.reads.pull(pull)
+        try:
+            delivered = await done
+        except asyncio.CancelledError:
+            self._node.reads.cancel(pull)
+            raise
+        answer = Message.FromString(delivered.message).poll_answer
+        rows = list(_rows(answer, memoryview(b"".join(delivered.body)), cache_id))
+        return rows, _places(token.decode(answer.position))
 
-    def column(numbers: Sequence[int]) -> Ints:
-        return np.array(numbers, np.int64)
+    def _position(self, cache_id: int, places: Mapping[int, Place]) -> Position:
+        of = sorted(places)
 
-    at = SegmentPositions(
-        of=column(of),
-        ids=column([places[segment].id for segment in of]),
-        offsets=column([places[segment].next_offset for segment in of]),
-        epochs=column([places[segment].epoch for segment in of]),
-    )
-    return Position(cluster=node.cluster, cache_id=cache_id, segments=node.segments, at=at)
+        def column(numbers: Sequence[int]) -> Ints:
+            return np.array(numbers, np.int64)
+
+        at = SegmentPositions(
+            of=column(of),
+            ids=column([places[segment].id for segment in of]),
+            offsets=column([places[segment].next_offset for segment in of]),
+            epochs=column([places[segment].epoch for segment in of]),
+        )
+        return Position(cluster=self._node.cluster, cache_id=cache_id, segments=self._node.segments, at=at)
 
 
 def _places(position: Position) -> dict[int, Place]:

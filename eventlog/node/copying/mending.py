@@ -13,25 +13,27 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from eventlog.batch.layout import ValueHead
 from eventlog.batch.views import decode_value
+from eventlog.consume.watermark import LowWatermark
+from eventlog.control.view import ClusterView
 from eventlog.errors import CorruptData, EventLogError, MetadataLost, NotPrimary, Stopping, Unavailable, UnsupportedFormat
 from eventlog.limits import ANSWER_BYTES_MAX, CLOSE_UP_MS_MAX
 from eventlog.node.aside import aside
+from eventlog.node.cluster.forward import Forwarding
+from eventlog.node.cluster.lease import Lease
+from eventlog.node.cluster.peers import Peers
 from eventlog.node.reading.fetch import pairs_of
 from eventlog.node.reading.history import checked
-from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.storage import Append
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.segment.keys import cache_range, parse_log_key
 from eventlog.segment.port import Pair, Store
 from eventlog.wire.eventlog_pb2 import Fetch, Message
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 Result = TypeVar("Result")
 
@@ -46,6 +48,28 @@ _NO_SEGMENTS = np.zeros(0, np.int64)
 _NO_EPOCHS = np.zeros(0, np.uint32)
 
 
+class MendingGround(Protocol):
+    """What this module needs of the node."""
+
+    number: int
+    store: Store
+    caches: Caches
+    low: LowWatermark
+    segments: int
+    storage: StorageThread
+    peers: Peers
+    is_stopping: bool
+    forwarding: Forwarding
+    lease: Lease
+
+    @property
+    def view(self) -> ClusterView: ...
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
+
+    def read_elsewhere(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
     """Something is wrong with what a log holds of a cache between two ids: those in `(after, upto]`."""
@@ -58,7 +82,7 @@ class Damage:
 class Mending:
     """Mends the logs of a node. `repaired` counts stored values."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: MendingGround) -> None:
         self._node = node
         self._running: dict[int, asyncio.Task[bool]] = {}
         self._again: set[int] = set()
@@ -109,7 +133,7 @@ class Mending:
             return  # nobody can be asked
         node.read_elsewhere()
         try:
-            await node.renew_lease()  # which says so in this node's record
+            await node.lease.renew()  # which says so in this node's record
         except (Unavailable, MetadataLost) as error:
             log.warning("still_leading error=%s", error)
             return
@@ -120,7 +144,7 @@ class Mending:
 
     def _is_elsewhere(self, segment: int) -> bool:
         """Return whether another node that can be asked has all of a segment."""
-        return any(number in self._node.peers.incarnations for number in self._node.copies_elsewhere(segment))
+        return any(number in self._node.peers.incarnations for number in self._node.forwarding.copies_elsewhere(segment))
 
     async def _mend(self, cache: CacheState) -> bool:
         node = self._node
@@ -170,7 +194,7 @@ class Mending:
             CorruptData: nobody has them whom one can ask now.
         """
         node = self._node
-        for number in node.copies_elsewhere(damage.segment):
+        for number in node.forwarding.copies_elsewhere(damage.segment):
             if number in node.peers.incarnations:
                 try:
                     if found := await self._fetch_from(number, cache, damage):
@@ -196,7 +220,7 @@ class Mending:
         return []
 
 
-def _find(node: "Node", cache: CacheState, places: Sequence[tuple[int, int]]) -> tuple[list[Damage], list[int]]:
+def _find(node: MendingGround, cache: CacheState, places: Sequence[tuple[int, int]]) -> tuple[list[Damage], list[int]]:
     """Return what is damaged, and the segments that cannot be read at all."""
     found, unreadable = list[Damage](), list[int]()
     for segment, upto in places:

@@ -10,36 +10,36 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.consume.watermark import Promises
+from eventlog.control.cluster import ClusterRecords
 from eventlog.control.proposals import InSyncChange, Outcome, Proposals
 from eventlog.control.records import Replica as ReplicaRecord
 from eventlog.control.records import SegmentRecord, Versioned
 from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, ConnectionLost, CorruptData, EventLogError, Overloaded, TooLarge
-from eventlog.ids import ID_MAX, id_before, time_of
+from eventlog.ids import ID_MAX, FlakeClock, id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX, MIB
-from eventlog.node.cluster.metadata import ViewChange
+from eventlog.node.cluster.metadata import Metadata, ViewChange
+from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying import mending
+from eventlog.node.copying.mending import Mending
 from eventlog.node.copying.replicate_body import NOTHING, Arrived, Carried, GroupValues, values_from
-from eventlog.node.copying.replicate_copy import Copies
-from eventlog.node.copying.shortage import Shortage
+from eventlog.node.copying.shortage import Shortage, Waiting
 from eventlog.node.copying.throttle import CopyThrottle
 from eventlog.node.repeated import due
+from eventlog.node.state.following import Followed
 from eventlog.replication import Commands, LostRange, Message, Replica, Replication, Term
 from eventlog.replication import commands as asked
 from eventlog.replication.messages import APPEND
+from eventlog.segment.port import Store
 from eventlog.segment.walking import LogPart, read_sound
 from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
-
-if TYPE_CHECKING:
-    from eventlog.node.copying.replicate_in import Incoming
-    from eventlog.node.copying.takeover import TakeOver
-    from eventlog.node.node import Node
 
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
@@ -48,6 +48,54 @@ _TICK_RESTING_MS = 100  # while time alone changes nothing
 _AGAIN_MS = 200
 _RECENT_BYTES = 8 * MIB
 _FLIGHT_BYTES = 800  # what one costs beside its values; a read of the log looks at all that are kept
+
+
+class Part(Protocol):
+    """What carries out some kinds of commands."""
+
+    def commands(self) -> dict[type, Callable[..., None]]:
+        """Return what carries out each kind."""
+        ...
+
+
+class Backup(Part, Protocol):
+    """The backup's side. `GIVEN` are the commands that get what came with the message."""
+
+    GIVEN: ClassVar[frozenset[type]]
+
+    def follow(self, segments: Ints, watermarks: Ints) -> None:
+        """Bring the state of `segments` up to their watermarks."""
+        ...
+
+    def finish(self) -> None:
+        """Carry out the cuts that were asked for, as one."""
+        ...
+
+
+class Keys(Part, Protocol):
+    """The primary's side: terms that begin and end."""
+
+    def rebuild_keys(self, segments: Ints) -> None:
+        """Build key tables anew."""
+        ...
+
+
+class ReplicateGround(Protocol):
+    """What this module needs of the node."""
+
+    store: Store
+    clock: FlakeClock
+    promises: Promises
+    peers: Peers
+    metadata: Metadata
+    records: ClusterRecords
+    followed: Followed
+    mending: Mending
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
+
+    @property
+    def writer(self) -> Waiting: ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -81,14 +129,14 @@ class Flight:
 class Replicas:
     """The replicas of this node. `core` may be read by anyone; only what stands here calls it."""
 
-    def __init__(self, node: "Node", core: Replication) -> None:
+    def __init__(self, node: ReplicateGround, core: Replication) -> None:
         self.core = core
-        self.node = node
-        self.throttle = CopyThrottle(lambda: node.view)
+        self._node = node
+        self.throttle = CopyThrottle(lambda: node.metadata.view)
         self.serving = np.zeros(core.segments, bool)  # led, adopted, and the state is up to the log: writes and promises may begin
-        self.shortage = Shortage(self)
-        self.incoming: Incoming
-        self.takeover: TakeOver
+        self.shortage = Shortage(node, self)
+        self._incoming: Backup
+        self._takeover: Keys
         self._flights: list[Flight] = []
         self._recent: deque[Flight] = deque()
         self._recent_bytes = 0
@@ -104,22 +152,20 @@ class Replicas:
             asked.Diverged: _diverged,
         }
 
-    def open(self, incoming: "Incoming", takeover: "TakeOver") -> None:
-        """Join the parts."""
-        self.incoming, self.takeover = incoming, takeover
-        self._do.update(incoming.commands())
-        self._do.update(takeover.commands())
-        self.copies = Copies(self)
-        self._do.update(self.copies.commands())
+    def open(self, incoming: Backup, takeover: Keys, copies: Part) -> None:
+        """Join what carries out commands."""
+        self._incoming, self._takeover = incoming, takeover
+        for part in (incoming, takeover, copies):
+            self._do.update(part.commands())
 
     def start(self) -> None:
         """Begin to listen to peers, records and time."""
-        node = self.node
+        node = self._node
         node.peers.hooks.connected.append(self._connected)
         node.peers.hooks.lost.append(self._lost)
         node.metadata.hooks.append(self._changed)
         node.own(asyncio.create_task(self._tick_forever(), name="replication"))
-        self.learn(node.view, range(self.core.segments))
+        self.learn(node.metadata.view, range(self.core.segments))
         self.core.allow_ids(self._highest_id())
 
     @property
@@ -136,11 +182,11 @@ class Replicas:
             kind = type(command)
             if isinstance(command, asked.Send):
                 self._send(command, carried, bodies)
-            elif kind in self.incoming.GIVEN:
+            elif kind in self._incoming.GIVEN:
                 self._do[kind](command, given)
             else:
                 self._do[kind](command)
-        self.incoming.finish()
+        self._incoming.finish()
 
     def _send(self, send: asked.Send, carried: Carried, bodies: dict[int, Sequence[bytes]]) -> None:
         body = bodies.get(id(send.rows))
@@ -152,7 +198,7 @@ class Replicas:
         count = len(send.rows) // APPEND.itemsize
         request = pb.Message(replicate=pb.Replicate(correlation=send.correlation, rows=count, recipient=send.to.incarnation))
         try:
-            self.node.peers.post(send.to.node, _Sent(self, send.to), request, *body)
+            self._node.peers.post(send.to.node, _Sent(self, send.to), request, *body)
         except (ConnectionLost, Overloaded) as error:
             self.unsent += 1
             log.debug("replicate_unsent node=%d error=%s", send.to.node, error)
@@ -233,16 +279,16 @@ class Replicas:
         rest = ~np.isin(flight.segments, list(flight.lost))
         if np.count_nonzero(rest):
             segments, ids = flight.segments[rest], flight.last_ids[rest]
-            self.node.followed.take_up(segments)
-            self.node.followed.keep(flight.values(rest))
+            self._node.followed.take_up(segments)
+            self._node.followed.keep(flight.values(rest))
             self.take_in(segments, ids)
 
     def take_in(self, segments: Ints, ids: Ints) -> None:
         """Bring what is committed up to `ids`, and kept by who follows, into the state of segments led here."""
-        self.incoming.follow(segments, ids)
-        self.node.promises.commit(segments, ids)
-        self.node.promises.settle(segments, upto=int(ids.max()))
-        self.takeover.rebuild_keys(segments)
+        self._incoming.follow(segments, ids)
+        self._node.promises.commit(segments, ids)
+        self._node.promises.settle(segments, upto=int(ids.max()))
+        self._takeover.rebuild_keys(segments)
 
     def _lose(self, flight: Flight, segments: frozenset[int]) -> None:
         """What is given up in flight is in the own log like values of others: it counts if it is committed.
@@ -252,7 +298,7 @@ class Replicas:
         lost = segments - flight.lost
         if lost:
             flight.lost |= lost
-            self.node.followed.keep(flight.values(np.isin(flight.segments, list(lost))))
+            self._node.followed.keep(flight.values(np.isin(flight.segments, list(lost))))
 
     # ------------------------------------------------------------ records
 
@@ -281,16 +327,16 @@ class Replicas:
         known = self._records.get(found.record.segment)
         if known is None or known.revision < found.revision:
             self._records[found.record.segment] = found
-        return term_of(found, self.node.view)
+        return term_of(found, self._node.metadata.view)
 
     def _propose(self, proposal: asked.Propose) -> None:
         """Have a change committed, together with what else is proposed in this step."""
         self._proposals.add(change_of(proposal))
         if self._proposer is None or self._proposer.done():
             again = partial(asyncio.sleep, _AGAIN_MS / 1000)
-            deciding = self.node.records.decide(self._proposals, seen=self._records, decided=self._decided, pause=again)
+            deciding = self._node.records.decide(self._proposals, seen=self._records, decided=self._decided, pause=again)
             self._proposer = asyncio.create_task(deciding, name="propose")
-            self.node.own(self._proposer)
+            self._node.own(self._proposer)
 
     def _decided(self, outcomes: Sequence[Outcome]) -> None:
         kinds = Counter(outcome.kind for outcome in outcomes)
@@ -302,15 +348,15 @@ class Replicas:
     # ------------------------------------------------------------ catching up others
 
     def _read_log(self, read: asked.ReadLog) -> None:
-        self.node.own(asyncio.create_task(self._read(read), name="read_log"))
+        self._node.own(asyncio.create_task(self._read(read), name="read_log"))
 
     async def _read(self, read: asked.ReadLog) -> None:
         upto = min(int(self.core.durable[read.segment]), ID_MAX - 1)
         part = LogPart(after=read.after, upto=read.after, caches=[], data=[])
         if upto > read.after:
-            job = partial(read_sound, self.node.store, read.segment, after=read.after, upto=upto, bytes_max=read.bytes_max)
+            job = partial(read_sound, self._node.store, read.segment, after=read.after, upto=upto, bytes_max=read.bytes_max)
             try:
-                part = await self.node.mending.read(job)
+                part = await self._node.mending.read(job)
             except CorruptData as error:
                 log.warning("log_damaged segment=%d error=%s", read.segment, error)
                 await asyncio.sleep(mending.AGAIN_MS / 1000)  # what is in memory is sent then, or it is asked for again
@@ -361,8 +407,8 @@ class Replicas:
 
     def _highest_id(self) -> int:
         """Return an id above all that can have been issued: a lease and physical time bound them, and this node may be behind in both."""
-        clock = self.node.clock
-        latest = max(time_of(self.node.view.highest_ceiling), clock.physical_ms())
+        clock = self._node.clock
+        latest = max(time_of(self._node.metadata.view.highest_ceiling), clock.physical_ms())
         return id_before(latest + CLOCK_AHEAD_MS_MAX)
 
 

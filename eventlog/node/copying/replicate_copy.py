@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -19,14 +19,19 @@ from eventlog.errors import BadMessage, EventLogError
 from eventlog.node.aside import aside
 from eventlog.node.copying import mending
 from eventlog.node.copying.copies import COUNTERS, LOG, CacheCounters, Counters, SegmentCopy, seal, unpack, unseal
+from eventlog.node.copying.mending import Mending
+from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.replicate_body import Carried
-from eventlog.node.writing.storage import Append
+from eventlog.node.copying.replicate_in import Incoming
+from eventlog.node.copying.takeover import TakeOver
+from eventlog.node.reading.answers import Reads
+from eventlog.node.state.caches import Caches
+from eventlog.node.state.checkpoint import Checkpoints
+from eventlog.node.state.following import Followed
+from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.replication import commands as asked
 from eventlog.segment.keys import cache_range, encode_end, encode_epoch, encode_trim, log_range, partial_range, producer_key
-from eventlog.segment.port import LogEnds, Pair, Snapshot
-
-if TYPE_CHECKING:
-    from eventlog.node.copying.replicate import Replicas
+from eventlog.segment.port import LogEnds, Pair, Snapshot, Store
 
 log = logging.getLogger("eventlog.node")
 _NONE = np.zeros(0, np.int64)
@@ -55,12 +60,32 @@ class _Moment:
             self.snapshot.close()
 
 
+class CopiesGround(Protocol):
+    """What this module needs of the node."""
+
+    incoming: Incoming
+    takeover: TakeOver
+    store: Store
+    caches: Caches
+    storage: StorageThread
+    followed: Followed
+    checkpoints: Checkpoints
+    mending: Mending
+    reads: Reads
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
+
+    async def learn_caches(self) -> None: ...
+
+    def fatal(self, error: EventLogError) -> None: ...
+
+
 class Copies:
     """Both ends of copies."""
 
-    def __init__(self, replicas: "Replicas") -> None:
+    def __init__(self, node: CopiesGround, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._node = replicas.node
+        self._node = node
         self._opening: dict[int, asked.OpenSnapshot] = {}  # by transfer, as in `_open`
         self._is_opening = False
         self._open: dict[int, _Open] = {}
@@ -175,7 +200,7 @@ class Copies:
         self._install(command, partial(self._store_part, pieces))
 
     def _install(self, command: Any, act: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-        self._run(self._in_turn(command, act, self._replicas.incoming.begin()))
+        self._run(self._in_turn(command, act, self._node.incoming.begin()))
 
     @asynccontextmanager
     async def turns(self, segments: Iterable[int]) -> AsyncIterator[None]:
@@ -197,11 +222,11 @@ class Copies:
                 self._node.fatal(error)
                 return
             self._replicas.carry_out(self._replicas.core.installed(command))
-        self._replicas.incoming.done(name)
+        self._node.incoming.done(name)
 
     async def _drop(self, command: asked.BeginInstall) -> None:
         self._counters.pop(command.segment, None)
-        await self._replicas.takeover.empty([command.segment])
+        await self._node.takeover.empty([command.segment])
 
     async def _store_part(self, pieces: list[tuple[int, bytes]], command: asked.InstallPart) -> None:
         node, segment = self._node, command.segment

@@ -5,16 +5,23 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.errors import BadMessage, ConnectionLost, DiskFull, MetadataLost, MetadataUnavailable, Overloaded, StoreFenced
-from eventlog.node.cluster.peers import peer_of
+from eventlog.control.cluster import ClusterRecords
+from eventlog.errors import BadMessage, ConnectionLost, DiskFull, EventLogError, MetadataLost, MetadataUnavailable, Overloaded, StoreFenced
+from eventlog.node.cluster.forward import Forwarding
+from eventlog.node.cluster.peers import Peers, peer_of
+from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.replicate_body import Arrived, read_arrived, read_pieces
-from eventlog.node.copying.takeover import Tally
-from eventlog.node.writing.storage import Append
+from eventlog.node.copying.tally import Tally
+from eventlog.node.disk import DiskWatch
+from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.closing import Closing
+from eventlog.node.state.following import Followed
+from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.replication import Message, Replica
 from eventlog.replication import commands as asked
 from eventlog.replication.messages import APPEND, CHUNK
@@ -22,9 +29,6 @@ from eventlog.segment.keys import encode_end, encode_epoch, log_key
 from eventlog.segment.port import Pair
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
-
-if TYPE_CHECKING:
-    from eventlog.node.copying.replicate import Replicas
 
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
@@ -48,14 +52,42 @@ class _Asked:
     due: int = 0
 
 
+class Discarding(Protocol):
+    """Whoever deletes copies."""
+
+    async def discard(self, segments: list[int]) -> None:
+        """Delete everything stored of `segments`."""
+        ...
+
+
+class IncomingGround(Protocol):
+    """What this module needs of the node."""
+
+    disk: DiskWatch
+    storage: StorageThread
+    peers: Peers
+    records: ClusterRecords
+    closing: Closing
+    followed: Followed
+    reads: Reads
+    forwarding: Forwarding
+
+    @property
+    def takeover(self) -> Discarding: ...
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
+
+    def fatal(self, error: EventLogError) -> None: ...
+
+
 class Incoming:
     """The backup's side of the shell."""
 
     GIVEN: ClassVar[frozenset[type]] = frozenset({asked.Write, asked.InstallPart})
 
-    def __init__(self, replicas: "Replicas") -> None:
+    def __init__(self, node: IncomingGround, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._node = replicas.node
+        self._node = node
         self._asked: dict[tuple[Replica, int], _Asked] = {}
         self._kept: dict[tuple[Replica, int], _Asked] = {}  # messages that wait for records; their bytes count where they came from
         self._now: tuple[Replica, int] | None = None
@@ -200,7 +232,7 @@ class Incoming:
             nbytes=arrived.nbytes,
         )
         self._node.storage.append_and_tell(append, partial(self._stored, write, arrived, self.begin()))
-        copies = partial(self._node.copies_elsewhere, write.segments.item(0))  # of the others, too, as a rule
+        copies = partial(self._node.forwarding.copies_elsewhere, write.segments.item(0))  # of the others, too, as a rule
         highest = write.lasts.item() if len(write.lasts) == 1 else int(write.lasts.max())
         self._node.closing.foresee(highest, primary=write.to.node, copies=copies)
 
@@ -265,7 +297,7 @@ class Incoming:
     async def _cut(self, cuts: list[asked.Cut], name: tuple[Replica, int] | None) -> None:
         discarded = [cut.segment for cut in cuts if cut.discard]
         if discarded:
-            await self._replicas.takeover.discard(discarded)
+            await self._node.takeover.discard(discarded)
         kept = [cut for cut in cuts if not cut.discard]
         ends = await self._node.storage.cut([(cut.segment, cut.upto) for cut in kept]) if kept else []
         if kept:

@@ -8,30 +8,30 @@ hole finds the mark that explains it.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
+from eventlog.consume.steps import StepIndex
 from eventlog.errors import EventLogError, PrimariesMissing
-from eventlog.ids import ID_MAX
+from eventlog.ids import ID_MAX, FlakeClock
 from eventlog.node.aside import aside
-from eventlog.node.cluster.primaries import Led, answer_primary, ask_primaries
+from eventlog.node.cluster.primaries import Led, Primaries
 from eventlog.node.consumers.inner import LISTENERS
-from eventlog.node.copying.retention_steps import (
-    Exact,
-    answer_of,
-    exact_in,
-    holds_in,
-    log_in,
-    own_log,
-    own_window,
-)
+from eventlog.node.consumers.listeners import Listeners
+from eventlog.node.copying.replicate import Replicas
+from eventlog.node.copying.retention_steps import Exact, RetentionSteps, answer_of, exact_in, holds_in, log_in
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
+from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.seen import when_seen
-from eventlog.node.state.caches import CacheState
+from eventlog.node.reclaiming import Reclaiming
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.writing.storage import StorageThread
+from eventlog.replication import Replication
 from eventlog.segment.holds import STEPS_MAX, Hold, fewer, held_percent, hold_ceiling, keeping_back, merged
 from eventlog.segment.keys import log_range, parse_log_key, step_range
 from eventlog.segment.port import Store
@@ -51,9 +51,6 @@ from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 log = logging.getLogger("eventlog.node")
 _ASK_MS = 60_000  # flushing a state may take seconds
 _MISSING_MS = 5_000  # for a takeover to be over
@@ -61,23 +58,42 @@ _SEEN_MS_MAX = 1_000  # for the others to promise what is committed
 _AnswerOf = Callable[[CacheState, Message, Led], Awaitable[Message]]
 
 
+class RetentionGround(Protocol):
+    """What this module needs of the node."""
+
+    core: Replication
+    replicas: Replicas
+    segments: int
+    primaries: Primaries
+    store: Store
+    clock: FlakeClock
+    caches: Caches
+    steps: StepIndex
+    storage: StorageThread
+    reclaiming: Reclaiming
+    failures: Counter[str]
+    reads: Reads
+    listeners: Listeners
+    retention_steps: RetentionSteps
+    trimmed_copies: TrimmedCopies
+
+
 class Retention:
     """Removes what the caches' limits let go. `checkpoint` writes how far the state has come, so that its mark may be flushed."""
 
-    def __init__(self, node: "Node", *, checkpoint: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, node: RetentionGround, *, checkpoint: Callable[[], Awaitable[None]]) -> None:
         self._node = node
         self._checkpoint = checkpoint
         self._one_at_a_time = asyncio.Lock()
         self._trimming = asyncio.Lock()
         self._marks: Ints = np.zeros(node.segments, np.int64)  # durable for sure
         self._looks: dict[int, Look | None] = {}  # what the last window of a cache was read for
-        self.copies = TrimmedCopies(node, flush=self.flush, remove=self.remove)
 
     # ------------------------------------------------------------ for all nodes
 
     async def run_all(self) -> None:
         """Apply the limits of every cache that has any, if this node is the one to do so; trim the copies like the originals."""
-        await self.copies.spread()
+        await self._node.trimmed_copies.spread()
         if not self._node.replicas.serving[0]:
             return
         for cache in list(self._node.caches):
@@ -182,7 +198,7 @@ class Retention:
         return pb.RunRetentionAnswer(rows=rows, removed=removed, cut_id=cut.id)
 
     async def _ask(self, question: Message, answer: _AnswerOf, cache: CacheState) -> list[Message]:
-        return await ask_primaries(self._node, question, partial(answer, cache, question), timeout_ms=_MISSING_MS, answer_ms=_ASK_MS)
+        return await self._node.primaries.ask(question, partial(answer, cache, question), timeout_ms=_MISSING_MS, answer_ms=_ASK_MS)
 
     # ------------------------------------------------------------ at every primary
 
@@ -190,7 +206,7 @@ class Retention:
         """Answer the node that chooses the cut with what is known of the segments that are led here."""
         cache = self._node.caches.find(exchange.message.retention_steps.cache_id)
         steps_max = exchange.message.retention_steps.steps_max
-        await answer_primary(self._node, exchange, partial(self._told, cache, exchange.message, steps_max=steps_max))
+        await self._node.primaries.answer(exchange, partial(self._told, cache, exchange.message, steps_max=steps_max))
 
     async def _told(self, cache: CacheState, question: Message, led: Led, *, steps_max: int | None = None) -> Message:
         node, request = self._node, question.retention_steps
@@ -202,9 +218,9 @@ class Retention:
             marks, ends = self._marks[led.segments], node.core.ends[led.segments]
             ceiling = flushed_ceiling(marks, ends) if (marks < ends).any() else ID_MAX
         if request.upto:
-            exact = await own_window(node, cache, led.segments, after=request.after, upto=request.upto)
+            exact = await node.retention_steps.own_window(cache, led.segments, after=request.after, upto=request.upto)
         holds = await node.listeners.home.holds(cache.cache_id, led.segments)
-        log_ = own_log(node, cache, led.segments)
+        log_ = node.retention_steps.own_log(cache, led.segments)
         short = log_ if steps_max is None else replace(log_, steps=fewer(log_.steps, steps_max))
         return Message(retention_steps_answer=answer_of(short, holds=holds, ceiling=ceiling, exact=exact))
 
@@ -218,7 +234,7 @@ class Retention:
     async def cut(self, exchange: Exchange) -> None:
         """Remove what a cut leaves nothing of from the segments that are led here."""
         cache = self._node.caches.find(exchange.message.retention_cut.cache_id)
-        await answer_primary(self._node, exchange, partial(self._cut, cache, exchange.message))
+        await self._node.primaries.answer(exchange, partial(self._cut, cache, exchange.message))
 
     async def _cut(self, cache: CacheState, question: Message, led: Led) -> Message:
         """Remove whole stored values at or below a cut, or return what that would remove."""
@@ -234,7 +250,7 @@ class Retention:
         answer = _describe(cache, trims, await aside(partial(_first_ids, node.store, trims)))
         if trims and not cut.dry_run:
             await self.remove(cache, trims)
-            await self.copies.spread()
+            await self._node.trimmed_copies.spread()
         return Message(run_retention_answer=answer)
 
     async def remove(self, cache: CacheState, trims: list[Trim]) -> None:

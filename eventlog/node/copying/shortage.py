@@ -6,25 +6,61 @@ a backup once it is committed.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.errors import EventLogError, NotEnoughReplicas, NotPrimary
-
-if TYPE_CHECKING:
-    from eventlog.node.copying.replicate import Replicas
+from eventlog.node.cluster.metadata import Metadata
+from eventlog.node.state.following import Followed
+from eventlog.replication import Replication
 
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]
+
+
+class Leading(Protocol):
+    """What is led here: the core, what is served, and groups in flight."""
+
+    core: Replication
+    serving: Mask
+
+    @property
+    def now_ms(self) -> int: ...
+
+    def settle(self, segments: frozenset[int]) -> None: ...
+
+    def take_in(self, segments: Ints, ends: Ints) -> None: ...
+
+
+class Waiting(Protocol):
+    """Writes that wait for a group."""
+
+    def wake(self) -> None: ...
+
+    def refuse_waiting(self, short: Mask) -> None: ...
+
+    def freed(self, segments: Iterable[int]) -> None: ...
+
+
+class ShortageGround(Protocol):
+    """What this module needs of the node."""
+
+    metadata: Metadata
+    followed: Followed
+
+    @property
+    def writer(self) -> Waiting: ...
 
 
 class Shortage:
     """`writable`: which segments take writes here now. Read by anyone; whatever changes what it depends on calls `look`."""
 
-    def __init__(self, replicas: "Replicas") -> None:
+    def __init__(self, node: ShortageGround, replicas: Leading) -> None:
+        self._node = node
         self._replicas = replicas
         self._core = replicas.core
         self.short = np.zeros(self._core.segments, bool)
@@ -40,13 +76,13 @@ class Shortage:
         is_more = np.count_nonzero(self.mark() & ~gained)
         if np.count_nonzero(gained):
             log.warning("short_of_replicas segments=%d of=%d", np.count_nonzero(short), np.count_nonzero(self._core.leads))
-            self._replicas.node.writer.refuse_waiting(gained)
+            self._node.writer.refuse_waiting(gained)
         elif is_more:
-            self._replicas.node.writer.wake()
+            self._node.writer.wake()
         if np.count_nonzero(short):
             self._give_up(short & self._replicas.serving & self._core.overdue(now_ms=now_ms))
 
-    def mark(self) -> Flags:
+    def mark(self) -> Mask:
         """Set `writable` anew; return where it is that was not."""
         before = self.writable.copy()
         np.logical_and(self._replicas.serving, ~self.short, out=self.writable)
@@ -57,7 +93,7 @@ class Shortage:
         core = self._core
         if not (core.leads[segment] and self.short[segment]):
             return NotPrimary(segment=segment)
-        view, needed = self._replicas.node.view, int(core.primary.needed[segment])
+        view, needed = self._node.metadata.view, int(core.primary.needed[segment])
         missing = core.missing(segment, now_ms=self._replicas.now_ms)
         names = [view.nodes[replica.node].record.name if replica.node in view.nodes else str(replica.node) for replica in missing]
         have = int(core.primary.sizes[segment]) - len(missing)
@@ -65,11 +101,11 @@ class Shortage:
 
     # ------------------------------------------------------------ in flight
 
-    def _give_up(self, overdue: Flags) -> None:
+    def _give_up(self, overdue: Mask) -> None:
         segments = frozenset(np.flatnonzero(overdue).tolist()) - self.stuck
         if segments:
             log.warning("writes_given_up segments=%d", len(segments))
-            self._replicas.node.followed.take_up(np.array(sorted(segments), np.int64))
+            self._node.followed.take_up(np.array(sorted(segments), np.int64))
             self.stuck |= segments
             self._replicas.settle(segments)
 
@@ -87,4 +123,4 @@ class Shortage:
         freed = self.stuck.intersection(segments)
         if freed:
             self.stuck -= freed
-            self._replicas.node.writer.freed(freed)
+            self._node.writer.freed(freed)

@@ -9,21 +9,20 @@ import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from eventlog.batch.entries import decode_entry
 from eventlog.batch.views import decode_value
 from eventlog.checksum import crc32c
 from eventlog.errors import CorruptData, Unavailable
 from eventlog.node.aside import aside
+from eventlog.node.state.caches import Caches
 from eventlog.node.state.pins import Pin
+from eventlog.node.state.state_reads import StateReads
 from eventlog.segment import keys
 from eventlog.segment.port import Pair, Range, Snapshot, Store
 from eventlog.segment.walking import read_segment
 from eventlog.wire import eventlog_pb2 as pb
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 _READ_BYTES = 4 << 20
 _READ_ROWS = 2_000
@@ -31,6 +30,15 @@ _PREFIX_BYTES = len(keys.entry_prefix(0, 0))
 _DEADLINE_BYTES = 8
 _WAIT_S = 10
 _PAUSE_S = 0.05
+
+
+class StateDigestsGround(Protocol):
+    """What this module needs of the node."""
+
+    name: str
+    store: Store
+    caches: Caches
+    state_reads: StateReads
 
 
 @dataclass(slots=True)
@@ -53,46 +61,50 @@ class StateDigest:
         self.of_values = crc32c(b"".join([value for _, value in rows]), self.of_values)
 
 
-async def pin_of(node: "Node", segment: int) -> int:
-    """Pin the state of a segment as it is now; return one above the last id that changed it, 0 where the state is not whole here."""
-    counted = {cache.cache_id: int(cache.live[segment]) for cache in node.caches if cache.options.state}
-    pin = await node.state_reads.pins.take()  # of the moment of the call, as the counters are
-    pin.counted.setdefault(segment, counted)
-    return pin.applied_of(segment) + 1
+class StateDigests:
+    """Checksums of the state of this node's copies."""
 
+    def __init__(self, node: StateDigestsGround) -> None:
+        self._node = node
 
-async def own_state_digest(node: "Node", segment: int, asked: pb.DigestSegments) -> StateDigest:
-    """Return the digest of the own copy's state, read from the pin that `pin_of` set.
+    async def pin_of(self, segment: int) -> int:
+        """Pin the state of a segment as it is now; return one above the last id that changed it, 0 where the state is not whole here."""
+        counted = {cache.cache_id: int(cache.live[segment]) for cache in self._node.caches if cache.options.state}
+        pin = await self._node.state_reads.pins.take()  # of the moment of the call, as the counters are
+        pin.counted.setdefault(segment, counted)
+        return pin.applied_of(segment) + 1
 
-    Raises:
-        CorruptData: it has more entries than its counter, or fewer.
-        Unavailable: the pin is gone, or this copy does not get as far as the others.
-    """
-    pin = node.state_reads.pins.find_applied(segment, asked.state_pin - 1)
-    if pin is None:
-        raise Unavailable(why=f"the state of segment {segment} is not pinned at {asked.state_pin} any more")
-    await _reach(node, segment, asked.state_upto)
-    trims = {cache.cache_id: cache.trimmed_ids for cache in node.caches if cache.options.state}
-    bounds = _Bounds(segment=segment, after=asked.state_from, upto=asked.state_upto, pin=pin)
-    found = await aside(partial(_read, node.store, bounds, sorted(trims)))
-    if asked.state_from < asked.state_upto and any(trimmed[segment] > asked.state_from for trimmed in trims.values()):
-        raise trimmed_meanwhile(segment)
-    return found
+    async def own(self, segment: int, asked: pb.DigestSegments) -> StateDigest:
+        """Return the digest of the own copy's state, read from the pin that `pin_of` set.
+
+        Raises:
+            CorruptData: it has more entries than its counter, or fewer.
+            Unavailable: the pin is gone, or this copy does not get as far as the others.
+        """
+        pin = self._node.state_reads.pins.find_applied(segment, asked.state_pin - 1)
+        if pin is None:
+            raise Unavailable(why=f"the state of segment {segment} is not pinned at {asked.state_pin} any more")
+        await self._reach(segment, asked.state_upto)
+        trims = {cache.cache_id: cache.trimmed_ids for cache in self._node.caches if cache.options.state}
+        bounds = _Bounds(segment=segment, after=asked.state_from, upto=asked.state_upto, pin=pin)
+        found = await aside(partial(_read, self._node.store, bounds, sorted(trims)))
+        if asked.state_from < asked.state_upto and any(trimmed[segment] > asked.state_from for trimmed in trims.values()):
+            raise trimmed_meanwhile(segment)
+        return found
+
+    async def _reach(self, segment: int, upto: int) -> None:
+        """Wait until this copy knows of everything up to `upto`."""
+        try:
+            async with asyncio.timeout(_WAIT_S):
+                while self._node.state_reads.pins.places().applied[segment] < upto:  # noqa: ASYNC110  # watermarks move it, which tell nobody
+                    await asyncio.sleep(_PAUSE_S)
+        except TimeoutError:
+            raise Unavailable(why=f"the copy of segment {segment} at {self._node.name} does not reach id {upto}") from None
 
 
 def trimmed_meanwhile(segment: int) -> Unavailable:
     """Return what is raised where retention removed what was to be compared."""
     return Unavailable(why=f"retention passed the moment at which segment {segment} is compared")
-
-
-async def _reach(node: "Node", segment: int, upto: int) -> None:
-    """Wait until this copy knows of everything up to `upto`."""
-    try:
-        async with asyncio.timeout(_WAIT_S):
-            while node.state_reads.pins.places().applied[segment] < upto:  # noqa: ASYNC110  # watermarks move it, which tell nobody
-                await asyncio.sleep(_PAUSE_S)
-    except TimeoutError:
-        raise Unavailable(why=f"the copy of segment {segment} at {node.name} does not reach id {upto}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

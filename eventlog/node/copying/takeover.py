@@ -8,67 +8,88 @@ more, and what is in flight has an unknown outcome.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.layout import ValueHead, encode_value
+from eventlog.consume.watermark import LowWatermark, Promises
+from eventlog.control.cluster import ClusterRecords
 from eventlog.errors import ClockAhead, CorruptData, EventLogError, MetadataLost, MetadataUnavailable
-from eventlog.ids import ID_STEP
+from eventlog.ids import ID_STEP, FlakeClock
 from eventlog.limits import KEY_INDEX_BYTES_MAX
 from eventlog.node.aside import aside
+from eventlog.node.cluster.lease import Lease
+from eventlog.node.copying.mending import Mending
+from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.replicate_body import Carried, values_from
-from eventlog.node.state.caches import CacheState
+from eventlog.node.copying.replicate_in import Incoming
+from eventlog.node.copying.tally import Tally
+from eventlog.node.reading.answers import Reads
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.state.checkpoint import Checkpoints
+from eventlog.node.state.following import Followed
 from eventlog.node.state.keys_build import build_key_table
 from eventlog.node.state.replay import MARKER_CACHE
-from eventlog.node.writing.storage import Append
+from eventlog.node.writing.storage import Append, StorageThread
+from eventlog.node.writing.writer import Writer
 from eventlog.replication import commands as asked
 from eventlog.segment.deleting import delete_segments
 from eventlog.segment.keys import encode_epoch, log_key, partial_range
-
-if TYPE_CHECKING:
-    from eventlog.node.copying.replicate import Replicas
+from eventlog.segment.port import Store
 
 log = logging.getLogger("eventlog.node")
 Ints = npt.NDArray[np.int64]
 _AGAIN_MS = 20
 _STORE_AGAIN_MS = 200
-_TALLY_MS = 250
 _NONE = np.zeros(0, np.int64)
 _TABLE_BYTES_A_KEY = 32
 
 
-class Tally:
-    """Counts that are logged once for all of a moment: of 256 segments each may begin, or end, by itself.
+class Turns(Protocol):
+    """Steps of copies that are being installed."""
 
-    `of` says of how many, as of when the line is written.
-    """
+    def turns(self, segments: Iterable[int]) -> AbstractAsyncContextManager[None]:
+        """Wait until no step of a copy of `segments` is under way, and hold off the next."""
+        ...
 
-    def __init__(self, of: Callable[[], int]) -> None:
-        self._of = of
-        self._counts: dict[str, int] = {}
 
-    def add(self, event: str, segments: int) -> None:
-        """Count segments to which `event` happened."""
-        if not self._counts:
-            asyncio.get_running_loop().call_later(_TALLY_MS / 1000, self._log)
-        self._counts[event] = self._counts.get(event, 0) + segments
+class TakeOverGround(Protocol):
+    """What this module needs of the node."""
 
-    def _log(self) -> None:
-        counts, self._counts = self._counts, {}
-        for event, segments in counts.items():
-            log.info("%s segments=%d of=%d", event, segments, self._of())
+    incoming: Incoming
+    store: Store
+    clock: FlakeClock
+    caches: Caches
+    promises: Promises
+    low: LowWatermark
+    storage: StorageThread
+    writer: Writer
+    records: ClusterRecords
+    followed: Followed
+    checkpoints: Checkpoints
+    is_stopping: bool
+    mending: Mending
+    reads: Reads
+    lease: Lease
+
+    @property
+    def copies(self) -> Turns: ...
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
+
+    def fatal(self, error: EventLogError) -> None: ...
 
 
 class TakeOver:
     """The primary's terms: their begin and their end."""
 
-    def __init__(self, replicas: "Replicas") -> None:
+    def __init__(self, node: TakeOverGround, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._node = replicas.node
+        self._node = node
         self._core = replicas.core
         self.serving = replicas.serving
         self._changed = asyncio.Event()
@@ -152,7 +173,7 @@ class TakeOver:
                 return node.clock.next(len(segments))
             except (ClockAhead, MetadataUnavailable):
                 with suppress(MetadataUnavailable, MetadataLost):  # without metadata nobody leads, and everybody reads on
-                    await node.renew_lease()
+                    await node.lease.renew()
                 await asyncio.sleep(_AGAIN_MS / 1000)
 
     def _lead(self, lead: asked.Lead) -> None:
@@ -269,7 +290,7 @@ class TakeOver:
         Such a step would go on from what it had read before, and make the segment look whole.
         """
         node = self._node
-        async with self._replicas.copies.turns(segments):
+        async with self._node.copies.turns(segments):
             await self.empty(segments)
             await node.checkpoints.write()
             await aside(node.store.flush_state)
@@ -279,7 +300,7 @@ class TakeOver:
     async def empty(self, segments: list[int]) -> None:
         """Do what `discard` does, but for the mark that says that they are not whole: a copy is to follow, whose step this is."""
         node = self._node
-        self._replicas.incoming.follow_late()
+        self._node.incoming.follow_late()
         for cache in node.caches:
             cache.forget(segments)
         at = np.array(segments)

@@ -8,14 +8,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
+from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, ConnectionLost, EventLogError, Overloaded
 from eventlog.node.answering import check_ids
-from eventlog.node.cluster.peers import peer_of
-from eventlog.node.state.caches import CacheState
+from eventlog.node.cluster.peers import Peers, peer_of
+from eventlog.node.copying.replicate import Replicas
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.replication import Replication
 from eventlog.segment.trimming import Ints, Trim
 from eventlog.transport.connection import Connection
 from eventlog.transport.exchange import Exchange
@@ -23,12 +26,25 @@ from eventlog.transport.reply import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 log = logging.getLogger("eventlog.node")
 _TELL_MS = 10_000
 Place = tuple[int, int]  # cache, segment
+
+
+class TrimmedCopiesGround(Protocol):
+    """What this module needs of the node."""
+
+    core: Replication
+    caches: Caches
+    segments: int
+    replicas: Replicas
+    peers: Peers
+    is_stopping: bool
+
+    @property
+    def view(self) -> ClusterView: ...
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
 
 
 class _Told:
@@ -47,7 +63,7 @@ class TrimmedCopies:
 
     def __init__(
         self,
-        node: "Node",
+        node: TrimmedCopiesGround,
         *,
         flush: Callable[[], Awaitable[Ints]],
         remove: Callable[[CacheState, list[Trim]], Awaitable[None]],

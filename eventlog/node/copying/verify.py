@@ -2,16 +2,15 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from eventlog.control.records import Replica, SegmentRecord
 from eventlog.control.view import ClusterView
-from eventlog.node.copying.digests import compare_all
+from eventlog.node.cluster.controller import ControllerLoop
+from eventlog.node.copying.digests import Digests
 from eventlog.node.repeated import attempt
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 log = logging.getLogger("eventlog.node")
 _PAUSE_MS = 100
@@ -19,10 +18,21 @@ _IDLE_MS = 500  # while nothing moves
 _AGAIN_MS = 5_000  # after a comparison that failed
 
 
+class VerifyGround(Protocol):
+    """What this module needs of the node."""
+
+    controller: ControllerLoop
+    failures: Counter[str]
+    digests: Digests
+
+    @property
+    def view(self) -> ClusterView: ...
+
+
 class CopyVerifier:
     """Compares, on the node that is controller, what has caught up and waits to be switched to; wakes the controller with the result."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: VerifyGround) -> None:
         self._node = node
         self._equal: set[tuple[int, Replica]] = set()
         self._failed: dict[int, float] = {}  # segment -> when to try again
@@ -59,7 +69,7 @@ class CopyVerifier:
         if not waiting:
             return
         wanted = [(number, (records[number].primary, *(copy.node for copy in copies))) for number, copies in waiting.items()]
-        for found in await compare_all(self._node, wanted):
+        for found in await self._node.digests.compare_all(wanted):
             if found.why:
                 log.warning("copies_not_equal segment=%d why=%s", found.segment, found.why)
                 self._differences[found.segment] = found.why

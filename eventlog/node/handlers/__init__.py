@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from eventlog.node.consumers import coordinator_lag, near, shifting
+from eventlog.node.consumers import near
 from eventlog.node.handlers import (
     admin,
     cluster_admin,
@@ -28,7 +28,9 @@ from eventlog.node.handlers import (
     work,
     write,
 )
+from eventlog.node.node import Node
 from eventlog.node.state import freshness
+from eventlog.transport.exchange import Exchange
 
 Right = Literal["none", "read", "write", "admin", "peer"]
 
@@ -54,7 +56,7 @@ class Handler:
         return inspect.iscoroutinefunction(self.function)
 
 
-def _row(function: Callable[..., Any], right: Right, **differs: bool) -> Handler:
+def _row(function: Callable[[Node, Exchange], object], right: Right, **differs: bool) -> Handler:
     usual = {"repeatable": True, "has_body": False, "takes_long": False, "is_operators": False}
     return Handler(function=function, right=right, **usual | differs)
 
@@ -129,8 +131,8 @@ TABLE: dict[str, Handler] = {
     "close_up": _row(events.close_up, "peer"),
     "fetch": _row(events.fetch, "peer"),
     "member_closed": _row(groups.member_closed, "peer"),
-    "group_lag": _row(coordinator_lag.group_lag, "peer", has_body=True),
-    "shift_places": _row(shifting.shift_places, "peer"),
+    "group_lag": _row(groups.group_lag, "peer", has_body=True),
+    "shift_places": _row(groups.shift_places, "peer"),
     "replicate": _row(replicate.replicate, "peer", has_body=True),
     "acknowledge": _row(replicate.acknowledge, "peer", has_body=True),
 }

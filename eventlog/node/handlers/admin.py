@@ -1,29 +1,44 @@
 """Requests of operators: caches, status, segments, retention, checks."""
 
 import secrets
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from eventlog.control.caches import check_name
 from eventlog.control.records import CacheOptions
 from eventlog.errors import BadMessage
-from eventlog.ids import ID_MAX
+from eventlog.ids import ID_MAX, FlakeClock
 from eventlog.limits import FRAME_BYTES_MAX
-from eventlog.node import operations
-from eventlog.node.cluster import health
-from eventlog.node.cluster.serving import own_serving
-from eventlog.node.state.caches import CacheState
+from eventlog.node.cluster.health import Health
+from eventlog.node.cluster.leaders import Leaders
+from eventlog.node.cluster.serving import Availability
+from eventlog.node.data_check import DataCheck
+from eventlog.node.state.cache_changes import CacheChanges
+from eventlog.node.state.caches import Caches, CacheState
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 _FORMATS = {pb.JSON: "json", pb.BYTES: "bytes", pb.AVRO: "avro"}
 _NUMBERS = {name: number for number, name in _FORMATS.items()}
 
 
-def hello(node: "Node", exchange: Exchange) -> None:
+class AdminHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    cluster: str
+    name: str
+    number: int
+    clock: FlakeClock
+    caches: Caches
+    segments: int
+    leaders: Leaders
+    availability: Availability
+    health: Health
+    cache_changes: CacheChanges
+    data_check: DataCheck
+
+
+def hello(node: AdminHandlersGround, exchange: Exchange) -> None:
     """Greet: who we are, how many segments there are, and, if asked for, a producer id that nobody had before."""
     request = exchange.message.hello
     message = Message()
@@ -39,7 +54,7 @@ def hello(node: "Node", exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-def ping(_: "Node", exchange: Exchange) -> None:
+def ping(_: AdminHandlersGround, exchange: Exchange) -> None:
     """Answer."""
     message = Message()
     message.done.SetInParent()
@@ -65,43 +80,43 @@ def describe(cache: CacheState) -> pb.CacheDescription:
     return found
 
 
-async def create_cache(node: "Node", exchange: Exchange) -> None:
+async def create_cache(node: AdminHandlersGround, exchange: Exchange) -> None:
     """Create a cache, or with `use_existing` answer with the one of that name."""
     request = exchange.message.create_cache
-    cache, created = await operations.create_cache(node, request.name, given_options(request.options), use_existing=request.use_existing)
+    cache, created = await node.cache_changes.create(request.name, given_options(request.options), use_existing=request.use_existing)
     message = Message()
     message.cache_answer.cache.CopyFrom(describe(cache))
     message.cache_answer.created = created
     exchange.answer(message)
 
 
-def describe_cache(node: "Node", exchange: Exchange) -> None:
+def describe_cache(node: AdminHandlersGround, exchange: Exchange) -> None:
     """Answer with a cache's options."""
     message = Message()
     message.cache_answer.cache.CopyFrom(describe(node.caches.named(exchange.message.describe_cache.name)))
     exchange.answer(message)
 
 
-async def alter_cache(node: "Node", exchange: Exchange) -> None:
+async def alter_cache(node: AdminHandlersGround, exchange: Exchange) -> None:
     """Change the options that the request names."""
     request = exchange.message.alter_cache
     check_name(request.name)
-    cache = await operations.alter_cache(node, request.name, given_options(request.options))
+    cache = await node.cache_changes.alter(request.name, given_options(request.options))
     message = Message()
     message.cache_answer.cache.CopyFrom(describe(cache))
     exchange.answer(message)
 
 
-async def drop_cache(node: "Node", exchange: Exchange) -> None:
+async def drop_cache(node: AdminHandlersGround, exchange: Exchange) -> None:
     """Drop a cache with all its events."""
     check_name(exchange.message.drop_cache.name)
-    await operations.drop_cache(node, exchange.message.drop_cache.name)
+    await node.cache_changes.drop(exchange.message.drop_cache.name)
     message = Message()
     message.done.SetInParent()
     exchange.answer(message)
 
 
-def list_caches(node: "Node", exchange: Exchange) -> None:
+def list_caches(node: AdminHandlersGround, exchange: Exchange) -> None:
     """Answer with all caches, by name; the cluster's own where they are asked for."""
     message = Message()
     message.list_caches_answer.SetInParent()
@@ -111,20 +126,20 @@ def list_caches(node: "Node", exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-async def status(node: "Node", exchange: Exchange) -> None:
+async def status(node: AdminHandlersGround, exchange: Exchange) -> None:
     """Answer with the health of the cluster, or with what this node leads."""
     message = Message()
     if exchange.message.status.local:
-        message.status_answer.serving.CopyFrom(own_serving(node))
+        message.status_answer.serving.CopyFrom(node.availability.own())
     else:
-        message.status_answer.CopyFrom(await health.status(node))
+        message.status_answer.CopyFrom(await node.health.status())
     exchange.answer(message)
 
 
-async def check_data(node: "Node", exchange: Exchange) -> None:
+async def check_data(node: AdminHandlersGround, exchange: Exchange) -> None:
     """Read everything stored and say what is damaged."""
     name = exchange.message.check_data.cache
     caches = [node.caches.named(name)] if name else list(node.caches)
     message = Message()
-    message.check_data_answer.CopyFrom(await operations.check_data(node, caches))
+    message.check_data_answer.CopyFrom(await node.data_check.run(caches))
     exchange.answer(message)

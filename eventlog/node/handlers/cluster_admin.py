@@ -3,28 +3,48 @@
 import time
 from collections.abc import Callable
 from secrets import token_bytes
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from eventlog.control import operators
-from eventlog.control.cluster import KEY_BYTES
+from eventlog.control.cluster import KEY_BYTES, ClusterRecords
 from eventlog.control.controller import Situation
 from eventlog.control.operators import RebalanceStart
 from eventlog.control.records import CommitPlan
+from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage
+from eventlog.ids import FlakeClock
 from eventlog.node.answering import check_ids
-from eventlog.node.cluster.forcing import force_primary as force
-from eventlog.node.cluster.health import member_state
-from eventlog.node.cluster.rebalance import merged_segments, own_segments, planned_moves, progress, sent_here
-from eventlog.node.copying.digests import compare_all, own_digests
+from eventlog.node.cluster.controller import ControllerLoop
+from eventlog.node.cluster.forcing import Forcing
+from eventlog.node.cluster.health import Health
+from eventlog.node.cluster.metadata import Metadata
+from eventlog.node.cluster.peers import Peers
+from eventlog.node.cluster.rebalance import SegmentReports
+from eventlog.node.copying.digests import Digests
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+
+class ClusterAdminHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    number: int
+    clock: FlakeClock
+    peers: Peers
+    metadata: Metadata
+    records: ClusterRecords
+    controller: ControllerLoop
+    segment_reports: SegmentReports
+    health: Health
+    forcing: Forcing
+    digests: Digests
+
+    @property
+    def view(self) -> ClusterView: ...
 
 
-def list_nodes(node: "Node", exchange: Exchange) -> None:
+def list_nodes(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
     """Answer with every member, by name."""
     message = Message()
     message.list_nodes_answer.SetInParent()
@@ -36,7 +56,7 @@ def list_nodes(node: "Node", exchange: Exchange) -> None:
                 number=member.number,
                 name=member.name,
                 address=member.address,
-                state=member_state(node, situation, member),
+                state=node.health.member_state(situation, member),
                 primaries=sum(segment.primary == member.number for segment in segments),
                 segments=sum(member.number in segment.owners for segment in segments),
                 host_label=member.host_label,
@@ -48,20 +68,20 @@ def list_nodes(node: "Node", exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-async def list_segments(node: "Node", exchange: Exchange) -> None:
+async def list_segments(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
     """Answer with every segment, for one cache or all."""
     asked = exchange.message.list_segments
     if asked.local:
-        segments = await own_segments(node, asked.cache)
+        segments = await node.segment_reports.own(asked.cache)
     else:
-        segments = await merged_segments(node, asked.cache)
+        segments = await node.segment_reports.merged(asked.cache)
     message = Message()
     message.list_segments_answer.SetInParent()
     message.list_segments_answer.segments.extend(segments)
     exchange.answer(message)
 
 
-async def change_cluster(node: "Node", exchange: Exchange) -> None:
+async def change_cluster(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
     """Do what an operator asks for; answered when it is committed, not when all that follows from it is done."""
     asked = exchange.message.change_cluster
     change = await _change(node, asked)
@@ -71,7 +91,7 @@ async def change_cluster(node: "Node", exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-async def _seen(node: "Node") -> None:
+async def _seen(node: ClusterAdminHandlersGround) -> None:
     """Wait until what was committed is known here and at the members that are reached: the next question may go to any of them."""
     revision = node.records.remember().revision
     await node.metadata.reached(revision)
@@ -81,7 +101,7 @@ async def _seen(node: "Node") -> None:
 Change = Callable[[Situation, str], CommitPlan | None]
 
 
-async def _change(node: "Node", asked: pb.ChangeCluster) -> Change:
+async def _change(node: ClusterAdminHandlersGround, asked: pb.ChangeCluster) -> Change:
     """Return what plans the commits of a change. Nodes are looked up once: one that is removed meanwhile is done with."""
     kind = asked.WhichOneof("change")
     view = node.controller.situation().view
@@ -99,7 +119,7 @@ async def _change(node: "Node", asked: pb.ChangeCluster) -> Change:
     return await _balance(node, asked)
 
 
-async def _balance(node: "Node", asked: pb.ChangeCluster) -> Change:
+async def _balance(node: ClusterAdminHandlersGround, asked: pb.ChangeCluster) -> Change:
     kind = asked.WhichOneof("change")
     if kind == "replicas":
         return lambda now, _: operators.set_replicas(now.view, asked.replicas)
@@ -113,8 +133,8 @@ async def _balance(node: "Node", asked: pb.ChangeCluster) -> Change:
     raise BadMessage(why="the change is none that this version knows")
 
 
-async def _start(node: "Node", asked: pb.StartRebalance) -> Change:
-    moves = await planned_moves(node, node.controller.situation())
+async def _start(node: ClusterAdminHandlersGround, asked: pb.StartRebalance) -> Change:
+    moves = await node.segment_reports.planned_moves(node.controller.situation())
     start = RebalanceStart(
         bytes_total=sum(move.bytes for move in moves), throttle_bytes=asked.throttle_bytes, now_ms=time.time_ns() // 1_000_000
     )
@@ -129,32 +149,32 @@ async def _start(node: "Node", asked: pb.StartRebalance) -> Change:
     return change
 
 
-async def plan_rebalance(node: "Node", exchange: Exchange) -> None:
+async def plan_rebalance(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
     """Answer with what a rebalancing would move."""
     message = Message()
     message.plan_rebalance_answer.SetInParent()
-    message.plan_rebalance_answer.moves.extend(await planned_moves(node, node.controller.situation()))
+    message.plan_rebalance_answer.moves.extend(await node.segment_reports.planned_moves(node.controller.situation()))
     exchange.answer(message)
 
 
-async def rebalance_status(node: "Node", exchange: Exchange) -> None:
+async def rebalance_status(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
     """Answer with how far the last rebalancing is, or with this node's part in it."""
     is_local = exchange.message.rebalance_status.local
     message = Message()
-    message.rebalance_status_answer.CopyFrom(sent_here(node) if is_local else await progress(node))
+    message.rebalance_status_answer.CopyFrom(node.segment_reports.sent_here() if is_local else await node.segment_reports.progress())
     exchange.answer(message)
 
 
-async def digest_segments(node: "Node", exchange: Exchange) -> None:
+async def digest_segments(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
     """Answer with checksums of this node's copies."""
     asked = exchange.message.digest_segments
     check_ids(bound.id for bound in asked.after)
     message = Message()
-    message.digest_segments_answer.CopyFrom(await own_digests(node, asked))
+    message.digest_segments_answer.CopyFrom(await node.digests.own(asked))
     exchange.answer(message)
 
 
-async def compare_copies(node: "Node", exchange: Exchange) -> None:
+async def compare_copies(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
     """Answer with checksums of the copies that in-sync replicas hold and can be reached; what cannot be compared is left out."""
     reached = {node.number, *node.peers.incarnations}
     wanted = []
@@ -164,15 +184,15 @@ async def compare_copies(node: "Node", exchange: Exchange) -> None:
             wanted.append((segment, [replica.node for replica in found.record.in_sync if replica.node in reached]))
     message = Message()
     message.digest_segments_answer.SetInParent()
-    for comparison in await compare_all(node, [(segment, numbers) for segment, numbers in wanted if numbers]):
+    for comparison in await node.digests.compare_all([(segment, numbers) for segment, numbers in wanted if numbers]):
         message.digest_segments_answer.digests.extend(digest for _, digest in sorted(comparison.digests.items()))
     exchange.answer(message)
 
 
-async def force_primary(node: "Node", exchange: Exchange) -> None:
+async def force_primary(node: ClusterAdminHandlersGround, exchange: Exchange) -> None:
     """Let replicas take over that may lack committed events, or say which ones could."""
     message = Message()
     message.force_primary_answer.SetInParent()
-    message.force_primary_answer.replicas.extend(await force(node, exchange.message.force_primary))
+    message.force_primary_answer.replicas.extend(await node.forcing.force(exchange.message.force_primary))
     await _seen(node)
     exchange.answer(message)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -13,20 +13,38 @@ from eventlog.errors import BadMessage, CacheDropped, NoState, NotPrimary
 from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.ids import EPOCH_MS
 from eventlog.limits import ANSWER_BYTES_DEFAULT
-from eventlog.node.cluster.forward import has_state, leads, pass_on, vouched_id
-from eventlog.node.cluster.primaries import Led, answer_primary, ask_primaries, time_to_ask
-from eventlog.node.state.caches import CacheState
-from eventlog.node.state.entries import Pace, Page, visible
-from eventlog.node.state.forward_entries import entries_elsewhere, relay_keys
+from eventlog.node.cluster.forward import Forwarding
+from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.state.entries import EntryReader, Pace, Page, visible
+from eventlog.node.state.forward_entries import EntriesElsewhere
+from eventlog.node.state.freshness import Freshness
+from eventlog.replication import Replication
 from eventlog.segment.keys import entry_key
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Consistency, Message, SizeAnswer
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+
+class EntriesHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    core: Replication
+    freshness: Freshness
+    number: int
+    segments: int
+
+    def leader_of(self, segment: int) -> int: ...
+
+    primaries: Primaries
+    caches: Caches
+    entries: EntryReader
+    forwarding: Forwarding
+    entries_elsewhere: EntriesElsewhere
+
+    def now_2020(self) -> int: ...
 
 
-def _state_cache(node: "Node", cache_id: int) -> CacheState:
+def _state_cache(node: EntriesHandlersGround, cache_id: int) -> CacheState:
     cache = node.caches.find(cache_id)
     if not cache.options.state:
         raise NoState(cache=cache.name)
@@ -39,21 +57,23 @@ def _check_kept(cache: CacheState) -> None:
         raise CacheDropped(cache=cache.name)
 
 
-def _place(node: "Node", cache: CacheState, key: bytes) -> int:
+def _place(node: EntriesHandlersGround, cache: CacheState, key: bytes) -> int:
     return segment_of(hash_key(route_bytes(key, by_prefix=cache.options.route_by_prefix)), node.segments)
 
 
-async def get(node: "Node", exchange: Exchange) -> None:
+async def get(node: EntriesHandlersGround, exchange: Exchange) -> None:
     """Answer with the entry of one key, or have its primary answer."""
     request = exchange.message.get
     cache = _state_cache(node, request.cache_id)
     segment = _place(node, cache, request.key)
-    is_here = leads(node, segment) or (request.consistency == Consistency.ANY and has_state(node, segment, at_least=request.at_least))
+    is_here = node.forwarding.leads(segment) or (
+        request.consistency == Consistency.ANY and node.forwarding.has_state(segment, at_least=request.at_least)
+    )
     if not is_here:
-        pass_on(node, exchange, segment)
+        node.forwarding.pass_on(exchange, segment)
         return
     await _check_fresh(node, [segment], request.consistency)
-    vouched = vouched_id(node, segment)  # first: what is committed during the reading may or may not be in the answer
+    vouched = node.forwarding.vouched_id(segment)  # first: what is committed during the reading may or may not be in the answer
     now = node.now_2020()
     entry = visible(await node.entries.get(entry_key(segment, cache.cache_id, request.key)), now=now, cache=cache)
     _check_kept(cache)
@@ -68,7 +88,7 @@ async def get(node: "Node", exchange: Exchange) -> None:
     exchange.answer(message)
 
 
-async def _check_fresh(node: "Node", segments: Sequence[int], consistency: Consistency) -> None:
+async def _check_fresh(node: EntriesHandlersGround, segments: Sequence[int], consistency: Consistency) -> None:
     """Return when this node may answer for segments that it leads, as far as it knows. Raises NotPrimary."""
     if consistency == Consistency.LINEAR:
         await node.freshness.prove(segments)
@@ -78,7 +98,7 @@ async def _check_fresh(node: "Node", segments: Sequence[int], consistency: Consi
                 await node.freshness.refresh(segment)
 
 
-async def get_many(node: "Node", exchange: Exchange) -> None:
+async def get_many(node: EntriesHandlersGround, exchange: Exchange) -> None:
     """Stream the entries of many keys, in their order."""
     request = exchange.message.get_many
     cache = _state_cache(node, request.cache_id)
@@ -94,22 +114,22 @@ async def get_many(node: "Node", exchange: Exchange) -> None:
     exchange.stream_end()
 
 
-async def _find(node: "Node", exchange: Exchange, cache: CacheState, keys: list[bytes]) -> list[EntryRow]:
+async def _find(node: EntriesHandlersGround, exchange: Exchange, cache: CacheState, keys: list[bytes]) -> list[EntryRow]:
     """Return the entries of some keys, with their metadata, those of other primaries from these."""
     places = [_place(node, cache, key) for key in keys]
     request = exchange.message.get_many
     is_any = request.consistency == Consistency.ANY
-    here = [leads(node, segment) or (is_any and has_state(node, segment)) for segment in places]
+    here = [node.forwarding.leads(segment) or (is_any and node.forwarding.has_state(segment)) for segment in places]
     await _check_fresh(node, [segment for segment, is_here in zip(places, here, strict=True) if is_here], request.consistency)
     own = [(segment, key) for segment, key, is_here in zip(places, keys, here, strict=True) if is_here]
-    vouched = {segment: vouched_id(node, segment) for segment, _ in own}  # first, as in `get`
+    vouched = {segment: node.forwarding.vouched_id(segment) for segment, _ in own}  # first, as in `get`
     now = node.now_2020()
     entries = await node.entries.find(cache, own, now=now) if own else []
     found = [_row(key, entry, now=now, applied_id=vouched[segment]) for (segment, key), entry in zip(own, entries, strict=True)]
     if len(own) == len(keys):
         return found
     rest = [(segment, key) for segment, key, is_here in zip(places, keys, here, strict=True) if not is_here]
-    mine, fetched = iter(found), iter(await entries_elsewhere(node, exchange.message, rest))
+    mine, fetched = iter(found), iter(await node.entries_elsewhere.fetch(exchange.message, rest))
     return [next(mine if is_here else fetched) for is_here in here]
 
 
@@ -141,7 +161,7 @@ class _Asked:
         return [bytes(self._data[a:b]) for a, b in pairwise(self._ends[low : low + count + 1].tolist())]
 
 
-async def keys(node: "Node", exchange: Exchange) -> None:
+async def keys(node: EntriesHandlersGround, exchange: Exchange) -> None:
     """Stream the keys of a cache (with `values`, its entries), segment by segment, keys ascending."""
     request = exchange.message.keys
     cache = _state_cache(node, request.cache_id)
@@ -150,7 +170,7 @@ async def keys(node: "Node", exchange: Exchange) -> None:
     after = request.after if request.HasField("after") else None
     for leader, own in groupby(segments, node.leader_of):
         if leader != node.number and left > 0:
-            left -= await relay_keys(node, exchange, list(own), after=after, limit=left)
+            left -= await node.entries_elsewhere.relay_keys(exchange, list(own), after=after, limit=left)
             after = None
             continue
         for segment in own:
@@ -170,7 +190,7 @@ def _named(segments: Sequence[int], *, of: int) -> Sequence[int]:
     return segments
 
 
-async def _send_segment(node: "Node", exchange: Exchange, cache: CacheState, where: Page) -> int:
+async def _send_segment(node: EntriesHandlersGround, exchange: Exchange, cache: CacheState, where: Page) -> int:
     """Send the keys of one segment that is led here, at most `where.rows`; return how many there were."""
     request, pace = exchange.message.keys, Pace()
     sent, after = 0, where.after
@@ -179,7 +199,7 @@ async def _send_segment(node: "Node", exchange: Exchange, cache: CacheState, whe
         page = Page(segment=where.segment, after=after, prefix=where.prefix, rows=pace.rows)
         rows, after = await node.entries.page(cache, page, now=node.now_2020())
         _check_kept(cache)
-        if not leads(node, where.segment):
+        if not node.forwarding.leads(where.segment):
             raise NotPrimary(segment=where.segment)  # what was read may be of a copy that is no more
         pace.saw(len(rows), sum(len(entry.value) for _, entry in rows))
         rows = rows[: where.rows - sent]
@@ -213,16 +233,16 @@ def _by_bytes(rows: Sequence[EntryRow]) -> list[list[EntryRow]]:
     return parts
 
 
-async def size(node: "Node", exchange: Exchange) -> None:
+async def size(node: EntriesHandlersGround, exchange: Exchange) -> None:
     """Answer with the number of entries of a cache; expired ones count until their events commit."""
     request = exchange.message.size
     cache = _state_cache(node, request.cache_id)
     answer = partial(_size_here, cache)
     if exchange.message.forwarded:
-        await answer_primary(node, exchange, answer)
+        await node.primaries.answer(exchange, answer)
         return
     segments = _named(request.segments, of=node.segments)
-    told = await ask_primaries(node, exchange.message, answer, segments=segments, timeout_ms=time_to_ask(exchange))
+    told = await node.primaries.ask(exchange.message, answer, segments=segments, timeout_ms=time_to_ask(exchange))
     exchange.answer(Message(size_answer=SizeAnswer(size=sum(one.size_answer.size for one in told))))
 
 

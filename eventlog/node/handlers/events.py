@@ -3,17 +3,18 @@
 import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from eventlog.consume.last_events import LastEvents
 from eventlog.errors import BadMessage, EventLogError, InvalidArgument, NoEvents, NotPrimary
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.answering import see_through
 from eventlog.node.cluster.primaries import time_to_ask
-from eventlog.node.consumers.listener_lag import count_everywhere
+from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.consumers.listeners import Known, Listeners
-from eventlog.node.consumers.near import answer_how_far
+from eventlog.node.consumers.near import NearReaders
 from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.crowds import give as give_answer
 from eventlog.node.reading.crowds import refuse as refuse_answer
 from eventlog.node.reading.filters import is_filtered, spec_of
@@ -21,12 +22,10 @@ from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.node.reading.seen import when_seen
 from eventlog.node.reading.state_first import StateNode, answer_state, is_state_read, send_state
 from eventlog.node.reading.watches import serve_watch
+from eventlog.node.state.caches import Caches
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import LastEventsAnswer, LogEndsAnswer, Message, Poll
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 
 class ReadingNode(StateNode, Protocol):
@@ -129,10 +128,19 @@ async def watch(node: ReadingNode, exchange: Exchange) -> None:
     await serve_watch(node.reads, exchange)
 
 
-def close_up(node: "Node", exchange: Exchange) -> None:
+class ClosingNode(Protocol):
+    """What answering members about how far everything goes needs of a node."""
+
+    near: NearReaders
+    closing: Closing
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
+
+
+def close_up(node: ClosingNode, exchange: Exchange) -> None:
     """Promise a member that nothing with an id at or below one will be committed here any more; or tell how far named segments are."""
     if exchange.message.HasField("cover"):
-        work = see_through(exchange, answer_how_far(node, exchange))
+        work = see_through(exchange, node.near.answer(exchange))
         node.own(asyncio.get_running_loop().create_task(work, name="how_far"))
     else:
         node.closing.asked(exchange)
@@ -189,7 +197,15 @@ def log_ends(node: ReadingNode, exchange: Exchange) -> None:
     when_seen(node.reads, cache, lambda: node.reads.kept.first_id(cache, say, owner=owner), owner=owner, wait_ms=CLOSE_UP_MS_MAX)
 
 
-async def last_events(node: "Node", exchange: Exchange) -> None:
+class CountingNode(Protocol):
+    """What counting events needs of a node."""
+
+    caches: Caches
+    segments: int
+    listener_lag: ListenerLag
+
+
+async def last_events(node: CountingNode, exchange: Exchange) -> None:
     """Say behind which id the last events of a cache lie: counted by the primaries of its segments, and not read."""
     request = exchange.message.last_events
     cache = node.caches.find(request.cache_id)
@@ -200,6 +216,6 @@ async def last_events(node: "Node", exchange: Exchange) -> None:
         raise InvalidArgument(why=f"segment {max(segments)} of {node.segments}")
     search = LastEvents(request.events, upto=request.upto)
     while ids := search.ids():
-        found = await count_everywhere(node, cache, ids, upto=request.upto, segments=segments, timeout_ms=time_to_ask(exchange))
+        found = await node.listener_lag.count_everywhere(cache, ids, upto=request.upto, segments=segments, timeout_ms=time_to_ask(exchange))
         search.take(ids, [events for events, _ in found])
     exchange.answer(Message(last_events_answer=LastEventsAnswer(after=search.after or 0)))

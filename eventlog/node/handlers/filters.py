@@ -1,18 +1,21 @@
 """Requests about named filters."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from eventlog.node.reading.installed import filters_everywhere, filters_here
+from eventlog.node.reading.installed import InstalledFilters
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+
+class FiltersHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    installed_filters: InstalledFilters
 
 
-async def list_filters(node: "Node", exchange: Exchange) -> None:
+async def list_filters(node: FiltersHandlersGround, exchange: Exchange) -> None:
     """Answer with what is installed here, or at every member that is reached."""
-    found = await (filters_here(node) if exchange.message.list_filters.local else filters_everywhere(node))
+    found = await (node.installed_filters.here() if exchange.message.list_filters.local else node.installed_filters.everywhere())
     message = Message()
     message.list_filters_answer.SetInParent()
     message.list_filters_answer.filters.extend(found)

@@ -2,52 +2,54 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, get_args
+from typing import Protocol, get_args
 
 from eventlog.consume.membership.coordinator import Beat
 from eventlog.consume.membership.positions import Commit
-from eventlog.consume.membership.record import route_of
 from eventlog.consume.membership.rows import decode_places, decode_set
 from eventlog.consume.membership.values import AssignorName, GroupState, Member, Mode, checked_name, checked_timeout, new_group
 from eventlog.control.caches import check_name
 from eventlog.errors import InvalidArgument, NoEvents, TooLarge
 from eventlog.ids import ID_MAX
 from eventlog.limits import DELIVERIES_MAX_DEFAULT, GROUP_METADATA_BYTES_MAX, SESSION_TIMEOUT_MS_DEFAULT
-from eventlog.node.cluster.forward import pass_on
 from eventlog.node.consumers import coordinator_via
-from eventlog.node.consumers.coordinator import via_of
+from eventlog.node.consumers.coordinator import Coordinators, via_of
+from eventlog.node.consumers.coordinator_lag import GroupLag
+from eventlog.node.consumers.coordinator_via import MemberConnections
 from eventlog.node.consumers.dead_letters import name_of
+from eventlog.node.consumers.shifting import Shifting
+from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import spec_of
-from eventlog.node.state.caches import CacheState
+from eventlog.node.state.caches import Caches, CacheState
 from eventlog.predicate.spec import FilterSpec
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 _DONE = Message(done=Done())
 TEXT_BYTES_MAX = 200
 
 
-def is_elsewhere(node: "Node", exchange: Exchange, group: str) -> bool:
-    """Have a group's coordinator answer a request if that is another node, and return whether it is."""
-    route = route_of(checked_name(group))
-    if node.inner.leads(route):
-        return False
-    pass_on(node, exchange, node.inner.segment(route))
-    return True
+class GroupsHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    shifting: Shifting
+    caches: Caches
+    segments: int
+    reads: Reads
+    coordinators: Coordinators
+    group_lag: GroupLag
+    member_connections: MemberConnections
 
 
-async def group_beat(node: "Node", exchange: Exchange) -> None:
+async def group_beat(node: GroupsHandlersGround, exchange: Exchange) -> None:
     """A member lives: it joins, says what it reads, and is told what it is to read."""
     request = exchange.message.group_beat
     checked_name(request.group)
     member = _member(request)  # before anything is kept of it
     if not exchange.message.forwarded:
-        coordinator_via.speaks(node, exchange)
-    if is_elsewhere(node, exchange, request.group):
+        node.member_connections.speaks(exchange)
+    if node.coordinators.is_elsewhere(exchange, request.group):
         return
     cache = node.caches.find(request.cache_id)
     if not cache.options.events:
@@ -87,7 +89,7 @@ def _member(request: "pb.GroupBeat") -> Member:
     )
 
 
-def _new_group(node: "Node", request: "pb.GroupBeat") -> GroupState:
+def _new_group(node: GroupsHandlersGround, request: "pb.GroupBeat") -> GroupState:
     modes: tuple[Mode, ...] = get_args(Mode)
     assignors: tuple[AssignorName, ...] = get_args(AssignorName)
     mode = next((mode for mode in modes if mode == (request.mode or "read")), None)
@@ -138,21 +140,21 @@ def _spec(request: "pb.GroupBeat") -> FilterSpec:
     return spec
 
 
-async def leave_group(node: "Node", exchange: Exchange) -> None:
+async def leave_group(node: GroupsHandlersGround, exchange: Exchange) -> None:
     """A member says good-bye."""
     request = exchange.message.leave_group
     coordinator_via.left(exchange)
-    if is_elsewhere(node, exchange, request.group):
+    if node.coordinators.is_elsewhere(exchange, request.group):
         return
     running = await node.coordinators.find(request.group, request.cache_id)
     await running.leave(request.member)
     exchange.answer(_DONE)
 
 
-async def commit_group(node: "Node", exchange: Exchange) -> None:
+async def commit_group(node: GroupsHandlersGround, exchange: Exchange) -> None:
     """A member has done what stands before some places."""
     request = exchange.message.commit_group
-    if is_elsewhere(node, exchange, request.group):
+    if node.coordinators.is_elsewhere(exchange, request.group):
         return
     size = len(request.metadata.encode())
     if size > GROUP_METADATA_BYTES_MAX:
@@ -163,7 +165,17 @@ async def commit_group(node: "Node", exchange: Exchange) -> None:
     exchange.answer(_DONE)
 
 
-def member_closed(node: "Node", exchange: Exchange) -> None:
+def member_closed(node: GroupsHandlersGround, exchange: Exchange) -> None:
     """A member's own connection to another node has closed."""
     node.coordinators.closed(exchange.message.member_closed)
     exchange.answer(_DONE)
+
+
+async def group_lag(node: GroupsHandlersGround, exchange: Exchange) -> None:
+    """Count for a coordinator what lies behind places of segments that are led here."""
+    await node.group_lag.answer(exchange)
+
+
+async def shift_places(node: GroupsHandlersGround, exchange: Exchange) -> None:
+    """Move places by events, for another node's coordinator, where their segments are led here."""
+    await node.shifting.answer(exchange)

@@ -1,30 +1,39 @@
 """Requests that go through all entries: iterations, tasks run over them, and what members ask each other for both."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, EventLogError, NotPrimary
 from eventlog.limits import ITERATION_BATCH_ENTRIES_MAX
-from eventlog.node.cluster.forward import connection_to, forwarded, leads, translated
-from eventlog.node.state.iterations import AHEAD_MAX, Iteration, cache_of, compiled, json_object, progress_of, sizes
-from eventlog.node.state.state_reads import StateAsk, cursor_of, message_of_cursor
+from eventlog.node.cluster.forward import Forwarding, forwarded, translated
+from eventlog.node.state.iterations import AHEAD_MAX, Iteration, Iterations, json_object, sizes
+from eventlog.node.state.state_reads import StateAsk, StateReads, cursor_of, message_of_cursor
 from eventlog.node.state.tasks import batch_of, make_task, run_task
+from eventlog.node.writing.own_writes import OwnWrites
 from eventlog.query.iterate.bitset import decode_segments, encode_segments
 from eventlog.query.iterate.progress import ID_MAX, IterationProgress
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Done, IterationBatch, IterationStartAnswer, Message, ReadStateAnswer, StreamItem
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+
+class IterationHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    number: int
+    segments: int
+    state_reads: StateReads
+    iterations: Iterations
+    forwarding: Forwarding
+    own_writes: OwnWrites
 
 
-async def iteration_start(node: "Node", exchange: Exchange) -> None:
+async def iteration_start(node: IterationHandlersGround, exchange: Exchange) -> None:
     """Begin an iteration, or go on with one from where its cursors say."""
     id_, iteration = await node.iterations.start(exchange.message.iteration_start, owner=exchange.connection)
     segments = encode_segments(iteration.progress.left, of=node.segments)
     exchange.answer(Message(iteration_start_answer=IterationStartAnswer(iteration_id=id_, segments=segments)))
 
 
-async def iteration_next(node: "Node", exchange: Exchange) -> None:
+async def iteration_next(node: IterationHandlersGround, exchange: Exchange) -> None:
     """Send batches as credits allow: as many as were asked for, or all that are left."""
     request = exchange.message.iteration_next
     iteration = node.iterations.find(request.iteration_id)
@@ -43,12 +52,12 @@ async def iteration_next(node: "Node", exchange: Exchange) -> None:
     exchange.stream_end()
 
 
-async def _send_batch(node: "Node", exchange: Exchange, iteration: Iteration, *, ahead: int) -> bool:
+async def _send_batch(node: IterationHandlersGround, exchange: Exchange, iteration: Iteration, *, ahead: int) -> bool:
     """Send one batch, one of `ahead` that may be read at once; return whether it was the last one."""
     batch = IterationBatch(end=True)
     body: tuple[bytes | memoryview, ...] = ()
     if not iteration.progress.is_finished:
-        found = await iteration.step(node, exchange.connection, ahead=ahead)
+        found = await iteration.step(node.state_reads, exchange.connection, ahead=ahead)
         cursors = [message_of_cursor(cursor) for cursor in found.cursors]
         batch = IterationBatch(parts=found.parts, entries=found.entries, cursors=cursors, end=iteration.progress.is_finished)
         body = found.body
@@ -56,20 +65,20 @@ async def _send_batch(node: "Node", exchange: Exchange, iteration: Iteration, *,
     return batch.end
 
 
-def iteration_end(node: "Node", exchange: Exchange) -> None:
+def iteration_end(node: IterationHandlersGround, exchange: Exchange) -> None:
     """Forget an iteration."""
     node.iterations.end(exchange.message.iteration_end.iteration_id)
     exchange.answer(Message(done=Done()))
 
 
-async def for_each(node: "Node", exchange: Exchange) -> None:
+async def for_each(node: IterationHandlersGround, exchange: Exchange) -> None:
     """Run a task over entries where they are led, batch by batch; each is told of once it was worked on. No entry leaves its node."""
     request = exchange.message.for_each
-    cache = cache_of(node, request.cache_id)
+    cache = node.iterations.cache_of(request.cache_id)
     task = make_task(request.task, json_object(request.parameters, what="parameters"))
-    progress = progress_of(node, decode_segments(request.segments, of=node.segments), request)
+    progress = node.iterations.progress_of(decode_segments(request.segments, of=node.segments), request)
     entries_max, bytes_max = sizes(request.batch_entries or ITERATION_BATCH_ENTRIES_MAX, request.batch_bytes)
-    matches = await compiled(node, cache, request.filter, owner=exchange.connection)
+    matches = await node.iterations.compiled(cache, request.filter, owner=exchange.connection)
     ask = StateAsk(cache=cache, segments=(), filter=matches, entries_max=entries_max, bytes_max=bytes_max, is_led=True)
     iteration = Iteration(ask, progress, now=0.0)
     left = request.batches or -1
@@ -77,9 +86,9 @@ async def for_each(node: "Node", exchange: Exchange) -> None:
         while left and not progress.is_finished:
             await exchange.credit()
             first = progress.next[0][0]
-            if leads(node, first):
-                found = await iteration.step(node, exchange.connection)
-                result = await run_task(task, request.task, batch_of(node, cache, found)) if found.entries else b""
+            if node.forwarding.leads(first):
+                found = await iteration.step(node.state_reads, exchange.connection)
+                result = await run_task(task, request.task, batch_of(node.number, node.own_writes, cache, found)) if found.entries else b""
                 cursors = [message_of_cursor(cursor) for cursor in found.cursors]
                 batch = IterationBatch(entries=found.entries, cursors=cursors, result=result)
             else:
@@ -92,16 +101,16 @@ async def for_each(node: "Node", exchange: Exchange) -> None:
     exchange.stream_end()
 
 
-async def _worked_elsewhere(node: "Node", exchange: Exchange, progress: IterationProgress) -> IterationBatch:
+async def _worked_elsewhere(node: IterationHandlersGround, exchange: Exchange, progress: IterationProgress) -> IterationBatch:
     """Have the node that leads what comes next work on one batch: whoever asked cannot reach it, or does not know of it yet.
 
     Raises:
         NotPrimary: nobody leads it, or whoever does cannot be asked.
     """
     first = progress.next[0][0]
-    connection = connection_to(node, first, forwarded=exchange.message.forwarded)
-    leader = node.leader_of(first)
-    own = [segment for segment in progress.left if node.leader_of(segment) == leader]
+    connection = node.forwarding.connection_to(first, forwarded=exchange.message.forwarded)
+    leader = node.forwarding.leader_of(first)
+    own = [segment for segment in progress.left if node.forwarding.leader_of(segment) == leader]
     message = forwarded(exchange.message)
     request = message.for_each
     request.batches = 1
@@ -121,10 +130,10 @@ async def _worked_elsewhere(node: "Node", exchange: Exchange, progress: Iteratio
     return batch
 
 
-async def read_state(node: "Node", exchange: Exchange) -> None:
+async def read_state(node: IterationHandlersGround, exchange: Exchange) -> None:
     """Give a member entries of segments that are led here."""
     request = exchange.message.read_state
-    cache = cache_of(node, request.cache_id)
+    cache = node.iterations.cache_of(request.cache_id)
     if not request.segments or max(request.segments) >= node.segments or request.pin > ID_MAX:
         raise BadMessage(why=f"no state of segments {list(request.segments[:9])} as of {request.pin}")
     found = await node.state_reads.read(
@@ -134,7 +143,7 @@ async def read_state(node: "Node", exchange: Exchange) -> None:
             after=request.after if request.HasField("after") else None,
             pin=request.pin,
             prefix=request.prefix,
-            filter=await compiled(node, cache, request.filter, owner=exchange.connection),
+            filter=await node.iterations.compiled(cache, request.filter, owner=exchange.connection),
             entries_max=min(request.max_entries or ITERATION_BATCH_ENTRIES_MAX, ITERATION_BATCH_ENTRIES_MAX),
             bytes_max=request.max_bytes or 1,
             metadata=request.metadata,

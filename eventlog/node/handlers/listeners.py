@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -17,26 +17,40 @@ from eventlog.limits import (
     LISTENERS_AWAITED_MAX,
     POLL_WAIT_MS_MAX,
 )
-from eventlog.node.cluster.primaries import Led, answer_primary, ask_as_of_one_moment, time_to_ask
-from eventlog.node.consumers.listener_lag import count_after as counted_after
-from eventlog.node.consumers.listener_lag import fill_in
+from eventlog.node.cluster.peers import Peers
+from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
+from eventlog.node.consumers.inner import Inner
+from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.consumers.listener_words import described, spec_in
-from eventlog.node.reading.installed import check_installed
+from eventlog.node.consumers.listeners import Listeners
+from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.installed import InstalledFilters
 from eventlog.node.reading.seen import when_seen
-from eventlog.node.state.caches import CacheState
+from eventlog.node.state.caches import Caches, CacheState
 from eventlog.predicate.spec import FilterSpec
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 _SPREAD_MS_MAX = 1_000
 _SEEN_MS_MAX = 5 * CLOSE_UP_MS_MAX  # for other nodes to promise what is committed
 
 
-async def register_listener(node: "Node", exchange: Exchange) -> None:
+class ListenersHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    peers: Peers
+    segments: int
+    primaries: Primaries
+    caches: Caches
+    reads: Reads
+    inner: Inner
+    listeners: Listeners
+    listener_lag: ListenerLag
+    installed_filters: InstalledFilters
+
+
+async def register_listener(node: ListenersHandlersGround, exchange: Exchange) -> None:
     """Register a filter under a name, at its home; the answer says where to begin."""
     request = exchange.message.register_listener
     # By chance and not by the clock, like the number of a producer: a lease of ids that is used up for a moment is no reason to refuse.
@@ -66,25 +80,24 @@ async def register_listener(node: "Node", exchange: Exchange) -> None:
     exchange.answer(Message(listener_answer=pb.ListenerAnswer(listener=described(kept))))
 
 
-async def list_listeners(node: "Node", exchange: Exchange) -> None:
+async def list_listeners(node: ListenersHandlersGround, exchange: Exchange) -> None:
     """Answer with one listener, or with all, or those of a cache; with how far they lag, unless a node asks."""
     request = exchange.message.list_listeners
     if exchange.message.forwarded and not request.id:
-        await answer_primary(node, exchange, partial(_listed_here, node, request.cache_id))
+        await node.primaries.answer(exchange, partial(_listed_here, node, request.cache_id))
         return
     if request.id and exchange.message.forwarded:
         found = [described(await node.listeners.home.find(request.id))]
     else:
         timeout_ms = time_to_ask(exchange)
         found = [await node.listeners.describe(request.id)] if request.id else await _listed(node, request.cache_id, timeout_ms=timeout_ms)
-        await fill_in(node, found, timeout_ms=timeout_ms)
+        await node.listener_lag.fill_in(found, timeout_ms=timeout_ms)
     exchange.answer(Message(list_listeners_answer=pb.ListListenersAnswer(listeners=found)))
 
 
-async def _listed(node: "Node", cache_id: int, *, timeout_ms: int) -> list[pb.Listener]:
+async def _listed(node: ListenersHandlersGround, cache_id: int, *, timeout_ms: int) -> list[pb.Listener]:
     """Return the listeners as they were at one moment. Raises PrimariesMissing, TimedOut."""
-    answers = await ask_as_of_one_moment(
-        node,
+    answers = await node.primaries.ask_as_of_one_moment(
         Message(list_listeners=pb.ListListeners(cache_id=cache_id)),
         partial(_listed_here, node, cache_id),
         changes=lambda one: one.list_listeners_answer.changes,
@@ -94,13 +107,13 @@ async def _listed(node: "Node", cache_id: int, *, timeout_ms: int) -> list[pb.Li
     return sorted(found, key=lambda listener: (listener.cache, listener.id))
 
 
-async def _listed_here(node: "Node", cache_id: int, led: Led) -> Message:
+async def _listed_here(node: ListenersHandlersGround, cache_id: int, led: Led) -> Message:
     kept, changes = await node.listeners.home.of(led.segments)
     found = [described(one) for one in kept if cache_id in (0, one.record.cache_id)]
     return Message(list_listeners_answer=pb.ListListenersAnswer(listeners=found, changes=changes))
 
 
-async def alter_listener(node: "Node", exchange: Exchange) -> None:
+async def alter_listener(node: ListenersHandlersGround, exchange: Exchange) -> None:
     """Change what a listener wants from an id on, or what it may hold back; every node hears of it."""
     request = exchange.message.alter_listener
     if await _sent_home(node, exchange, request.id):
@@ -129,7 +142,7 @@ def _check_kept(*, durable: bool, holds: bool, expires: bool) -> None:
         raise InvalidArgument(why="a durable listener stays until it is removed: only an ephemeral one has an expire_ms")
 
 
-async def remove_listener(node: "Node", exchange: Exchange) -> None:
+async def remove_listener(node: ListenersHandlersGround, exchange: Exchange) -> None:
     """Remove a listener; polls for it are refused from now on."""
     listener = exchange.message.remove_listener.id
     if await _sent_home(node, exchange, listener):
@@ -140,7 +153,7 @@ async def remove_listener(node: "Node", exchange: Exchange) -> None:
     exchange.answer(_done())
 
 
-def _check_not_awaited(node: "Node", record: ListenerRecord) -> None:
+def _check_not_awaited(node: ListenersHandlersGround, record: ListenerRecord) -> None:
     """Refuse to remove a listener that each write of its cache would miss."""
     cache = node.caches.get(record.cache_id)
     if cache is not None and record.id in cache.options.wait_listeners.split(","):
@@ -148,24 +161,24 @@ def _check_not_awaited(node: "Node", record: ListenerRecord) -> None:
         raise OperationRefused(what=f"removing listener {record.id}", why=why)
 
 
-async def use_listeners(node: "Node", exchange: Exchange) -> None:
+async def use_listeners(node: ListenersHandlersGround, exchange: Exchange) -> None:
     """Take in where listeners that are kept here were polled at another node."""
     await node.listeners.used(exchange)
 
 
-async def listener_changed(node: "Node", exchange: Exchange) -> None:
+async def listener_changed(node: ListenersHandlersGround, exchange: Exchange) -> None:
     """Ask anew for a listener with its next poll."""
     node.listeners.forget(exchange.message.listener_changed.id)
     exchange.answer(_done())
 
 
-async def count_after(node: "Node", exchange: Exchange) -> None:
+async def count_after(node: ListenersHandlersGround, exchange: Exchange) -> None:
     """Count what the segments led here keep above some ids."""
     request = exchange.message.count_after
-    await answer_primary(node, exchange, partial(counted_after, node, node.caches.find(request.cache_id), request))
+    await node.primaries.answer(exchange, partial(node.listener_lag.count_after, node.caches.find(request.cache_id), request))
 
 
-async def await_listeners(node: "Node", exchange: Exchange) -> None:
+async def await_listeners(node: ListenersHandlersGround, exchange: Exchange) -> None:
     """Answer when listeners have acknowledged an id in each of some segments, or time is up: then with those that have not."""
     request = exchange.message.await_listeners
     if len(request.segments) != len(request.ids) or any(segment >= node.segments for segment in request.segments):
@@ -179,7 +192,7 @@ async def await_listeners(node: "Node", exchange: Exchange) -> None:
     exchange.answer(Message(await_listeners_answer=answer))
 
 
-async def _awaited(node: "Node", message: Message, listener: str) -> pb.AwaitListenersAnswer:
+async def _awaited(node: ListenersHandlersGround, message: Message, listener: str) -> pb.AwaitListenersAnswer:
     """Return whether one listener is missing when it is or time is up, wherever it is kept, and wherever it moves meanwhile."""
     request = message.await_listeners
     loop = asyncio.get_running_loop()
@@ -209,7 +222,7 @@ async def _awaited(node: "Node", message: Message, listener: str) -> pb.AwaitLis
             await asyncio.sleep(0.02)
 
 
-async def _sent_home(node: "Node", exchange: Exchange, listener: str) -> bool:
+async def _sent_home(node: ListenersHandlersGround, exchange: Exchange, listener: str) -> bool:
     """Have the home of a listener answer; False where that is this node. Raises NotPrimary."""
     route = listener.encode()
     while not node.inner.leads(route):
@@ -227,7 +240,7 @@ async def _sent_home(node: "Node", exchange: Exchange, listener: str) -> bool:
     return False
 
 
-async def _checked(node: "Node", cache: CacheState, spec: FilterSpec) -> FilterSpec:
+async def _checked(node: ListenersHandlersGround, cache: CacheState, spec: FilterSpec) -> FilterSpec:
     """Return a filter with the version of its factory that it stays with.
 
     Raises:
@@ -236,14 +249,14 @@ async def _checked(node: "Node", cache: CacheState, spec: FilterSpec) -> FilterS
     if spec == FilterSpec():
         return spec
     if spec.name:
-        await check_installed(node, spec.name, spec.version)  # first: it names the node that lacks it, be it this one
+        await node.installed_filters.check(spec.name, spec.version)  # first: it names the node that lacks it, be it this one
     found = (await node.reads.filters.compile(cache, spec)).spec
     if found.version != spec.version:
-        await check_installed(node, found.name, found.version)
+        await node.installed_filters.check(found.name, found.version)
     return found
 
 
-async def _last_id(node: "Node", cache: CacheState, exchange: Exchange) -> int:
+async def _last_id(node: ListenersHandlersGround, cache: CacheState, exchange: Exchange) -> int:
     """Return the id up to which readers see everything that was committed anywhere before now."""
     found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -255,7 +268,7 @@ async def _last_id(node: "Node", cache: CacheState, exchange: Exchange) -> int:
     return await found
 
 
-async def _first_id(node: "Node", cache: CacheState, exchange: Exchange) -> int:
+async def _first_id(node: ListenersHandlersGround, cache: CacheState, exchange: Exchange) -> int:
     """Return the first id kept, 0 when nothing is."""
     found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -269,7 +282,7 @@ async def _first_id(node: "Node", cache: CacheState, exchange: Exchange) -> int:
     return await found
 
 
-async def _spread(node: "Node", listener: str) -> None:
+async def _spread(node: ListenersHandlersGround, listener: str) -> None:
     """Tell everybody that a listener is another one now, and wait until they know, but not for long."""
     node.listeners.forget(listener)
     message = Message(listener_changed=pb.ListenerChanged(id=listener))

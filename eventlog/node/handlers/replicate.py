@@ -1,18 +1,22 @@
 """Requests between replicas: rows and stored values from a primary, acknowledgements from a backup."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from eventlog.node.copying.replicate_in import Incoming
 from eventlog.transport.exchange import Exchange
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+
+class ReplicateHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    incoming: Incoming
 
 
-def replicate(node: "Node", exchange: Exchange) -> None:
+def replicate(node: ReplicateHandlersGround, exchange: Exchange) -> None:
     """Take rows of a primary; the answer goes out when what they bring is on disk."""
-    node.replicas.incoming.received(exchange)
+    node.incoming.received(exchange)
 
 
-def acknowledge(node: "Node", exchange: Exchange) -> None:
+def acknowledge(node: ReplicateHandlersGround, exchange: Exchange) -> None:
     """Take what a backup acknowledges apart from its answers."""
-    node.replicas.incoming.acknowledged(exchange)
+    node.incoming.acknowledged(exchange)

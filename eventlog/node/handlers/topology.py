@@ -1,15 +1,20 @@
 """Requests about where requests go."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from eventlog.node.cluster.leaders import Leaders
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+
+class TopologyHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    number: int
+    leaders: Leaders
 
 
-def get_topology(node: "Node", exchange: Exchange) -> None:
+def get_topology(node: TopologyHandlersGround, exchange: Exchange) -> None:
     """Answer with the primaries of all segments and the addresses of all members."""
     topology, message = node.leaders.topology, Message()
     answer = message.topology_answer

@@ -1,7 +1,7 @@
 """Requests of members of work groups: events to work on, and what became of them. The group's coordinator answers."""
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 import numpy as np
@@ -12,24 +12,28 @@ from eventlog.consume.work.record import TASK_ROW
 from eventlog.errors import BadMessage, InvalidArgument, TooLarge
 from eventlog.ids import ID_MAX
 from eventlog.limits import TASK_DELAY_MS_MAX, WORK_WINDOW_MAX
+from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.consumers.work import Work
 from eventlog.node.consumers.work_reading import Row
 from eventlog.node.consumers.work_requests import GIVEN_BACK, VERDICTS, Settled, Wanted
-from eventlog.node.handlers.groups import is_elsewhere
 from eventlog.transport.exchange import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 TAKE_WAIT_MS_MAX = 5_000
 
 
-async def take_tasks(node: "Node", exchange: Exchange) -> None:
+class WorkHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    segments: int
+    coordinators: Coordinators
+
+
+async def take_tasks(node: WorkHandlersGround, exchange: Exchange) -> None:
     """Hand out events that nobody else works on."""
     request = exchange.message.take_tasks
-    if is_elsewhere(node, exchange, request.group):
+    if node.coordinators.is_elsewhere(exchange, request.group):
         return
     if len(exchange.body) != 8 * request.holding or request.holding > _handed_out_max(node.segments):
         raise BadMessage(why=f"{request.holding} ids in {len(exchange.body)} bytes")
@@ -54,7 +58,7 @@ def _handed_out_max(segments: int) -> int:
     return segments * WORK_WINDOW_MAX
 
 
-async def _work(node: "Node", group: str, cache_id: int) -> Work:
+async def _work(node: WorkHandlersGround, group: str, cache_id: int) -> Work:
     running = await node.coordinators.find(group, cache_id)
     if running.work is None:
         raise InvalidArgument(why=f"group {group!r} has mode {running.state.mode}: its members read segments")
@@ -78,10 +82,10 @@ def _block(rows: list[Row]) -> bytes:
     return block
 
 
-async def settle_tasks(node: "Node", exchange: Exchange) -> None:
+async def settle_tasks(node: WorkHandlersGround, exchange: Exchange) -> None:
     """Keep what became of events."""
     request = exchange.message.settle_tasks
-    if is_elsewhere(node, exchange, request.group):
+    if node.coordinators.is_elsewhere(exchange, request.group):
         return
     rows = _settled(exchange.body, request.tasks, at_most=_handed_out_max(node.segments))
     work = await _work(node, request.group, request.cache_id)

@@ -3,33 +3,49 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from eventlog.batch.build import Columns, Table, build_write, read_table
+from eventlog.batch.build import Columns, Table, WriteFrame, build_write, read_table
 from eventlog.batch.marks import ABSENT
 from eventlog.errors import BadMessage, EventLogError, NoState
 from eventlog.events import Kind
 from eventlog.interceptor.share import Condition
 from eventlog.limits import BATCH_EVENTS_MAX, CLEAR_PER_GROUP_MAX, GROUP_BYTES_MAX
-from eventlog.node.cluster.primaries import Led, answer_primary, ask_primaries, time_to_ask
-from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
+from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
+from eventlog.node.copying.replicate import Replicas
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.state.entries import EntryReader
+from eventlog.node.writing.forward_write import Part, PartedWrites, WholeWrite
 from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.node.writing.writer import Writer
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import ClearAnswer, Message, WriteAnswer
 from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
 from eventlog.wire.kinds import error_message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 Done = Callable[[WriteResult | EventLogError], None]  # named here, once: `write` would make it anew for every request
 
 
-def write(node: "Node", exchange: Exchange) -> None:
+class WriteHandlersGround(Protocol):
+    """What this module needs of the node."""
+
+    replicas: Replicas
+    segments: int
+    primaries: Primaries
+    caches: Caches
+    entries: EntryReader
+    writer: Writer
+    parted_writes: PartedWrites
+
+    def check_writable(self) -> None: ...
+
+    async def write(self, cache: CacheState, frame: WriteFrame) -> WriteResult: ...
+
+
+def write(node: WriteHandlersGround, exchange: Exchange) -> None:
     """Queue a frame of blocks for the next group; the answer goes out when the group has committed. Other primaries get their blocks."""
     request = exchange.message.write
     try:
@@ -55,10 +71,12 @@ def write(node: "Node", exchange: Exchange) -> None:
             timeout_ms=exchange.message.timeout_ms,
             forwarded=exchange.message.forwarded,
         )
-        write_parts(node, whole, answer)
+        node.parted_writes.submit(whole, answer)
 
 
-def _submit(node: "Node", exchange: Exchange, frame: tuple[Table, memoryview], *, conditions: tuple[Condition, ...], done: Done) -> None:
+def _submit(
+    node: WriteHandlersGround, exchange: Exchange, frame: tuple[Table, memoryview], *, conditions: tuple[Condition, ...], done: Done
+) -> None:
     request = exchange.message.write
     node.check_writable()
     node.writer.submit(
@@ -76,7 +94,7 @@ def _submit(node: "Node", exchange: Exchange, frame: tuple[Table, memoryview], *
     )
 
 
-def _writes_all(node: "Node", table: Table) -> bool:
+def _writes_all(node: WriteHandlersGround, table: Table) -> bool:
     """Whether all of a frame can be written here; a segment that there is not is refused here, too."""
     writable = node.replicas.shortage.writable
     if table.only >= 0:
@@ -146,7 +164,7 @@ def _answer_in_words(exchange: Exchange, result: WriteResult) -> None:
         exchange.answer(message, result.ids.tobytes(), result.kinds.tobytes())
 
 
-async def clear(node: "Node", exchange: Exchange) -> None:
+async def clear(node: WriteHandlersGround, exchange: Exchange) -> None:
     """Remove entries of a cache, one REMOVED event each, and say whether there are more; the caller asks again while there are.
 
     Each primary removes up to `limit` of its own, and a group's bytes. When nobody has more, all that was there before is gone.
@@ -158,14 +176,14 @@ async def clear(node: "Node", exchange: Exchange) -> None:
     node.check_writable()
     answer = partial(_clear_here, node, cache, min(request.limit or CLEAR_PER_GROUP_MAX, CLEAR_PER_GROUP_MAX))
     if exchange.message.forwarded:
-        await answer_primary(node, exchange, answer)
+        await node.primaries.answer(exchange, answer)
         return
-    found = [one.clear_answer for one in await ask_primaries(node, exchange.message, answer, timeout_ms=time_to_ask(exchange))]
+    found = [one.clear_answer for one in await node.primaries.ask(exchange.message, answer, timeout_ms=time_to_ask(exchange))]
     whole = ClearAnswer(removed=sum(one.removed for one in found), more=any(one.more for one in found))
     exchange.answer(Message(clear_answer=whole))
 
 
-async def _clear_here(node: "Node", cache: CacheState, limit: int, led: Led) -> Message:
+async def _clear_here(node: WriteHandlersGround, cache: CacheState, limit: int, led: Led) -> Message:
     """Remove entries of segments that are led here; every one of those that are named as done is."""
     # what is removed may be kept as before-images: of a group that is too large nobody could read in small pieces
     keys, more = await node.entries.some_keys(cache, segments=led.segments, limit=limit, nbytes=GROUP_BYTES_MAX)

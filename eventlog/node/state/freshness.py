@@ -10,19 +10,37 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
+from eventlog.control.cluster import ClusterRecords
+from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError, NotPrimary
+from eventlog.node.cluster.peers import Peers
+from eventlog.node.copying.replicate import Replicas
+from eventlog.replication import Replication
 from eventlog.transport.exchange import Exchange
 from eventlog.wire.eventlog_pb2 import ConfirmEpochs, Message
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 FRESH_S = 1.0
 ASK_MS_MAX = 1_000
+
+
+class FreshnessGround(Protocol):
+    """What this module needs of the node."""
+
+    number: int
+    core: Replication
+    segments: int
+    replicas: Replicas
+    peers: Peers
+    records: ClusterRecords
+
+    @property
+    def view(self) -> ClusterView: ...
+
+    def own(self, task: "asyncio.Task[Any]") -> None: ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -36,7 +54,7 @@ class _Question:
 class Freshness:
     """When each segment was last confirmed to be led by this node, in the loop's time. A question to a replica is about all segments."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: FreshnessGround) -> None:
         self._node = node
         self._confirmed_at = np.full(node.segments, -np.inf)
         self._asking: dict[int, asyncio.Task[None]] = {}
@@ -168,7 +186,7 @@ class Freshness:
         return found
 
 
-def confirm_epochs(node: "Node", exchange: Exchange) -> None:
+def confirm_epochs(node: FreshnessGround, exchange: Exchange) -> None:
     """Answer of which segments a higher epoch is known here."""
     request, message = exchange.message.confirm_epochs, Message()
     answer = message.confirm_epochs_answer

@@ -10,9 +10,10 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from eventlog.clock import Entropy, SystemEntropy
+from eventlog.control.view import ClusterView
 from eventlog.errors import BadMessage, CacheDropped, IterationExpired, NoState
 from eventlog.limits import (
     ANSWER_BYTES_DEFAULT,
@@ -22,23 +23,38 @@ from eventlog.limits import (
     ITERATION_IDLE_MS_MAX,
     ITERATIONS_MAX,
 )
+from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.installed import installed
+from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import spec_of
-from eventlog.node.state.caches import CacheState
-from eventlog.node.state.state_reads import StateAsk, StateFound, cursor_of
+from eventlog.node.state.caches import Caches, CacheState
+from eventlog.node.state.state_reads import StateAsk, StateFound, StateReads, cursor_of
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.query.iterate.bitset import decode_segments
 from eventlog.query.iterate.progress import IterationProgress, checked_cursor
 from eventlog.query.iterate.scopes import BUILT_IN, GROUP, Scope, segments_in
+from eventlog.replication import Replication
 from eventlog.topology import Topology
 from eventlog.wire.eventlog_pb2 import Filter, ForEach, IterationStart
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
 
 ID_BYTES = 16
 _SWEEP_S = 5.0
 AHEAD_MAX = 8  # batches read at once
+
+
+class IterationsGround(Protocol):
+    """What this module needs of the node."""
+
+    number: int
+    core: Replication
+    caches: Caches
+    segments: int
+    reads: Reads
+    state_reads: StateReads
+    forwarding: Forwarding
+
+    @property
+    def view(self) -> ClusterView: ...
 
 
 class Iteration:
@@ -59,13 +75,13 @@ class Iteration:
             entries_max, bytes_max = sizes(entries or self.ask.entries_max, nbytes or self.ask.bytes_max)
             self.ask = replace(self.ask, entries_max=entries_max, bytes_max=bytes_max)
 
-    async def step(self, node: "Node", owner: object, *, ahead: int = 1) -> StateFound:
+    async def step(self, states: StateReads, owner: object, *, ahead: int = 1) -> StateFound:
         """Return the next batch; something is left. Up to `ahead` batches are read at once, if the next is not there yet."""
         if not self._ahead:
             segments, cursor = self.progress.next
             after, pin = (None, 0) if cursor is None else (cursor.key, cursor.pin)
             ask = replace(self.ask, segments=segments, after=after, pin=pin, owner=owner)
-            self._ahead.extend(await node.state_reads.read_ahead(ask, batches=ahead))
+            self._ahead.extend(await states.read_ahead(ask, batches=ahead))
         elif self.ask.cache.dropped:
             raise CacheDropped(cache=self.ask.cache.name)
         found = self._ahead.popleft()
@@ -91,7 +107,7 @@ class Iteration:
 class Iterations:
     """The iterations of a node by id, the one that was used last at the end."""
 
-    def __init__(self, node: "Node", *, entropy: Entropy | None = None) -> None:
+    def __init__(self, node: IterationsGround, *, entropy: Entropy | None = None) -> None:
         self._node = node
         self._entropy = entropy or SystemEntropy()
         self._found: OrderedDict[bytes, Iteration] = OrderedDict()
@@ -110,23 +126,23 @@ class Iterations:
             NoState, BadPredicate, ...: the cache cannot be read so.
         """
         node = self._node
-        cache = cache_of(node, request.cache_id)
+        cache = self.cache_of(request.cache_id)
         asked = decode_segments(request.segments, of=node.segments)
         name = request.scope
         custom = _scope_of(name), json_object(request.scope_parameters, what="scope_parameters")
-        segments = segments_in(name, topology_of(node), asked=asked, number=node.number, custom=custom)
+        segments = segments_in(name, self._topology(), asked=asked, number=node.number, custom=custom)
         entries_max, bytes_max = sizes(request.batch_entries, request.batch_bytes)
         ask = StateAsk(
             cache=cache,
             segments=(),
             prefix=request.prefix,
-            filter=await compiled(node, cache, request.filter, owner=owner),
+            filter=await self.compiled(cache, request.filter, owner=owner),
             metadata=request.metadata,
             entries_max=entries_max,
             bytes_max=bytes_max,
             any_copy=await node.state_reads.has_copies(cache, segments),
         )
-        iteration = Iteration(ask, progress_of(node, segments, request), now=asyncio.get_running_loop().time())
+        iteration = Iteration(ask, self.progress_of(segments, request), now=asyncio.get_running_loop().time())
         id_ = self._entropy.token(ID_BYTES)
         self._found[id_] = iteration
         self._make_room()
@@ -161,6 +177,31 @@ class Iterations:
         """Return used, limit and peak of what is bounded here."""
         return {"iterations": (len(self._found), ITERATIONS_MAX, self.peak)}
 
+    def cache_of(self, cache_id: int) -> CacheState:
+        """Return a cache whose entries can be read. Raises NoState."""
+        cache = self._node.caches.find(cache_id)
+        if not cache.options.state:
+            raise NoState(cache=cache.name)
+        return cache
+
+    async def compiled(self, cache: CacheState, filter_: Filter, *, owner: object) -> CompiledFilter | None:
+        """Return the filter of a request, None where everything is wanted."""
+        spec = spec_of(filter_)
+        return None if spec is None else await self._node.reads.filters.compile(cache, spec, owner=owner)
+
+    def progress_of(self, segments: tuple[int, ...], request: IterationStart | ForEach) -> IterationProgress:
+        """Return where a request begins. Raises BadMessage."""
+        cursors = [checked_cursor(cursor_of(message), of=self._node.segments) for message in request.cursors]
+        return IterationProgress(segments, cursors)
+
+    def _topology(self) -> Topology:
+        """Return the cluster as functions of scopes see it."""
+        return Topology(
+            epoch=int(self._node.core.epochs.max()),
+            primaries=tuple(self._node.forwarding.leader_of(segment) for segment in range(self._node.segments)),
+            addresses={number: member.address for number, member in self._node.view.members.items()},
+        )
+
     def _make_room(self) -> None:
         while len(self._found) > ITERATIONS_MAX:
             self._found.popitem(last=False)
@@ -175,39 +216,10 @@ class Iterations:
             self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
 
-def cache_of(node: "Node", cache_id: int) -> CacheState:
-    """Return a cache whose entries can be read. Raises NoState."""
-    cache = node.caches.find(cache_id)
-    if not cache.options.state:
-        raise NoState(cache=cache.name)
-    return cache
-
-
-async def compiled(node: "Node", cache: CacheState, filter_: Filter, *, owner: object) -> CompiledFilter | None:
-    """Return the filter of a request, None where everything is wanted."""
-    spec = spec_of(filter_)
-    return None if spec is None else await node.reads.filters.compile(cache, spec, owner=owner)
-
-
 def sizes(entries: int, nbytes: int) -> tuple[int, int]:
     """Return the bounds of a batch, 0 standing for the usual ones."""
     entries_max = min(entries or ITERATION_BATCH_ENTRIES_DEFAULT, ITERATION_BATCH_ENTRIES_MAX)
     return entries_max, min(nbytes or ANSWER_BYTES_DEFAULT, ANSWER_BYTES_MAX)
-
-
-def progress_of(node: "Node", segments: tuple[int, ...], request: IterationStart | ForEach) -> IterationProgress:
-    """Return where a request begins. Raises BadMessage."""
-    cursors = [checked_cursor(cursor_of(message), of=node.segments) for message in request.cursors]
-    return IterationProgress(segments, cursors)
-
-
-def topology_of(node: "Node") -> Topology:
-    """Return the cluster as functions of scopes see it."""
-    return Topology(
-        epoch=int(node.core.epochs.max()),
-        primaries=tuple(node.leader_of(segment) for segment in range(node.segments)),
-        addresses={number: member.address for number, member in node.view.members.items()},
-    )
 
 
 def _scope_of(name: str) -> Scope | None:

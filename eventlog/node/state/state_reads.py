@@ -8,31 +8,56 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from eventlog.batch.entries import StateCursor
 from eventlog.consume.cursor import Cursor
 from eventlog.consume.cut import Limits
+from eventlog.consume.watermark import LowWatermark
 from eventlog.errors import CacheDropped, ClientClosed, CorruptData, EventLogError, NotPrimary, Overloaded, Unavailable
 from eventlog.limits import ANSWER_BYTES_MAX
-from eventlog.node.cluster.forward import connection_to, forwarded, leads, translated
+from eventlog.node.cluster.forward import Forwarding, forwarded, translated
+from eventlog.node.cluster.peers import Peers
+from eventlog.node.copying.replicate import Replicas
+from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import message_of
 from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.node.reading.reader import ReaderThread
 from eventlog.node.state.caches import CacheState
+from eventlog.node.state.following import Followed
+from eventlog.node.state.freshness import Freshness
 from eventlog.node.state.pins import NOT_HERE, Pin, Pins, Places
 from eventlog.node.state.state_scan import Scan, StateBatch, scan_ahead
+from eventlog.node.writing.storage import StorageThread
 from eventlog.predicate.spec import CompiledFilter
+from eventlog.replication import Replication
+from eventlog.segment.port import Store
 from eventlog.wire.eventlog_pb2 import Message, Part, ReadState, ReadStateAnswer
 from eventlog.wire.eventlog_pb2 import StateCursor as CursorMessage
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 _TRIES = 3
 _REACH_MS = 5_000  # how long a later moment is waited for: a failover takes less
+
+
+class StateReadsGround(Protocol):
+    """What this module needs of the node."""
+
+    number: int
+    store: Store
+    core: Replication
+    low: LowWatermark
+    segments: int
+    storage: StorageThread
+    replicas: Replicas
+    peers: Peers
+    freshness: Freshness
+    followed: Followed
+    reads: Reads
+    forwarding: Forwarding
+
+    def close_up(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,7 +98,7 @@ class StateFound:
 class StateReads:
     """All who read the state of a node as of one moment."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: StateReadsGround) -> None:
         self._node = node
         self._thread = ReaderThread()
         self._ends = node.core.ends.copy()  # the state may be ahead of the marks up to there: it was written before this process
@@ -105,7 +130,7 @@ class StateReads:
     async def read_ahead(self, ask: StateAsk, *, batches: int, is_forwarded: bool = False) -> list[StateFound]:
         """Return the next batch and maybe some that follow it, at most `batches` in all. Raises as `read` does."""
         first = ask.segments[0]
-        if ask.is_led and not leads(self._node, first):
+        if ask.is_led and not self._node.forwarding.leads(first):
             raise NotPrimary(segment=first)
         if self._is_near(ask, first):
             found = await self._read_here(ask, batches)
@@ -120,9 +145,9 @@ class StateReads:
 
         A copy is read up to the watermark that it knows: so what was committed anywhere is asked for first, and waited for here.
         """
-        if not cache.options.events or all(leads(self._node, segment) for segment in segments):
+        if not cache.options.events or all(self._node.forwarding.leads(segment) for segment in segments):
             return False
-        if not all(leads(self._node, segment) or self._is_copied(segment) for segment in segments):
+        if not all(self._node.forwarding.leads(segment) or self._is_copied(segment) for segment in segments):
             return False
         end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._node.reads.end(lambda id_: None if end.done() else end.set_result(id_), np.array(segments))
@@ -146,9 +171,9 @@ class StateReads:
     def _is_near(self, ask: StateAsk, segment: int) -> bool:
         """Whether to read a segment here: led here, or a copy that will do, or the only one that can be reached."""
         node = self._node
-        if leads(node, segment) or ask.is_led:
-            return leads(node, segment)
-        return self._is_copied(segment) and (ask.any_copy or not self._is_reached(node.leader_of(segment)))
+        if node.forwarding.leads(segment) or ask.is_led:
+            return node.forwarding.leads(segment)
+        return self._is_copied(segment) and (ask.any_copy or not self._is_reached(node.forwarding.leader_of(segment)))
 
     def _is_copied(self, segment: int) -> bool:
         node = self._node
@@ -211,7 +236,7 @@ class StateReads:
         """Return when this node may believe that it is still primary of what it leads. Raises NotPrimary."""
         node = self._node
         for segment in segments:
-            if leads(node, segment) and not node.freshness.is_fresh(segment):
+            if node.forwarding.leads(segment) and not node.freshness.is_fresh(segment):
                 await node.freshness.refresh(segment)
 
     async def _reach(self, cache: CacheState, segments: Sequence[int], id_: int) -> None:
@@ -243,11 +268,11 @@ class StateReads:
 
     async def _read_there(self, ask: StateAsk, *, is_forwarded: bool) -> StateFound:
         node, first = self._node, ask.segments[0]
-        connection = connection_to(node, first, forwarded=is_forwarded)
-        leader = node.leader_of(first)
+        connection = node.forwarding.connection_to(first, forwarded=is_forwarded)
+        leader = node.forwarding.leader_of(first)
         request = ReadState(
             cache_id=ask.cache.cache_id,
-            segments=[segment for segment in ask.segments if node.leader_of(segment) == leader],
+            segments=[segment for segment in ask.segments if node.forwarding.leader_of(segment) == leader],
             pin=ask.pin,
             prefix=ask.prefix,
             max_entries=ask.entries_max,

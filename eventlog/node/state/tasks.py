@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,12 +26,8 @@ from eventlog.interceptor.share import Condition
 from eventlog.node.installed import installed
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.state_reads import StateFound
-from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
-from eventlog.node.writing.groups import Pending, WriteResult
-from eventlog.wire.eventlog_pb2 import Write
-
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+from eventlog.node.writing.forward_write import Part
+from eventlog.node.writing.own_writes import OwnWrites
 
 GROUP = "eventlog.tasks"
 _WRITE_MS = 10_000
@@ -55,9 +51,10 @@ Factory = Callable[[Mapping[str, Any]], Task]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TaskBatch:
-    """Some entries of one cache, item i of each list is entry i, as of a moment shortly ago."""
+    """Some entries of one cache, item i of each list is entry i, as of a moment shortly ago. `node` is the number of the node."""
 
-    node: "Node"
+    node: int
+    writes: OwnWrites
     cache: CacheState
     keys: Sequence[bytes]
     values: Sequence[bytes]
@@ -102,45 +99,15 @@ class TaskBatch:
         blocks, lengths = build_blocks(columns, np.ones(count, np.int64))
         table = np.zeros(count, TABLE)
         table["segment"], table["count"], table["length"] = [self.segments[row] for row in rows], 1, lengths
-        done: asyncio.Future[WriteResult | EventLogError] = asyncio.get_running_loop().create_future()
-
-        def told(result: WriteResult | EventLogError) -> None:
-            if not done.done():
-                done.set_result(result)
-
-        def local(part: Part, then: Callable[[WriteResult | EventLogError], None]) -> None:
-            self.node.check_writable()
-            own = range(count) if part.blocks is None else part.blocks.tolist()
-            conditions = tuple(
-                Condition(block=place, key=self.keys[rows[block]], version=self.versions[rows[block]]) for place, block in enumerate(own)
-            )
-            pending = Pending(
-                cache=self.cache,
-                table=part.table,
-                blocks=part.data,
-                producer=0,
-                conditions=conditions,
-                previous=False,
-                internal=False,
-                done=then,
-            )
-            self.node.writer.submit(pending)
-
-        request = Write(cache_id=self.cache.cache_id, blocks=count)
-        for block, row in enumerate(rows):
-            request.conditions.add(block=block, key=self.keys[row], version=self.versions[row])
-        write_parts(
-            self.node,
-            WholeWrite(request=request, part=Part(table=Table.of(table), data=memoryview(blocks)), local=local, timeout_ms=0),
-            told,
-        )
-        result = await done
-        if isinstance(result, EventLogError):
-            return dict.fromkeys(rows, result)
+        conditions = [Condition(block=block, key=self.keys[row], version=self.versions[row]) for block, row in enumerate(rows)]
+        try:
+            result = await self.writes.write_blocks(self.cache, Part(table=Table.of(table), data=memoryview(blocks)), conditions=conditions)
+        except EventLogError as error:
+            return dict.fromkeys(rows, error)
         return {rows[block]: error for block, error in result.refusals.items()}
 
 
-def batch_of(node: "Node", cache: CacheState, found: StateFound) -> TaskBatch:
+def batch_of(node: int, writes: OwnWrites, cache: CacheState, found: StateFound) -> TaskBatch:
     """Return the entries of an answer as a task gets them."""
     body, at = memoryview(b"".join(found.body)), 0
     keys: list[bytes] = []
@@ -154,7 +121,7 @@ def batch_of(node: "Node", cache: CacheState, found: StateFound) -> TaskBatch:
         values += read.block.values.to_list()
         versions += read.versions.tolist()
         segments += np.repeat(read.segments, read.counts).tolist()
-    return TaskBatch(node=node, cache=cache, keys=keys, values=values, versions=versions, segments=segments)
+    return TaskBatch(node=node, writes=writes, cache=cache, keys=keys, values=values, versions=versions, segments=segments)
 
 
 def make_task(name: str, parameters: Mapping[str, Any]) -> Task:

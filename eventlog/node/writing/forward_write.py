@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,26 @@ from eventlog.batch.marks import REFUSED
 from eventlog.errors import BadMessage, EventLogError, Stopping, tellable
 from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.forward import translated
+from eventlog.node.cluster.leaders import Leaders
+from eventlog.node.cluster.peers import Peers
+from eventlog.node.copying.replicate import Replicas
 from eventlog.node.writing.groups import WriteResult
 from eventlog.transport.reply import Reply
 from eventlog.wire.eventlog_pb2 import Message, Write, WriteAnswer
 from eventlog.wire.kinds import read_error
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
-
 Ints = npt.NDArray[np.int64]
 Done = Callable[[WriteResult | EventLogError], None]
+
+
+class ForwardWriteGround(Protocol):
+    """What this module needs of the node."""
+
+    number: int
+    segments: int
+    replicas: Replicas
+    peers: Peers
+    leaders: Leaders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,45 +65,52 @@ class WholeWrite:
     forwarded: bool = False
 
 
-def write_parts(node: "Node", whole: WholeWrite, done: Done) -> None:
-    """Have every primary write its blocks; `done` gets one result for all. A part that fails is a refusal of each of its blocks.
+class PartedWrites:
+    """Has every primary write its blocks of a frame."""
 
-    Blocks of segments that nobody can write now are refused each for its own reason, and hold up none of the others.
-    """
-    table, shortage = whole.part.table, node.replicas.shortage
-    segments = table.segments.astype(np.int64)
-    if int(segments.max(initial=0)) >= node.segments:
-        raise BadMessage(why=f"write: a block of segment {segments.max()} of {node.segments}")
-    elsewhere = np.zeros_like(segments) if whole.forwarded else node.leaders.numbers[segments]
-    elsewhere[(elsewhere == node.number) | node.replicas.serving[segments]] = 0
-    owners = np.where(shortage.writable[segments], node.number, elsewhere)
-    refused = np.flatnonzero(owners == 0)
-    numbers = np.unique(owners[owners > 0]).tolist()
-    merging = _Merging(table.rows["count"].astype(np.int64), done, parts=len(numbers) + len(refused))
-    for block in refused.tolist():
-        merging.told(np.array((block,)), shortage.refusal(segments.item(block)))
-    for number in numbers:
-        blocks = np.flatnonzero(owners == number)
-        told = partial(merging.told, blocks)
-        if number == node.number:
-            try:
-                whole.local(whole.part.cut(blocks), told)
-            except EventLogError as error:
-                told(error)
-        else:
-            _send(node, number, whole, blocks=blocks, told=told)
+    def __init__(self, node: ForwardWriteGround) -> None:
+        self._node = node
 
+    def submit(self, whole: WholeWrite, done: Done) -> None:
+        """Have every primary write its blocks; `done` gets one result for all. A part that fails is a refusal of each of its blocks.
 
-def _send(node: "Node", number: int, whole: WholeWrite, *, blocks: Ints, told: Done) -> None:
-    part = whole.part.cut(blocks)
-    segment, rows = part.table.segments.item(0), part.table.events
-    message = _request(whole.request, blocks)
-    try:
-        answer = node.peers.send(number, message, part.table.data, part.data, timeout_ms=whole.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT)
-    except EventLogError as error:
-        told(translated(error, segment))
-        return
-    answer.add_done_callback(partial(_answered, told, segment, rows))
+        Blocks of segments that nobody can write now are refused each for its own reason, and hold up none of the others.
+        """
+        table, shortage = whole.part.table, self._node.replicas.shortage
+        segments = table.segments.astype(np.int64)
+        if int(segments.max(initial=0)) >= self._node.segments:
+            raise BadMessage(why=f"write: a block of segment {segments.max()} of {self._node.segments}")
+        elsewhere = np.zeros_like(segments) if whole.forwarded else self._node.leaders.numbers[segments]
+        elsewhere[(elsewhere == self._node.number) | self._node.replicas.serving[segments]] = 0
+        owners = np.where(shortage.writable[segments], self._node.number, elsewhere)
+        refused = np.flatnonzero(owners == 0)
+        numbers = np.unique(owners[owners > 0]).tolist()
+        merging = _Merging(table.rows["count"].astype(np.int64), done, parts=len(numbers) + len(refused))
+        for block in refused.tolist():
+            merging.told(np.array((block,)), shortage.refusal(segments.item(block)))
+        for number in numbers:
+            blocks = np.flatnonzero(owners == number)
+            told = partial(merging.told, blocks)
+            if number == self._node.number:
+                try:
+                    whole.local(whole.part.cut(blocks), told)
+                except EventLogError as error:
+                    told(error)
+            else:
+                self._send(number, whole, blocks=blocks, told=told)
+
+    def _send(self, number: int, whole: WholeWrite, *, blocks: Ints, told: Done) -> None:
+        part = whole.part.cut(blocks)
+        segment, rows = part.table.segments.item(0), part.table.events
+        message = _request(whole.request, blocks)
+        try:
+            answer = self._node.peers.send(
+                number, message, part.table.data, part.data, timeout_ms=whole.timeout_ms or REQUEST_TIMEOUT_MS_DEFAULT
+            )
+        except EventLogError as error:
+            told(translated(error, segment))
+            return
+        answer.add_done_callback(partial(_answered, told, segment, rows))
 
 
 def _request(request: Write, blocks: Ints) -> Message:

@@ -2,18 +2,26 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import Protocol
 
 from eventlog.batch.build import WriteFrame, read_table
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition
 from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.forward_write import Part, WholeWrite, write_parts
+from eventlog.node.writing.forward_write import Part, PartedWrites, WholeWrite
 from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.node.writing.writer import Writer
 from eventlog.wire import eventlog_pb2 as pb
 
-if TYPE_CHECKING:
-    from eventlog.node.node import Node
+
+class OwnWritesGround(Protocol):
+    """What this module needs of the node."""
+
+    writer: Writer
+    parted_writes: PartedWrites
+
+    def check_writable(self) -> None: ...
 
 
 def awaited() -> tuple["asyncio.Future[WriteResult]", Callable[[WriteResult | EventLogError], None]]:
@@ -31,36 +39,54 @@ def awaited() -> tuple["asyncio.Future[WriteResult]", Callable[[WriteResult | Ev
     return done, finish
 
 
-async def write_own(
-    node: "Node", cache: CacheState, frame: WriteFrame, *, timeout_ms: int, conditions: Sequence[Condition] = ()
-) -> WriteResult:
-    """Have the primaries of a frame's segments write it, this node or others."""
-    done, finish = awaited()
+class OwnWrites:
+    """Writes of this node's own making."""
 
-    def local(part: Part, told: Callable[[WriteResult | EventLogError], None]) -> None:
-        node.check_writable()
-        node.writer.submit(
-            Pending(
-                cache=cache,
-                table=part.table,
-                blocks=part.data,
-                producer=0,
-                conditions=tuple(conditions),
-                previous=False,
-                internal=False,
-                done=told,
+    def __init__(self, node: OwnWritesGround) -> None:
+        self._node = node
+
+    async def write(self, cache: CacheState, frame: WriteFrame, *, timeout_ms: int, conditions: Sequence[Condition] = ()) -> WriteResult:
+        """Have the primaries of a frame's segments write it, this node or others. Raises what refused it whole."""
+        table, blocks = read_table(memoryview(b"".join(frame.buffers)), len(frame.table))
+        return await self.write_blocks(cache, Part(table=table, data=blocks), timeout_ms=timeout_ms, conditions=conditions)
+
+    async def write_blocks(
+        self, cache: CacheState, part: Part, *, timeout_ms: int = 0, conditions: Sequence[Condition] = ()
+    ) -> WriteResult:
+        """Do what `write` does with blocks that are ready; `conditions` name them by their place."""
+        done, finish = awaited()
+
+        def local(own: Part, told: Callable[[WriteResult | EventLogError], None]) -> None:
+            self._node.check_writable()
+            self._node.writer.submit(
+                Pending(
+                    cache=cache,
+                    table=own.table,
+                    blocks=own.data,
+                    producer=0,
+                    conditions=_of_part(conditions, own),
+                    previous=False,
+                    internal=False,
+                    done=told,
+                )
             )
-        )
 
-    table, blocks = read_table(memoryview(b"".join(frame.buffers)), len(frame.table))
-    request = pb.Write(cache_id=cache.cache_id, blocks=len(table))
-    for condition in conditions:
-        row = request.conditions.add(block=condition.block, key=condition.key)
-        if condition.version is None:
-            row.present = True
-        elif condition.version:
-            row.version = condition.version
-        else:
-            row.absent = True
-    write_parts(node, WholeWrite(request=request, part=Part(table=table, data=blocks), local=local, timeout_ms=timeout_ms), finish)
-    return await done
+        request = pb.Write(cache_id=cache.cache_id, blocks=len(part.table))
+        for condition in conditions:
+            row = request.conditions.add(block=condition.block, key=condition.key)
+            if condition.version is None:
+                row.present = True
+            elif condition.version:
+                row.version = condition.version
+            else:
+                row.absent = True
+        self._node.parted_writes.submit(WholeWrite(request=request, part=part, local=local, timeout_ms=timeout_ms), finish)
+        return await done
+
+
+def _of_part(conditions: Sequence[Condition], part: Part) -> tuple[Condition, ...]:
+    """Return the conditions of some of a frame's blocks, by their places in that part."""
+    if part.blocks is None:
+        return tuple(conditions)
+    places = {block: place for place, block in enumerate(part.blocks.tolist())}
+    return tuple(replace(one, block=places[one.block]) for one in conditions if one.block in places)

@@ -16,10 +16,13 @@ from eventlog.batch.views import decode_block
 from eventlog.errors import EventLogError, NotPrimary, TimedOut, VersionMismatch
 from eventlog.events import Kind
 from eventlog.ids import FlakeClock
+from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.consumers.inner import Inner
 from eventlog.node.state.entries import Page
+from eventlog.node.writing.forward_write import PartedWrites
 from eventlog.node.writing.groups import Pending, WriteResult
+from eventlog.node.writing.own_writes import OwnWrites
 from eventlog.segment.keys import entry_prefix
 from eventlog.testing.consumers.shelf import Shelf, ShelfWrite
 from eventlog.testing.sim.clocks import HostClock
@@ -46,6 +49,9 @@ class SimNode:
         self.is_stopping = False
         self.inner = Inner(self)  # type: ignore[arg-type]  # what of a node it uses
         self.coordinators = Coordinators(self)  # type: ignore[arg-type]  # as above
+        self.forwarding = Forwarding(self)  # type: ignore[arg-type]  # as above
+        self.parted_writes = PartedWrites(self)  # type: ignore[arg-type]  # as above
+        self.own_writes = OwnWrites(self)
         self.freshness = SimpleNamespace(is_fresh=lambda _: shelf.chance.random() < 0.5, refresh=self._refresh)
         self.entries = SimNodeEntries(number, shelf)
         self.writer = SimpleNamespace(submit=self._submit)
@@ -88,8 +94,10 @@ class SimNode:
         numbers[self._segment] = self._shelf.leader
         return SimpleNamespace(numbers=numbers)
 
-    def leader_of(self, segment: int) -> int:
-        return int(self.leaders.numbers[segment])
+    @property
+    def view(self) -> SimpleNamespace:
+        records = [SimpleNamespace(record=SimpleNamespace(primary=number)) for number in self.leaders.numbers.tolist()]
+        return SimpleNamespace(segments=dict(enumerate(records)))
 
     async def _refresh(self, segment: int) -> None:
         await asyncio.sleep(self._shelf.some_us() / 1e6)

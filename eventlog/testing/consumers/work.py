@@ -84,9 +84,8 @@ class _Retry:
 class _Running:
     """One coordinator's time: what `Work` asks of whoever runs it."""
 
-    def __init__(self, run: "WorkRun", host: _Host) -> None:
+    def __init__(self, run: "WorkRun") -> None:
         self.id = ("g", 1)
-        self.node = host  # which has the clock
         self._run = run
         self.positions = {
             segment: decode_committed(run.kept[key]) for segment in range(run.group.segments) if (key := self.key("p", segment)) in run.kept
@@ -110,8 +109,8 @@ class _Running:
 class _Work(Work):
     """Has no tasks of its own: what it would do in a turn of its own waits in `later`."""
 
-    def __init__(self, running: _Running, kept: dict[int, bytes]) -> None:
-        super().__init__(running, kept)  # type: ignore[arg-type]  # it takes the place of a coordinator's
+    def __init__(self, host: _Host, running: _Running, kept: dict[int, bytes]) -> None:
+        super().__init__(host, running, kept)  # type: ignore[arg-type]  # the host has a clock, and nothing else is asked of it
         self.later: list[Step[Any]] = []
 
     def _request(self, apply: Step[Any]) -> Any:
@@ -230,10 +229,10 @@ class WorkRun:
             self._host.restart()
             self._compare_clocks()
         self._host.clock.raise_above(ceiling)
-        self._running = _Running(self, self._host)
+        self._running = _Running(self)
         self.reached["coordinators"] += 1
         kept = {segment: self.kept[key] for segment in range(self.group.segments) if (key := self._running.key("w", segment)) in self.kept}
-        self._work = _Work(self._running, kept)
+        self._work = _Work(self._host, self._running, kept)
 
     def _read(self) -> None:
         """Have the coordinator read on."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventlog.errors import EventLogError
-from eventlog.node.cluster import primaries
 from eventlog.testing.sim.checks import Logs
 from eventlog.testing.sim.cluster import Cluster
 from eventlog.testing.sim.history import Fate
@@ -75,7 +74,7 @@ class Asking:
 
     async def _clear(self, node: Node) -> None:
         before = set(self._told)
-        answers = await primaries.ask_primaries(node.questions, _QUESTION, node.questions.committed, timeout_ms=_TIMEOUT_MS)  # type: ignore[arg-type]
+        answers = await node.questions.primaries.ask(_QUESTION, node.questions.committed, timeout_ms=_TIMEOUT_MS)
         left = before.difference(*(one.count_after_answer.events for one in answers))
         self._world.reached["cleared"] += 1
         self._doubts += [(f"a clear at node {node.questions.number} left event {token}, which was there before", token) for token in left]
@@ -86,7 +85,7 @@ class Asking:
             if _holds(token) and token not in self._released and self._chance.random() < 0.2:
                 self._released[token] = len(self._released)
         committed = node.state.low.limit()
-        answers = await primaries.ask_primaries(node.questions, _QUESTION, node.questions.committed, timeout_ms=_TIMEOUT_MS)  # type: ignore[arg-type]
+        answers = await node.questions.primaries.ask(_QUESTION, node.questions.committed, timeout_ms=_TIMEOUT_MS)
         seen = [pair for one in answers for pair in zip(one.count_after_answer.events, one.count_after_answer.bytes, strict=True)]
         holds = [id_ for token, id_ in seen if _holds(token) and token not in self._released]
         self._cuts.append((min([committed, *holds]), len(self._released)))
@@ -94,8 +93,7 @@ class Asking:
 
     async def _list(self, node: Node) -> None:
         questions = node.questions
-        answers = await primaries.ask_as_of_one_moment(
-            questions,  # type: ignore[arg-type]
+        answers = await questions.primaries.ask_as_of_one_moment(
             _QUESTION,
             questions.committed,
             changes=lambda one: len(one.count_after_answer.events),

@@ -15,8 +15,8 @@ import numpy as np
 from eventlog.control.view import ClusterView
 from eventlog.errors import EventLogError, TimedOut
 from eventlog.ids import ID_STEP
-from eventlog.node.cluster.primaries import Led, answer_primary
-from eventlog.node.consumers.near import NearReaders, answer_how_far
+from eventlog.node.cluster.primaries import Led, Primaries
+from eventlog.node.consumers.near import NearReaders
 from eventlog.node.state.freshness import Freshness, confirm_epochs
 from eventlog.testing.sim.packets import Asked, Told
 from eventlog.testing.sim.records import Records
@@ -51,6 +51,7 @@ class Questions:
         self.is_stopping = False
         self.peers = self
         self.freshness = Freshness(self)  # type: ignore[arg-type]  # what of a node it uses
+        self.primaries = Primaries(self)  # type: ignore[arg-type]  # as above
         self.near = NearReaders(self)  # type: ignore[arg-type]  # as above
         self._state = state
         self._records = records
@@ -141,8 +142,8 @@ class Questions:
             if packet.message.HasField("confirm_epochs"):
                 confirm_epochs(node, call)
             elif packet.message.HasField("close_up"):
-                await answer_how_far(node, call)
+                await self.near.answer(call)
             else:
-                await answer_primary(node, call, self.committed)
+                await self.primaries.answer(call, self.committed)
         except EventLogError as error:
             say(error)

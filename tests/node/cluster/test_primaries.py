@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eventlog.errors import NoState, PrimariesMissing
-from eventlog.node.cluster.primaries import Cover, Led, ask_primaries
+from eventlog.node.cluster.primaries import Cover, Led
 from eventlog.node.node import Node
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Clear, ClearAnswer, Message
@@ -69,7 +69,7 @@ def test_a_segment_that_is_lost_while_the_answer_is_made_is_asked_again_with_all
             node.replicas.serving[[2, 5]] = len(asked) > 1  # a takeover in the middle of the first answer, over by the second
             return Message()
 
-        answers = await ask_primaries(node, QUESTION, answer)
+        answers = await node.primaries.ask(QUESTION, answer)
         assert asked == [list(range(node.segments)), [0, 1, 3, 4, 6, 7], [2, 5]]
         assert sorted(segment for one in answers for segment in one.cover.segments) == list(range(node.segments))
 
@@ -83,10 +83,10 @@ def test_what_is_not_served_until_the_deadline_is_refused_by_name(tmp_path: Path
 
         node.replicas.serving[[2, 5]] = False
         with pytest.raises(PrimariesMissing) as raised:
-            await ask_primaries(node, QUESTION, answer, timeout_ms=100)
+            await node.primaries.ask(QUESTION, answer, timeout_ms=100)
         assert (raised.value.segments, raised.value.timeout_ms) == ([2, 5], 100)
         node.replicas.serving[[2, 5]] = True
-        assert [one.clear_answer.removed for one in await ask_primaries(node, QUESTION, answer, timeout_ms=100)] == [node.segments]
+        assert [one.clear_answer.removed for one in await node.primaries.ask(QUESTION, answer, timeout_ms=100)] == [node.segments]
 
     with_node(tmp_path, act)
 
@@ -97,6 +97,6 @@ def test_an_error_that_asking_again_does_not_cure_is_raised_at_once(tmp_path: Pa
             raise NoState(cache=str(len(led.segments)))
 
         with pytest.raises(NoState):
-            await ask_primaries(node, QUESTION, answer)
+            await node.primaries.ask(QUESTION, answer)
 
     with_node(tmp_path, act)

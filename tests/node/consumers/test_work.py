@@ -15,7 +15,6 @@ from eventlog.consume.membership.values import Member, new_group
 from eventlog.consume.work import queue as queue_module
 from eventlog.errors import EventLogError, NotPrimary, OperationRefused
 from eventlog.ids import ID_MAX
-from eventlog.node import operations
 from eventlog.node.consumers import work as module
 from eventlog.node.consumers.coordinator import Running
 from eventlog.node.consumers.work import Work
@@ -129,7 +128,7 @@ def test_what_breaks_the_reading_ends_the_group_there_and_not_the_node(tmp_path:
 
     async def act(node: Node, work: Work) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(module, "read_rows", broken)
+            patched.setattr(node.work_reading, "read", broken)
             with pytest.raises(NotPrimary):
                 await work.take(MEMBER, wanted(1), wait_ms=30_000)
         again = await node.coordinators.find(*work._running.id)
@@ -169,7 +168,7 @@ async def refuse(node: Node) -> CacheState:
 
 
 async def accept(node: Node) -> None:
-    await operations.drop_cache(node, "dead")
+    await node.cache_changes.drop("dead")
 
 
 def test_a_dead_letter_that_cannot_be_written_fails_its_rejection_alone(tmp_path: Path) -> None:

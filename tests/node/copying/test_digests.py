@@ -4,7 +4,7 @@ import pytest
 
 from eventlog.errors import EventLogError, Unavailable
 from eventlog.ids import ID_MAX
-from eventlog.node.copying.digests import compare, own_digests, read_digest
+from eventlog.node.copying.digests import read_digest
 from eventlog.segment.keys import log_range, parse_log_key
 from eventlog.segment.memory import open_store
 from eventlog.segment.port import StoreOptions
@@ -97,7 +97,7 @@ def test_a_node_that_has_trimmed_more_by_now_has_no_digest(tmp_path):
         cache.trimmed_ids[0] = parse_log_key(values[0][0][0])[2]
         asked = pb.DigestSegments(segments=[0], after=[pb.CacheBound(cache=cache.cache_id, id=0)])
         with pytest.raises(Unavailable, match="retention"):
-            await own_digests(node, asked)
+            await node.digests.own(asked)
 
     with_node(tmp_path, act)
 
@@ -117,7 +117,7 @@ def test_a_comparison_that_retention_disturbs_is_made_again(tmp_path):
     async def act(node):
         cache, values = await written(node, rounds=3)
         kept, cache.trimmed_ids = cache.trimmed_ids, Rising(parse_log_key(values[0][0][0])[2])
-        found = await compare(node, 0, [node.number])
+        found = await node.digests.compare(0, [node.number])
         assert cache.trimmed_ids.looks > 2
         assert found.why == ""
         cache.trimmed_ids = kept
@@ -128,11 +128,11 @@ def test_a_comparison_that_retention_disturbs_is_made_again(tmp_path):
 def test_a_node_tells_digests_of_what_it_holds_up_to_its_watermark(tmp_path):
     async def act(node):
         await written(node)
-        answer = await own_digests(node, pb.DigestSegments(segments=[0, 1, 99]))
+        answer = await node.digests.own(pb.DigestSegments(segments=[0, 1, 99]))
         assert [found.segment for found in answer.digests] == [0, 1]
         assert sum(found.events for found in answer.digests) > 0
         assert all(found.node == node.name and found.high_watermark >= found.last_id for found in answer.digests)
-        bounds = await own_digests(node, pb.DigestSegments(segments=[0], bounds_only=True))
+        bounds = await node.digests.own(pb.DigestSegments(segments=[0], bounds_only=True))
         assert (bounds.digests[0].events, bounds.digests[0].digest) == (0, 0)
 
     with_node(tmp_path, act)
@@ -141,10 +141,10 @@ def test_a_node_tells_digests_of_what_it_holds_up_to_its_watermark(tmp_path):
 def test_a_copy_alone_is_equal_to_itself_and_one_that_is_not_there_is_said(tmp_path):
     async def act(node):
         await written(node)
-        found = await compare(node, 2, [node.number])
+        found = await node.digests.compare(2, [node.number])
         assert found.why == ""
         assert found.digests[node.number].events > 0
-        missing = await compare(node, 2, [node.number, 77])
+        missing = await node.digests.compare(2, [node.number, 77])
         assert "node 77" in missing.why
         assert missing.digests == {}
 

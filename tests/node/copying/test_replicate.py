@@ -24,9 +24,9 @@ def test_what_was_in_flight_counts_once_though_its_segment_is_given_up_twice(tmp
         [flight] = node.replicas._flights
         assert not flight.is_written
         for _ in range(2):
-            node.replicas.takeover.stop(flight.segments.tolist())
+            node.takeover.stop(flight.segments.tolist())
         assert isinstance(await done, OutcomeUnknown)
-        node.replicas.incoming.follow(flight.segments, flight.last_ids)  # who leads now says that it is committed
+        node.incoming.follow(flight.segments, flight.last_ids)  # who leads now says that it is committed
         assert int(cache.live.sum()) == 1
         seen = node.reads._context.tail.read(cache.cache_id, after=0, upto=int(flight.last_ids[0]), nbytes_max=1 << 20)
         assert [group.bases for group in seen.groups] == [flight.last_ids.tolist()]

@@ -49,7 +49,7 @@ def test_a_copy_that_cannot_be_read_is_tried_again_while_somebody_waits_for_it(t
     monkeypatch.setattr(mending, "AGAIN_MS", 1)
 
     async def act(node):
-        copies, damaged, closed = node.replicas.copies, Damaged(reads=4), Damaged(reads=-1)
+        copies, damaged, closed = node.copies, Damaged(reads=4), Damaged(reads=-1)
         copies._open[7] = _Open(copy=damaged, counters=[], moment=_Moment(snapshot=node.store.snapshot()))
         copies.commands()[ReadSnapshot](READ)
         await damaged.is_read.wait()
@@ -71,10 +71,10 @@ def test_a_replica_that_is_dropped_while_the_end_of_its_copy_is_written_is_gone_
             await goes_on.wait()
 
         node.learn_caches = learn_late
-        copies = node.replicas.copies
+        copies = node.copies
         copies._counters[0] = Counters(caches=[])
         copies.commands()[EndInstall](end)
-        dropped = asyncio.create_task(node.replicas.takeover.discard([0]))
+        dropped = asyncio.create_task(node.takeover.discard([0]))
         for _ in range(100):
             await asyncio.sleep(0)  # as far as it gets
         goes_on.set()
@@ -111,9 +111,9 @@ def test_what_is_dropped_is_marked_so_on_disk_although_the_mark_was_another_task
             written.append(asyncio.create_task(node.checkpoints.write()))
             await asyncio.sleep(0)
 
-        emptied = node.replicas.takeover.empty
-        monkeypatch.setattr(node.replicas.takeover, "empty", empty)
-        dropped = asyncio.create_task(node.replicas.takeover.discard([0]))
+        emptied = node.takeover.empty
+        monkeypatch.setattr(node.takeover, "empty", empty)
+        dropped = asyncio.create_task(node.takeover.discard([0]))
         while not written:  # noqa: ASYNC110 -- the storage thread has no event for it
             await asyncio.sleep(0)
         await asyncio.sleep(0.05)  # what does not wait for the mark goes on meanwhile
@@ -128,7 +128,7 @@ def test_the_producers_of_a_copy_are_those_of_its_pin(tmp_path):
     """Else whoever leads with it would answer a block that comes again with the result of an event that is not there."""
 
     async def act(node):
-        cache, copies, opened = await cache_of(node), node.replicas.copies, asyncio.get_running_loop().create_future()
+        cache, copies, opened = await cache_of(node), node.copies, asyncio.get_running_loop().create_future()
         await submit(node, cache, [(b"k", b"1")], producer=5)
         known = dict(cache.producers.export(0))
         node.replicas.core.snapshot_opened = lambda *_, **__: opened.set_result(None) or []
@@ -149,7 +149,7 @@ def test_what_is_copied_of_producers_is_in_the_store_when_the_copy_ends(tmp_path
         at = int(node.core.ends.max())
         other.learn_one(5, segment=0, sequence=7, id_=at, kind=0)
         [(_, row)] = other.export(0)
-        copies = node.replicas.copies
+        copies = node.copies
         copies._counters[0] = Counters(
             caches=[
                 CacheCounters(
@@ -172,7 +172,7 @@ def test_a_copy_whose_end_is_on_disk_has_its_state_there_too(tmp_path):
         cache = await cache_of(node)
         pin, key = int(node.core.ends.max()), entry_key(0, cache.cache_id, b"k")
         rows = [(key, encode_entry(pin, b"v"))]
-        copies = node.replicas.copies
+        copies = node.copies
         await copies._store_part([(STATE, pack(rows))], InstallPart(segment=0, epoch=1, transfer=7, part=0))
         copies._counters[0] = Counters(caches=[])
         copies.commands()[EndInstall](EndInstall(segment=0, epoch=1, transfer=7, pin=pin, end_epoch=1, history=(EpochStart(1, 1, 0),)))
@@ -191,7 +191,7 @@ async def pieces_of(node, segment):
     cache = await cache_of(node)
     for row in [(b"changed", b"old"), (b"removed", b"old")]:
         await submit(node, cache, [row])
-    copies, opened = node.replicas.copies, asyncio.get_running_loop().create_future()
+    copies, opened = node.copies, asyncio.get_running_loop().create_future()
     node.replicas.core.snapshot_opened = lambda _, *, pin, now_ms: opened.set_result(pin) or []  # noqa: ARG005 - the names of the original
     copies.commands()[OpenSnapshot](OpenSnapshot(to=Replica(2, "first"), segment=segment, epoch=1, transfer=7))
     pin = await opened
@@ -211,7 +211,7 @@ def test_a_copy_s_state_is_that_of_its_log_whatever_was_written_while_it_was_mad
     pin, pieces = with_node(tmp_path / "primary", lambda node: pieces_of(node, 0), segments=1)
 
     async def act(node):
-        cache, copies = await cache_of(node), node.replicas.copies
+        cache, copies = await cache_of(node), node.copies
         copies.commands()[BeginInstall](BeginInstall(segment=0, epoch=1, transfer=7, pin=pin))
         await until_idle(node)
         await copies._store_part(pieces, InstallPart(segment=0, epoch=1, transfer=7, part=0))
@@ -229,7 +229,7 @@ def test_a_copy_s_state_is_that_of_its_log_whatever_was_written_while_it_was_mad
 
 def test_copies_that_begin_together_look_at_one_moment_that_is_let_go_with_the_last_of_them(tmp_path, monkeypatch):
     async def act(node):
-        copies, store, taken = node.replicas.copies, node.store, []
+        copies, store, taken = node.copies, node.store, []
         take = store.snapshot
         monkeypatch.setattr(store, "snapshot", lambda: taken.append(take()) or taken[-1])
         for transfer in (7, 8, 9):

@@ -37,7 +37,7 @@ def replicate(node, *rows, correlation=1):
     request = pb.Replicate(correlation=correlation, rows=len(rows), recipient=node.member.incarnation)
     exchange = FakeExchange(Message(replicate=request), connection=Wire(node))
     exchange.body = memoryview(np.array(list(rows), APPEND).tobytes())
-    node.replicas.incoming.received(exchange)
+    node.incoming.received(exchange)
     return exchange
 
 

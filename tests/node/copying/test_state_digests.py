@@ -7,7 +7,7 @@ import pytest
 
 from eventlog.batch.entries import encode_entry
 from eventlog.errors import CorruptData, Unavailable
-from eventlog.node.copying.state_digests import StateDigest, own_state_digest, pin_of, read_state
+from eventlog.node.copying.state_digests import StateDigest, read_state
 from eventlog.segment.keys import TAG_ENTRY, entry_key, expiry_key, tag_range
 from eventlog.segment.memory import open_store
 from eventlog.segment.port import StoreOptions
@@ -63,14 +63,14 @@ def test_a_state_whose_changes_retention_removes_while_it_is_read_has_no_digest(
     async def act(node):
         cache, rows = await cache_of(node), [(b"key%d" % number, b"v") for number in range(200)]
         await submit(node, cache, rows)
-        pin = await pin_of(node, 0)
+        pin = await node.state_digests.pin_of(0)
         await submit(node, cache, rows)
-        upto = await pin_of(node, 0) - 1
+        upto = await node.state_digests.pin_of(0) - 1
         asked = pb.DigestSegments(segments=[0], state_pin=pin, state_from=pin - 1, state_upto=upto)
-        assert (await own_state_digest(node, 0, asked)).entries < int(cache.live[0])
+        assert (await node.state_digests.own(0, asked)).entries < int(cache.live[0])
         asyncio.get_running_loop().call_soon(cache.trimmed_ids.__setitem__, 0, upto)  # when the reading has begun
         with pytest.raises(Unavailable, match="retention"):
-            await own_state_digest(node, 0, asked)
+            await node.state_digests.own(0, asked)
 
     with_node(tmp_path, act)
 
@@ -85,10 +85,10 @@ def test_a_state_that_its_counter_does_not_know_has_no_digest(tmp_path, how):
         own, _ = (await node.storage.run(lambda: node.store.read_state(*tag_range(segment, cache.cache_id, TAG_ENTRY), limit=1)))[0]
         put = (own, None) if how == "an entry is gone" else (own + b"0", encode_entry(1 << 10, b"v"))
         await node.storage.run(lambda: node.store.apply([put]))
-        pin = await pin_of(node, segment)
+        pin = await node.state_digests.pin_of(segment)
         asked = pb.DigestSegments(segments=[segment], state_pin=pin, state_from=pin - 1, state_upto=pin - 1)
         with pytest.raises(CorruptData, match=f"segment {segment}.*the counter knows {kept}"):
-            await own_state_digest(node, segment, asked)
+            await node.state_digests.own(segment, asked)
 
     with_node(tmp_path, act)
 
@@ -98,9 +98,9 @@ def test_entries_are_counted_as_of_the_pin_while_writing_goes_on(tmp_path):
         cache = await cache_of(node)
         for round_ in range(20):
             await submit(node, cache, [(b"key%d %d" % (round_, number), b"v") for number in range(50)])
-            pin, more = await asyncio.gather(pin_of(node, 0), submit(node, cache, [(b"more%d" % round_, b"v")]))
+            pin, more = await asyncio.gather(node.state_digests.pin_of(0), submit(node, cache, [(b"more%d" % round_, b"v")]))
             del more
             asked = pb.DigestSegments(segments=[0], state_pin=pin, state_from=pin - 1, state_upto=pin - 1)
-            await own_state_digest(node, 0, asked)
+            await node.state_digests.own(0, asked)
 
     with_node(tmp_path, act)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from eventlog.errors import CacheDropped
-from eventlog.node import operations
 from eventlog.node.handlers import entries
 from eventlog.wire.eventlog_pb2 import Get, GetMany, Keys, Message
 from tests.node.nodes import cache_of, submit, with_node
@@ -69,7 +68,7 @@ def test_a_stream_of_a_cache_that_is_dropped_meanwhile_ends_with_an_error(tmp_pa
         asked = Asked(*request, credits=credits)
         reading = asyncio.create_task(getattr(entries, kind)(node, asked))
         await asked.waits.wait()
-        await operations.drop_cache(node, "c")
+        await node.cache_changes.drop("c")
         asked.take()
         with pytest.raises(CacheDropped):
             await reading
@@ -95,7 +94,7 @@ def test_what_is_read_after_the_cache_was_dropped_is_not_told(tmp_path, kind):
         await asyncio.to_thread(begun.wait, 60)
         reading = asyncio.create_task(getattr(entries, kind)(node, asked))
         await asyncio.sleep(0)
-        await operations.drop_cache(node, "c")
+        await node.cache_changes.drop("c")
         go.set()
         with pytest.raises(CacheDropped):
             await reading

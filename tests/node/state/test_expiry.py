@@ -235,7 +235,7 @@ def test_lifespans_wait_while_half_of_the_reserve_of_the_disk_is_used_up(tmp_pat
         put = node.now_2020()
         await until(lambda: node.now_2020() > put + 1)
         await node.storage.run(lambda: None)  # what is due is in the store behind it
-        periodic = Periodic(node, renew_lease=node.renew_lease)
+        periodic = Periodic(node)
         await periodic._expire()
         assert (await visible(node, cache), int(cache.live.sum())) == (1, 101)
         node.disk.reserve_bytes = 0

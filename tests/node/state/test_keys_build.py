@@ -66,7 +66,7 @@ def test_a_cache_whose_state_is_damaged_goes_on_without_a_table_as_far_as_it_can
 
         with monkeypatch.context() as patched:
             patched.setattr(node.store, "read_state", damaged)
-            node.replicas.takeover.rebuild_keys(np.arange(node.segments))
+            node.takeover.rebuild_keys(np.arange(node.segments))
             while cache.building is not None:  # noqa: ASYNC110 -- nobody tells of it
                 await asyncio.sleep(0.001)
         assert cache.keys is None

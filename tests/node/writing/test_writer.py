@@ -28,7 +28,6 @@ from eventlog.errors import (
 from eventlog.events import Kind
 from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import GROUP_BYTES_MAX, OVERLAY_BYTES_MAX, PRODUCER_RESULTS_KEPT, VALUE_BYTES_MAX
-from eventlog.node import operations
 from eventlog.node.config import NodeConfig
 from eventlog.node.copying.replicate import term_of
 from eventlog.node.start import open_node
@@ -130,7 +129,7 @@ def test_what_was_made_ready_in_a_term_that_has_ended_is_not_written_in_the_next
         term = term_of(node.view.segments[segment], node.view)
         node.replicas.carry_out(node.replicas.core.learn([replace(term, epoch=term.epoch + 1, revision=term.revision + 1)], now_ms=0))
         assert not node.replicas.serving[segment], "the term has ended"
-        assert await node.replicas.takeover.served(np.array([segment]), wait_ms=60_000), "and another one begins, which renews the lease"
+        assert await node.takeover.served(np.array([segment]), wait_ms=60_000), "and another one begins, which renews the lease"
         refused = await waiting
         return first, refused, await submit(node, cache, [(b"k", b"2")], producer=5, sequence=1), node.writer.events
 
@@ -176,7 +175,7 @@ def test_without_a_lease_writes_are_refused_and_may_come_again(tmp_path):
     async def act(node):
         cache = await cache_of(node)
         node.writer.wait_ms_max = 40
-        async with node.renewing_lease:  # nobody renews it meanwhile
+        async with node.lease.lock:  # nobody renews it meanwhile
             ceiling = node.clock.ceiling
             node.clock.set_ceiling(node.clock.last + 1)
             refused = await submit(node, cache, [(b"k", b"1")], producer=5, sequence=0)
@@ -261,7 +260,7 @@ def test_writes_that_meet_a_drop_are_refused(tmp_path):
     async def act(node):
         cache = await cache_of(node)
         await submit(node, cache, [(b"k", b"1")])
-        await operations.drop_cache(node, "c")
+        await node.cache_changes.drop("c")
         again = await cache_of(node)
         return await submit(node, cache, [(b"k", b"2")]), await submit(node, again, [(b"k", b"3")]), again.cache_id > cache.cache_id
 

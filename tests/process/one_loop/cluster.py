@@ -11,7 +11,6 @@ import numpy as np
 from eventlog.control.metastores.location import Location, parse_location
 from eventlog.errors import EventLogError, NotPrimary, OutcomeUnknown
 from eventlog.hashing import hash_key
-from eventlog.node import operations
 from eventlog.node.config import NodeConfig
 from eventlog.node.handlers import TABLE
 from eventlog.node.node import Node, dispatcher
@@ -165,7 +164,7 @@ class Cluster:
         return next((node for node in self.up if node.replicas.serving[segment]), None)
 
     async def create_cache(self, **options: object) -> None:
-        await operations.create_cache(self.up[0], "c", {"format": "bytes", **options}, use_existing=False)
+        await self.up[0].cache_changes.create("c", {"format": "bytes", **options}, use_existing=False)
         await self.until(lambda: all("c" in [cache.name for cache in node.caches] for node in self.up))
 
     async def put(self, key: bytes, value: bytes) -> None:

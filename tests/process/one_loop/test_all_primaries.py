@@ -96,7 +96,7 @@ def test_nothing_is_removed_while_the_home_of_a_listener_is_taken_over(tmp_path:
         await fill(cluster, 300)
         held = (await register(connections[0], cluster, id=name, durable=True, hold_bytes=1 << 30)).last_id
         await fill(cluster, 600)
-        async with heir.node.renewing_lease:  # ids for its new terms would have to lie above the lease of who led before
+        async with heir.node.lease.lock:  # ids for its new terms would have to lie above the lease of who led before
             await cluster.until(lambda: victim.node.clock.ceiling > heir.node.clock.ceiling)
             await victim.kill()
             left = {chooser.node.number, heir.node.number}

@@ -7,7 +7,6 @@ import pytest
 import eventlog
 from eventlog.errors import BadMessage, InvalidArgument, Overloaded, StaleMember
 from eventlog.ids import id_before
-from eventlog.node.cluster.leaving import hand_over
 from eventlog.node.consumers import coordinator, coordinator_via
 from eventlog.transport.connect import connect
 from eventlog.wire import eventlog_pb2 as pb
@@ -470,7 +469,7 @@ def test_a_group_is_forgotten_where_it_is_led_no_more_and_where_nobody_is_in_it(
             cache = await client.create_cache("orders")
             async with cache.consumer("billing", mode="work"):
                 (running,) = running_of(cluster)
-                await hand_over(running.node)
+                await running.node.leaving.hand_over()
                 await until(lambda: any(one.node is not running.node for one in running_of(cluster)))
                 await until(lambda: not running.node.coordinators._running)
                 assert running.is_over

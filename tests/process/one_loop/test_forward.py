@@ -9,7 +9,6 @@ from eventlog.batch.entry_rows import decode_rows
 from eventlog.batch.marks import REFUSED
 from eventlog.errors import BadMessage, CacheNotFound, EventLogError, NotMember, NotPrimary
 from eventlog.hashing import hash_key, segment_of
-from eventlog.node import operations
 from eventlog.node.node import Node
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection, Reply
@@ -165,7 +164,7 @@ def test_clients_are_told_the_topology_and_of_its_changes(tmp_path: Path) -> Non
 def test_a_cache_that_another_node_has_just_made_is_known_everywhere(tmp_path):
     async def act(cluster):
         node = cluster.nodes[2].node
-        await operations.create_cache(cluster.nodes[0].node, "fresh", {}, use_existing=False)
+        await cluster.nodes[0].node.cache_changes.create("fresh", {}, use_existing=False)
         await cluster.until(lambda: "fresh" in [cache.name for cache in node.caches])
         node.caches.drop(node.caches.named("fresh"))  # as if it had not heard of it yet
         connection = await connect("127.0.0.1", cluster.nodes[2].port)

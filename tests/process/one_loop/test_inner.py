@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import BadName, NotMember, NotPrimary, OperationRefused, VersionMismatch
-from eventlog.node.cluster.leaving import hand_over
 from eventlog.node.consumers.inner import LISTENERS
 from eventlog.node.node import Node
 from eventlog.transport.connect import connect
@@ -134,7 +133,7 @@ def test_a_write_of_a_term_is_not_passed_on_to_whoever_leads_the_route_after_it(
         node = next(node for node in cluster.up if node.inner.leads(route))
         term = node.inner.term(route)
         await node.inner.write(LISTENERS, route, puts={key: b"1"}, term=term)
-        await hand_over(node)
+        await node.leaving.hand_over()
         await cluster.until(lambda: any(other.inner.leads(route) for other in cluster.up if other is not node))
         with pytest.raises(NotPrimary):
             await node.inner.write(LISTENERS, route, puts={key: b"2"}, term=term)

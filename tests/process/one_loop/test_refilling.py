@@ -24,7 +24,7 @@ def test_entries_of_segments_that_a_start_deletes_are_not_counted_twice(tmp_path
         await running.start()
         await cluster.until(cluster.is_whole)
         await cluster.until(cluster.are_equal)
-        assert running.node.replicas.copies.installed == 0
+        assert running.node.copies.installed == 0
         assert running.node.caches.named("c").live.tolist() == cluster.up[0].caches.named("c").live.tolist()
 
     with_cluster(tmp_path, act, storage="rocksdb")

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from eventlog.node import operations
 from tests.process.one_loop.cluster import Cluster, with_cluster
 
 
@@ -26,7 +25,7 @@ def test_backups_keep_nothing_of_a_cache_that_was_dropped(tmp_path):
 
         await asyncio.gather(*(cluster.put(b"key-%d" % number, b"v") for number in range(20)))
         await cluster.until(lambda: any(followed()))
-        await operations.drop_cache(cluster.up[0], "c")
+        await cluster.up[0].cache_changes.drop("c")
         await cluster.until(lambda: not any(followed()))
 
     with_cluster(tmp_path, act)
@@ -103,7 +102,7 @@ def test_who_lacks_what_retention_removed_gets_a_copy_and_then_the_log(tmp_path)
         writing = asyncio.create_task(keep_writing(cluster))
         await cluster.until(cluster.is_whole)
         await writing
-        assert lone.node.replicas.copies.installed == 8
+        assert lone.node.copies.installed == 8
         await cluster.until(lambda: bool((lone.node.followed.applied == lone.node.core.ends).all()))
         await cluster.check_state()
         cache = lone.node.caches.named("c")

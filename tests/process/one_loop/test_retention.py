@@ -86,7 +86,7 @@ def test_a_copy_that_was_away_trims_when_it_is_back(tmp_path: Path) -> None:
         await away.start()
         await cluster.until(cluster.is_whole)
         for node in cluster.up:
-            await node.retention.copies.spread()
+            await node.trimmed_copies.spread()
         await cluster.until(lambda: len({tuple(trimmed(node)) for node in cluster.up}) == 1)
 
     on_spread_cluster(tmp_path, act, storage="rocksdb", retain_events=KEPT)

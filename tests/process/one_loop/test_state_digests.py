@@ -3,7 +3,6 @@
 import asyncio
 
 from eventlog.node.copying import state_digests
-from eventlog.node.copying.digests import compare
 from eventlog.segment.keys import TAG_ENTRY, tag_range
 from tests.process.one_loop.cluster import Cluster, with_cluster
 
@@ -25,7 +24,7 @@ def test_copies_of_a_cluster_are_equal_while_it_is_written_to_and_a_changed_row_
         numbers = [other.number for other in cluster.up]
         entries = 0
         for segment in range(node.segments):
-            found = await compare(node, segment, numbers)
+            found = await node.digests.compare(segment, numbers)
             assert found.why == ""
             entries += found.digests[node.number].entries
         stop.set()
@@ -36,7 +35,7 @@ def test_copies_of_a_cluster_are_equal_while_it_is_written_to_and_a_changed_row_
         (key, value), *_ = backup.store.read_state(*tag_range(0, cache.cache_id, TAG_ENTRY), limit=1)
         await backup.storage.run(lambda: backup.store.apply([(key, value[:-1] + bytes([value[-1] ^ 1]))]))
         backup.state_reads.pins.close()
-        assert "states differ" in (await compare(node, 0, numbers)).why
+        assert "states differ" in (await node.digests.compare(0, numbers)).why
 
     with_cluster(tmp_path, act)
 
@@ -50,6 +49,6 @@ def test_copies_that_have_applied_the_same_wait_for_no_promise_beyond_it(tmp_pat
         monkeypatch.setattr(state_digests, "_WAIT_S", 0)
         node = cluster.up[0]
         for segment in range(node.segments):
-            assert (await compare(node, segment, [other.number for other in cluster.up])).why == ""
+            assert (await node.digests.compare(segment, [other.number for other in cluster.up])).why == ""
 
     with_cluster(tmp_path, act)

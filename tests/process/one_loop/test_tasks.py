@@ -9,9 +9,9 @@ import pytest
 import eventlog
 from eventlog.client.near.table import NearTable
 from eventlog.errors import BadMessage, InvalidArgument, TaskFailed, TaskNotFound
-from eventlog.node.cluster.leaving import hand_over
 from eventlog.node.state import tasks
 from eventlog.node.state.iterations import json_object
+from eventlog.node.writing.forward_write import PartedWrites
 from eventlog.transport.link import Link
 from tests.process.one_loop.clients import address, fill, until
 from tests.process.one_loop.cluster import Cluster, with_cluster
@@ -33,7 +33,7 @@ def installed(monkeypatch):
                 await going.wait()
             for key in batch.keys:
                 seen[key] += 1
-                at[key] = batch.node.number
+                at[key] = batch.node
             return {"noted": len(batch)}
 
     class Break:
@@ -110,9 +110,9 @@ def test_filtered_entries_are_counted_and_removed_unless_they_changed(tmp_path):
 
 def test_many_entries_are_removed_by_many_writes_so_that_others_come_between(tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "_REMOVED_AT_ONCE", 7)
-    written, write_parts = [], tasks.write_parts
+    written, submit = [], PartedWrites.submit
     monkeypatch.setattr(
-        tasks, "write_parts", lambda node, whole, done: (written.append(whole.request.blocks), write_parts(node, whole, done))
+        PartedWrites, "submit", lambda writes, whole, done: (written.append(whole.request.blocks), submit(writes, whole, done))
     )
 
     async def act(cluster: Cluster):
@@ -137,7 +137,7 @@ def test_segments_that_move_meanwhile_are_worked_on_once(tmp_path, installed):
             running = asyncio.create_task(cache.for_each("note", {"waits_at": 60}, batch_size=5))
             await cluster.until(lambda: sum(seen.values()) >= 60)
             before = [node.replicas.serving.copy() for node in cluster.up]
-            await asyncio.gather(hand_over(cluster.nodes[0].node), asyncio.sleep(0))
+            await asyncio.gather(cluster.nodes[0].node.leaving.hand_over(), asyncio.sleep(0))
             assert not np.array_equal(before[0], cluster.nodes[0].node.replicas.serving)
             going.set()
             result = await running

@@ -174,7 +174,7 @@ def test_a_segment_that_is_lost_with_a_group_in_flight_takes_only_its_writers_al
         late = submit(node, cache, [(slow, b"1")])
         await cluster.until(lambda: node.writer.groups_in_flight == 1)
         behind = submit(node, cache, [(slow, b"2")])
-        node.replicas.takeover.stop([segment(slow)])
+        node.takeover.stop([segment(slow)])
         assert isinstance(await submit(node, cache, [(quick, b"3")]), WriteResult)
         assert (await late).outcome == "unknown"
         assert (await behind).outcome == "none"

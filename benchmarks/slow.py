@@ -10,7 +10,7 @@ from benchmarks.figures import Row, Scale, bounded, many, note
 from benchmarks.processes import Address, Node, PeakMemory, cpu_seconds, in_child, scratch
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
-from eventlog.transport.options import ConnectOptions
+from eventlog.transport.greeting import ConnectOptions
 from eventlog.wire.eventlog_pb2 import Message, Poll, Watch
 
 FOLLOWERS = 1_000

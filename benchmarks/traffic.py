@@ -23,7 +23,7 @@ from eventlog.events import Kind
 from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
-from eventlog.transport.options import ConnectOptions
+from eventlog.transport.greeting import ConnectOptions
 from eventlog.wire.eventlog_pb2 import BYTES, CacheOptions, CreateCache, Message, Poll, Watch, Write
 
 Result = TypeVar("Result")

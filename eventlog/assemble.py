@@ -37,8 +37,7 @@ from eventlog.node.offline import DirectoryReport
 from eventlog.node.offline import check_directory as check_stored
 from eventlog.node.start import Started, open_node
 from eventlog.transport.loops import run
-from eventlog.transport.options import ServerOptions
-from eventlog.transport.server import Server, bind
+from eventlog.transport.server import Server, ServerOptions, bind
 from eventlog.wire.session import SessionOptions
 
 __all__ = ["NodeConfig", "load_config", "move_metadata", "rebuild_metadata", "serve", "supervise"]

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Iterable
 
 from eventlog.errors import BadMessage, EventLogError, tellable
 from eventlog.ids import ID_MAX
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 
 log = logging.getLogger("eventlog.node")
 

@@ -98,7 +98,7 @@ from eventlog.node.writing.storage import StorageThread
 from eventlog.node.writing.writer import Ints, Writer, WriterHooks
 from eventlog.replication import Replica, Replication
 from eventlog.segment.port import LogEnds, Store
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 
 log = logging.getLogger("eventlog.node")

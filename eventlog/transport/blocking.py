@@ -14,11 +14,17 @@ from typing import Any, TypeVar
 
 from eventlog.errors import ConnectionLost, EventLogError, PeerViolation, TimedOut
 from eventlog.limits import KIB
-from eventlog.transport.greeting import NOT_REACHED, hello_of, telling, unreached
-from eventlog.transport.liveness import ASK_MS_MAX, LOOK_EVERY_MS, silent_looks_max
-from eventlog.transport.options import ConnectOptions
-from eventlog.transport.reply import Reply, failure_of
-from eventlog.transport.stream import Stream
+from eventlog.transport.greeting import (
+    ASK_MS_MAX,
+    LOOK_EVERY_MS,
+    NOT_REACHED,
+    ConnectOptions,
+    hello_of,
+    silent_looks_max,
+    telling,
+    unreached,
+)
+from eventlog.transport.stream import Reply, Stream, failure_of
 from eventlog.wire.eventlog_pb2 import HelloAnswer, Message, Ping
 from eventlog.wire.flow import Arena
 from eventlog.wire.frames import Buffers

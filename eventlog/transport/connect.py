@@ -5,10 +5,8 @@ import socket
 from collections.abc import Callable
 
 from eventlog.errors import Misuse
-from eventlog.transport.connection import Connection, Dispatch
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.greeting import NOT_REACHED, hello_of, telling, unreached
-from eventlog.transport.options import ConnectOptions
+from eventlog.transport.connection import Connection, Dispatch, Exchange
+from eventlog.transport.greeting import NOT_REACHED, ConnectOptions, hello_of, telling, unreached
 from eventlog.wire.flow import ByteBudget, ProcessBudget
 from eventlog.wire.reader import Reader
 from eventlog.wire.session import Session

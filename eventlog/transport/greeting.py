@@ -1,11 +1,38 @@
-"""How a connection begins, whichever shell opens it: what is said first, and what it means that nobody answers."""
+"""What both shells know: how a connection begins, what can be chosen about it, and when silence is asked about. No event loop.
+
+A paused host keeps its sockets open, so a node that owes an answer, and says nothing, is asked whether it lives.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from eventlog import limits
+from eventlog.wire.session import SessionOptions
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from eventlog.errors import BadFrame, ConnectionLost, EventLogError, NobodyListens, TimedOut, UnknownHost
-from eventlog.transport.options import ConnectOptions
 from eventlog.wire.eventlog_pb2 import Hello, Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectOptions:
+    """How to open a connection, and who we say we are."""
+
+    client: str = ""  # name and version, for the other side's logs
+    member: bool = False  # about to prove to be one: a place is kept for it
+    operator: bool = False  # a place is kept for who asks what operators ask, and nothing else
+    producer: bool = False  # ask for a producer id
+    producer_id: int = 0  # or go on as this one
+    connect_timeout_ms: int = limits.HANDSHAKE_MS_MAX  # from the first packet to the answer to Hello
+    bytes_in_flight_max: int = limits.CONNECTION_BYTES_IN_FLIGHT_MAX
+    ssl: "SSLContext | None" = None
+    session: SessionOptions = field(default_factory=SessionOptions)
+
 
 NOT_REACHED = (BadFrame, OSError, OverflowError, UnicodeError)
 """What `unreached` has words for."""
@@ -45,3 +72,15 @@ def telling(errors: Sequence[OSError]) -> OSError:
     silent = [error for error in errors if isinstance(error, TimeoutError)]
     is_alike = len({type(error) for error in errors}) == 1
     return (silent or errors)[0] if silent or is_alike else OSError("; ".join(map(str, errors)))
+
+
+ASK_MS_MAX = 500  # for an answer that needs no disk
+LOOK_EVERY_MS = 500
+SILENT_LOOKS_MAX = 4  # without a byte from a node that owes an answer, which may be late on purpose
+QUICK = frozenset({"write", "get", "get_topology", "size", "near_interest"})
+"""Requests that no node keeps for long without a reason."""
+
+
+def silent_looks_max(kinds: Iterable[str]) -> int:
+    """Return after how many looks without a byte a node is asked, which owes answers to requests of some kinds."""
+    return SILENT_LOOKS_MAX if QUICK.isdisjoint(kinds) else 1

@@ -8,17 +8,19 @@ or is closed. As nobody proves to be one, the next operator takes the place of a
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable, Container
-from typing import Final
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from eventlog import limits
 from eventlog.errors import Overloaded, Stopping, TimedOut
-from eventlog.transport.connection import Connection, Dispatch
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.options import ServerOptions
-from eventlog.transport.places import Idle, in_order
+from eventlog.transport.connection import Connection, Dispatch, Exchange
 from eventlog.wire.flow import Arena, ByteBudget, ProcessBudget
 from eventlog.wire.reader import Reader
-from eventlog.wire.session import Session, Stage
+from eventlog.wire.session import Session, SessionOptions, Stage
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 SWEEPS_PER_HANDSHAKE: Final = 4  # how finely deadlines are kept
 DRAIN_POLL_MS: Final = 5
@@ -27,6 +29,20 @@ MEMBER_PLACES: Final = 32  # beyond the limit, for members that have not proved 
 OPERATOR_PLACES: Final = 8  # beyond the limit, for who asks nothing but what operators ask
 MEMBER_GREETINGS: Final = ("peer_hello", "peer_proof")
 BACKLOG_PARTS: Final = 4  # of the connections: as many may be accepted in one turn of the loop before those above the limit are closed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """What a server accepts."""
+
+    connections_max: int = limits.CONNECTIONS_MAX
+    bytes_in_flight_max: int = limits.CONNECTION_BYTES_IN_FLIGHT_MAX  # of one connection
+    process_bytes_in_flight_max: int = limits.PROCESS_BYTES_IN_FLIGHT_MAX
+    handshake_ms_max: int = limits.HANDSHAKE_MS_MAX  # from accepting to the answer to Hello; also for a started frame to go on
+    idle_ms_min: int = limits.IDLE_MS_MIN  # without a request in flight, then it gives way where all places are taken
+    idle_ms_max: int = limits.IDLE_MS_MAX  # without a request in flight, or with answers that nobody reads
+    ssl: "SSLContext | None" = None
+    session: SessionOptions = field(default_factory=SessionOptions)
 
 
 class Server:
@@ -295,3 +311,28 @@ class _Watch:
         self.opened_at = now
         self.heard_at = now
         self.unsent_bytes = 0
+
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True)
+class Idle(Generic[C]):
+    """A connection that is asked nothing: the host at its other end, and since when nothing was heard of it."""
+
+    connection: C
+    host: str
+    heard_at: float
+
+
+def in_order(idle: Iterable[Idle[C]], hosts: Counter[str]) -> list[C]:
+    """Return idle connections in the order in which they give way: each time the one of the host with most that is idle longest.
+
+    `hosts` counts the connections of each host, busy ones too.
+    """
+    found: list[tuple[int, float, int, C]] = []
+    gone: Counter[str] = Counter()
+    for number, one in enumerate(sorted(idle, key=lambda one: one.heard_at)):
+        found.append((gone[one.host] - hosts[one.host], one.heard_at, number, one.connection))
+        gone[one.host] += 1
+    return [connection for *_, connection in sorted(found, key=lambda row: row[:3])]

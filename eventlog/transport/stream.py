@@ -3,9 +3,28 @@
 from collections import deque
 from typing import Protocol, Self
 
-from eventlog.errors import EventLogError
-from eventlog.transport.reply import Reply
+from eventlog.errors import ConnectionLost, EventLogError, Outcome, TimedOut
+from eventlog.wire.eventlog_pb2 import Message
+from eventlog.wire.kinds import CHANGES
 from eventlog.wire.session import Outgoing, Session
+
+
+class Reply:
+    """`body` is a read-only view whose memory is the caller's, at a multiple of 8; `size` is the payload's, in bytes."""
+
+    __slots__ = ("body", "message", "size")
+
+    def __init__(self, message: Message, body: memoryview, size: int) -> None:
+        self.message = message
+        self.body = body
+        self.size = size
+
+
+def failure_of(kind: str, error: EventLogError) -> EventLogError:
+    """Return why a request of a kind has no answer: a copy of `error`, to which each waiter adds its own traceback."""
+    outcome: Outcome = "unknown" if kind in CHANGES and isinstance(error, ConnectionLost | TimedOut) else error.outcome
+    return type(error)(outcome=outcome, **error.facts())
+
 
 CREDIT_PARTS = 4  # credit goes back when this part of it has been used up: few messages, and the sender never runs dry
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eventlog.client.values import LogEnds
+from eventlog.client.reports import LogEnds
 from eventlog.errors import InvalidArgument
 from eventlog.ids import id_before, time_of
 from eventlog.limits import CLOCK_AHEAD_MS_MAX

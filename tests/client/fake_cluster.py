@@ -9,7 +9,7 @@ import numpy as np
 
 from eventlog.batch.layout import TABLE
 from eventlog.errors import NotPrimary
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.transport.server import Server
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

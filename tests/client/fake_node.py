@@ -31,7 +31,7 @@ from eventlog.errors import (
 from eventlog.hashing import hash_key, segment_of
 from eventlog.ids import ID_STEP
 from eventlog.limits import PRODUCER_RESULTS_KEPT
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.transport.server import Server
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message

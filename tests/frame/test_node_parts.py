@@ -19,7 +19,7 @@ LARGER = {
     "IncomingGround": 11,
     "MendingGround": 13,
     "RebalanceGround": 11,
-    "RetentionGround": 11,
+    "RetentionGround": 14,
     "StateReadsGround": 13,
     "TakeOverGround": 18,  # begins and ends terms: everything that is led begins and ends with them
     "CopiesGround": 12,

@@ -12,7 +12,7 @@ import pytest
 import eventlog
 from eventlog.client.client import Client, connect
 from eventlog.errors import EventLogError, MetadataUnavailable, NotEnoughReplicas, NotPrimary, TimedOut
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.session import Stage
 from tests.client.fake_cluster import FakeCluster, cluster_of
 from tests.process.client_ends import FAST, run, until

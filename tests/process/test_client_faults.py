@@ -7,8 +7,7 @@ import pytest
 import eventlog
 from eventlog.client.client import connect
 from eventlog.errors import ClientClosed, ConnectionLost, DiskFull, OutcomeUnknown, PartlyWritten, Stopping, TimedOut
-from eventlog.transport.connection import Connection
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Connection, Exchange
 from tests.client.fake_node import FakeNode, running
 from tests.loops import SkippingLoop, skip
 from tests.ports import free_port

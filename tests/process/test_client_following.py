@@ -6,7 +6,7 @@ import pytest
 
 from eventlog.client.client import connect
 from eventlog.errors import ClientClosed
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from tests.client.fake_cluster import cluster_of
 from tests.client.fake_node import FakeNode
 from tests.loops import SkippingLoop, skip

@@ -21,7 +21,7 @@ from eventlog.errors import (
     ListenerTimeout,
     OperationRefused,
 )
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.cli_ends import Shell
 from tests.process.nodes import NodeProcess

@@ -14,7 +14,7 @@ from eventlog.errors import InvalidArgument, OutcomeUnknown, Overloaded, Stoppin
 from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import PRODUCER_RESULTS_KEPT
 from eventlog.routing.retry import RetryPolicy
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from tests.client.fake_node import FakeNode, running
 from tests.loops import SkippingLoop, skip
 from tests.ports import free_port

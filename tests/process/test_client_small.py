@@ -11,7 +11,7 @@ import pytest
 import eventlog
 from eventlog.client import small
 from eventlog.errors import InvalidArgument, KeyExists, NotPrimary, OutcomeUnknown, Overloaded, TimedOut, WrongCluster
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from tests.client.fake_cluster import FakeCluster, cluster_of
 from tests.client.fake_node import FakeNode, running
 from tests.process.client_ends import FAST, run

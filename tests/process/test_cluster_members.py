@@ -7,8 +7,7 @@ import subprocess
 
 import pytest
 
-from eventlog.transport.options import ServerOptions
-from eventlog.transport.server import Server
+from eventlog.transport.server import Server, ServerOptions
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.clusters import ClusterProcesses

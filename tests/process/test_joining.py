@@ -10,9 +10,8 @@ from eventlog.node.cluster.greeting import PEER_VERSION
 from eventlog.node.cluster.joining import _is_own, _proof_name
 from eventlog.node.config import NodeConfig
 from eventlog.transport.connect import connect
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.options import ServerOptions
-from eventlog.transport.server import Server
+from eventlog.transport.connection import Exchange
+from eventlog.transport.server import Server, ServerOptions
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.member_ends import greet_as_member

@@ -9,7 +9,7 @@ import eventlog
 from eventlog.batch.build import Columns, build_write
 from eventlog.errors import CacheDropped, CacheRecreated, EventsTrimmed, PositionMismatch
 from eventlog.transport.connect import connect
-from eventlog.transport.options import ConnectOptions
+from eventlog.transport.greeting import ConnectOptions
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.nodes import RETENTION_WHEN_TOLD, NodeProcess
 

@@ -11,8 +11,7 @@ import pytest
 from eventlog.errors import BadMessage, ConnectionLost, NotMember, Overloaded, UnsupportedVersion, WrongCluster
 from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, PeerIdentity
 from eventlog.node.cluster.peers import PeerOptions, Peers, is_of_member, peer_of
-from eventlog.transport.options import ServerOptions
-from eventlog.transport.server import Server, bind
+from eventlog.transport.server import Server, ServerOptions, bind
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.transport_ends import connected, run, until

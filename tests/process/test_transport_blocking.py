@@ -22,7 +22,7 @@ from eventlog.errors import (
 )
 from eventlog.limits import MIB
 from eventlog.transport.blocking import BlockingConnection, connect, finished
-from eventlog.transport.options import ConnectOptions
+from eventlog.transport.greeting import ConnectOptions
 from eventlog.wire.eventlog_pb2 import Done, Get, Keys, LogEnds, Message, Poll, Size, TopologyChanged, Write
 from eventlog.wire.session import SessionOptions
 from tests.process.transport_ends import Answers, item, poll_answer, run, serving

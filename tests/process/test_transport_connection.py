@@ -21,7 +21,7 @@ from eventlog.errors import (
     UnsupportedVersion,
 )
 from eventlog.transport.connect import connect
-from eventlog.transport.options import ConnectOptions
+from eventlog.transport.greeting import ConnectOptions
 from eventlog.wire.eventlog_pb2 import Clear, Get, GetAnswer, Keys, LogEnds, Message, Ping, Poll, Size, Write
 from eventlog.wire.frames import Codec
 from eventlog.wire.session import SessionOptions

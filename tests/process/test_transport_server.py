@@ -12,9 +12,9 @@ import pytest
 from eventlog.errors import ConnectionLost, Overloaded
 from eventlog.limits import FRAME_BYTES_MAX, MIB
 from eventlog.transport.connect import connect
+from eventlog.transport.greeting import ConnectOptions
 from eventlog.transport.link import FRAMES_PER_TURN_MAX
-from eventlog.transport.options import ConnectOptions, ServerOptions
-from eventlog.transport.server import MEMBER_PLACES, OPERATOR_PLACES, Server, bind
+from eventlog.transport.server import MEMBER_PLACES, OPERATOR_PLACES, Server, ServerOptions, bind
 from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import Get, Keys, Message, PeerProof, Poll, Write
 from eventlog.wire.frames import Codec

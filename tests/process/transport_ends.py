@@ -6,9 +6,9 @@ import dataclasses
 
 from eventlog.errors import ConnectionLost, KeyExists
 from eventlog.transport.connect import connect
+from eventlog.transport.greeting import ConnectOptions
 from eventlog.transport.loops import new_event_loop
-from eventlog.transport.options import ConnectOptions, ServerOptions
-from eventlog.transport.server import Server
+from eventlog.transport.server import Server, ServerOptions
 from eventlog.wire import frames
 from eventlog.wire.eventlog_pb2 import (
     Done,

@@ -15,8 +15,7 @@ from eventlog.routing.addresses import Address, Candidates, parse_address
 from eventlog.routing.retry import backoff_ms
 from eventlog.routing.routes import NOBODY
 from eventlog.transport.blocking import BlockingConnection, connect, finished
-from eventlog.transport.liveness import ASK_MS_MAX
-from eventlog.transport.options import ConnectOptions
+from eventlog.transport.greeting import ASK_MS_MAX, ConnectOptions
 from eventlog.wire.eventlog_pb2 import Done, GetTopology, Message
 from eventlog.wire.session import Incoming
 

@@ -11,8 +11,7 @@ from eventlog.errors import ConnectionLost, EventLogError, InvalidArgument
 from eventlog.routing.addresses import Address, Candidates, parse_address
 from eventlog.routing.routes import NOBODY
 from eventlog.topology import Topology
-from eventlog.transport.connection import Connection
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Connection, Exchange
 from eventlog.wire.eventlog_pb2 import Done, Message
 
 log = logging.getLogger("eventlog.client")

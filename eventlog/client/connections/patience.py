@@ -11,8 +11,7 @@ from eventlog.client.options import ClientOptions
 from eventlog.errors import ClientClosed, EventLogError, FilterNotFound
 from eventlog.routing.retry import MOVES, decide
 from eventlog.routing.routes import NOBODY, Routes
-from eventlog.transport.reply import Reply
-from eventlog.transport.stream import Stream
+from eventlog.transport.stream import Reply, Stream
 from eventlog.wire.eventlog_pb2 import Message
 
 SILENT_S = 2  # who waits for longer is told what for

@@ -6,7 +6,7 @@ from eventlog.client.connections.patience import Patience, Roads
 from eventlog.client.options import ClientOptions
 from eventlog.errors import EventLogError, OutcomeUnknown, TimedOut
 from eventlog.routing.retry import SEGMENTS_OWN
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
 from eventlog.wire.kinds import read_error
 

@@ -10,9 +10,8 @@ from eventlog.errors import ClientClosed, ConnectionLost, EventLogError
 from eventlog.routing.addresses import Address, Candidates
 from eventlog.routing.retry import backoff_ms
 from eventlog.transport.connect import connect
-from eventlog.transport.connection import Connection
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.options import ConnectOptions
+from eventlog.transport.connection import Connection, Exchange
+from eventlog.transport.greeting import ConnectOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

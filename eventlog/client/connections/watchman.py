@@ -10,7 +10,7 @@ from eventlog.client.options import ClientOptions
 from eventlog.errors import EventLogError
 from eventlog.routing.retry import backoff_ms
 from eventlog.transport.connection import Connection
-from eventlog.transport.liveness import ASK_MS_MAX, LOOK_EVERY_MS, silent_looks_max
+from eventlog.transport.greeting import ASK_MS_MAX, LOOK_EVERY_MS, silent_looks_max
 from eventlog.wire.eventlog_pb2 import GetTopology, Message, Ping
 
 

@@ -19,7 +19,7 @@ from eventlog.errors import EventLogError, GroupNotFound, StaleMember, TimedOut
 from eventlog.limits import SESSION_TIMEOUT_MS_DEFAULT
 from eventlog.routing.retry import CURABLE, MOVES, backoff_ms
 from eventlog.transport.connection import Connection
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Filter, Message
 

@@ -21,7 +21,7 @@ from eventlog.errors import BadMessage, ClientClosed, EventLogError, InvalidArgu
 from eventlog.events import Event, EventSource, Kind
 from eventlog.limits import TASK_DELAY_MS_MAX
 from eventlog.routing.retry import CURABLE
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

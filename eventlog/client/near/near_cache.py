@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self
 
-from eventlog.batch.entry_rows import EntryRow
+from eventlog.batch.one import EntryRow
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
 from eventlog.client.near.table import MISS, Fill, NearStatistics, NearTable, Read

@@ -13,8 +13,7 @@ from eventlog.clock import now_s
 from eventlog.errors import EventLogError, EventsTrimmed, PositionDiverged, Stopping, Unavailable
 from eventlog.routing.retry import backoff_ms
 from eventlog.transport.connection import Connection
-from eventlog.transport.reply import Reply
-from eventlog.transport.stream import Stream
+from eventlog.transport.stream import Reply, Stream
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

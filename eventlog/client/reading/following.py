@@ -18,7 +18,7 @@ from eventlog.client.reports import Stalled, stalled
 from eventlog.errors import EventLogError, Stopping
 from eventlog.events import Event, EventSource
 from eventlog.routing.retry import NEEDS_CONNECTION
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message, PollAnswer, Watch
 
 log = logging.getLogger("eventlog.client")

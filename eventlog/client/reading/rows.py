@@ -9,7 +9,7 @@ from itertools import accumulate
 from struct import pack
 from typing import Any, Generic, TypeVar
 
-from eventlog.batch.entry_rows import EntryRow, decode_rows
+from eventlog.batch.one import EntryRow, decode_rows
 from eventlog.client.connections.patience import Asking, Patience, Roads
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle

@@ -19,9 +19,8 @@ from eventlog.limits import REQUEST_TIMEOUT_MS_DEFAULT
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.state.following import Followed
 from eventlog.replication import Replication
-from eventlog.transport.connection import Connection
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.reply import Reply
+from eventlog.transport.connection import Connection, Exchange
+from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
 
 Mask = npt.NDArray[np.bool_]

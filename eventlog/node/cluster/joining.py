@@ -32,9 +32,8 @@ from eventlog.node.cluster.peers import is_of_member
 from eventlog.node.config import NodeConfig, split_address
 from eventlog.node.home import Home
 from eventlog.transport.connect import connect
-from eventlog.transport.connection import Connection
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.options import ConnectOptions
+from eventlog.transport.connection import Connection, Exchange
+from eventlog.transport.greeting import ConnectOptions
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -11,7 +11,7 @@ from eventlog.node.cluster.metadata import Metadata, ViewChange
 from eventlog.node.cluster.peers import is_of_member
 from eventlog.topology import Topology
 from eventlog.transport.connection import Connection
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -18,7 +18,7 @@ from eventlog.control.records import CACHES_SCOPE, NODE_PREFIX, NodeRecord
 from eventlog.control.view import ClusterView
 from eventlog.errors import ConnectionLost, MetadataLost, MetadataUnavailable, Overloaded
 from eventlog.node.cluster.peers import Peers
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -21,10 +21,9 @@ from eventlog.limits import PEER_BYTES_IN_FLIGHT_MAX, PEER_SILENT_MS_MAX
 from eventlog.node.cluster.greeting import NONCE_BYTES, PEER_VERSION, Greeting, PeerIdentity, check_greeting
 from eventlog.node.repeated import due
 from eventlog.transport.connect import connect
-from eventlog.transport.connection import Connection, Receiver
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.options import ConnectOptions
-from eventlog.transport.reply import Reply
+from eventlog.transport.connection import Connection, Exchange, Receiver
+from eventlog.transport.greeting import ConnectOptions
+from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

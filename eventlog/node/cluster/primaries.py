@@ -21,7 +21,7 @@ from eventlog.node.copying.replicate import Replicas
 from eventlog.node.state.freshness import Freshness
 from eventlog.replication import Replication
 from eventlog.routing.retry import CURABLE
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -38,7 +38,7 @@ from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.work import Work
 from eventlog.node.consumers.work_reading import WorkReading
 from eventlog.node.state.freshness import Freshness
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -24,7 +24,7 @@ from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.freshness import Freshness
 from eventlog.segment.keys import log_range
 from eventlog.segment.port import Store
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -12,8 +12,7 @@ from eventlog.consume.membership.record import route_of
 from eventlog.errors import BadMessage, EventLogError
 from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.consumers.inner import Inner
-from eventlog.transport.connection import Connection
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Connection, Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

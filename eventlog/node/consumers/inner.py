@@ -31,7 +31,7 @@ from eventlog.node.writing.groups import WriteResult
 from eventlog.node.writing.own_writes import OwnWrites
 from eventlog.replication import Replication
 from eventlog.segment.keys import entry_key
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

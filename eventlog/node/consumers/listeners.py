@@ -28,8 +28,8 @@ from eventlog.node.reading.filters import message_of
 from eventlog.node.reading.pulls import Pull, id_asked
 from eventlog.node.reading.state_first import is_state_read
 from eventlog.node.repeated import every
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.reply import Reply
+from eventlog.transport.connection import Exchange
+from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message, Poll
 

@@ -13,7 +13,7 @@ from eventlog.node.consumers.listener_lag import offsets_after
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.segment import keys
 from eventlog.segment.port import Store
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

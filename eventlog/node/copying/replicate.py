@@ -38,7 +38,7 @@ from eventlog.replication import commands as asked
 from eventlog.replication.messages import APPEND
 from eventlog.segment.port import Store
 from eventlog.segment.walking import LogPart, read_sound
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 
 log = logging.getLogger("eventlog.node")

@@ -27,7 +27,7 @@ from eventlog.replication import commands as asked
 from eventlog.replication.messages import APPEND, CHUNK
 from eventlog.segment.keys import encode_end, encode_epoch, log_key
 from eventlog.segment.port import Pair
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 
 log = logging.getLogger("eventlog.node")

@@ -47,7 +47,7 @@ from eventlog.segment.retention import (
     refine,
 )
 from eventlog.segment.trimming import Ints, Trim, flush_marks, trim_ranges, trim_write, trims_to
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
@@ -63,7 +63,6 @@ class RetentionGround(Protocol):
 
     core: Replication
     replicas: Replicas
-    segments: int
     primaries: Primaries
     store: Store
     clock: FlakeClock
@@ -86,7 +85,7 @@ class Retention:
         self._checkpoint = checkpoint
         self._one_at_a_time = asyncio.Lock()
         self._trimming = asyncio.Lock()
-        self._marks: Ints = np.zeros(node.segments, np.int64)  # durable for sure
+        self._marks: Ints = np.zeros(node.store.segments, np.int64)  # durable for sure
         self._looks: dict[int, Look | None] = {}  # what the last window of a cache was read for
 
     # ------------------------------------------------------------ for all nodes

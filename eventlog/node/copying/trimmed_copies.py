@@ -20,9 +20,8 @@ from eventlog.node.copying.replicate import Replicas
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.replication import Replication
 from eventlog.segment.trimming import Ints, Trim
-from eventlog.transport.connection import Connection
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.reply import Reply
+from eventlog.transport.connection import Connection, Exchange
+from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

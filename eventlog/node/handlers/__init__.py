@@ -30,7 +30,7 @@ from eventlog.node.handlers import (
 )
 from eventlog.node.node import Node
 from eventlog.node.state import freshness
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 
 Right = Literal["none", "read", "write", "admin", "peer"]
 

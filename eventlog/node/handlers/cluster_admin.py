@@ -21,7 +21,7 @@ from eventlog.node.cluster.metadata import Metadata
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.cluster.rebalance import SegmentReports
 from eventlog.node.copying.digests import Digests
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from eventlog.batch.entries import Entry
-from eventlog.batch.entry_rows import EntryRow, encode_rows
+from eventlog.batch.one import EntryRow, encode_rows
 from eventlog.errors import BadMessage, CacheDropped, NoState, NotPrimary
 from eventlog.hashing import hash_key, route_bytes, segment_of
 from eventlog.ids import EPOCH_MS
@@ -21,7 +21,7 @@ from eventlog.node.state.forward_entries import EntriesElsewhere
 from eventlog.node.state.freshness import Freshness
 from eventlog.replication import Replication
 from eventlog.segment.keys import entry_key
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Consistency, Message, SizeAnswer
 
 
@@ -32,8 +32,6 @@ class EntriesHandlersGround(Protocol):
     freshness: Freshness
     number: int
     segments: int
-
-    def leader_of(self, segment: int) -> int: ...
 
     primaries: Primaries
     caches: Caches
@@ -168,7 +166,7 @@ async def keys(node: EntriesHandlersGround, exchange: Exchange) -> None:
     segments = _named(request.segments, of=node.segments) or range(node.segments)
     left = request.limit or (1 << 62)
     after = request.after if request.HasField("after") else None
-    for leader, own in groupby(segments, node.leader_of):
+    for leader, own in groupby(segments, node.forwarding.leader_of):
         if leader != node.number and left > 0:
             left -= await node.entries_elsewhere.relay_keys(exchange, list(own), after=after, limit=left)
             after = None

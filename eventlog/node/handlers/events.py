@@ -24,7 +24,7 @@ from eventlog.node.reading.state_first import StateNode, answer_state, is_state_
 from eventlog.node.reading.watches import serve_watch
 from eventlog.node.state.caches import Caches
 from eventlog.predicate.spec import CompiledFilter
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import LastEventsAnswer, LogEndsAnswer, Message, Poll
 
 

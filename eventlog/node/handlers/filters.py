@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from eventlog.node.reading.installed import InstalledFilters
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 
 

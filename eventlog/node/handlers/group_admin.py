@@ -13,7 +13,7 @@ from eventlog.node.consumers.coordinator_admin import GroupAdmin
 from eventlog.node.consumers.shifting import Shifting
 from eventlog.node.reading.answers import Reads
 from eventlog.node.state.caches import Caches
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message
 

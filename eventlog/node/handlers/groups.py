@@ -22,7 +22,7 @@ from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.filters import spec_of
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.predicate.spec import FilterSpec
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message
 

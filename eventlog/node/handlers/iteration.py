@@ -11,7 +11,7 @@ from eventlog.node.state.tasks import batch_of, make_task, run_task
 from eventlog.node.writing.own_writes import OwnWrites
 from eventlog.query.iterate.bitset import decode_segments, encode_segments
 from eventlog.query.iterate.progress import ID_MAX, IterationProgress
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Done, IterationBatch, IterationStartAnswer, Message, ReadStateAnswer, StreamItem
 
 

@@ -28,7 +28,7 @@ from eventlog.node.reading.installed import InstalledFilters
 from eventlog.node.reading.seen import when_seen
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.predicate.spec import FilterSpec
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 

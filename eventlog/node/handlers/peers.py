@@ -8,7 +8,7 @@ from eventlog.node.cluster.joining import Joiners, tell
 from eventlog.node.cluster.managed import Managed
 from eventlog.node.cluster.metadata import Metadata
 from eventlog.node.cluster.peers import Peers
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 
 

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from eventlog.node.copying.replicate_in import Incoming
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 
 
 class ReplicateHandlersGround(Protocol):

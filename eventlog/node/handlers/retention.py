@@ -11,7 +11,7 @@ from eventlog.node.cluster.peers import peer_of
 from eventlog.node.copying.retention import Retention
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
 from eventlog.node.state.caches import Caches
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 
 

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from eventlog.node.cluster.leaders import Leaders
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Message
 
 

@@ -16,7 +16,7 @@ from eventlog.node.consumers.coordinator import Coordinators
 from eventlog.node.consumers.work import Work
 from eventlog.node.consumers.work_reading import Row
 from eventlog.node.consumers.work_requests import GIVEN_BACK, VERDICTS, Settled, Wanted
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Done, Message
 

@@ -21,7 +21,7 @@ from eventlog.node.state.entries import EntryReader
 from eventlog.node.writing.forward_write import Part, PartedWrites, WholeWrite
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.node.writing.writer import Writer
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import ClearAnswer, Message, WriteAnswer
 from eventlog.wire.eventlog_pb2 import Condition as ConditionMessage
 from eventlog.wire.kinds import error_message

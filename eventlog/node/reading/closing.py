@@ -19,8 +19,8 @@ from eventlog.errors import ConnectionLost, EventLogError, Overloaded
 from eventlog.ids import FlakeClock
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.replication import Replica
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.reply import Reply
+from eventlog.transport.connection import Exchange
+from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import CloseUp, CloseUpAnswer, Message
 
 FOLLOW_MS = 500

@@ -13,7 +13,7 @@ from functools import partial
 from eventlog.errors import EventLogError
 from eventlog.node.reading.deadlines import LONG_MS
 from eventlog.node.reading.pulls import Delivered, Pull, nobody
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Poll
 from eventlog.wire.frames import SharedFrame
 

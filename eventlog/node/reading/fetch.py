@@ -32,8 +32,8 @@ from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.segment.keys import log_key
 from eventlog.segment.port import Pair
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.reply import Reply
+from eventlog.transport.connection import Exchange
+from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Fetch, FetchAnswer, Message
 
 Ints = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ from eventlog.node.reading.pulls import ReadContext, refuse_recreated, segments_
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.state_reads import StateAsk, StateFound, StateReads
 from eventlog.predicate.spec import CompiledFilter
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Message, Poll, PollAnswer, StreamItem
 
 

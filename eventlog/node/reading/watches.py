@@ -13,7 +13,7 @@ from eventlog.ids import ID_MAX
 from eventlog.limits import KIB, MIB, POSITION_TOLD_FIRST_MS, POSITION_TOLD_MS
 from eventlog.node.reading.answers import Reads
 from eventlog.node.reading.pulls import Delivered, Pull
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Watch
 
 ITEM_BYTES_MIN = 16 * KIB

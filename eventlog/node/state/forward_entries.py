@@ -5,12 +5,11 @@ from typing import Protocol
 
 import numpy as np
 
-from eventlog.batch.entry_rows import EntryRow, decode_rows
+from eventlog.batch.one import EntryRow, decode_rows
 from eventlog.errors import CorruptData, EventLogError
 from eventlog.node.cluster.forward import Forwarding, forwarded, translated
-from eventlog.transport.connection import Connection
-from eventlog.transport.exchange import Exchange
-from eventlog.transport.reply import Reply
+from eventlog.transport.connection import Connection, Exchange
+from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
 
 Place = tuple[int, bytes]  # segment, key

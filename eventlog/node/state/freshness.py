@@ -20,7 +20,7 @@ from eventlog.errors import EventLogError, NotPrimary
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying.replicate import Replicas
 from eventlog.replication import Replication
-from eventlog.transport.exchange import Exchange
+from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import ConfirmEpochs, Message
 
 FRESH_S = 1.0

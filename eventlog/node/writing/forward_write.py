@@ -18,7 +18,7 @@ from eventlog.node.cluster.leaders import Leaders
 from eventlog.node.cluster.peers import Peers
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.writing.groups import WriteResult
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message, Write, WriteAnswer
 from eventlog.wire.kinds import read_error
 

@@ -29,7 +29,7 @@ class Request:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Call:
-    """A request being answered: takes the place of `eventlog.transport.exchange.Exchange`."""
+    """A request being answered: takes the place of `eventlog.transport.connection.Exchange`."""
 
     message: pb.Message
     body: bytes

@@ -15,7 +15,7 @@ from eventlog.testing.consumers.hosts import Request
 from eventlog.testing.consumers.nodes import GROUP
 from eventlog.testing.sim.loop import virtual_loop
 from eventlog.testing.sim.scheduler import Process, Scheduler
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
 
 CACHE: Final = 7

@@ -27,7 +27,7 @@ from eventlog.segment.keys import entry_prefix
 from eventlog.testing.consumers.shelf import Shelf, ShelfWrite
 from eventlog.testing.sim.clocks import HostClock
 from eventlog.testing.sim.scheduler import Process
-from eventlog.transport.reply import Reply
+from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
 
 GROUP: Final = b"group"

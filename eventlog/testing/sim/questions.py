@@ -29,7 +29,7 @@ _SILENT_MS: Final = 300  # a node would notice by then that a connection is lost
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """A request of another process: takes the place of `eventlog.transport.exchange.Exchange`."""
+    """A request of another process: takes the place of `eventlog.transport.connection.Exchange`."""
 
     message: Message
     answer: Callable[[Message], None]

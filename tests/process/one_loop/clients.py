@@ -14,7 +14,7 @@ from eventlog.errors import Unavailable
 from eventlog.node.node import Node
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
-from eventlog.transport.options import ServerOptions
+from eventlog.transport.server import ServerOptions
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests import loops

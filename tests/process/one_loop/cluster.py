@@ -17,8 +17,7 @@ from eventlog.node.node import Node, dispatcher
 from eventlog.node.start import Started, open_node, reach_members
 from eventlog.node.writing.groups import WriteResult
 from eventlog.segment.keys import parse_log_key, segment_range
-from eventlog.transport.options import ServerOptions
-from eventlog.transport.server import Server, bind
+from eventlog.transport.server import Server, ServerOptions, bind
 from tests import loops
 from tests.node.nodes import submit
 

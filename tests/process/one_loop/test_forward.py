@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eventlog.batch.entry_rows import decode_rows
 from eventlog.batch.marks import REFUSED
+from eventlog.batch.one import decode_rows
 from eventlog.errors import BadMessage, CacheNotFound, EventLogError, NotMember, NotPrimary
 from eventlog.hashing import hash_key, segment_of
 from eventlog.node.node import Node

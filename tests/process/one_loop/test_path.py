@@ -20,14 +20,13 @@ from eventlog.node.config import NodeConfig
 from eventlog.node.handlers import TABLE
 from eventlog.node.node import dispatcher
 from eventlog.node.start import open_node
-from eventlog.transport.options import ServerOptions
-from eventlog.transport.server import Server, bind
+from eventlog.transport.server import Server, ServerOptions, bind
 
 WARM_UP = 5
 ROUNDS = 40
 PACKAGE = str(Path(eventlog.__file__).parent) + "/"
-FILES_MAX = {"put": 65, "poll": 46}
-FUNCTIONS_MAX = {"put": 257, "poll": 135}
+FILES_MAX = {"put": 61, "poll": 43}
+FUNCTIONS_MAX = {"put": 254, "poll": 134}
 
 
 class Walk:

@@ -10,9 +10,8 @@ from eventlog.errors import Overloaded
 from eventlog.limits import KIB, MIB
 from eventlog.transport.connect import connect
 from eventlog.transport.connection import Connection
-from eventlog.transport.options import ServerOptions
-from eventlog.transport.reply import Reply
-from eventlog.transport.server import Server
+from eventlog.transport.server import Server, ServerOptions
+from eventlog.transport.stream import Reply
 from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 from tests.process.one_loop.clients import cache_id, cluster_of, run, until

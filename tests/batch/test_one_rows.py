@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.batch.build import Columns, build_blocks
-from eventlog.batch.entry_rows import EntryRow, decode_rows, encode_rows
+from eventlog.batch.one import EntryRow, decode_rows, encode_rows
 from eventlog.errors import CorruptData, UnsupportedFormat
 from eventlog.events import Kind
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.transport.timeouts import DEAD_ENTRIES_MAX, Timeouts
+from eventlog.transport.connection import DEAD_ENTRIES_MAX, Timeouts
 
 
 def expired(timeouts, now_ms):

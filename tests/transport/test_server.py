@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from eventlog.transport.places import Idle, in_order
+from eventlog.transport.server import Idle, in_order
 
 
 def test_each_time_the_one_of_the_host_with_most_gives_way_that_is_idle_longest():

@@ -76,7 +76,8 @@ def segments_of(keys: Sequence[bytes], *, segments: int, by_prefix: bool = False
 def build_write(columns: Columns, *, segments: int, by_prefix: bool = False) -> WriteFrame:
     """Return the body of a write: one block a segment, segments rising, items of a segment in the order given.
 
-    Kinds are CREATED for a put and REMOVED for a removal. The table's `sequence` column is left 0.
+    Kinds are CREATED for a put and REMOVED for a removal. The table's `sequence` column is left 0. Items of different segments lose their
+    order: a stored value then needs one header and one base id, and segments may have different primaries anyway.
     """
     placed = segments_of(columns.keys, segments=segments, by_prefix=by_prefix)
     order = np.argsort(placed, kind="stable")

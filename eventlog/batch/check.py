@@ -78,7 +78,10 @@ class Blocks:
 
 
 class BadBlocks(ValueError):
-    """Some blocks break the rules: `found` has (index of the block, why). Nothing but a size is wrong where why is `TooLarge`."""
+    """Some blocks break the rules: `found` has (index of the block, why). Nothing but a size is wrong where why is `TooLarge`.
+
+    A broken block is a fault of the client's code. A size is its user's, whose program has to read the size and the limit.
+    """
 
     def __init__(self, found: Sequence[tuple[int, str | TooLarge]]) -> None:
         super().__init__(found)

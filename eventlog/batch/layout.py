@@ -46,7 +46,7 @@ VALUE_HEAD = np.dtype(
         ("epoch", "<u4"),
         ("count", "<u4"),
         ("bitmap", "<u4"),
-        ("kinds", "u1"),
+        ("kinds", "u1"),  # bit k for kind k: a reader of some kinds skips values by their headers
         ("reserved", "u1"),
         ("producers", "<u2"),
         ("base", "<i8"),

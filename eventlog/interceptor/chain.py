@@ -35,7 +35,10 @@ def refuse_conflicts(share: Share) -> None:
 
 
 def refused_before(share: Share, block: int) -> EventLogError:
-    """Return why a repeated block was refused the first time; the version found then is not kept, 0 stands for it."""
+    """Return why a repeated block was refused the first time; the version found then is not kept, 0 stands for it.
+
+    The condition is not judged again: it might hold now, and a write would be made that the first answer had refused.
+    """
     if not share.rules.state:
         return NoState(cache=share.rules.name)
     of_block = [condition for condition in share.submitted.conditions if condition.block == block]
@@ -129,7 +132,10 @@ def image_of(share: Share, row: int) -> bytes:
 
 
 def _set_expiry(share: Share) -> None:
-    """Lifespans become deadlines; the cache's own lifespan is the default."""
+    """Lifespans become deadlines, by the primary's clock; the cache's own lifespan is the default.
+
+    Clients send lengths, because their clocks may be wrong by minutes. A deadline has the place and size of a length: nothing is copied.
+    """
     lifespans = share.lifespans
     if lifespans is None and not share.rules.lifespan_ms:
         return

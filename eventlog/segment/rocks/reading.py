@@ -56,7 +56,8 @@ def peek_values(family: Rdict, keys: list[bytes]) -> list[bytes] | None:
 
 def _walk_ranges(family: Rdict, ranges: Sequence[Range], bytes_max: int) -> list[Pair]:
     options = _below(ranges[-1][1])
-    # who reads history keeps what it read: filling the cache as well takes a quarter of the time
+    # History keeps what it read: filling the cache as well takes a quarter of the time. Nothing is warmed: the engine does not say where
+    # in a file a range lies, and a whole file is 64 MiB for the KiB that a chunk takes of a segment.
     options.fill_cache(False)  # type: ignore[call-arg]  # noqa: FBT003 -- its only argument, which the stub lacks
     iterator = family.iter(options)
     found: list[Pair] = []

@@ -70,7 +70,10 @@ class ClusterView:
 
     @cached_property
     def replicas(self) -> int:
-        """Return the effective replicas: as many as were set, or as there are members to hold them, dead ones included."""
+        """Return the effective replicas: as many as were set, or as there are members to hold them, dead ones included.
+
+        A drained member does not count, or draining one of three would wait for ever.
+        """
         wanted = self.settings.record.replicas if self.settings else ClusterSettings().replicas
         return max(1, min(wanted, sum(node.holds_data for node in self.members.values())))
 

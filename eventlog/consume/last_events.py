@@ -1,4 +1,7 @@
-"""Where the last events of a log begin, found by counts of what lies behind some ids, and then behind others between two of these."""
+"""Where the last events of a log begin, found by counts of what lies behind some ids, and then behind others between two of these.
+
+Offsets are dense, so a primary counts with one seek. Reading backwards would grow with the number of events, and they lie at many nodes.
+"""
 
 from collections.abc import Sequence
 

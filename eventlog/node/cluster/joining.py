@@ -164,6 +164,9 @@ def _is_private(found: os.stat_result) -> bool:
 def reachable(info: pb.ClusterInfoAnswer) -> Location:
     """Return the location that a node told.
 
+    A path says nothing about the host, and two containers of one host share no files: a second file taken for the first would be two
+    clusters that believe to be one. Addresses do not tell either, since a host has several and a proxy hides them.
+
     Raises:
         MetastoreLocal: it is a file, and not one that this process sees as well.
     """

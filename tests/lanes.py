@@ -88,6 +88,7 @@ def lanes() -> dict[str, Lane]:
             runs_tests=True,
         ),
         Lane(name="unit", commands=((tool["pytest"], "-m", "not process", gate, "-n", "2", *covered, report["unit"]),), runs_tests=True),
+        # Run before every commit: neither coverage nor what waits for sockets, disks and processes.
         Lane(
             name="quick",
             commands=((tool["pytest"], "-m", "not process", "--hypothesis-profile=quick", "-n", "3", report["quick"]),),

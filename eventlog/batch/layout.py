@@ -64,7 +64,7 @@ _HEAD = Struct("<IBBHIIIBBHqq")
 _PLACE = Struct(">HI")
 
 
-@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones take longer to make
 class ValueHead:
     """The header of a stored value, checked."""
 

@@ -45,7 +45,7 @@ _IDLE_IDS, _IDLE_IDS_MIN = PRODUCER_IDLE_MS_MAX << 22, PRODUCER_IDLE_MS_MIN << 2
 _SEGMENT_BYTES = 25  # of a producer's arrays
 
 
-@dataclass(slots=True, kw_only=True)  # one a frame: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True)  # one a frame: `frozen` ones take longer to make
 class FrameResult:
     """What the blocks of one frame became: block i is `segments[i]`, `sequences[i]` and rows `[starts[i], starts[i + 1])`."""
 

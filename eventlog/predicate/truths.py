@@ -282,7 +282,7 @@ def _one_of(node: OneOf) -> Truths:
 
 
 def cost_of(node: Node) -> int:
-    """Return the cost of the dearest thing that a node looks at; more of them, or patterns, add to it."""
+    """Return the cost of the most expensive thing that a node looks at; more of them, or patterns, add to it."""
     dearest = extra = 0
     for found in walk(node):
         match found:

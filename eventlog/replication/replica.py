@@ -461,7 +461,7 @@ class Replication:
         return self.streams.disconnect(peer, now_ms=now_ms)
 
     def tick(self, *, now_ms: int) -> Commands:
-        """Do what is due: watermarks for who did not hear them, questions again, proposals against who lags."""
+        """Do what is due: untold watermarks, questions again, proposals against replicas that lag."""
         return [] if self.is_quiet else self.look(now_ms=now_ms)
 
     def look(self, *, now_ms: int) -> Commands:

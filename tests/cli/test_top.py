@@ -1,4 +1,4 @@
-"""Pages of `eventlog top`: rates between two of them, who lags, who holds."""
+"""Pages of `eventlog top`: rates between two of them, lagging members and holding listeners."""
 
 import pytest
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 
-@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones take longer to make
 class CacheValues:
     """Stored values of one cache in one group: one row a value, sorted by segment and therefore by base id.
 
@@ -17,7 +17,7 @@ class CacheValues:
     data: list[bytes]
 
 
-@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True)  # one a group: `frozen` ones take longer to make
 class CommittedGroup:
     """Everything that one group committed. Its ids are one run `[first_id, last_id]`; the groups of a node never interleave."""
 

@@ -123,7 +123,7 @@ class CacheReads(CacheGetting, CacheRows):
     ) -> AsyncGenerator[EventBatch, None]:
         """Yield the same events as columns. `order="segment"` leaves those of one batch grouped by segment, which saves the sorting.
 
-        A batch like that is gone on behind as a whole, with `batch.position`; its events have no position of their own. `max_bytes` is
+        Reading goes on after a batch like that as a whole, with `batch.position`; its events have no position of their own. `max_bytes` is
         the size that answers should have, 0 for the node's choice. With a filter there are batches without events: up to their
         `last_id` nothing more matched.
         """

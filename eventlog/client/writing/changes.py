@@ -16,7 +16,7 @@ from eventlog.events import Kind
 EVENT_BYTES = 24  # kind, two offsets and padding of an event in a block, about
 
 
-@dataclass(slots=True, kw_only=True)  # one a call: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True)  # one a call: `frozen` ones take longer to make
 class Changes:
     """Puts and removals of one cache, in order. `removed`, `lifespans` and `headers` are None where no item has one.
 

@@ -61,7 +61,10 @@ class Availability:
         )
 
     async def ask(self) -> Serving:
-        """Return what all members that are reached say of the segments that they lead. Of two that lead one the higher epoch counts."""
+        """Return what all members that are reached say of the segments that they lead. Of two that lead one the higher epoch counts.
+
+        Not by `Primaries`, which refuses where a segment is not covered: that is what is asked here.
+        """
         numbers = sorted(self._node.peers.incarnations)
         told = [self.own(), *await asyncio.gather(*(self._ask(number) for number in numbers))]
         epochs = np.zeros(self._node.segments, np.int64)

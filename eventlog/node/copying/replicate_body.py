@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 _JOINED_BYTES_A_VALUE_MAX = 16 << 10
 
 
-@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones take longer to make
 class Carried:
     """Values that go with the rows of one input, in their order. `bounds`: place i of a group has values `[bounds[i], bounds[i + 1])`."""
 
@@ -52,7 +52,7 @@ class Carried:
 NOTHING = Carried(caches=(), data=())
 
 
-@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones take longer to make
 class GroupValues:
     """The values of a group over all its caches, segment by segment; a segment's in order of their ids."""
 
@@ -83,7 +83,7 @@ def group_values(parts: Sequence[tuple[int, Values]]) -> GroupValues:
     return GroupValues(segments=segments[first], last_ids=last_ids[first + counts - 1], counts=counts, carried=carried)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones take longer to make
 class Arrived:
     """Values that came with rows: one number a value in the arrays; row i has values `[bounds[i], bounds[i + 1])`."""
 

@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(slots=True, kw_only=True)  # one a frame: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True)  # one a frame: `frozen` ones take longer to make
 class WriteResult:
     """What became of a frame: id (0: no event) and kind of each item in order of the blocks; blocks refused, with the reason."""
 

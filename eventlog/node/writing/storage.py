@@ -48,7 +48,7 @@ _SPACE_EVERY_S = 0.25  # how often it is looked whether changes of the state fin
 assert 2 * _STATE_BYTES_MAX + GROUP_BYTES_MAX < OVERLAY_BYTES_MAX, "groups go on while the store takes what others did"
 
 
-@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones are dear to make
+@dataclass(slots=True, kw_only=True, eq=False)  # one a group: `frozen` ones take longer to make
 class Append:
     """Values and rows to be made durable; with them the logs of `segments` end with `ends`, of `epochs`."""
 

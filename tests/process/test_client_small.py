@@ -10,7 +10,17 @@ import pytest
 
 import eventlog
 from eventlog.client import small
-from eventlog.errors import InvalidArgument, KeyExists, NotPrimary, OutcomeUnknown, Overloaded, TimedOut, WrongCluster
+from eventlog.errors import (
+    EventLogError,
+    InvalidArgument,
+    KeyExists,
+    NotPrimary,
+    OutcomeUnknown,
+    Overloaded,
+    TimedOut,
+    Unavailable,
+    WrongCluster,
+)
 from eventlog.transport.connection import Exchange
 from tests.client.fake_cluster import FakeCluster, cluster_of
 from tests.client.fake_node import FakeNode, running
@@ -117,6 +127,26 @@ def test_a_write_behind_one_that_failed_has_no_number_and_leaves_the_outcome_ope
 
     run(with_small_client(node, act, dispatch=newest))
     assert (node.frames, len(node.log)) == (3, 2)
+
+
+@pytest.mark.parametrize("refusal", [NotPrimary(segment=0), Unavailable(why="planted")])
+def test_a_write_that_was_sent_once_and_then_refused_until_the_deadline_leaves_the_outcome_open(refusal: EventLogError) -> None:
+    node = FakeNode()
+    lose = losing(node, times=1)
+
+    def dispatch(exchange: Exchange) -> None:
+        if exchange.kind == "write" and node.log:
+            exchange.fail(refusal)
+        else:
+            lose(exchange)
+
+    def act(cache: Any) -> None:
+        with pytest.raises(EventLogError) as failed:
+            cache.put("k", 1, timeout_ms=300)
+        assert failed.value.outcome == "unknown"
+
+    run(with_small_client(node, act, dispatch=dispatch))
+    assert len(node.log) == 1
 
 
 def test_an_answer_that_does_not_come_in_time_leaves_the_outcome_open() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from eventlog.client.connections.patience import Patience, Roads
 from eventlog.client.options import ClientOptions
-from eventlog.errors import EventLogError, OutcomeUnknown, TimedOut
+from eventlog.errors import ClientClosed, EventLogError, Outcome, OutcomeUnknown, TimedOut, Unavailable
 from eventlog.routing.retry import SEGMENTS_OWN
 from eventlog.transport.stream import Reply
 from eventlog.wire.eventlog_pb2 import Message
@@ -48,7 +48,7 @@ class Requests:
         timeout_ms = (timeout_ms or self._options.timeout_ms) + wait_ms
         patience = Patience(self._nodes, self._options, timeout_ms=timeout_ms)
         refusal: EventLogError | None = None
-        sent_at = doubt_ends = 0.0  # 0: no try is in doubt
+        is_in_doubt, sent_at, doubt_ends = False, 0.0, 0.0  # doubt ends: 0, nobody has to give up because of it
         while True:
             routes = self._nodes.routes
             try:
@@ -61,15 +61,22 @@ class Requests:
                     raise OutcomeUnknown(outcome="unknown", why="an earlier try was not answered, and it could be written twice by now")
                 return _not_refused(await connection.request(message, *buffers, timeout_ms=patience.left_ms))
             except TimedOut as error:
+                outcome: Outcome = "unknown" if is_in_doubt else error.outcome
                 if refusal is not None:
-                    raise type(refusal)(outcome=error.outcome, **refusal.facts()) from None
-                raise TimedOut(outcome=error.outcome, what=message.WhichOneof("kind"), timeout_ms=timeout_ms) from None
+                    raise type(refusal)(outcome=outcome, **refusal.facts()) from None
+                raise TimedOut(outcome=outcome, what=message.WhichOneof("kind"), timeout_ms=timeout_ms) from None
             except EventLogError as error:
+                is_in_doubt = is_in_doubt or error.outcome == "unknown"
                 if again_ms_max and error.outcome == "unknown":
                     doubt_ends = doubt_ends or sent_at + again_ms_max / 1000
                 is_late = bool(doubt_ends) and self._nodes.now() > doubt_ends
                 refusal = error if isinstance(error, SEGMENTS_OWN) else refusal
-                await patience.wait_after(error, repeatable=repeatable and not is_late)
+                try:
+                    await patience.wait_after(error, repeatable=repeatable and not is_late)
+                except (Unavailable, ClientClosed) as last:  # which says nothing of the tries before
+                    if is_in_doubt:
+                        raise type(last)(outcome="unknown", **last.facts()) from None
+                    raise
 
 
 def _not_refused(reply: Reply) -> Reply:

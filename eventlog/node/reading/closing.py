@@ -291,6 +291,8 @@ class Closing:
 
     def _heard(self, number: int, asked: _Asked, request: int, future: "asyncio.Future[Reply]") -> None:
         if self._asked.get(number) is not asked:
+            if not future.cancelled():
+                future.exception()  # looked at, so that nobody is warned of it: the member has left
             return
         is_last = request == asked.requests
         if is_last:

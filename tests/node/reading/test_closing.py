@@ -1,12 +1,14 @@
 """Closing up between nodes, and ordered readers of what several nodes write."""
 
 import asyncio
+import gc
 from functools import partial
 
 import numpy as np
 import pytest
 
 from eventlog.consume.watermark import LowWatermark, Promises
+from eventlog.errors import ConnectionLost
 from eventlog.ids import TIME_SHIFT, FlakeClock, make_id
 from eventlog.limits import CLOSE_UP_MS_MAX
 from eventlog.node.handlers import events
@@ -187,6 +189,22 @@ def test_nobody_is_asked_for_nobody():
         await until(lambda: not any(asked.request or asked.pause for asked in one.closing._asked.values()))
         await asyncio.sleep(0.05)
         assert one.members.sent == [], "no more than what was under way when the last reader left"
+
+    run(scenario)
+
+
+def test_what_a_request_to_a_member_that_has_left_fails_with_is_looked_at():
+    async def scenario(trio):
+        told = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+        node = trio.nodes[0]
+        asked, lost = module._Asked(incarnation="gone"), asyncio.get_running_loop().create_future()
+        lost.add_done_callback(partial(node.closing._heard, 9, asked, 1))
+        lost.set_exception(ConnectionLost(address="there", why="it has left"))
+        await asyncio.sleep(0)
+        del lost
+        gc.collect()
+        assert told == []
 
     run(scenario)
 

@@ -1,12 +1,14 @@
 """Reading the segments of a group's member: one lane for each node that leads some of them, an answer at a time.
 
-A segment whose node is gone holds up its own lane and no other. A lane is begun anew when its segments change, those of the other lanes
+A segment whose node is gone holds up its own lane and no other. An answer ends where the promise of any segment asked about does, so those
+that stand still are read in a lane beside the one of their node. A lane is begun anew when its segments change, those of the other lanes
 go on. `Lanes` owns the tasks; what has arrived waits in one short queue, and lanes wait while it is full.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from eventlog.client.connections.patience import chance
 from eventlog.client.core import ClientCore
@@ -28,7 +30,13 @@ ANSWERS_WAITING_MAX = 4
 AGAIN_MS_MAX = 200
 FILTER_TRIES_MAX = 8  # a node that has not been given the filter yet: others may
 
-LaneId = tuple[int, bool]  # the node; whether its segments have not been begun: those start at the first event kept
+
+class LaneId(NamedTuple):
+    """What the segments of a lane have in common. `is_new`: they have not been begun, and start at the first event kept."""
+
+    node: int
+    is_new: bool
+    is_still: bool
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -63,6 +71,7 @@ class Lanes:
         self._max_events = 0
         self._until_id: int | None = None
         self._lanes: dict[LaneId, _Lane] = {}
+        self._still: frozenset[int] = frozenset()  # segments whose promises stand still, as their last answer has it
         self._waiting: list[Fetched] = []
         self._open: Fetched | None = None  # being handed out
         self._changed = asyncio.Event()  # something arrived, or there is room again
@@ -112,14 +121,15 @@ class Lanes:
         wanted: dict[LaneId, set[int]] = {}
         for segment, place in self._progress.fetch.items():
             is_new = place.id == 0 and place.next_offset == OFFSET_UNKNOWN
-            wanted.setdefault((self._core.routes.primary(segment), is_new), set()).add(segment)
+            lane_id = LaneId(self._core.routes.primary(segment), is_new, segment in self._still)
+            wanted.setdefault(lane_id, set()).add(segment)
         for id_, lane in list(self._lanes.items()):
             if id_ not in wanted or lane.segments != wanted[id_]:
                 self._end(id_)
         for id_, segments in wanted.items():
             if id_ not in self._lanes:
                 own = frozenset(segments)
-                task = asyncio.create_task(self._run(id_, own), name=f"eventlog-consumer {id_[0]}")
+                task = asyncio.create_task(self._run(id_, own), name=f"eventlog-consumer {id_.node}")
                 self._lanes[id_] = _Lane(own, task)
 
     def _end(self, id_: LaneId) -> None:
@@ -167,6 +177,7 @@ class Lanes:
             else:
                 attempt = 0
                 self._outage.works(f"reading {min(segments)}")
+                self._still = self._still - segments | segments.intersection(row.segment for row in answer.stalled)
                 await self._arrived(segments, answer, body)
             if self._is_elsewhere(id_, segments):
                 asyncio.get_running_loop().call_soon(self.arrange)  # not from here: it cancels this task
@@ -206,7 +217,7 @@ class Lanes:
         if attempt % 2 and live:
             connection = live[attempt % len(live)]
         else:
-            connection = await self._core.nodes.connection(id_[0], loop.time() + timeout_ms / 1000)
+            connection = await self._core.nodes.connection(id_.node, loop.time() + timeout_ms / 1000)
         reply = await connection.request(Message(poll=request), timeout_ms=timeout_ms)
         return reply.message.poll_answer, reply.body
 
@@ -218,7 +229,7 @@ class Lanes:
 
     def _is_elsewhere(self, id_: LaneId, segments: Iterable[int]) -> bool:
         """Whether some segments belong into other lanes by now."""
-        node, is_new = id_
         fetch, routes = self._progress.fetch, self._core.routes
         begun = any(fetch[segment].id for segment in segments if segment in fetch)
-        return begun is is_new or any(routes.primary(segment) != node for segment in segments)
+        is_moved = any(routes.primary(segment) != id_.node or (segment in self._still) is not id_.is_still for segment in segments)
+        return begun is id_.is_new or is_moved

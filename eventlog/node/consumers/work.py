@@ -21,7 +21,7 @@ from eventlog.errors import EventLogError, EventsTrimmed, InvalidArgument, NotPr
 from eventlog.ids import FlakeClock
 from eventlog.limits import ANSWER_BYTES_MAX, DELIVERIES_MAX_DEFAULT, WORK_BYTES_MAX, WORK_WINDOW_MAX
 from eventlog.node.consumers.dead_letters import DeadLetter, DeadLetters
-from eventlog.node.consumers.work_reading import READ_EVENTS_MAX, Row, WorkReading
+from eventlog.node.consumers.work_reading import READ_EVENTS_MAX, READ_WAIT_MS, Row, WorkReading
 from eventlog.node.consumers.work_requests import AGAIN, DONE, GIVEN_BACK, REJECTED, Buries, Changes, Settled, Wanted
 from eventlog.wire.eventlog_pb2 import Filter
 
@@ -32,6 +32,7 @@ READ_AGAIN_S_MAX = 3.0
 _READ_AGAIN_S = 0.2
 PASSED_S = 1.0
 BURY_AGAIN_MS = 10_000
+STILL_READS = 4  # one in so many is of segments that stand still
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -90,6 +91,8 @@ class Work:
         self._latest: dict[str, int] = {}  # the sequence of each member's last request
         self._leases = Leases(timeout_ms=running.state.ack_timeout_ms)  # a new coordinator counts the time anew
         self._quiet: set[int] = set()  # nothing to hand out, whatever the time is, until something changes
+        self._still: frozenset[int] = frozenset()  # segments whose promises stood still when they were read last
+        self._reads = 0  # beside such segments
         self._requests: list[_Request] = []
         self._at_work: list[_Request] = []  # those of the turn that runs
         self._turn: asyncio.Task[None] | None = None
@@ -413,25 +416,40 @@ class Work:
     async def _read_ahead(self) -> None:
         running = self._running
         while not running.is_over and running.state.members:
-            places = {segment: queue.read for segment, queue in self.queues.items() if queue.room > WORK_WINDOW_MAX // 2}
-            fresh = {segment: place for segment, place in places.items() if place.id == 0}
+            places, is_aside = self._next_places()
             changed = self._changed
             if not places or sum(queue.nbytes for queue in self.queues.values()) >= WORK_BYTES_MAX:
                 await changed.wait()
                 continue
-            room = min(READ_EVENTS_MAX, sum(self.queues[segment].room for segment in fresh or places))
-            asked = partial(self._node.work_reading.read, running.id[1], fresh or places, events_max=room)
+            room = min(READ_EVENTS_MAX, sum(self.queues[segment].room for segment in places))
+            asked = partial(self._node.work_reading.read, running.id[1], places, events_max=room)
             try:
-                rows, after = await asked(earliest=self._earliest, filter_=self._filter)
+                found = await asked(earliest=self._earliest, filter_=self._filter, wait_ms=0 if is_aside else READ_WAIT_MS)
             except EventLogError as error:
                 self._error = error if isinstance(error, EventsTrimmed) or not error.retry else None
                 self._wake()
                 await asyncio.sleep(_READ_AGAIN_S)
                 continue
             self._error = None
-            self._arrived(rows, after)
+            self._still = self._still.difference(places) | found.still
+            self._arrived(found.rows, found.after)
             if self._filter is not None:
                 self._keep_passed()
+
+    def _next_places(self) -> tuple[dict[int, Place], bool]:
+        """Return where to read on in segments that have room, those first that have not been begun, and whether others have to wait for it.
+
+        Segments that stand still end every answer that they are in: they are asked about by themselves, now and then.
+        """
+        places = {segment: queue.read for segment, queue in self.queues.items() if queue.room > WORK_WINDOW_MAX // 2}
+        still = {segment: place for segment, place in places.items() if segment in self._still}
+        is_aside = False
+        if still and len(still) < len(places):
+            self._reads += 1
+            is_aside = self._reads % STILL_READS == 0
+            places = still if is_aside else {segment: place for segment, place in places.items() if segment not in still}
+        fresh = {segment: place for segment, place in places.items() if place.id == 0}
+        return fresh or places, is_aside
 
     def _arrived(self, rows: list[Row], after: "dict[int, Any]") -> None:
         by_segment: dict[int, list[Row]] = {}

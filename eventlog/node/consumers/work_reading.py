@@ -51,6 +51,18 @@ class Row:
         return 200 + len(self.key) + len(self.value) + len(self.before or b"") + len(self.headers or b"")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Rows, in order within each segment, and the places after them. `still` are segments whose promises stand still.
+
+    An answer ends where the promise of any segment asked about does.
+    """
+
+    rows: list[Row]
+    after: dict[int, Place]
+    still: frozenset[int]
+
+
 class WorkReading:
     """Reads events for the coordinators of work groups."""
 
@@ -65,13 +77,14 @@ class WorkReading:
         events_max: int,
         earliest: bool,
         filter_: Filter | None = None,
-    ) -> tuple[list[Row], dict[int, Place]]:
-        """Return what follows places of some segments and matches, in order within each, and the places after it; waits a while for it.
+        wait_ms: int = READ_WAIT_MS,
+    ) -> Found:
+        """Return what follows places of some segments and matches; waits a while for it.
 
         Raises:
             EventsTrimmed, CacheDropped, ...: as any reader is told.
         """
-        request = Poll(cache_id=cache_id, max_events=events_max, max_bytes=READ_BYTES_MAX, wait_ms=READ_WAIT_MS, earliest=earliest)
+        request = Poll(cache_id=cache_id, max_events=events_max, max_bytes=READ_BYTES_MAX, wait_ms=wait_ms, earliest=earliest)
         request.position = token.encode(self._position(cache_id, places))
         request.segments.extend(sorted(places))
         if not any(place.id for place in places.values()):
@@ -99,7 +112,8 @@ class WorkReading:
             raise
         answer = Message.FromString(delivered.message).poll_answer
         rows = list(_rows(answer, memoryview(b"".join(delivered.body)), cache_id))
-        return rows, _places(token.decode(answer.position))
+        still = frozenset(row.segment for row in answer.stalled)
+        return Found(rows=rows, after=_places(token.decode(answer.position)), still=still)
 
     def _position(self, cache_id: int, places: Mapping[int, Place]) -> Position:
         of = sorted(places)

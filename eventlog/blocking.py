@@ -31,7 +31,6 @@ from eventlog.client.near.near_cache import NearCache as AsyncNearCache
 from eventlog.client.near.table import MISS, NearStatistics
 from eventlog.client.options import ConnectOptions
 from eventlog.client.reading.batches import EventBatch, Order
-from eventlog.client.reading.bounds import OnTrimmed
 from eventlog.client.reading.continuous import QueryChange
 from eventlog.client.reading.entries import Entries as AsyncEntries
 from eventlog.client.reading.entries import EntryRows as AsyncEntryRows
@@ -39,7 +38,7 @@ from eventlog.client.reading.filtering import Parameters, Select
 from eventlog.client.reading.iterating import EntryBatch, Key
 from eventlog.client.reading.rows import Rows
 from eventlog.client.reading.scanning import Scan as AsyncScan
-from eventlog.client.reading.wanted import ReadOptions
+from eventlog.client.reading.wanted import OnTrimmed, ReadOptions
 from eventlog.client.shown import Shown
 from eventlog.client.values import CacheInfo, Entry, StoredMany
 from eventlog.consume.membership.values import Mode

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from eventlog.client.reading.bounds import read_token, shortest
+from eventlog.client.reading.wanted import read_token, shortest
 from eventlog.errors import InvalidArgument
 from eventlog.ids import id_before
 from eventlog_cli.beginning import say_beginning

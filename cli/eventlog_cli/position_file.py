@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from eventlog.client.reading.bounds import start_of
+from eventlog.client.reading.wanted import start_of
 from eventlog.errors import InvalidArgument
 
 

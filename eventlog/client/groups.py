@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from eventlog.client.connections.requests import Requests
-from eventlog.client.reading.bounds import start_of
+from eventlog.client.reading.wanted import start_of
 from eventlog.client.shown import Shown
 from eventlog.errors import InvalidArgument
 from eventlog.ids import ID_MAX

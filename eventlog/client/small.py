@@ -12,12 +12,9 @@ from eventlog.batch.one import build_one
 from eventlog.client.connections.blocking import BlockingNodes
 from eventlog.client.connections.requests import Requests
 from eventlog.client.options import ClientOptions
-from eventlog.client.reading.getting import CacheGetting
-from eventlog.client.reading.rows import CacheRows
-from eventlog.client.values import CacheInfo, Entry, Removed, Stored, written
-from eventlog.client.wording import cache_info
-from eventlog.client.writing.acknowledging import Expecting
-from eventlog.client.writing.singles import CacheSingles, Condition, Written, condition_of
+from eventlog.client.reading.rows import CacheByKey
+from eventlog.client.values import CacheInfo, Entry, Removed, Stored, cache_info, written
+from eventlog.client.writing.singles import CacheSingles, Condition, Expecting, Written, condition_of
 from eventlog.errors import BadMessage, ClientClosed, ConnectionLost, InvalidArgument, OutcomeUnknown
 from eventlog.events import Kind
 from eventlog.limits import FIRST_BLOCK_MS_MAX
@@ -71,7 +68,7 @@ class SmallCore:
         return self.nodes.routes
 
 
-class OneByOne(CacheSingles, CacheGetting, CacheRows):
+class OneByOne(CacheSingles, CacheByKey):
     """A cache of a small client."""
 
     _core: SmallCore

@@ -11,7 +11,7 @@ import pytest
 import eventlog
 import eventlog.blocking
 from eventlog.client.connections.requests import Requests
-from eventlog.client.reading.bounds import shortest
+from eventlog.client.reading.wanted import shortest
 from eventlog.errors import (
     BadPredicate,
     ConnectionLost,

@@ -8,7 +8,7 @@ from math import inf
 from time import monotonic, sleep
 
 from eventlog.client.connections.known import ASKED_MAX, Known, topology_of
-from eventlog.client.connections.patience import chance
+from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
 from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, Misuse
 from eventlog.routing.addresses import Address, Candidates, parse_address

@@ -1,14 +1,156 @@
-"""One request and its answer, tried again until the operation's deadline."""
+"""How long an operation goes on trying, and where: a loop of `Patience.connection` and `wait_after`. `Requests` does so with one request.
 
-from typing import Any
+What waits, and by what the time is told, is the roads' business: those of a client with an event loop, or without one.
+"""
 
-from eventlog.client.connections.patience import Patience, Roads
+import random
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
 from eventlog.client.options import ClientOptions
-from eventlog.errors import ClientClosed, EventLogError, Outcome, OutcomeUnknown, TimedOut, Unavailable
-from eventlog.routing.retry import SEGMENTS_OWN
-from eventlog.transport.stream import Reply
+from eventlog.errors import ClientClosed, EventLogError, FilterNotFound, Outcome, OutcomeUnknown, TimedOut, Unavailable
+from eventlog.routing.retry import MOVES, SEGMENTS_OWN, decide
+from eventlog.routing.routes import NOBODY, Routes
+from eventlog.transport.stream import Reply, Stream
 from eventlog.wire.eventlog_pb2 import Message
 from eventlog.wire.kinds import read_error
+
+SILENT_S = 2  # who waits for longer is told what for
+
+
+class Asking(Protocol):
+    """A connection, as far as operations ask on it."""
+
+    async def request(self, message: Message, *buffers: object, timeout_ms: int = 0) -> Reply:
+        """Ask, and wait for the answer."""
+        ...
+
+    def stream(self, message: Message, *buffers: object, credit_bytes: int = 0) -> Stream:
+        """Open a stream."""
+        ...
+
+
+C = TypeVar("C", bound=Asking)
+
+
+class Roads(Protocol[C]):
+    """The roads to the nodes of a cluster. Deadlines are in the time of `now`."""
+
+    is_closed: bool
+    routes: Routes | None
+
+    def now(self) -> float:
+        """Return the time by which deadlines are kept, in seconds."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    def live(self) -> list[C]:
+        """Return every open connection."""
+        ...
+
+    async def connection(self, node: int, deadline: float) -> C:
+        """Return a connection for requests of a node's segments."""
+        ...
+
+    async def other_than(self, lacking: set[int]) -> C:
+        """Return a connection to a member that is none of `lacking`."""
+        ...
+
+    def note_lacking(self, lacking: set[int], connection: C | None) -> bool:
+        """Note that a node lacks what was asked of it; return whether there is another one to ask."""
+        ...
+
+    def drop(self, connection: C) -> None:
+        """Close a connection that is of no more use."""
+        ...
+
+    @property
+    def on_stale(self) -> Callable[[], None]:
+        """To be called when the topology may be out of date."""
+        ...
+
+
+class Patience(Generic[C]):
+    """The tries of one operation: `timeout_ms` (0: the client's) from the beginning, or from the last progress on."""
+
+    def __init__(self, nodes: Roads[C], options: ClientOptions, *, timeout_ms: int = 0) -> None:
+        self._nodes = nodes
+        self._options = options
+        self._timeout_ms = timeout_ms or options.timeout_ms
+        self._attempt = 0
+        self._has_progress = True
+        self._is_told = False
+        self._deadline = 0.0
+        self._lacking: set[int] = set()  # nodes that do not have what was asked for
+        self._connection: C | None = None
+
+    @property
+    def left_ms(self) -> int:
+        """Return how much time is left, at least 1."""
+        return max(1, int((self._deadline - self._nodes.now()) * 1000))
+
+    def has_progress(self) -> None:
+        """Take note of a row."""
+        self._has_progress = True
+
+    async def connection(self, owner: int = NOBODY) -> C:
+        """Return the connection to ask a node's segments on; without an owner, to ask whichever node is at hand."""
+        self._begin()
+        nodes = self._nodes
+        self._connection = await (nodes.other_than(self._lacking) if self._lacking else nodes.connection(owner, self._deadline))
+        return self._connection
+
+    async def other_connection(self) -> C:
+        """Return a connection to any node, another one after each failure."""
+        live = self._nodes.live()
+        if self._lacking or not live:
+            return await self.connection()
+        self._begin()
+        self._connection = live[self._attempt % len(live)]
+        return self._connection
+
+    def _begin(self) -> None:
+        self._connection = None
+        if self._has_progress:
+            self._has_progress, self._is_told, self._attempt = False, False, 0
+            self._deadline = self._nodes.now() + self._timeout_ms / 1000
+
+    async def wait_after(self, error: EventLogError, *, repeatable: bool = True) -> None:
+        """Return when it is time to try again. Raises `error` if that is of no use."""
+        if isinstance(error, FilterNotFound):
+            if not self._nodes.note_lacking(self._lacking, self._connection):
+                raise error
+            return
+        if self._has_progress:
+            self._attempt = 0
+            self._deadline = self._nodes.now() + self._timeout_ms / 1000
+        left_ms = int((self._deadline - self._nodes.now()) * 1000)
+        retry, attempt = self._options.retry, self._attempt
+        decision = decide(retry, error, attempt=attempt, left_ms=left_ms, repeatable=repeatable, chance=chance())
+        if not decision.again:
+            raise error
+        if self._nodes.is_closed:
+            raise ClientClosed(what="client") from error
+        if isinstance(error, MOVES):
+            self._nodes.on_stale()
+        if decision.reconnect and self._connection is not None:
+            self._nodes.drop(self._connection)
+        if not self._is_told and left_ms <= self._timeout_ms - SILENT_S * 1000:
+            self._is_told = True
+            import logging  # noqa: PLC0415 -- hardly anybody waits for that long, and every command would load it
+
+            log = logging.getLogger("eventlog.client")
+            log.warning("%s (%s); it is tried again for %d s more", error, error.code, left_ms // 1000)
+        await self._nodes.pause(decision.wait_ms / 1000)
+        self._attempt += 1
+
+
+def chance() -> float:
+    """Return a number in [0, 1) that keeps clients from trying again at the same moment."""
+    return random.random()  # noqa: S311 -- nothing is kept secret with it
 
 
 class Requests:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from eventlog.client.connections.known import ASKED_MAX, topology_of
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.patience import chance
+from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
 from eventlog.errors import EventLogError
 from eventlog.routing.retry import backoff_ms

@@ -6,13 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from typing import Any
 
 from eventlog.client.core import ClientCore
-from eventlog.client.members.joined import CLOSE_MS_MAX, Joined
 from eventlog.client.members.lanes import Fetched, Lanes
-from eventlog.client.members.member import MemberOptions
+from eventlog.client.members.member import CLOSE_MS_MAX, Joined, MemberOptions
 from eventlog.client.members.progress import Places, Progress, ends_of, position_of
 from eventlog.client.reading.batches import EventBatch
-from eventlog.client.reading.bounds import Reading
-from eventlog.client.wording import checked_id
+from eventlog.client.reading.wanted import Reading
+from eventlog.client.values import checked_id
 from eventlog.consume import token
 from eventlog.consume.membership.positions import Place
 from eventlog.errors import EventLogError, InvalidArgument, StaleMember

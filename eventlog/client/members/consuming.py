@@ -6,12 +6,11 @@ from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 from eventlog.client.members.consumer import Consumer
-from eventlog.client.members.member import MemberOptions
-from eventlog.client.members.outage import OUTAGE_MS_DEFAULT, OnOutage
+from eventlog.client.members.member import OUTAGE_MS_DEFAULT, MemberOptions, OnOutage
 from eventlog.client.members.work import PREFETCH_DEFAULT, WorkConsumer
-from eventlog.client.reading.bounds import OnTrimmed, Reading, checked_trimmed, start_of
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
 from eventlog.client.reading.reads import CacheReads
+from eventlog.client.reading.wanted import OnTrimmed, Reading, checked_trimmed, start_of
 from eventlog.consume.membership.values import AssignorName, Mode, checked_name, checked_timeout
 from eventlog.errors import InvalidArgument
 from eventlog.limits import ACK_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_DEFAULT

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from eventlog.client.connections.patience import chance
+from eventlog.client.connections.requests import chance
 from eventlog.client.core import ClientCore
-from eventlog.client.members.outage import Outage
+from eventlog.client.members.member import Outage
 from eventlog.client.members.progress import Places, Progress, places_of, position_of
 from eventlog.client.reading.batches import EventBatch
-from eventlog.client.reading.bounds import Reading
 from eventlog.client.reading.following import to_batches
+from eventlog.client.reading.wanted import Reading
 from eventlog.consume import token
 from eventlog.consume.position import OFFSET_UNKNOWN
 from eventlog.errors import EventLogError, FilterNotFound, TimedOut

@@ -1,21 +1,26 @@
-"""A member of a consumer group: one request after the other says that it lives, and the answers say what it may read."""
+"""What every member of a group does: one request after the other says that it lives, and the answers say what it may read.
+
+`Membership` is that, `Outage` how long it goes on while the cluster does not answer, `Joined` what consumers are made on.
+"""
 
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Self
 
-from eventlog.client.connections.patience import chance
+from eventlog.client.connections.requests import chance
 from eventlog.client.core import ClientCore
-from eventlog.client.members.outage import OUTAGE_MS_DEFAULT, OnOutage, Outage
+from eventlog.client.shown import Shown
 from eventlog.clock import now_s
 from eventlog.consume.membership.positions import Place
 from eventlog.consume.membership.record import route_of
 from eventlog.consume.membership.rows import decode_places, decode_set, encode_places, encode_set
 from eventlog.consume.membership.values import AssignorName, Mode
-from eventlog.errors import EventLogError, GroupNotFound, StaleMember, TimedOut
+from eventlog.errors import ClientClosed, EventLogError, GroupNotFound, InvalidArgument, StaleMember, TimedOut
+from eventlog.events import EventSource
 from eventlog.limits import SESSION_TIMEOUT_MS_DEFAULT
 from eventlog.routing.retry import CURABLE, MOVES, backoff_ms
 from eventlog.transport.connection import Connection
@@ -24,8 +29,54 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Filter, Message
 
 log = logging.getLogger("eventlog.client")
+OUTAGE_MS_DEFAULT = 5 * 60_000
 AGAIN_MS_MAX = 200
+CLOSE_MS_MAX = 5_000
 UNHEARD_MS_MAX = 1_000  # what a good-bye may take of one who has not heard whether it is a member
+OnOutage = Callable[[EventLogError | None], None]
+
+
+class Outage:
+    """What of one member fails now: heartbeats, commits, reading from a node. Each is known by a name, and fails since some time.
+
+    A line is logged and `on_outage` called with the error when something has failed for `told_ms`; again, with None, when all works.
+    """
+
+    def __init__(
+        self, group: str, *, outage_ms: int, told_ms: int, on_outage: OnOutage | None = None, now: Callable[[], float] = now_s
+    ) -> None:
+        self.outage_ms = outage_ms
+        self._now = now
+        self._group = group
+        self._told_ms = told_ms
+        self._on_outage = on_outage
+        self._since: dict[str, float] = {}
+        self._is_told = False
+
+    def failed(self, what: str, error: EventLogError) -> bool:
+        """Take note of a failed try; return whether it is to be given up: no try has succeeded for `outage_ms`."""
+        now = self._now()
+        lasted_ms = (now - self._since.setdefault(what, now)) * 1000
+        if lasted_ms >= self._told_ms and not self._is_told:
+            self._is_told = True
+            log.warning("group_outage group=%s what=%s gives_up_after_ms=%d error=%s", self._group, what, self.outage_ms, error)
+            self._tell(error)
+        return lasted_ms >= self.outage_ms
+
+    def works(self, what: str) -> None:
+        """Take note of a try that was answered."""
+        if self._since and self._since.pop(what, None) is not None and not self._since and self._is_told:
+            self._is_told = False
+            log.info("group_outage_over group=%s", self._group)
+            self._tell(None)
+
+    def _tell(self, error: EventLogError | None) -> None:
+        if self._on_outage is None:
+            return
+        try:
+            self._on_outage(error)
+        except Exception:  # the application's own code: the member goes on
+            log.exception("on_outage_failed group=%s", self._group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,3 +320,102 @@ class Membership:
             with suppress(GroupNotFound):
                 await self.insist(Message(leave_group=request), timeout_ms=timeout_ms if self.epoch else min(timeout_ms, UNHEARD_MS_MAX))
         self.epoch, self.owned = 0, frozenset()
+
+
+class Joined(Shown):
+    """A member from entering to leaving. Who derives from it says what is to be done in the time between."""
+
+    def __init__(self, core: ClientCore, source: EventSource, options: MemberOptions) -> None:
+        self.group = options.group
+        self._core = core
+        self._source = source
+        self._member = Membership(core, source.cache_id, options, MemberHooks(assigned=self._assigned, lost=self._lost, failed=self._fail))
+        self._tasks: list[asyncio.Task[None]] = []
+        self._error: EventLogError | None = None
+        self._is_closed = False
+
+    def _described(self) -> str:
+        return f" of group {self.group!r} over cache {self._source.cache!r}, member {self._member.id}: {self._core}"
+
+    # ------------------------------------------------------------ what each does its own way
+
+    def _works(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what is to run as long as it is a member."""
+        return []
+
+    async def _assigned(self, assigned: frozenset[int], places: Mapping[int, Place]) -> None:
+        """Take in which segments it may read from now on, and where those begin that are new."""
+
+    def _lost(self) -> None:
+        """Take in that its session is over."""
+
+    async def _settle_last(self) -> None:
+        """Say, before leaving, what has become of what it was given."""
+
+    async def _end(self) -> None:
+        """Let go of everything; nothing is said any more."""
+
+    # ------------------------------------------------------------ what all do
+
+    async def open(self) -> Self:
+        """Join the group; return when the coordinator has answered.
+
+        Raises:
+            EventLogError: why it refused.
+        """
+        if self._tasks or self._is_closed:
+            raise InvalidArgument(why="this consumer was opened before; make another")
+        self._tasks = [asyncio.create_task(work, name=f"eventlog-consumer {self.group}") for work in (self._member.run(), *self._works())]
+        try:
+            async with asyncio.timeout(self._core.options.reconnect_ms_max / 1000):
+                while not self._member.epoch:
+                    self._check()
+                    await self._member.changed.wait()
+        except TimeoutError:
+            await self.close()
+            raise TimedOut(what=f"group {self.group} to be joined", timeout_ms=self._core.options.reconnect_ms_max) from None
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Settle what is done, and leave the group: what it had goes to the others at once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # before it leaves: else it would join anew
+        try:
+            try:
+                if self._error is None and self._member.epoch:
+                    await self._settle_last()
+            finally:  # what could not be settled goes to others when it has left
+                await self._member.leave(timeout_ms=CLOSE_MS_MAX)
+        except EventLogError as error:
+            log.warning("group_left_late group=%s error=%s", self.group, error)  # its session ends by itself
+        finally:
+            await self._end()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        await self.close()
+
+    @property
+    def member_id(self) -> str:
+        """What the group knows it by."""
+        return self._member.id
+
+    def _fail(self, error: EventLogError) -> None:
+        self._error = self._error or error
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._is_closed:
+            raise ClientClosed(what="consumer")
+        if not self._tasks and not self._member.epoch:
+            raise InvalidArgument(why="this consumer is not open: enter it with `with` or `async with`")

@@ -1,80 +1,31 @@
 """Events as an application gets many at once: columns in the order of ids, or objects made from them without work per event."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.views import Strings
+from eventlog.client.reading.columns import FrameForm, Ints, RowColumns, arrow_module, items_of
 from eventlog.client.reading.pieces import Piece
 from eventlog.errors import InvalidArgument
-from eventlog.events import Event, EventSource, Kind, ValueFormat
+from eventlog.events import Event, EventSource, Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from eventlog.client.reading.frames import Frame
 
-Ints = npt.NDArray[np.int64]
 Order = Literal["id", "segment"]
 EVENTS_AT_ONCE = 1_024  # made into objects: two thirds of the time that 8,000 at once take, whose bytes leave the processor's cache
 
 
-class FrameForm(NamedTuple):
-    """What the rows of a read are: text or bytes as keys; values of `values`, JSON, or bytes; whether they have a change.
-
-    `typed` is the type that JSON values are read as, None where they stay text.
-    """
-
-    text_keys: bool
-    json_values: bool
-    values: ValueFormat | None
-    has_changes: bool = False
-    typed: Any = None  # a `pyarrow.DataType`
-
-
-class ArrowRows(Protocol):
-    """Rows that are a table in Arrow: for `pyarrow`, `polars`, `duckdb` and whoever else takes what has the Arrow C interface.
-
-    Item i of each column is row i; `before`, `headers` and `changes` are None where no row has one.
-    """
-
-    def __len__(self) -> int: ...
-
-    @property
-    def ids(self) -> Ints: ...
-
-    @property
-    def segments(self) -> npt.NDArray[np.uint16]: ...
-
-    @property
-    def offsets(self) -> Ints: ...
-
-    @property
-    def kinds(self) -> npt.NDArray[np.uint8]: ...
-
-    @property
-    def keys(self) -> Strings: ...
-
-    @property
-    def values(self) -> Strings: ...
-
-    @property
-    def before(self) -> Strings | None: ...
-
-    @property
-    def has_before(self) -> npt.NDArray[np.bool_]: ...
-
-    @property
-    def headers(self) -> Strings | None: ...
-
-    @property
-    def changes(self) -> npt.NDArray[np.uint8] | None: ...
+class ArrowRows(RowColumns, Protocol):
+    """Rows that are a table in Arrow: for `pyarrow`, `polars`, `duckdb` and whoever else takes what has the Arrow C interface."""
 
     def _form(self) -> FrameForm: ...
 
@@ -256,50 +207,3 @@ class EventBatch(ArrowRows):
 
 def _no_position(id_: int) -> str:
     raise InvalidArgument(why=f"event {id_} is one of a batch that is grouped by segment; go on behind all of it, at `batch.position`")
-
-
-def arrow_module() -> Any:
-    """Return the module that needs pyarrow; the first call takes a tenth of a second."""
-    from eventlog.client.writing import arrow  # noqa: PLC0415 -- most programs never need pyarrow, and it is slow to load
-
-    return arrow
-
-
-Items = Callable[[int, int], list[Any]]
-"""Items `[low, high)` of a column as a list; `high` may be past the end."""
-
-
-def items_of(strings: Strings, order: Ints | None, *, valid: npt.NDArray[np.bool_] | None = None) -> Items:
-    """Return how to get items as bytes, in `order` if given, None where not `valid`.
-
-    In one step where all are as long, else through pyarrow where the program has loaded it anyway.
-    """
-    size = int(strings.offsets[1]) if len(strings.offsets) > 1 else 0
-    if size and valid is None and bool((np.diff(strings.offsets) == size).all()):
-        rows = np.frombuffer(strings.data, np.dtype((np.void, size)))
-
-        def same(low: int, high: int) -> list[Any]:
-            found: list[Any] = (rows[low:high] if order is None else rows[order[low:high]]).tolist()
-            return found
-
-        return same
-    if "pyarrow" in sys.modules:
-        found: Items = arrow_module().items_of(strings, order=order, valid=valid)
-        return found
-    return _slices(strings, order, valid)
-
-
-def _slices(strings: Strings, order: Ints | None, valid: npt.NDArray[np.bool_] | None) -> Items:
-    begins, ends = strings.offsets[:-1], strings.offsets[1:]
-    if order is not None:
-        begins, ends = begins[order], ends[order]
-        valid = None if valid is None else valid[order]
-    data = bytes(strings.data)
-
-    def items(low: int, high: int) -> list[Any]:
-        found: list[Any] = [data[begin:end] for begin, end in zip(begins[low:high].tolist(), ends[low:high].tolist(), strict=True)]
-        if valid is None:
-            return found
-        return [item if mark else None for item, mark in zip(found, valid[low:high].tolist(), strict=True)]
-
-    return items

@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from eventlog.client.handle import CacheHandle
-from eventlog.client.reading.bounds import OnTrimmed
 from eventlog.client.reading.filtering import Parameters, Select
 from eventlog.client.reading.reads import CacheReads
+from eventlog.client.reading.wanted import OnTrimmed
 from eventlog.errors import InvalidArgument
 from eventlog.events import Change, Event, Kind
 
@@ -61,7 +60,7 @@ class QueryChange(msgspec.Struct, frozen=True, gc=False):
 _FROM_INSIDE = frozenset({Change.UPDATED, Change.LEFT})
 
 
-class CacheQueries(CacheHandle):
+class CacheQueries(CacheReads):
     """The call of a cache that asks a continuous query."""
 
     def continuous_query(
@@ -103,8 +102,7 @@ class CacheQueries(CacheHandle):
             return {"position": position}
         if initial:
             return {"state_first": True}
-        reads: CacheReads = self  # type: ignore[assignment]  # a cache is made of this and the calls that read
-        return {"from_id": (await reads.log_ends()).last_id}
+        return {"from_id": (await self.log_ends()).last_id}
 
     async def query_lists(
         self,
@@ -117,8 +115,7 @@ class CacheQueries(CacheHandle):
     ) -> AsyncGenerator[list[QueryChange], None]:
         """Yield the changes of `continuous_query` in lists, as many at once as the nodes answer."""
         _check_trimmed(on_trimmed)
-        reads: CacheReads = self  # type: ignore[assignment]  # as above
-        batches = reads.event_batches(
+        batches = self.event_batches(
             follow=True, on_trimmed=on_trimmed, where=where, parameters=parameters, select=select, continuous=True, **begin
         )
         async with aclosing(batches):

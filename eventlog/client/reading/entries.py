@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.client.core import ClientCore
 from eventlog.client.handle import CacheHandle
-from eventlog.client.reading.bounds import segments_of
 from eventlog.client.reading.filtering import Parameters, Select, compiled_here, filter_of, json_of
-from eventlog.client.reading.iterating import EntryBatch, EntryReader, IterationOptions, Key
+from eventlog.client.reading.iterating import EntryBatch, EntryReader, ForEachResult, IterationOptions, Key, TaskOptions, TaskRunner
 from eventlog.client.reading.past import PastReader, id_at
 from eventlog.client.reading.rows import Rows
-from eventlog.client.reading.tasks import ForEachResult, TaskOptions, TaskRunner
+from eventlog.client.reading.wanted import segments_of
 from eventlog.client.shown import Shown
 from eventlog.client.values import CacheInfo, Entry
 from eventlog.errors import InvalidArgument

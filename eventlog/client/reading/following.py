@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.patience import Patience
-from eventlog.client.connections.requests import Requests
+from eventlog.client.connections.requests import Patience, Requests
 from eventlog.client.options import ClientOptions
-from eventlog.client.reading.batches import EventBatch, Order, arrow_module
-from eventlog.client.reading.bounds import Reading
+from eventlog.client.reading.batches import EventBatch, Order
+from eventlog.client.reading.columns import arrow_module
 from eventlog.client.reading.pieces import NO_EVENTS, arrange, take_apart
+from eventlog.client.reading.wanted import Reading
 from eventlog.client.reports import Stalled, stalled
 from eventlog.errors import EventLogError, Stopping
 from eventlog.events import Event, EventSource

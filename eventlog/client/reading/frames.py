@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from eventlog.batch.arrow_pieces import take_pieces
 from eventlog.batch.views import Strings
-from eventlog.client.reading.batches import ArrowRows, FrameForm, items_of
+from eventlog.client.reading.columns import FrameForm, RowColumns, items_of
 from eventlog.client.reading.typed import INFER, TypedJson, Unfit, inferred, value_type
 from eventlog.client.writing.arrow import string_array
 from eventlog.errors import BadValue, CorruptData, InvalidArgument, UnreadableValue
@@ -42,7 +42,7 @@ class Frame:
         self._typed = None if form.typed is None else TypedJson(form.typed)
         types = self._types
         self.schema = pa.schema([(name, types[name]) for name in names])
-        self._makers: tuple[Callable[[ArrowRows], Any], ...] = tuple(getattr(self, f"_{name}") for name in names)
+        self._makers: tuple[Callable[[RowColumns], Any], ...] = tuple(getattr(self, f"_{name}") for name in names)
 
     @cached_property
     def _types(self) -> dict[str, pa.DataType]:
@@ -61,7 +61,7 @@ class Frame:
         }
         return types | {"change": pa.string()} if form.has_changes else types
 
-    def batch(self, rows: ArrowRows) -> pa.RecordBatch:
+    def batch(self, rows: RowColumns) -> pa.RecordBatch:
         """Return rows as a record batch; what needs no moving or decoding is the same memory.
 
         Raises:
@@ -77,10 +77,10 @@ class Frame:
 
     # ------------------------------------------------------------ columns
 
-    def _id(self, rows: ArrowRows) -> Any:
+    def _id(self, rows: RowColumns) -> Any:
         return pa.array(rows.ids)
 
-    def _time(self, rows: ArrowRows) -> Any:
+    def _time(self, rows: RowColumns) -> Any:
         times = rows.ids >> TIME_SHIFT
         times += EPOCH_MS
         times *= 1000
@@ -88,39 +88,39 @@ class Frame:
             return pa.Array.from_buffers(TIME, len(times), [None, pa.py_buffer(times)])
         return pa.array(times, pa.int64(), mask=rows.ids == 0).cast(TIME)  # entries of the past whose version retention has taken
 
-    def _segment(self, rows: ArrowRows) -> Any:
+    def _segment(self, rows: RowColumns) -> Any:
         return pa.array(rows.segments.astype(np.int32))
 
-    def _offset(self, rows: ArrowRows) -> Any:
+    def _offset(self, rows: RowColumns) -> Any:
         return pa.array(rows.offsets)
 
-    def _kind(self, rows: ArrowRows) -> Any:
+    def _kind(self, rows: RowColumns) -> Any:
         kinds = rows.kinds
         if len(kinds) and kinds.min() == kinds.max():  # as in a state or a log of new keys, for a quarter of the time
             return _same_text(KIND_NAMES[kinds[0]], len(kinds))
         return _KINDS.take(pa.array(kinds))
 
-    def _key(self, rows: ArrowRows) -> Any:
+    def _key(self, rows: RowColumns) -> Any:
         return string_array(rows.keys, text=self._form.text_keys)
 
-    def _value(self, rows: ArrowRows) -> Any:
+    def _value(self, rows: RowColumns) -> Any:
         kinds = rows.kinds
         has_value = (kinds != Kind.REMOVED) & (kinds != Kind.EXPIRED)
         return self._values(rows, rows.values, valid=None if has_value.all() else has_value)
 
-    def _before(self, rows: ArrowRows) -> Any:
+    def _before(self, rows: RowColumns) -> Any:
         before = rows.before
         if before is None:
             return pa.nulls(len(rows), self._types["before"])
         return self._values(rows, before, valid=rows.has_before)
 
-    def _headers(self, rows: ArrowRows) -> Any:
+    def _headers(self, rows: RowColumns) -> Any:
         return headers_array(rows.headers, count=len(rows))
 
-    def _change(self, rows: ArrowRows) -> Any:
+    def _change(self, rows: RowColumns) -> Any:
         return pa.nulls(len(rows), pa.string()) if rows.changes is None else _CHANGES.take(pa.array(rows.changes))
 
-    def _values(self, rows: ArrowRows, values: Strings, *, valid: Mask | None) -> Any:
+    def _values(self, rows: RowColumns, values: Strings, *, valid: Mask | None) -> Any:
         form = self._form
         if self._typed is None and form.values is None:
             return string_array(values, text=form.json_values, valid=valid)
@@ -138,7 +138,7 @@ class Frame:
             raise UnreadableValue(why=f"{error.why} ({which}, of key {key!r})") from error
 
 
-def _named(rows: ArrowRows, values: Strings, row: int) -> tuple[str, str]:
+def _named(rows: RowColumns, values: Strings, row: int) -> tuple[str, str]:
     """Return the key of a row, and which of its values is meant."""
     key = rows.keys.to_list()[row].decode(errors="backslashreplace")
     return key, f"the {'value' if values is rows.values else 'before-image'} of event {rows.ids[row]}"

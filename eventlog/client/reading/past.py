@@ -28,12 +28,11 @@ from eventlog.batch.views import Block, Strings
 from eventlog.client.core import ClientCore
 from eventlog.client.formats import CacheFormat
 from eventlog.client.reading.batches import EventBatch
-from eventlog.client.reading.bounds import Reading, time_ms
 from eventlog.client.reading.filtering import filter_of
 from eventlog.client.reading.following import to_batches
 from eventlog.client.reading.iterating import EntryBatch, EntryReader, IterationOptions
-from eventlog.client.values import CacheInfo
-from eventlog.client.wording import checked_id
+from eventlog.client.reading.wanted import Reading, time_ms
+from eventlog.client.values import CacheInfo, checked_id
 from eventlog.errors import CorruptData, EventsTrimmed, NotFinal
 from eventlog.events import EventSource, Kind
 from eventlog.ids import EPOCH_MS, id_before, time_of

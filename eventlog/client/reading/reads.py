@@ -10,16 +10,13 @@ from typing import get_args
 
 from eventlog.client.core import ClientCore
 from eventlog.client.reading.batches import EventBatch, Order
-from eventlog.client.reading.bounds import Reading, Start, checked_tail, position_after, segments_of
 from eventlog.client.reading.following import Unpack, say_held, to_batches
-from eventlog.client.reading.getting import CacheGetting
 from eventlog.client.reading.past import PastReader, id_at
-from eventlog.client.reading.rows import CacheRows
+from eventlog.client.reading.rows import CacheByKey
 from eventlog.client.reading.state_first import StateBatches
-from eventlog.client.reading.wanted import PollOptions, ReadOptions, Wanted
+from eventlog.client.reading.wanted import PollOptions, Reading, ReadOptions, Start, Wanted, checked_tail, position_after, segments_of
 from eventlog.client.reports import Answer, LogEnds, log_ends, stalled
-from eventlog.client.values import Entry
-from eventlog.client.wording import checked_id, consistency_number
+from eventlog.client.values import Entry, checked_id, consistency_number
 from eventlog.errors import EventsTrimmed, InvalidArgument
 from eventlog.events import Event, EventSource
 from eventlog.limits import ANSWER_BYTES_DEFAULT, POLL_WAIT_MS_MAX
@@ -27,7 +24,7 @@ from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Message
 
 
-class CacheReads(CacheGetting, CacheRows):
+class CacheReads(CacheByKey):
     """Entries are as of now; events are those after a position, each once, in the order of their ids."""
 
     _core: ClientCore

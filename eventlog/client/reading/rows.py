@@ -1,4 +1,4 @@
-"""Keys, and entries of keys, as they stream in from all primaries: many a message, held only until they are taken.
+"""One entry; and keys, and entries of keys, as they stream in from all primaries: many a message, held only until they are taken.
 
 A stream that breaks goes on after the last row that was taken, at whoever is primary then.
 """
@@ -10,19 +10,20 @@ from struct import pack
 from typing import Any, Generic, TypeVar
 
 from eventlog.batch.one import EntryRow, decode_rows
-from eventlog.client.connections.patience import Asking, Patience, Roads
+from eventlog.client.connections.requests import Asking, Patience, Roads
 from eventlog.client.formats import CacheFormat
 from eventlog.client.handle import CacheHandle
 from eventlog.client.options import ClientOptions
 from eventlog.client.shown import Shown
-from eventlog.client.values import CacheInfo, Entry
-from eventlog.client.wording import consistency_number
-from eventlog.errors import CorruptData, EventLogError, InvalidArgument
+from eventlog.client.values import CacheInfo, Entry, checked_id, consistency_number
+from eventlog.errors import CorruptData, EventLogError, InvalidArgument, NotPrimary
 from eventlog.routing.routes import Routes
+from eventlog.wire import eventlog_pb2 as pb
 from eventlog.wire.eventlog_pb2 import Consistency, GetMany, Keys, Message
 
 Row = TypeVar("Row")
 KEYS_PER_REQUEST_MAX = 10_000
+COPY_ASK_MS = 250  # a read that has failed says a little later what another one would be answered
 
 
 class Rows(Shown, Generic[Row]):
@@ -150,8 +151,46 @@ class RowReader:
             stream.stop()
 
 
-class CacheRows(CacheHandle):
-    """The calls of a cache that stream rows."""
+class CacheByKey(CacheHandle):
+    """The calls of a cache that read by key: one entry as of now, or rows as they stream in."""
+
+    async def get(self, key: str | bytes, *, consistency: str = "primary", at_least: int = 0) -> Entry | None:
+        """Return the entry of `key`, None if there is none. `at_least`: an id that the answering node must have applied.
+
+        Raises:
+            NotPrimary: nobody can answer for the segment with this consistency; `copy_upto` says how far a copy is that `"any"` would be
+                answered from, 0 where none was found.
+        """
+        info, form = await self._found()
+        stored_key, number = form.key(key), consistency_number(consistency)
+        request = pb.Get(cache_id=info.id, key=stored_key, consistency=number, at_least=checked_id(at_least))
+        segment = None if number == pb.ANY else self._core.routes.segment(stored_key, by_prefix=info.route_by_prefix)
+        try:
+            answer = (await self._core.requests.ask(Message(get=request), segment=segment)).message.get_answer
+        except NotPrimary as error:
+            if number == pb.ANY:
+                raise
+            raise NotPrimary(segment=error.segment, copy_upto=await self._copy_upto(request)) from error
+        if not answer.found:
+            return None
+        return Entry(
+            value=form.read_value(answer.value),
+            value_bytes=answer.value,
+            version=answer.version,
+            expires_ms=answer.expires_ms or None,
+        )
+
+    async def _copy_upto(self, request: pb.Get) -> int:
+        """Return up to which id the copy is complete that a read from any copy would be answered from; 0 if none answers at once."""
+        anyhow = pb.Get(cache_id=request.cache_id, key=request.key, consistency=pb.ANY)
+        for connection in self._core.nodes.live():
+            try:
+                reply = await connection.request(Message(get=anyhow), timeout_ms=COPY_ASK_MS)
+            except EventLogError:
+                continue
+            applied_id: int = reply.message.get_answer.applied_id
+            return applied_id
+        return 0
 
     def get_many(self, keys: Iterable[str | bytes], *, consistency: str = "primary") -> Rows[Entry | None]:
         """Return the entries of many keys, in their order, None where there is none: iterate them, or await them as a list."""

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from typing import Unpack as Options
 
-from eventlog.client.reading.batches import ArrowRows, FrameForm
+from eventlog.client.reading.batches import ArrowRows
+from eventlog.client.reading.columns import FrameForm
 from eventlog.client.reading.entries import CacheEntries
 from eventlog.client.reading.filtering import Parameters, Select
 from eventlog.client.reading.iterating import form_of

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.batch.entries import StateCursor, read_state_part
-from eventlog.client.reading.batches import EventBatch, Order, arrow_module
-from eventlog.client.reading.bounds import Scope, position_after, token_text
+from eventlog.client.reading.batches import EventBatch, Order
+from eventlog.client.reading.columns import arrow_module
 from eventlog.client.reading.following import to_batches
 from eventlog.client.reading.pieces import Piece, join
+from eventlog.client.reading.wanted import Scope, position_after, token_text
 from eventlog.consume import token
 from eventlog.consume.position import Position
 from eventlog.consume.state import Overlap, StateProgress, with_steps

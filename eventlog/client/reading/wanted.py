@@ -1,23 +1,237 @@
-"""What the calls that read events are asked for: the same options for all of them, checked once and made into a reading. Pure."""
+"""What the calls that read events are asked for: the same options for all of them, checked once and made into a `Reading`. Pure.
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+A reading says where events begin and end, and makes the request for what comes next.
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypedDict
+from operator import index
+from typing import Any, Literal, TypedDict
 
-from eventlog.client.reading.bounds import (
-    OnStalled,
-    OnTrimmed,
-    Reading,
-    Start,
-    begins_with_state,
-    checked_stalled,
-    checked_trimmed,
-    start_of,
-)
+import numpy as np
+
 from eventlog.client.reading.filtering import Parameters, Select, filter_of
-from eventlog.errors import InvalidArgument
+from eventlog.client.reports import Stalled
+from eventlog.client.values import checked_id
+from eventlog.consume import token
+from eventlog.consume.position import ID_MAX, OFFSET_UNKNOWN, Position, SegmentPositions
+from eventlog.consume.state import tail_of, with_steps
+from eventlog.errors import BadMessage, InvalidArgument, Unavailable
+from eventlog.ids import id_before
 from eventlog.limits import ANSWER_BYTES_MAX
+from eventlog.wire.eventlog_pb2 import Filter, Poll, PollAnswer
+
+OnTrimmed = Literal["error", "earliest", "resync"]
+OnStalled = Literal["wait", "error"]
+Start = int | Literal["latest"]
+Scope = tuple[str, int, int]  # cluster, cache id, segments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What to read. Everything after `after`, or after `position` (a token), up to `until_id`, 0 for no end.
+
+    `listener` says what is wanted of it instead of `filter`; `goes_on`: from where that one has acknowledged.
+    """
+
+    after: int = 0
+    position: Position | None = None
+    until_id: int = 0
+    segments: tuple[int, ...] = ()
+    on_trimmed: OnTrimmed = "error"
+    max_bytes: int = 0
+    accept_diverged: bool = False
+    on_stalled: OnStalled = "wait"
+    filter: Filter | None = None
+    listener: str = ""
+    goes_on: bool = False
+    state_first: bool = False
+
+    def poll(self, cache_id: int) -> Poll:
+        """Return the request for what comes next."""
+        poll = Poll(cache_id=cache_id, until_id=self.until_id, max_bytes=self.max_bytes, earliest=self.on_trimmed == "earliest")
+        poll.segments.extend(self.segments)
+        poll.accept_diverged = self.accept_diverged
+        if self.filter is not None:
+            poll.filter.CopyFrom(self.filter)
+        poll.state_first = self.state_first
+        if self.position is not None:
+            poll.position = token.encode(self.position if self.position.unread else tail_of(self.position))
+        elif not self.state_first:
+            poll.after = self.after
+        poll.listener = self.listener
+        if self.goes_on:
+            poll.ClearField("after")
+        return poll
+
+    def after_answer(self, answer: PollAnswer) -> "Reading":
+        """Return what is left to read after an answer."""
+        if answer.state:
+            return replace(self, position=token.decode(answer.position), state_first=False)
+        if self.position is None or not isinstance(self.position.at, SegmentPositions):
+            return replace(self, after=answer.last_id, position=None, goes_on=False)
+        return replace(self, position=with_steps(token.decode(answer.position), self.position.steps))
+
+    def check_stalled(self, stalled: Sequence[Stalled]) -> None:
+        """Refuse to wait for segments that stand still, where that was asked for.
+
+        Raises:
+            Unavailable: naming the first of them.
+        """
+        if self.on_stalled == "error" and stalled:
+            raise Unavailable(why=str(stalled[0]))
+
+    def token_after(self, answer: PollAnswer) -> str:
+        """Return the token to go on with after an answer, empty where it has none."""
+        position = self.after_answer(answer).position if answer.position else None
+        if position is not None and position.steps:
+            return token.to_text(position)
+        return token_text(answer.position)
+
+    def is_done(self, answer: PollAnswer) -> bool:
+        """Whether an answer reached the end that was asked for."""
+        return 0 < self.until_id <= answer.last_id
+
+
+def start_of(*, from_id: int | str | None, from_time: int | datetime | None, position: str | None) -> tuple[Start, Position | None]:
+    """Return where a read begins: an id or `latest`, or else a position.
+
+    Raises:
+        InvalidArgument: more than one is given, or one that is neither id nor word nor token.
+    """
+    if sum(given is not None for given in (from_id, from_time, position)) > 1:
+        raise InvalidArgument(why="give one of from_id, from_time and position")
+    if from_time is not None:
+        return id_before(time_ms(from_time)), None
+    if position is None and isinstance(from_id, str) and not (from_id.isascii() and from_id.isdigit()):
+        if from_id == "latest":
+            return "latest", None
+        position = None if from_id == "earliest" else from_id
+    elif position is None and from_id is not None:
+        return checked_id(int(from_id) if isinstance(from_id, str) else from_id), None
+    return 0, None if position is None else read_token(position)
+
+
+def begins_with_state(state_first: bool, start: Start, place: Position | None) -> bool:  # noqa: FBT001 -- a caller's own word
+    """Return whether a read begins with the state; one that goes on from a position does as that says.
+
+    Raises:
+        InvalidArgument: it is to begin somewhere in the log as well.
+    """
+    if state_first and start:
+        raise InvalidArgument(why="a read that begins with the state begins nowhere else: leave from_id and from_time out")
+    return state_first and place is None
+
+
+def checked_tail(tail: int) -> int:
+    """Return how many of the last events are wanted.
+
+    Raises:
+        InvalidArgument: not a number above 0.
+    """
+    if not hasattr(tail, "__index__") or not 0 < index(tail) <= ID_MAX:
+        raise InvalidArgument(why=f"tail is {tail!r}: give a whole number above 0")
+    return index(tail)
+
+
+def checked_trimmed(on_trimmed: str) -> OnTrimmed:
+    """Return what to do about trimmed events.
+
+    Raises:
+        InvalidArgument: none of the three words.
+    """
+    if on_trimmed == "earliest":
+        return "earliest"
+    if on_trimmed == "error":
+        return "error"
+    if on_trimmed == "resync":
+        return "resync"
+    raise InvalidArgument(why=f"on_trimmed is {on_trimmed!r}: use error, earliest or resync")
+
+
+def checked_stalled(on_stalled: str) -> OnStalled:
+    """Return what to do about segments that stand still.
+
+    Raises:
+        InvalidArgument: neither of the two words.
+    """
+    if on_stalled == "error":
+        return "error"
+    if on_stalled == "wait":
+        return "wait"
+    raise InvalidArgument(why=f"on_stalled is {on_stalled!r}: use wait or error")
+
+
+def segments_of(segments: Collection[int] | None, *, of: int) -> tuple[int, ...]:
+    """Return segments as they are asked for; none stands for all.
+
+    Raises:
+        InvalidArgument: they are no numbers, one is not in `[0, of)`, or an empty choice.
+    """
+    if segments is None:
+        return ()
+    try:
+        found = tuple(sorted({index(segment) for segment in segments}))
+    except TypeError:
+        raise InvalidArgument(why=f"segments are {segments!r}: give whole numbers, as in range(16) or [3, 5]") from None
+    if alien := [segment for segment in found if not 0 <= segment < of]:
+        raise InvalidArgument(why=f"there is no segment {alien[0]}: give some of 0 to {of - 1}")
+    if not found:
+        raise InvalidArgument(why=f"no segments to read: give some of 0 to {of - 1}, or None for all")
+    return found
+
+
+def time_ms(moment: "int | datetime") -> int:
+    """Return a moment in milliseconds since 1970."""
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise InvalidArgument(why=f"{moment} has no time zone: use an aware datetime, or milliseconds since 1970")
+        return int(moment.timestamp() * 1000)
+    if not hasattr(moment, "__index__"):
+        raise InvalidArgument(why=f"{moment!r} is no moment: use an aware datetime, or milliseconds since 1970")
+    return index(moment)
+
+
+def read_token(text: str) -> Position:
+    """Return the position of a token.
+
+    Raises:
+        InvalidArgument: not one.
+    """
+    try:
+        return token.from_text(text)
+    except (BadMessage, AttributeError) as error:  # or it is no text at all
+        raise InvalidArgument(why=f"{text!r} is neither an id nor a position: {error}") from error
+
+
+def shortest(text: str) -> str:
+    """Return a token as an id, where that says as much."""
+    at = token.from_text(text).at
+    return str(at) if isinstance(at, int) else text
+
+
+def token_text(data: bytes) -> str:
+    """Return a binary token as printable text."""
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def position_after(start: Position | None, scope: Scope, last_id: int) -> str:
+    """Return the token of a reader that began at `start` and has everything up to `last_id`."""
+    cluster, cache_id, segments = scope
+    at: int | SegmentPositions = last_id
+    if start is not None and isinstance(start.at, SegmentPositions):
+        before = start.at
+        if len(before.of) < segments or int(before.ids.max()) > last_id:
+            passed = before.ids < last_id
+            at = SegmentPositions(
+                of=before.of,
+                ids=np.where(passed, last_id, before.ids),
+                offsets=np.where(passed, OFFSET_UNKNOWN, before.offsets),
+                epochs=np.where(passed, 0, before.epochs),
+            )
+    return token.to_text(Position(cluster=cluster, cache_id=cache_id, segments=segments, at=at))
 
 
 class ScanOptions(TypedDict, total=False):

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from eventlog.client.formats import REMOVE, CacheFormat, Remove, checked_json
 from eventlog.client.options import BULK_EVENTS_MAX
-from eventlog.client.reading.batches import arrow_module
+from eventlog.client.reading.columns import arrow_module
 from eventlog.client.writing.changes import EVENT_BYTES, Changes
 from eventlog.errors import InvalidArgument
 

@@ -12,11 +12,10 @@ import numpy as np
 
 from eventlog.batch.marks import REFUSED
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.patience import chance
+from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
 from eventlog.client.writing.changes import Call
-from eventlog.client.writing.contents import Contents, drop_dead, read_answer, rest_of, split_by_call
-from eventlog.client.writing.undecided import Undecided, WriteFrame, is_forgettable
+from eventlog.client.writing.contents import Contents, Undecided, WriteFrame, drop_dead, is_forgettable, read_answer, rest_of, split_by_call
 from eventlog.clock import LOOP_STEP_S
 from eventlog.errors import ConnectionLost, EventLogError, NotPrimary, Outcome, OutcomeUnknown, Stopping, TimedOut
 from eventlog.limits import FIRST_BLOCK_MS_MAX

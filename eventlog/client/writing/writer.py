@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventlog.client.connections.nodes import Nodes
-from eventlog.client.connections.patience import chance
+from eventlog.client.connections.requests import chance
 from eventlog.client.options import ClientOptions
 from eventlog.client.writing.backlog import Backlog
 from eventlog.client.writing.changes import Call, Changes
-from eventlog.client.writing.contents import pack, rest_of
+from eventlog.client.writing.contents import Undecided, WriteFrame, is_forgettable, may_be_written, pack, rest_of
 from eventlog.client.writing.lane import STALLED_S, Lane, Shared, too_late
-from eventlog.client.writing.undecided import Undecided, WriteFrame, is_forgettable, may_be_written
 from eventlog.errors import ClientClosed, EventLogError, InvalidArgument, NotEnoughReplicas, Outcome, OutcomeUnknown
 from eventlog.routing.lanes import Lanes, lane_apart
 from eventlog.routing.retry import backoff_ms

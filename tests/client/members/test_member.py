@@ -5,13 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from eventlog.client.members.member import MemberHooks, MemberOptions, Membership
+from eventlog.client.members.member import MemberHooks, MemberOptions, Membership, Outage
 from eventlog.consume.membership.positions import Place
 from eventlog.errors import EventLogError, NotPrimary, TimedOut
 from eventlog.routing.retry import RetryPolicy
 from eventlog.wire.eventlog_pb2 import Message
 
 SLOW = TimedOut(what="settle_tasks", timeout_ms=1)
+FAILED = NotPrimary(segment=3)
 
 
 class Refused(Membership):
@@ -79,3 +80,62 @@ def test_what_no_request_can_hold_is_refused_before_it_joins(wrong):
     core = SimpleNamespace(options=SimpleNamespace(name="", timeout_ms=100))
     with pytest.raises(TypeError):
         Membership(core, 1, MemberOptions(group="g", **wrong), MemberHooks(assigned=None, lost=None, failed=None))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def outage(told: list[EventLogError | None]) -> tuple[Outage, Clock]:
+    clock = Clock()
+    return Outage("g", outage_ms=10_000, told_ms=1_000, on_outage=told.append, now=clock), clock
+
+
+def test_what_fails_for_a_moment_is_nobodys_business() -> None:
+    told: list[EventLogError | None] = []
+    found, clock = outage(told)
+    found.failed("commits", FAILED)
+    clock.now = 0.9
+    found.failed("commits", FAILED)
+    found.works("commits")
+    clock.now = 1.5
+    assert not found.failed("commits", FAILED)
+    assert told == []
+
+
+def test_an_outage_is_told_once_and_over_when_everything_works() -> None:
+    told: list[EventLogError | None] = []
+    found, clock = outage(told)
+    found.failed("commits", FAILED)
+    found.failed("heartbeats", FAILED)
+    clock.now = 1.0
+    found.failed("commits", FAILED)
+    found.failed("heartbeats", FAILED)
+    assert told == [FAILED]
+    found.works("heartbeats")
+    assert told == [FAILED], "commits fail still"
+    found.works("commits")
+    assert told == [FAILED, None]
+
+
+def test_it_is_given_up_after_the_time_that_was_asked_for() -> None:
+    found, clock = outage([])
+    assert not found.failed("commits", FAILED)
+    clock.now = 9.9
+    assert not found.failed("commits", FAILED)
+    clock.now = 10.0
+    assert found.failed("commits", FAILED)
+    assert not found.failed("heartbeats", FAILED)
+
+
+def test_an_application_whose_callback_fails_goes_on() -> None:
+    def fail(_: EventLogError | None) -> None:
+        raise ValueError("the application's own")
+
+    found = Outage("g", outage_ms=10, told_ms=0, on_outage=fail)
+    found.failed("commits", FAILED)
+    found.works("commits")

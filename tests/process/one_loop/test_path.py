@@ -25,7 +25,7 @@ from eventlog.transport.server import Server, ServerOptions, bind
 WARM_UP = 5
 ROUNDS = 40
 PACKAGE = str(Path(eventlog.__file__).parent) + "/"
-FILES_MAX = {"put": 61, "poll": 43}
+FILES_MAX = {"put": 60, "poll": 43}
 FUNCTIONS_MAX = {"put": 254, "poll": 134}
 
 

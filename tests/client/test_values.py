@@ -6,7 +6,7 @@ import pytest
 
 from eventlog.client.options import ClientOptions
 from eventlog.client.reports import log_ends
-from eventlog.client.wording import cache_info, cache_options, consistency_number
+from eventlog.client.values import cache_info, cache_options, consistency_number
 from eventlog.errors import InvalidArgument
 from eventlog.wire import eventlog_pb2 as pb
 

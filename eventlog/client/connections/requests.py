@@ -201,7 +201,10 @@ class Requests:
                 sent_at = self._nodes.now()
                 if doubt_ends and sent_at > doubt_ends:
                     raise OutcomeUnknown(outcome="unknown", why="an earlier try was not answered, and it could be written twice by now")
-                return _not_refused(await connection.request(message, *buffers, timeout_ms=patience.left_ms))
+                reply: Reply = await connection.request(message, *buffers, timeout_ms=patience.left_ms)
+                for refused in reply.message.write_answer.refusals:  # of a write of one block
+                    raise read_error(refused.error)
+                return reply
             except TimedOut as error:
                 outcome: Outcome = "unknown" if is_in_doubt else error.outcome
                 if refusal is not None:
@@ -219,10 +222,3 @@ class Requests:
                     if is_in_doubt:
                         raise type(last)(outcome="unknown", **last.facts()) from None
                     raise
-
-
-def _not_refused(reply: Reply) -> Reply:
-    """Return an answer, unless it is that of a write of one block which was refused. Raises why."""
-    for refusal in reply.message.write_answer.refusals:
-        raise read_error(refusal.error)
-    return reply

@@ -113,11 +113,6 @@ class Contents:
         """The latest deadline of a call that is live."""
         return max((call.deadline for call in self.calls if call.is_live), default=0.0)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether its request says nothing but which blocks there are."""
-        return self.calls[0].changes.is_plain
-
     def message(self, cache_id: int, producer_id: int) -> Message:
         """Return the request, without its body."""
         message = Message()

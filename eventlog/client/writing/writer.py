@@ -116,7 +116,7 @@ class Writer:
             self._look_again = asyncio.get_running_loop().call_later(STALLED_S, self._on_look_again)
         if any(lane.connection is None for lane in self._lanes.values()):
             self._want_connection()
-        if self._wants_anew:
+        if shared.lanes.numbering.wants_anew:
             self._begin_anew()
 
     def _send_apart(self) -> None:
@@ -174,7 +174,9 @@ class Writer:
         return any(lane.is_full for lane in self._lanes.values())
 
     def _answered(self) -> None:
-        if not self._is_send_due and (self._backlog or self._undecided or self._is_unsettled or self._wants_anew):
+        assert self._shared is not None, "a frame was sent"
+        wants_anew = self._shared.lanes.numbering.wants_anew
+        if not self._is_send_due and (self._backlog or self._undecided or self._is_unsettled or wants_anew):
             self._send()
 
     # ------------------------------------------------------------ which lane
@@ -298,10 +300,6 @@ class Writer:
     def _want_connection(self) -> None:
         if self._has_work:
             self._needs_connection.set()
-
-    @property
-    def _wants_anew(self) -> bool:
-        return self._shared is not None and self._shared.lanes.numbering.wants_anew
 
     @property
     def _has_work(self) -> bool:

@@ -26,7 +26,7 @@ WARM_UP = 5
 ROUNDS = 40
 PACKAGE = str(Path(eventlog.__file__).parent) + "/"
 FILES_MAX = {"put": 60, "poll": 41}
-FUNCTIONS_MAX = {"put": 254, "poll": 134}
+FUNCTIONS_MAX = {"put": 252, "poll": 133}
 
 
 class Walk:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from eventlog.client.formats import headers_bytes, lifespan
-from eventlog.client.handle import CacheHandle
-from eventlog.client.values import Removed, Stored, checked_id
+from eventlog.client.handle import CacheHandle, Core
+from eventlog.client.values import CacheInfo, Removed, Stored, checked_id
 from eventlog.errors import EventLogError, InvalidArgument, ListenerTimeout
 from eventlog.limits import LISTENER_WAIT_MS_DEFAULT, LISTENERS_AWAITED_MAX, POLL_WAIT_MS_MAX
 from eventlog.wire import eventlog_pb2 as pb
@@ -44,8 +44,8 @@ class CacheSingles(CacheHandle):
     One may wait for listeners as well: until those have acknowledged the event, by polling for what comes behind it.
     """
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, core: Core, name: str, info: CacheInfo | None = None) -> None:
+        super().__init__(core, name, info)
         self._listeners_seen: set[str] = set()
 
     async def put(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import TOP
+from tests.frame.test_tree import TOP
 
 pytestmark = pytest.mark.source
 

@@ -5,6 +5,7 @@ What waits, and by what the time is told, is the roads' business: those of a cli
 
 import random
 from collections.abc import Callable
+from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
 from eventlog.client.options import ClientOptions
@@ -190,7 +191,7 @@ class Requests:
         timeout_ms = (timeout_ms or self._options.timeout_ms) + wait_ms
         patience = Patience(self._nodes, self._options, timeout_ms=timeout_ms)
         refusal: EventLogError | None = None
-        is_in_doubt, sent_at, doubt_ends = False, 0.0, 0.0  # doubt ends: 0, nobody has to give up because of it
+        doubt, sent_at = _Doubt(again_ms_max), 0.0
         while True:
             routes = self._nodes.routes
             try:
@@ -199,26 +200,54 @@ class Requests:
                 else:
                     connection = await patience.other_connection()
                 sent_at = self._nodes.now()
-                if doubt_ends and sent_at > doubt_ends:
-                    raise OutcomeUnknown(outcome="unknown", why="an earlier try was not answered, and it could be written twice by now")
+                doubt.check(sent_at)
                 reply: Reply = await connection.request(message, *buffers, timeout_ms=patience.left_ms)
                 for refused in reply.message.write_answer.refusals:  # of a write of one block
                     raise read_error(refused.error)
                 return reply
             except TimedOut as error:
-                outcome: Outcome = "unknown" if is_in_doubt else error.outcome
+                outcome: Outcome = "unknown" if doubt.is_open else error.outcome
                 if refusal is not None:
                     raise type(refusal)(outcome=outcome, **refusal.facts()) from None
                 raise TimedOut(outcome=outcome, what=message.WhichOneof("kind"), timeout_ms=timeout_ms) from None
             except EventLogError as error:
-                is_in_doubt = is_in_doubt or error.outcome == "unknown"
-                if again_ms_max and error.outcome == "unknown":
-                    doubt_ends = doubt_ends or sent_at + again_ms_max / 1000
-                is_late = bool(doubt_ends) and self._nodes.now() > doubt_ends
+                doubt.note(error, sent_at=sent_at)
                 refusal = error if isinstance(error, SEGMENTS_OWN) else refusal
                 try:
-                    await patience.wait_after(error, repeatable=repeatable and not is_late)
-                except (Unavailable, ClientClosed) as last:  # which says nothing of the tries before
-                    if is_in_doubt:
-                        raise type(last)(outcome="unknown", **last.facts()) from None
-                    raise
+                    await patience.wait_after(error, repeatable=repeatable and not doubt.has_lasted(self._nodes.now()))
+                except (Unavailable, ClientClosed) as last:
+                    raise doubt.told(last) from None
+
+
+class _Doubt:
+    """Whether an earlier try of a request may have been carried out: nobody has said what became of it.
+
+    After `again_ms_max`, unless that is 0, it is not sent again: whoever gets it then may take it for a new one.
+    """
+
+    __slots__ = ("_again_ms_max", "_ends", "is_open")
+
+    def __init__(self, again_ms_max: int) -> None:
+        self._again_ms_max = again_ms_max
+        self._ends = inf
+        self.is_open = False
+
+    def check(self, now: float) -> None:
+        """Raise OutcomeUnknown where another try would come too late."""
+        if self.has_lasted(now):
+            raise OutcomeUnknown(outcome="unknown", why="an earlier try was not answered, and it could be written twice by now")
+
+    def has_lasted(self, now: float) -> bool:
+        """Whether another try would come too late."""
+        return now > self._ends
+
+    def note(self, error: EventLogError, *, sent_at: float) -> None:
+        """Take note of how a try ended."""
+        if error.outcome == "unknown":
+            self.is_open = True
+            if self._again_ms_max:
+                self._ends = min(self._ends, sent_at + self._again_ms_max / 1000)
+
+    def told(self, last: EventLogError) -> EventLogError:
+        """Return the error that ended the last try as the caller is to see it: it says nothing of the tries before."""
+        return type(last)(outcome="unknown", **last.facts()) if self.is_open else last

@@ -2,8 +2,7 @@
 
 import os
 
-from eventlog_cli.importing import Importing
-from eventlog_cli.interrupts import end_at_once
+from eventlog_cli.importing import Importing, end_at_once
 
 
 def run() -> None:

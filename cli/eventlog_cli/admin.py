@@ -1,22 +1,22 @@
-"""`eventlog admin`: the cluster, its nodes and segments, retention, stored data."""
+"""`eventlog admin`: the cluster, its nodes and segments, retention, stored data, the metadata of a stopped cluster.
+
+What changes the cluster stands in `admin_cluster.py`.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from eventlog.errors import Unavailable
-from eventlog_cli.admin_check import command as check
 from eventlog_cli.admin_cluster import COMMANDS, verify_copies
-from eventlog_cli.admin_metastore import command as metastore
 from eventlog_cli.cache import as_row
 from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import id_fields, print_row, print_text, table
-from eventlog_cli.parameters import COUNT, DURATION, SIZE
-from eventlog_cli.quantities import format_duration, format_size
-from eventlog_cli.watching import rounds, show, show_error
+from eventlog_cli.output import Progress, id_fields, print_row, print_text, rounds, show, show_error, table
+from eventlog_cli.parameters import COUNT, DURATION, SIZE, format_duration, format_size
 
 if TYPE_CHECKING:
     from eventlog.client.reports import KeptBack, Status
@@ -32,8 +32,6 @@ def command() -> None:
     """Look after nodes, segments and retention."""
 
 
-command.add_command(metastore)
-command.add_command(check)
 for found_command in COMMANDS:
     command.add_command(found_command)
 
@@ -297,3 +295,136 @@ def _print_kept_back(cache_name: str, kept_back: "Sequence[KeptBack]") -> None:
         hold = " or ".join(filter(None, caps))
         used = f"{one.held_percent} % of its hold of {hold} is used"
         print_text(f"{name} of {cache_name} keeps what comes after id {one.position_id}; {used}")
+
+
+CHECK_MS_MAX = 3_600_000  # reads everything there is
+
+
+@command.command("check")
+@click.option("--cache", "cache_name", default="", help="Only this cache.")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data directory of a stopped node, read as it lies there.")
+@common_options
+def check(cache_name: str, data: Path | None) -> None:
+    """Read all events and entries that the node asked has stored, and verify checksums and the order of the log; exit with 1 on damage.
+
+    Of a cluster, ask each node. With --data the entries are compared with the log, too.
+    """
+    if data is None:
+        _check_node(cache_name)
+    elif cache_name:
+        raise click.UsageError("--cache is for running nodes; a directory is read whole")
+    else:
+        _check_directory(data)
+
+
+def _check_node(cache_name: str) -> None:
+    with open_operator_client() as client:
+        report = client.check(cache_name or None, timeout_ms=max(CHECK_MS_MAX, settings().timeout_ms))
+    if settings().is_json:
+        print_row({"values": report.values, "events": report.events, "entries": report.entries, "problems": list(report.problems)})
+    else:
+        for problem in report.problems:
+            print_text(f"damaged: {problem}")
+        read = f"read {report.values:,} stored values with {report.events:,} events and {report.entries:,} entries"
+        print_text(f"{read}: {'damaged' if report.problems else 'all sound'}")
+    if report.problems:
+        click.get_current_context().exit(EXIT_NOT_OK)
+
+
+def _check_directory(data: Path) -> None:
+    # not at the top: `--help` and completion need no node
+    from eventlog.assemble import check_directory  # noqa: PLC0415
+
+    report = check_directory(data)
+    counts = {"values": report.checked.values, "events": report.checked.events, "entries": report.checked.entries}
+    if settings().is_json:
+        lost = [{"segment": end.segment, **id_fields(after=end.after, upto=end.upto)} for end in report.lost]
+        print_row({**counts, "problems": list(report.problems), "lost": lost})
+    else:
+        for problem in report.problems:
+            print_text(f"damaged: {problem}")
+        for end in report.lost:
+            print_text(f"lost: segment {end.segment}, ids after {end.after} up to {end.upto} and any above")
+        read = f"read {counts['values']:,} stored values with {counts['events']:,} events and {counts['entries']:,} entries"
+        print_text(f"{read}: {'damaged' if report.problems else 'all sound'}")
+        if report.problems:
+            print_text(_WAY_OUT)
+    if report.problems:
+        click.get_current_context().exit(EXIT_NOT_OK)
+
+
+_WAY_OUT = (
+    "Start the node: where other nodes hold the same segments it is filled again from them. What nobody else holds is given up with "
+    "'eventlog serve --accept-data-loss' and then 'eventlog admin force-primary --all-lost NODE --accept-data-loss'."
+)
+
+
+@command.group("metastore", cls=SynonymGroup)
+@common_options
+def metastore() -> None:
+    """Move the metadata of a stopped cluster, or make them again."""
+
+
+@metastore.command("copy")
+@click.option("--from", "source", required=True, metavar="LOCATION", help="Where it is: sqlite:PATH or etcd://HOST:PORT,...")
+@click.option(
+    "--to", "target", required=True, metavar="LOCATION", help="Where it goes: an empty store, sqlite:PATH or etcd://HOST:PORT,..."
+)
+@common_options
+def copy(*, source: str, target: str) -> None:
+    """Move members, segments and caches to another store.
+
+    All nodes are stopped first and started with `--meta LOCATION` of the new store afterwards; the old one is marked and refused.
+    A move that broke off is finished by the same command.
+    """
+    # not at the top: `--help` and completion need no node
+    from eventlog.assemble import move_metadata  # noqa: PLC0415
+
+    with Progress("moving", noun="records") as progress:
+        moved = move_metadata(source, target, on_progress=lambda done, total: progress.update(done, part=done / total))
+    if settings().is_json:
+        print_row({"cluster": moved.cluster, "records": moved.records, "from": source, "to": target})
+    else:
+        print_text(f"{moved.records} records of cluster {moved.cluster} moved; start every node with --meta {target}")
+
+
+@metastore.command("rebuild")
+@click.option(
+    "--data",
+    "directories",
+    required=True,
+    multiple=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Data directory of a node; give all that are left.",
+)
+@click.option(
+    "--to", "target", required=True, metavar="LOCATION", help="Where it goes: an empty store, sqlite:PATH or etcd://HOST:PORT,..."
+)
+@common_options
+def rebuild(*, directories: tuple[Path, ...], target: str) -> None:
+    """Make lost metadata again from what the nodes keep.
+
+    All nodes are stopped. Of a segment the record of the highest epoch is taken; where the nodes' copies differ, what was taken is
+    printed. The copies may lack the last second before the stop.
+    """
+    from eventlog.assemble import rebuild_metadata  # noqa: PLC0415 -- as above
+
+    rebuilt = rebuild_metadata(directories, target)
+    for choice in rebuilt.choices:
+        row = {
+            "segment": choice.segment,
+            "from": choice.taken_from,
+            "epoch": choice.epoch,
+            "owners": choice.owners,
+            "in_sync": choice.in_sync,
+        }
+        if settings().is_json:
+            print_row(row)
+        else:
+            owners, in_sync = (", ".join(map(str, numbers)) for numbers in (choice.owners, choice.in_sync))
+            print_text(f"segment {choice.segment}: epoch {choice.epoch} of {choice.taken_from}, owners {owners}, in sync {in_sync}")
+    count = len(rebuilt.records) + 1
+    if settings().is_json:
+        print_row({"cluster": rebuilt.identity.cluster, "records": count, "to": target})
+    else:
+        print_text(f"{count} records of cluster {rebuilt.identity.cluster} made again; start every node with --meta {target}")

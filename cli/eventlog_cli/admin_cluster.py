@@ -10,10 +10,8 @@ from eventlog.errors import TimedOut, Unavailable
 from eventlog.limits import REPLICAS_MAX
 from eventlog_cli.conventions import common_options, open_operator_client, settings
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import DURATION, SEGMENTS, SIZE
-from eventlog_cli.progress import Progress
-from eventlog_cli.quantities import format_size
+from eventlog_cli.output import Progress, id_fields, note, print_row, print_text, table
+from eventlog_cli.parameters import DURATION, SEGMENTS, SIZE, format_size
 
 if TYPE_CHECKING:
     from eventlog.blocking import Client

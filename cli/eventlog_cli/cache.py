@@ -11,8 +11,7 @@ from eventlog.ids import decode_id
 from eventlog_cli.conventions import common_options, open_client, open_small_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, print_row, print_text, table
-from eventlog_cli.parameters import COUNT, DURATION, SIZE
-from eventlog_cli.quantities import IdTimes, format_duration, format_size
+from eventlog_cli.parameters import COUNT, DURATION, SIZE, IdTimes, format_duration, format_size
 
 if TYPE_CHECKING:
     from eventlog.client.values import CacheInfo

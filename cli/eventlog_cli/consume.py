@@ -1,21 +1,44 @@
-"""`eventlog consume`: what happened after an id, as lines."""
+"""`eventlog consume`: what happened after an id, as lines.
 
-from typing import Any
+From the top: the command and what it refuses, a member of a group, what is said of a beginning outside of the log, and the printing. An
+interrupt never leaves it open what was printed.
+"""
+
+import os
+import select
+import signal
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import UnsupportedOperation
+from itertools import islice
+from pathlib import Path
+from threading import main_thread
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from eventlog.client.reading.wanted import read_token, shortest
-from eventlog.errors import InvalidArgument
-from eventlog.ids import id_before
-from eventlog_cli.beginning import say_beginning
-from eventlog_cli.consume_group import GroupRead, consume_group, refuse_beside_group
-from eventlog_cli.conventions import common_options, open_client, settings
-from eventlog_cli.ending import EndingInOrder
-from eventlog_cli.output import note_interrupt
-from eventlog_cli.parameters import ID, MOMENT, PARAM, POSITIVE, SEGMENTS, SPAN, START
-from eventlog_cli.position_file import PositionFile
-from eventlog_cli.printing import Printer
+from eventlog.client.reading.wanted import read_token, shortest, start_of
+from eventlog.errors import EventsTrimmed, InvalidArgument, StaleMember, Unavailable
+from eventlog.ids import id_before, time_of
+from eventlog.limits import CLOCK_AHEAD_MS_MAX
+from eventlog_cli.conventions import EndingInOrder, common_options, open_client, settings
+from eventlog_cli.output import note, note_interrupt, stdout
+from eventlog_cli.parameters import ID, MOMENT, PARAM, POSITIVE, SEGMENTS, SPAN, START, IdTimes
 from eventlog_cli.render import Render, renderer
+
+if TYPE_CHECKING:
+    from eventlog.blocking import Cache
+    from eventlog.client.reading.batches import EventBatch
+    from eventlog.client.reports import LogEnds
+    from eventlog.events import Event
+
+    Printed = Callable[[EventBatch, list[Event]], None]
 
 Start = int | str
 _PLACES = frozenset({"earliest", "latest", "committed"})
@@ -170,3 +193,277 @@ def _resume_hint(position: str, start: Start, position_file: str | None) -> str:
     if not position and start == "earliest":  # or where a listener has acknowledged, or with the state
         return "interrupted before there was anything; begin anew with the same command"
     return f"interrupted; resume with: --from-id {shortest(position) if position else start}"
+
+
+_NOT_IN_GROUPS = ("segments", "position_file", "poll_interval_ms", "continuous")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRead:
+    """What is asked for. `from_id` and `from_time` say where a new group begins; an existing one goes on where it is."""
+
+    group: str
+    from_id: int | str | None
+    from_time: int | None
+    events_max: int | None
+
+    @property
+    def start(self) -> int | str | None:
+        """Where a new group begins."""
+        if self.from_time is not None:
+            return id_before(self.from_time)
+        return None if self.from_id == "committed" else self.from_id
+
+
+def refuse_beside_group(**options: Any) -> None:
+    """Raise a usage error for options that make no sense beside --group."""
+    for name in _NOT_IN_GROUPS:
+        if options.get(name):
+            raise click.UsageError(f"--group and --{name.removesuffix('_ms').replace('_', '-')} exclude each other: the group has its own")
+
+
+def consume_group(cache_name: str, chosen: GroupRead, render: Render, **reading: Any) -> None:
+    """Print what falls to this member, to the log's end of now or on and on; each batch is committed once it is written out.
+
+    One that goes on and on does so also where a commit fails for now: the next one makes up for it, within a second where that is possible.
+    """
+    follow, until_id = reading.pop("follow"), reading.pop("until_id")
+    goes_on = follow and chosen.events_max is None
+    options = {name: value for name, value in reading.items() if name not in _NOT_IN_GROUPS and value is not None}
+    with open_client() as client:
+        cache = client.cache(cache_name)
+        say_beginning(cache, chosen.start, is_time=chosen.from_time is not None)
+        if not follow:
+            last_id = cache.log_ends().last_id
+            until_id = last_id if until_id is None else min(until_id, last_id)
+        with cache.consumer(chosen.group, from_id=chosen.start, auto_commit=goes_on, **options) as consumer:
+
+            def printed(batch: "EventBatch", events: "list[Event]") -> None:
+                if len(events) == len(batch):
+                    with suppress(*((Unavailable, StaleMember) if goes_on else ())):
+                        consumer.commit()
+                    return
+                for event in {event.segment: event for event in events}.values():
+                    consumer.commit(event)
+
+            printer = Printer(render, file=None, events_max=chosen.events_max, printed=printed)
+            try:
+                printer.run(consumer.batches(chosen.events_max or 0, until_id=until_id))
+            except KeyboardInterrupt:
+                note_interrupt(f"interrupted; resume with: --group {chosen.group}")
+                raise
+            if chosen.events_max is None:
+                consumer.commit()
+
+
+def say_beginning(cache: "Cache", start: int | str | None, *, is_time: bool) -> None:
+    """Say on stderr where a read begins outside of the log; `is_time`: `start` is what lies before a time that was asked for.
+
+    Raises:
+        InvalidArgument: no event can have the id yet.
+    """
+    if not isinstance(start, int) or start == 0:
+        return
+    with suppress(Unavailable, EventsTrimmed):  # who reads is told so, or waits
+        ends = cache.log_ends()
+        said = outside(start, ends, is_time=is_time, now_ms=time.time_ns() // 1_000_000)
+        if said is None:
+            return
+        if start <= ends.last_id:
+            cache.poll(start, max_events=1)  # where retention has passed it the error says all of that
+        note(f"note: {said}")
+
+
+def outside(start: int, ends: "LogEnds", *, is_time: bool, now_ms: int) -> str | None:
+    """Return what to say of a read after an id, None where that lies in the log.
+
+    Raises:
+        InvalidArgument: no event can have the id yet, neither by the nodes' clocks nor by this one.
+    """
+    what, end = "the time asked for" if is_time else f"id {_shown(start)}", f"id {_shown(ends.last_id)}"
+    if not is_time and time_of(start) > max(time_of(ends.last_id), now_ms) + CLOCK_AHEAD_MS_MAX:
+        why = f"{what} is of the future: no event can have it yet; the log ends at {end}"
+        raise InvalidArgument(why=f"{why}: use --from-id latest for what comes next, or --from-time")
+    if start > ends.last_id:
+        return f"{what} lies ahead of the log's end, {end}: nothing is behind it yet"
+    if not is_time and ends.first_id is not None and start < ends.first_id:
+        return f"{what} lies before the first event kept, id {_shown(ends.first_id)}"
+    return None
+
+
+def _shown(id_: int) -> str:
+    return f"{id_} of {IdTimes().text(id_)}"
+
+
+class Printer:
+    """Prints batches. `position` is where to resume: everything up to it was handed to whoever reads stdout.
+
+    `printed` is told of each batch with those of its events that were printed: all, or the first ones where `events_max` ends it.
+    """
+
+    def __init__(self, render: Render, *, file: "PositionFile | None", events_max: int | None, printed: "Printed | None" = None) -> None:
+        self._render = render
+        self._file = file
+        self._printed = printed
+        self._left = events_max
+        self.last_id: int | None = None
+        self.position = ""
+
+    def run(self, batches: "Iterator[EventBatch]") -> None:
+        """Print until the batches end or enough was printed.
+
+        Raises:
+            BrokenPipeError: nobody reads stdout any more, be there anything to print or not.
+            KeyboardInterrupt: no batch is printed in part.
+        """
+        with _Interrupts() as interrupts, StdoutWatch(interrupts.lose_reader):
+            while True:
+                with interrupts.let_through():
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                self._print(batch)
+                if self._left == 0:
+                    return
+
+    def _print(self, batch: "EventBatch") -> None:
+        is_cut = self._left is not None and self._left < len(batch)
+        events = list(islice(batch.events(), self._left))
+        out = stdout()
+        out.write(self._render(events))
+        # nothing that was printed waits in a buffer: readers of a followed log see it now, and the position may be kept
+        out.flush()
+        self.last_id = events[-1].id if is_cut else batch.last_id
+        if self._left is not None:
+            self._left -= len(events)
+        self.position = batch.source.position_at(self.last_id)
+        if self._file is not None:
+            self._file.write(self.position)
+        if self._printed is not None:
+            self._printed(batch, events)
+
+
+class _Interrupts:
+    """Holds Ctrl-C back while a batch is printed, so that the id to resume from is exact; a second one is not held back.
+
+    A reader of stdout that goes away ends a wait by the same signal; what is being printed meanwhile finds out by itself.
+    """
+
+    def __init__(self) -> None:
+        self._is_let_through = False
+        self._coming: type[BaseException] = KeyboardInterrupt  # what the next signal means
+        self._held_back: type[BaseException] | None = None
+        self._previous: Any = None
+
+    def __enter__(self) -> Self:
+        self._previous = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._previous)
+        if self._held_back is KeyboardInterrupt:
+            raise KeyboardInterrupt
+
+    def lose_reader(self) -> None:
+        """End a wait, in the main thread, from any other."""
+        self._coming = BrokenPipeError
+        signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
+
+    def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
+        came, self._coming = self._coming, KeyboardInterrupt
+        if self._is_let_through or came is self._held_back is KeyboardInterrupt:
+            self._held_back = None
+            raise came
+        self._held_back = came
+
+    @contextmanager
+    def let_through(self) -> Iterator[None]:
+        """Let Ctrl-C end what runs inside, also one that was held back before."""
+        self._is_let_through = True
+        try:
+            if self._held_back is not None:
+                raise self._held_back
+            yield
+        finally:
+            self._is_let_through = False
+            self._held_back = None
+
+
+class PositionFile:
+    """The file at `path`. Its directory must exist; the file need not."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._draft = self._path.with_name(self._path.name + ".new")
+
+    def read(self) -> str | None:
+        """Return the token, None if there is no file yet.
+
+        Raises:
+            InvalidArgument: the file holds anything but a position, or could not be replaced: found out before anything is printed.
+            OSError: it cannot be read.
+        """
+        if not os.access(self._path.parent, os.W_OK | os.X_OK):
+            raise InvalidArgument(why=f"{self._path} cannot be written: {self._path.parent} is no directory that can be written to")
+        try:
+            words = self._path.read_bytes().split()
+        except FileNotFoundError:
+            return None
+        try:
+            (word,) = (word.decode("ascii") for word in words)
+            start_of(from_id=word, from_time=None, position=None)
+        except (ValueError, InvalidArgument) as error:  # not one word, not ASCII, or no position
+            raise InvalidArgument(why=f"{self._path} holds no position; remove it to begin anew") from error
+        return word
+
+    def write(self, token: str) -> None:
+        """Replace the file: whoever reads it, also after a crash of this process, finds the old token or the new one."""
+        with self._draft.open("w") as draft:
+            draft.write(token + "\n")
+            draft.flush()
+            os.fsync(draft.fileno())
+        self._draft.replace(self._path)
+
+
+class StdoutWatch:
+    """Calls `gone` once, in a thread of its own, when stdout is a pipe or a socket and its reader has closed its end.
+
+    Not before it is entered, and never again once it is left.
+    """
+
+    def __init__(self, gone: Callable[[], None]) -> None:
+        self._gone = gone
+        self._thread: threading.Thread | None = None
+        self._ends: tuple[int, int] | None = None
+
+    def __enter__(self) -> Self:
+        stdout = _pipe()
+        if stdout is not None:
+            self._ends = own, _ = os.pipe()
+            self._thread = threading.Thread(target=self._watch, args=(stdout, own), name="stdout-watch", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._ends is not None and self._thread is not None:
+            own, told = self._ends
+            os.close(told)
+            self._thread.join()
+            os.close(own)
+
+    def _watch(self, stdout: int, own: int) -> None:
+        poll = select.poll()
+        poll.register(stdout, 0)  # errors and hang-ups are told without being asked for
+        poll.register(own, 0)
+        if stdout in dict(poll.poll()):
+            self._gone()
+
+
+def _pipe() -> int | None:
+    """Return stdout if its reader can go, and None for files, terminals, and what is no file at all."""
+    try:
+        number = sys.stdout.fileno()
+        mode = os.fstat(number).st_mode
+    except (OSError, UnsupportedOperation):
+        return None
+    return number if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else None

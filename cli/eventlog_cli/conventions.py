@@ -1,10 +1,16 @@
-"""Options that every command takes, wherever they stand on the line, and how a command reaches the cluster with them."""
+"""What every command shares: options, wherever they stand on the line, how it reaches the cluster with them, and how it is asked to end.
 
+A context is a name for a cluster. The file of contexts says which nodes are asked where no option does.
+"""
+
+import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ContextDecorator, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import click
 
@@ -12,6 +18,8 @@ from eventlog_cli.importing import Importing
 from eventlog_cli.parameters import SPAN
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from eventlog.blocking import Client
     from eventlog.client.small import SmallClient
 
@@ -38,8 +46,6 @@ class Settings:
         said = self.servers or (os.environ.get(SERVER_VARIABLE, ""),)
         if found := tuple(address for part in said for address in part.replace(",", " ").split()):
             return found
-        from eventlog_cli.contexts import read_contexts  # noqa: PLC0415 -- paths and JSON, for who names no node
-
         kept = read_contexts()
         return kept.servers.get(kept.used) or (SERVER_DEFAULT,)
 
@@ -136,3 +142,84 @@ def _real_connect() -> Callable[..., Any]:
 
     connect: Callable[..., Any] = blocking.connect
     return connect
+
+
+_ASKING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Ended(KeyboardInterrupt):
+    """A signal other than Ctrl-C's asked to end; `number` is its."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class EndingInOrder(ContextDecorator):
+    """Has SIGTERM and SIGHUP do what Ctrl-C does inside, and ends with `Ended` then. What is ignored (`nohup`) stays so."""
+
+    def __enter__(self) -> Self:
+        self._number = 0
+        self._previous: dict[signal.Signals, Any] = {}
+        for number in _ASKING:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                try:
+                    self._previous[number] = signal.signal(number, self._ask)
+                except ValueError:  # not the main thread
+                    break
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, _: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        if self._number and kind is KeyboardInterrupt:
+            raise Ended(self._number) from None
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self._number = number
+        interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(interrupt):  # background jobs of scripts ignore it
+            raise KeyboardInterrupt
+        interrupt(signal.SIGINT, frame)
+
+
+class Contexts(NamedTuple):  # a dataclass takes three times as long to make, and `--help` has no use for it
+    """Addresses of nodes by the name of their context, in the order in which they were added; `used` is "" where none is."""
+
+    servers: Mapping[str, tuple[str, ...]]
+    used: str
+
+
+def contexts_path() -> "Path":
+    """Return where the file is: below $XDG_CONFIG_HOME, else ~/.config."""
+    from pathlib import Path  # noqa: PLC0415 -- for who names no node, or names contexts
+
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "eventlog" / "contexts.json"
+
+
+def read_contexts() -> Contexts:
+    """Return what the file says; nothing where there is none.
+
+    Raises:
+        click.UsageError: the file is not what this command writes.
+    """
+    path = contexts_path()
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        servers = {str(name): tuple(map(str, addresses)) for name, addresses in found["contexts"].items()}
+        return Contexts(servers=servers, used=found["used"] if found["used"] in servers else "")
+    except FileNotFoundError:
+        return Contexts(servers={}, used="")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise click.UsageError(f"{path} cannot be read as contexts ({error}); mend it, or remove it and add them again") from error
+
+
+def write_contexts(contexts: Contexts) -> None:
+    """Replace the file at once; it is its owner's alone."""
+    path = contexts_path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    content = {"used": contexts.used, "contexts": {name: list(addresses) for name, addresses in contexts.servers.items()}}
+    new.touch(mode=0o600)
+    new.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    new.replace(path)

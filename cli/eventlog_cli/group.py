@@ -8,8 +8,7 @@ import click
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import SEGMENTS, SHIFT, Parsed, parse_id
-from eventlog_cli.quantities import NUMBER_MAX, format_seconds, format_size, parse_moment
+from eventlog_cli.parameters import NUMBER_MAX, SEGMENTS, SHIFT, Parsed, format_seconds, format_size, parse_id, parse_moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

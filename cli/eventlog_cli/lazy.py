@@ -1,6 +1,7 @@
 """Groups whose commands are imported when one is called, so that `eventlog --help` costs no import of the client.
 
-A word that no group knows is answered with the commands that may have been meant.
+A word that no group knows is answered with the commands that may have been meant. `EXAMPLES` is what `--help` of each command shows; a
+test has click parse every line of it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from eventlog_cli.examples import show_examples
 from eventlog_cli.importing import Importing
 
 ELSEWHERE = {
@@ -140,3 +140,125 @@ class SynonymGroup(SuggestingGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of that name or synonym."""
         return super().get_command(ctx, self.synonyms.get(cmd_name, cmd_name))
+
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "serve": (
+        "eventlog serve",
+        "eventlog serve --data n2 --listen 127.0.0.1:7401 --http 127.0.0.1:7481 --join 127.0.0.1:7400",
+        "eventlog serve --processes 3 --data cluster",
+    ),
+    "demo": ("eventlog demo", "eventlog demo --nodes 1 --keep"),
+    "cache": ("eventlog cache create orders", "eventlog cache list"),
+    "cache create": (
+        "eventlog cache create orders",
+        "eventlog cache create clicks --format bytes --no-state --retain-time 24h",
+        "eventlog cache create payments --format avro --schema payment.avsc --if-not-exists",
+    ),
+    "cache list": ("eventlog cache list", "eventlog cache list --json"),
+    "cache describe": ("eventlog cache describe orders",),
+    "cache alter": ("eventlog cache alter orders --retain-time 30d", "eventlog cache alter orders --promote value.customer"),
+    "cache drop": ("eventlog cache drop orders --yes",),
+    "put": (
+        """eventlog put orders 4711 '{"total": 3}'""",
+        "eventlog put orders 4711 - < order.json",
+        """eventlog put orders 4711 '{"total": 4}' --if-version 912813402609418241""",
+        r"printf 'a:1\nb:2\n' | eventlog put orders --key-separator :",
+    ),
+    "get": ("eventlog get orders 4711", "eventlog get orders 4711 --consistency any --json", "eventlog get orders 4711 --at 24h"),
+    "remove": ("eventlog remove orders 4711",),
+    "keys": ("eventlog keys orders --prefix 47 --max 10",),
+    "entries": (
+        "eventlog entries orders --where 'value.total > 2'",
+        "eventlog entries orders --select value.total --max 10",
+        "eventlog entries orders --at 2026-11-20T10:00:00Z",
+    ),
+    "size": ("eventlog size orders",),
+    "clear": ("eventlog clear orders --yes",),
+    "load": (
+        "eventlog load orders orders.jsonl --key id --create",
+        "zcat changes.csv.gz | eventlog load orders - --key id --op change --delete-value D",
+        r"eventlog load orders pairs.txt --key-separator '\t' --delete-value ''",
+    ),
+    "consume": (
+        "eventlog consume orders --follow",
+        "eventlog consume orders --tail 10 --follow",
+        """eventlog consume orders --where "value.total > 2 AND kind <> 'REMOVED'" --from-time 1h""",
+        "eventlog consume orders --group billing --follow",
+        r"eventlog consume orders --output-format '%t %k %v\n'",
+        "eventlog consume orders --from-id 912813402609418241 --max 100 | jq .value",
+    ),
+    "filter": ("eventlog filter list",),
+    "filter list": ("eventlog filter list",),
+    "group": ("eventlog group list", "eventlog group describe billing"),
+    "group list": ("eventlog group list",),
+    "group describe": ("eventlog group describe billing", "eventlog group describe billing --segments"),
+    "group reset": (
+        "eventlog group reset billing --to earliest --dry-run",
+        "eventlog group reset billing --to 2026-11-20T10:00:00Z",
+        "eventlog group reset billing --shift-by -10 --segments 17",
+    ),
+    "group delete": ("eventlog group delete billing",),
+    "listener": ("""eventlog listener register orders --where "value.total > 100" --durable --id large""", "eventlog listener list"),
+    "listener register": (
+        """eventlog listener register orders --where "value.total > 100" --durable --hold 1GiB --id large""",
+        "eventlog consume orders --listener large",
+    ),
+    "listener list": ("eventlog listener list orders",),
+    "listener describe": ("eventlog listener describe large",),
+    "listener alter": ("eventlog listener alter large --hold 24h",),
+    "listener remove": ("eventlog listener remove large",),
+    "id": ("eventlog id decode 912813402609418241", "eventlog id at 1h"),
+    "id decode": ("eventlog id decode 912813402609418241",),
+    "id at": ("eventlog id at 2026-11-20T10:00:00Z", "eventlog consume orders --from-id $(eventlog id at 1h)"),
+    "admin": ("eventlog admin status", "eventlog admin nodes"),
+    "admin status": ("eventlog admin status", "eventlog admin status --check --wait 10m", "eventlog admin status --watch"),
+    "admin nodes": ("eventlog admin nodes",),
+    "admin segments": ("eventlog admin segments --under-replicated", "eventlog admin segments --cache orders --json"),
+    "admin retention": ("eventlog admin retention show orders", "eventlog admin retention run orders --dry-run"),
+    "admin retention show": ("eventlog admin retention show orders",),
+    "admin retention set": ("eventlog admin retention set orders --retain-time 30d --retain-bytes 100GiB",),
+    "admin retention run": ("eventlog admin retention run orders --dry-run",),
+    "admin rebalance": ("eventlog admin rebalance plan", "eventlog admin rebalance start --throttle 50MiB --wait"),
+    "admin rebalance plan": ("eventlog admin rebalance plan",),
+    "admin rebalance start": ("eventlog admin rebalance start --throttle 50MiB --wait",),
+    "admin rebalance status": ("eventlog admin rebalance status",),
+    "admin rebalance cancel": ("eventlog admin rebalance cancel",),
+    "admin rebalance verify": ("eventlog admin rebalance verify",),
+    "admin drain": ("eventlog admin drain n2", "eventlog admin drain --cancel n2"),
+    "admin remove": ("eventlog admin remove n2",),
+    "admin replace": ("eventlog admin replace n2 n4",),
+    "admin set": ("eventlog admin set replicas 3",),
+    "admin set replicas": ("eventlog admin set replicas 3",),
+    "admin force-primary": (
+        "eventlog admin force-primary --all-lost --dry-run",
+        "eventlog admin force-primary 17 n3 --accept-data-loss",
+    ),
+    "admin metastore": ("eventlog admin metastore copy --from sqlite:n1.meta/meta.db --to etcd://127.0.0.1:2379",),
+    "admin metastore copy": ("eventlog admin metastore copy --from sqlite:n1.meta/meta.db --to etcd://127.0.0.1:2379",),
+    "admin metastore rebuild": ("eventlog admin metastore rebuild --data n1 --data n2 --to sqlite:n1.meta/meta.db",),
+    "admin cluster-key": ("eventlog admin cluster-key rotate",),
+    "admin cluster-key rotate": ("eventlog admin cluster-key rotate --overlap 5m",),
+    "admin check": ("eventlog admin check", "eventlog admin check --data n1"),
+    "top": ("eventlog top", "eventlog top --count 1 --json"),
+    "context": ("eventlog context add prod --server n1:7400,n2:7400,n3:7400", "eventlog context use prod"),
+    "context add": ("eventlog context add prod --server n1:7400,n2:7400,n3:7400",),
+    "context use": ("eventlog context use prod",),
+    "context list": ("eventlog context list",),
+    "context remove": ("eventlog context remove prod",),
+    "completion": (
+        'eval "$(eventlog completion bash)"    in ~/.bashrc',
+        'eval "$(eventlog completion zsh)"     in ~/.zshrc',
+        "eventlog completion fish | source     in ~/.config/fish/config.fish",
+    ),
+}
+"""Lines as one types them, by the path of their command."""
+
+
+def show_examples(command: click.Command, path: str) -> None:
+    """Put the examples of a command, and of those below it, behind their options."""
+    if path in EXAMPLES:
+        command.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in EXAMPLES[path])])
+    if isinstance(command, click.Group):
+        for name, found in command.commands.items():
+            show_examples(found, f"{path} {name}")

@@ -1,4 +1,7 @@
-"""`eventlog listener`: filters registered with the cluster, and how far whoever polls them is."""
+"""`eventlog listener`: filters registered with the cluster, and how far whoever polls them is.
+
+And `eventlog filter`: the named filters that operators have installed on the nodes.
+"""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -8,8 +11,7 @@ import click
 from eventlog_cli.conventions import common_options, open_client, settings
 from eventlog_cli.lazy import SynonymGroup
 from eventlog_cli.output import id_fields, note, print_row, print_text, table
-from eventlog_cli.parameters import ID, PARAM, SPAN, Parsed
-from eventlog_cli.quantities import format_duration, format_seconds, format_size, parse_duration, parse_size
+from eventlog_cli.parameters import ID, PARAM, SPAN, Parsed, format_duration, format_seconds, format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from eventlog.client.listeners import ListenerInfo
@@ -197,3 +199,26 @@ def _hold(one: "ListenerInfo") -> str:
 
 def _held(one: "ListenerInfo") -> str:
     return f"{one.held_percent} %" if one.durable else ""
+
+
+@click.group("filter", cls=SynonymGroup, synonyms={"ls": "list"})
+@common_options
+def filters() -> None:
+    """Look at the named filters on the nodes."""
+
+
+@filters.command("list")
+@common_options
+def list_filters() -> None:
+    """List the named filters, one line a node that has it."""
+    with open_client() as client:
+        found = client.list_filters()
+    if settings().is_json:
+        for one in found:
+            print_row({"filter": one.name, "version": one.version, "node": one.node, "parameters": one.parameters, "summary": one.summary})
+        return
+    rows = [
+        (one.name, one.version, one.node, ", ".join(f"{name}: {kind}" for name, kind in one.parameters.items()), one.summary)
+        for one in found
+    ]
+    print_text(table(("filter", "version", "node", "parameters", "what it does"), rows))

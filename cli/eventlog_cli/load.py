@@ -8,17 +8,12 @@ import click
 
 from eventlog.errors import BadRow, EventLogError
 from eventlog.limits import VALUE_BYTES_MAX
-from eventlog_cli.conventions import common_options, open_client, settings
-from eventlog_cli.ending import EndingInOrder
-from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
-from eventlog_cli.loading.loader import Loader, Summary
+from eventlog_cli.conventions import EndingInOrder, common_options, open_client, settings
+from eventlog_cli.loading.loader import CacheTarget, Loader, Summary
 from eventlog_cli.loading.rows import Reader, Rejection, Shape
-from eventlog_cli.loading.source import Source, open_source
-from eventlog_cli.loading.target import CacheTarget
-from eventlog_cli.output import id_fields, note, note_interrupt, print_row, print_text
-from eventlog_cli.parameters import COUNT, SEPARATOR, SIZE
-from eventlog_cli.progress import Progress
-from eventlog_cli.quantities import format_seconds
+from eventlog_cli.loading.source import FORMATS, Source, format_of, open_source, reader_of
+from eventlog_cli.output import Progress, id_fields, note, note_interrupt, print_row, print_text
+from eventlog_cli.parameters import COUNT, SEPARATOR, SIZE, format_seconds
 
 if TYPE_CHECKING:
     from eventlog.client.values import CacheInfo
@@ -118,7 +113,7 @@ def _reader(
 ) -> Reader:
     if key_separator is not None:
         from eventlog.client.formats import CacheFormat  # noqa: PLC0415 -- numpy, which --help must not wait for
-        from eventlog_cli.loading.keyed import KeyedLines  # noqa: PLC0415 -- likewise
+        from eventlog_cli.loading.lines import KeyedLines  # noqa: PLC0415 -- likewise
 
         return KeyedLines(
             source.stream,
@@ -143,7 +138,7 @@ def _encoder(info: "CacheInfo", *, key: str, is_text: bool) -> "Callable[[dict[s
     """Return what makes a value of a row, None where it is the row as JSON."""
     if info.format != "avro":
         return None
-    from eventlog_cli.loading.avro_rows import row_encoder  # noqa: PLC0415 -- fastavro is slow to load
+    from eventlog_cli.loading.avro import row_encoder  # noqa: PLC0415 -- fastavro is slow to load
 
     return row_encoder(info.schema, key=key, is_text=is_text)
 

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from eventlog.errors import EventLogError
-from eventlog_cli.conventions import common_options
-from eventlog_cli.ending import Ended
+from eventlog_cli.conventions import Ended, common_options
 from eventlog_cli.lazy import Entry, LazyGroup
 from eventlog_cli.output import drop, print_aside
 
@@ -34,19 +33,19 @@ _SHOWN = {
     "get": _entry("entry", "Print the value of one key.", _DATA, "get"),
     "remove": _entry("entry", "Remove one key.", _DATA, "remove"),
     "keys": _entry("entry", "Print the keys of a cache.", _DATA, "keys"),
-    "entries": _entry("entries", "Print the entries of a cache.", _DATA),
+    "entries": _entry("entry", "Print the entries of a cache.", _DATA, "entries"),
     "size": _entry("entry", "Count the entries of a cache.", _DATA, "size"),
     "clear": _entry("entry", "Remove every entry of a cache.", _DATA, "clear"),
     "load": _entry("load", "Write the rows of a file.", _DATA),
     "consume": _entry("consume", "Print what happened after an id.", _DATA),
-    "filter": _entry("filter", "List the named filters of the nodes.", _DATA),
+    "filter": _entry("listener", "List the named filters of the nodes.", _DATA, "filters"),
     "group": _entry("group", "Look after consumer groups.", _DATA),
     "listener": _entry("listener", "Look after registered listeners.", _DATA),
-    "id": _entry("id", "Take ids apart, and make them from times.", _CARE),
+    "id": _entry("local", "Take ids apart, and make them from times.", _CARE, "ids"),
     "admin": _entry("admin", "Look after nodes, segments and retention.", _CARE),
     "top": _entry("top", "Watch nodes, rates and lag.", _CARE),
-    "context": _entry("context", "Name clusters, and choose the one to ask.", _CARE),
-    "completion": _entry("completion", "Print a completion script for a shell.", _CARE),
+    "context": _entry("local", "Name clusters, and choose the one to ask.", _CARE, "context"),
+    "completion": _entry("local", "Print a completion script for a shell.", _CARE, "completion"),
 }
 _SYNONYMS = {
     "caches": "cache",

@@ -1,13 +1,22 @@
-"""What commands print: rows of JSON and text on stdout, everything else on stderr. And stdin, for those that read it."""
+"""What commands print: rows of JSON and text on stdout, everything else on stderr. And stdin, for those that read it.
+
+What changes while somebody looks is here too: a line that says how far long work is, and pages that are printed again and again.
+"""
 
 import errno
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, BinaryIO, TextIO, cast
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, BinaryIO, Self, TextIO, cast
 
 import click
 import orjson
+
+from eventlog.errors import EventLogError
+from eventlog_cli.conventions import settings
+from eventlog_cli.parameters import format_seconds
 
 
 def stdout() -> BinaryIO:
@@ -98,3 +107,86 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     return str(value)
+
+
+_SHOW_EVERY_SECONDS = 0.1
+_BAR_WIDTH = 24
+
+
+class Progress:
+    """How far a piece of work is, and its rate, on a line of stderr; nothing is shown where that is no terminal.
+
+    `update` costs a clock reading; the line is drawn ten times a second.
+    """
+
+    def __init__(self, what: str, *, noun: str = "rows") -> None:
+        self._what = what
+        self._noun = noun
+        self._began = time.monotonic()
+        self._shown = 0.0
+        self._width = 0
+        self._is_terminal = sys.stderr.isatty()
+
+    def update(self, done: int, *, part: float | None = None) -> None:
+        """Show `done` items; `part` in [0, 1] of the whole where it is known."""
+        now = time.monotonic()
+        if not self._is_terminal or now - self._shown < _SHOW_EVERY_SECONDS:
+            return
+        self._shown = now
+        elapsed = now - self._began
+        text = f"{done:,} {self._noun}  {done / max(elapsed, 1e-3):,.0f}/s"
+        if part is not None:
+            filled = round(_BAR_WIDTH * min(part, 1.0))
+            bar = "#" * filled + "." * (_BAR_WIDTH - filled)
+            left = f"  {format_seconds(elapsed / part - elapsed)} left" if part > 0.01 else ""
+            text = f"[{bar}] {part:4.0%}  {text}{left}"
+        self._draw(f"{self._what}  {text}")
+
+    def _draw(self, line: str) -> None:
+        sys.stderr.write("\r" + line + " " * (self._width - len(line)))
+        sys.stderr.flush()
+        self._width = len(line)
+
+    def clear(self) -> None:
+        """Take the line away, so that something else can be said."""
+        if self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
+            self._width = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.clear()
+
+
+_HOME_AND_CLEAR = "\x1b[H\x1b[2J"
+
+
+def rounds(interval_ms: int, count: int | None) -> Iterator[int]:
+    """Yield the numbers of rounds, one an interval, `count` at the most."""
+    number = 0
+    began = time.monotonic()
+    while count is None or number < count:
+        yield number
+        number += 1
+        if count is None or number < count:
+            time.sleep(max(began + number * interval_ms / 1_000 - time.monotonic(), 0))
+
+
+def show(row: dict[str, Any], lines: Sequence[str]) -> None:
+    """Print one page, as a JSON object if that is asked for; whoever reads has it when this returns.
+
+    Pages are drawn over each other on a terminal, one after the other elsewhere.
+    """
+    if settings().is_json:
+        print_row(row)
+    else:
+        print_text((_HOME_AND_CLEAR if sys.stdout.isatty() else "") + "\n".join(lines))
+    sys.stdout.flush()
+
+
+def show_error(error: EventLogError) -> None:
+    """Print why there is no page this time."""
+    show({"error": error.code, "why": str(error)}, [f"{error.code}: {error}"])

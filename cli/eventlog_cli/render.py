@@ -11,8 +11,7 @@ import orjson
 
 from eventlog.errors import UnreadableValue
 from eventlog.events import KIND_NAMES, Change, Event, Kind, ValueFormat
-from eventlog_cli.escapes import ESCAPE, KNOWN, escaped
-from eventlog_cli.quantities import IdTimes
+from eventlog_cli.parameters import ESCAPE, KNOWN, IdTimes, escaped
 
 if TYPE_CHECKING:
     from eventlog.client.values import CacheInfo

@@ -11,10 +11,8 @@ import click
 
 from eventlog.errors import GroupNotFound, Unavailable
 from eventlog_cli.conventions import common_options, open_operator_client
-from eventlog_cli.output import table
-from eventlog_cli.parameters import POSITIVE, SPAN
-from eventlog_cli.quantities import format_seconds, format_size
-from eventlog_cli.watching import rounds, show, show_error
+from eventlog_cli.output import rounds, show, show_error, table
+from eventlog_cli.parameters import POSITIVE, SPAN, format_seconds, format_size
 
 if TYPE_CHECKING:
     from eventlog.blocking import Client
@@ -27,7 +25,7 @@ READERS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class ReaderLag:
     """A group or durable listener, and how much it has yet to read. A lag of None is not known just now."""
 
     kind: str
@@ -46,7 +44,7 @@ class Sample:
     status: "Status"
     nodes: "Sequence[NodeInfo]"
     segments: "Sequence[SegmentInfo]"
-    readers: Sequence[Reader]
+    readers: Sequence[ReaderLag]
 
 
 @click.command("top")
@@ -76,7 +74,7 @@ def _sample(client: "Client") -> Sample:
     return Sample(seconds=seconds, status=status, nodes=nodes, segments=segments, readers=_readers(client))
 
 
-def _readers(client: "Client") -> list[Reader]:
+def _readers(client: "Client") -> list[ReaderLag]:
     found = []
     for name in list(dict.fromkeys(group.group for group in client.groups.list()))[:READERS_MAX]:
         with suppress(GroupNotFound):  # deleted just now
@@ -85,7 +83,7 @@ def _readers(client: "Client") -> list[Reader]:
         if listener.durable:
             remark = f"{listener.held_percent} % of what it may hold back" if listener.hold_bytes or listener.hold_ms else ""
             found.append(
-                Reader(
+                ReaderLag(
                     kind="listener",
                     name=listener.id,
                     cache=listener.cache,
@@ -97,9 +95,9 @@ def _readers(client: "Client") -> list[Reader]:
     return sorted(found, key=lambda reader: -(reader.lag_events or 0))
 
 
-def _group(one: "GroupDescription") -> Reader:
+def _group(one: "GroupDescription") -> ReaderLag:
     known = [row.lag_events for row in one.segments if row.lag_events is not None]
-    return Reader(
+    return ReaderLag(
         kind="group",
         name=one.group,
         cache=one.cache,

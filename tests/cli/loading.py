@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from eventlog_cli.loading.formats import reader_of
 from eventlog_cli.loading.rows import Batch, Shape
+from eventlog_cli.loading.source import reader_of
 
 Row = dict[str, Any]
 

@@ -1,20 +1,32 @@
-"""`eventlog consume`, its reading given: what it asks for, what it prints, what it remembers."""
+"""`eventlog consume`, its reading given: what it asks for, what it prints, what it remembers.
 
+Also as a member of a group: what is committed, and what becomes of a commit that fails. And noticing, on real pipes, that nobody reads
+stdout.
+"""
+
+import os
 import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import orjson
 import pytest
 from click.testing import CliRunner
 
+from eventlog.client.reports import LogEnds
 from eventlog.consume import token
 from eventlog.consume.position import Position, SegmentPositions
-from eventlog.errors import EventsTrimmed, NotPrimary
-from eventlog.ids import id_before
+from eventlog.errors import EventsTrimmed, InvalidArgument, NotPrimary, StaleMember, TimedOut
+from eventlog.events import Event
+from eventlog.ids import id_before, time_of
+from eventlog.limits import CLOCK_AHEAD_MS_MAX
+from eventlog_cli.consume import Printer, StdoutWatch, outside
 from eventlog_cli.main import main
-from eventlog_cli.printing import Printer
 from eventlog_cli.render import renderer
 from tests.cli.fakes import Batch, Cache, Client, Source, event, token_at
 
@@ -281,3 +293,148 @@ def test_the_state_comes_before_everything_and_begins_nowhere_else(more: tuple[s
     code, _, stderr = run(Cache(), "--state-first", *more)
     assert code == 2
     assert "--state-first" in stderr
+
+
+NOW_MS = 1_795_168_800_000
+END = id_before(NOW_MS - 1_000)
+ENDS = LogEnds(first_id=1_000, last_id=END, events=3)
+
+
+def said(start: int, *, now_ms: int = NOW_MS, ends: LogEnds = ENDS, is_time: bool = False) -> str | None:
+    return outside(start, ends, is_time=is_time, now_ms=now_ms)
+
+
+def test_an_id_ahead_of_the_end_is_said_until_no_clock_can_have_given_it() -> None:
+    last = id_before(NOW_MS + CLOCK_AHEAD_MS_MAX + 1)
+    assert said(END) is None
+    assert "lies ahead of the log's end" in (said(END + 1) or "")
+    assert "lies ahead of the log's end" in (said(last) or "")
+    with pytest.raises(InvalidArgument, match="is of the future"):
+        said(last + 1)
+
+
+def test_a_clock_that_is_late_refuses_nothing_that_the_nodes_clocks_have_given() -> None:
+    late = 1_600_000_000_000
+    last = id_before(time_of(END) + CLOCK_AHEAD_MS_MAX + 1)
+    assert said(last, now_ms=late) is not None
+    with pytest.raises(InvalidArgument):
+        said(last + 1, now_ms=late)
+
+
+def test_a_time_may_lie_in_the_future_and_before_the_first_event() -> None:
+    assert (said(END << 1, is_time=True) or "").startswith("the time asked for lies ahead of the log's end")
+    assert said(3, is_time=True) is None
+
+
+def test_nothing_lies_before_a_log_without_events() -> None:
+    assert said(3, ends=LogEnds(first_id=None, last_id=END, events=0)) is None
+    assert "lies before the first event kept, id 1000 of 2020-01-01T00:00:00.000Z" in (said(999) or "")
+    assert said(1_000) is None
+
+
+GROUP_BATCHES = [Batch([event(10), event(11)], 12), Batch([event(20)], 25)]
+LATE = TimedOut(what="commit_group", timeout_ms=1)
+
+
+class Group:
+    """A cache and its group, some of whose commits fail."""
+
+    last_id = 9
+
+    def __init__(self, *fates: BaseException | None) -> None:
+        self.fates = list(fates)
+        self.committed: list[Event | None] = []
+        self.joined_with: dict[str, Any] = {}
+
+    def log_ends(self) -> Self:
+        return self
+
+    def consumer(self, group: str, **options: Any) -> Self:
+        self.joined_with = {"group": group} | options
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def batches(self, max_events: int, *, until_id: int | None) -> Iterator[Batch]:
+        assert max_events >= 0
+        assert until_id is None or until_id > 0
+        yield from GROUP_BATCHES
+
+    def commit(self, done: Event | None = None) -> None:
+        fate = self.fates.pop(0) if self.fates else None
+        if fate is not None:
+            raise fate
+        self.committed.append(done)
+
+
+@pytest.mark.parametrize("fate", [LATE, StaleMember(group="g", member="m", why="its session is over")])
+def test_a_follower_goes_on_where_a_commit_fails_for_now(fate: BaseException) -> None:
+    group = Group(fate)
+    code, stdout, _ = run(group, "--group", "g", "--follow")
+    assert (code, printed_ids(stdout)) == (0, [10, 11, 20])
+    assert group.committed == [None, None], "the next commit makes up for it; the last one is on leaving"
+    assert group.joined_with["auto_commit"] is True, "or, where nothing follows, the consumer by itself"
+
+
+@pytest.mark.parametrize("words", [(), ("--follow", "--max", "3")])
+def test_what_has_an_end_fails_with_its_commit(words: tuple[str, ...]) -> None:
+    group = Group(LATE)
+    code, stdout, _ = run(group, "--group", "g", *words)
+    assert (code, printed_ids(stdout)) == (3, [10, 11])
+    assert group.joined_with["auto_commit"] is False
+
+
+def test_of_a_batch_that_is_printed_in_part_this_part_is_committed() -> None:
+    group = Group()
+    code, stdout, _ = run(group, "--group", "g", "--max", "1")
+    assert (code, printed_ids(stdout)) == (0, [10])
+    assert [done.id for done in group.committed if done is not None] == [10]
+
+
+def test_an_id_of_the_future_is_no_beginning_of_a_group() -> None:
+    group = Group()
+    code, stdout, stderr = run(group, "--group", "g", "--from-id", str((1 << 63) - 1))
+    assert (code, stdout, group.joined_with) == (1, "", {})
+    assert " is of the future: " in stderr
+
+
+SECONDS_MAX = 60
+
+
+@contextmanager
+def printing_to_a_pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Yield the reading end."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stdout, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stdout)
+        yield reading
+
+
+def test_a_reader_that_closes_its_end_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = threading.Event()
+    with printing_to_a_pipe(monkeypatch) as reading, StdoutWatch(gone.set):
+        assert not gone.is_set()
+        os.close(reading)
+        assert gone.wait(SECONDS_MAX)
+
+
+def test_a_watch_that_was_left_tells_nothing_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, threads = threading.Event(), set(threading.enumerate())
+    with printing_to_a_pipe(monkeypatch) as reading:
+        with StdoutWatch(gone.set):
+            assert len(set(threading.enumerate()) - threads) == 1
+        assert set(threading.enumerate()) <= threads
+        os.close(reading)
+    assert not gone.is_set()
+
+
+def test_a_file_is_not_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "out").open("w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        threads = set(threading.enumerate())
+        with StdoutWatch(lambda: None):
+            assert set(threading.enumerate()) <= threads

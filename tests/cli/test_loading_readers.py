@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from eventlog.errors import InvalidArgument
 from eventlog_cli.loading import rows as rows_module
-from eventlog_cli.loading.formats import FORMATS, format_of, reader_of
 from eventlog_cli.loading.rows import Shape
-from eventlog_cli.loading.source import Damaged, open_source
+from eventlog_cli.loading.source import FORMATS, Damaged, format_of, open_source, reader_of
 from tests.cli.loading import KEYED, WITH_OPERATION, Pieces, Row, items, read, refused
 from tests.examples import examples
 
@@ -132,7 +131,7 @@ def test_an_empty_key_is_a_key(format_name: str) -> None:
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_a_batch_ends_at_its_bytes_before_it_ends_at_its_rows(format_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"k": str(number), "v": "v" * 1_000} for number in range(8)]
-    for module in ("jsonl", "delimited", "parquet", "avro"):
+    for module in ("lines", "parquet", "avro"):
         monkeypatch.setattr(f"eventlog_cli.loading.{module}.BATCH_BYTES_TARGET", 2_000)
     batches = read(format_name, WRITE[format_name](rows), KEYED, rows=1_000)
     assert len(items(batches)) == 8

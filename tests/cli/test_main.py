@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from eventlog.errors import CacheNotFound, TimedOut
 from eventlog_cli.conventions import SERVER_DEFAULT, common_options, settings
-from eventlog_cli.examples import EXAMPLES
+from eventlog_cli.lazy import EXAMPLES
 from eventlog_cli.main import COMMANDS, exit_code, main
 
 

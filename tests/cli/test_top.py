@@ -4,7 +4,7 @@ import pytest
 
 from eventlog.client.cluster import NodeInfo
 from eventlog.client.reports import SegmentInfo, Status
-from eventlog_cli.top import Reader, Sample, as_row, page, rates
+from eventlog_cli.top import ReaderLag, Sample, as_row, page, rates
 
 
 def status(**changed) -> Status:
@@ -76,7 +76,7 @@ def test_retention_makes_no_rate_negative_and_a_new_leader_has_the_rate() -> Non
 
 
 def test_a_page_names_who_holds_readers_up_who_lags_and_what_to_do_next() -> None:
-    late = Reader(kind="group", name="billing", cache="orders", lag_events=7, lag_ms=3_000, remark="nobody reads")
+    late = ReaderLag(kind="group", name="billing", cache="orders", lag_events=7, lag_ms=3_000, remark="nobody reads")
     lines = "\n".join(page(sample(1.0, 1, 1, readers=[late], held_by="segment 3 on n2", advice=("start n3",)), None))
     assert "held by segment 3 on n2" in lines
     assert "billing" in lines

@@ -7,12 +7,10 @@ from pathlib import Path
 import click
 
 from eventlog.errors import EventLogError
-from eventlog_cli.conventions import common_options, settings
+from eventlog_cli.conventions import EndingInOrder, common_options, settings
 from eventlog_cli.demo.checks import PROBLEMS_SHOWN, Check
-from eventlog_cli.demo.cluster import Cluster
-from eventlog_cli.demo.commands import commands_to_try, program_words
+from eventlog_cli.demo.cluster import Cluster, commands_to_try, program_words
 from eventlog_cli.demo.input import rows_of_file, time_zones
-from eventlog_cli.ending import EndingInOrder
 from eventlog_cli.output import print_row, print_text, table
 
 EXIT_BROKEN = 1

@@ -1,23 +1,27 @@
-"""The demo told step by step: start, load, read, kill, restart, grow, drain, check."""
+"""The demo told step by step: start, load, read, kill, restart, grow, drain, check.
 
+Writers go on all the while, whatever happens to the nodes, and remember what they were told.
+"""
+
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import orjson
+
 from eventlog import blocking
+from eventlog.errors import ClientClosed, EventLogError, Unavailable
 from eventlog.events import Kind
 from eventlog_cli.conventions import settings
 from eventlog_cli.demo.checks import Check, Entries, Seen, Write, check_log, check_rest, check_same, check_state
-from eventlog_cli.demo.cluster import Cluster
-from eventlog_cli.demo.commands import Known
-from eventlog_cli.demo.input import Input
-from eventlog_cli.demo.process import NodeProcess
-from eventlog_cli.demo.writers import Writers
-from eventlog_cli.loading.loader import Loader, Pending, Written
+from eventlog_cli.demo.cluster import Cluster, Known, NodeProcess
+from eventlog_cli.demo.input import DemoRows
+from eventlog_cli.loading.loader import CacheTarget, Loader, Pending, Sent, Written
 from eventlog_cli.loading.rows import Batch
-from eventlog_cli.loading.target import CacheTarget, Sent
-from eventlog_cli.output import note, print_text, stdout
-from eventlog_cli.progress import Progress
-from eventlog_cli.quantities import format_seconds
+from eventlog_cli.output import Progress, note, print_text, stdout
+from eventlog_cli.parameters import format_seconds
 
 if TYPE_CHECKING:
     from eventlog.blocking import Cache, Client
@@ -27,7 +31,7 @@ WRITERS_CACHE = "demo-writers"
 WRITES_BEFORE_KILL = 300  # acknowledged, of each writer
 WRITES_AFTER = 50
 WRITING_SECONDS_MAX = 20.0
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 20_000  # longer than a restart: the client sends again what was not answered, under the same numbers
 _KEY_SHOWN = b"Europe/Berlin"
 _LOADER = 0  # the number under which the loaded rows are kept beside the writers' writes
 
@@ -35,7 +39,7 @@ _LOADER = 0  # the number under which the loaded rows are kept beside the writer
 class Story:
     """One run. Afterwards `checks` has what was checked, and ids of the run are known for commands to try."""
 
-    def __init__(self, cluster: Cluster, given: Input) -> None:
+    def __init__(self, cluster: Cluster, given: DemoRows) -> None:
         self._cluster = cluster
         self._given = given
         self._loaded: list[Write] = []
@@ -118,10 +122,10 @@ class Story:
         _step("stop", f"{WRITERS} writers had {acknowledged:,} writes acknowledged, {len(writes) - acknowledged} are of unknown fate")
         return writes
 
-    def _go_on(self, writers: Writers, more: int) -> None:
+    def _go_on(self, writers: "Writers", more: int) -> None:
         writers.wait_for_each(more, check=self._cluster.check_alive, seconds_max=WRITING_SECONDS_MAX)
 
-    def _kill_the_only_one(self, writers: Writers) -> None:
+    def _kill_the_only_one(self, writers: "Writers") -> None:
         [node] = self._cluster.nodes
         node.kill()
         _step("kill", f"kill -9 in the middle of {WRITERS} writers, {writers.acknowledged:,} writes acknowledged so far")
@@ -129,7 +133,7 @@ class Story:
         self._go_on(writers, WRITES_AFTER)
         _step("restart", f"ready after {seconds:.1f} s; the same writers go on")
 
-    def _kill_the_busiest(self, writers: Writers) -> None:
+    def _kill_the_busiest(self, writers: "Writers") -> None:
         cluster = self._cluster
         with self._connect() as client:
             node, primaries = cluster.busiest(client)
@@ -144,7 +148,7 @@ class Story:
             cluster.wait_until_well(client)
         _step("restart", f"{node.name} is back after {seconds:.1f} s and has caught up")
 
-    def _grow_and_shrink(self, writers: Writers) -> None:
+    def _grow_and_shrink(self, writers: "Writers") -> None:
         cluster = self._cluster
         joined = cluster.add()
         with self._connect() as client:
@@ -250,3 +254,115 @@ def _step(name: str, text: str) -> None:
 
 def _rate(events: int, seconds: float) -> str:
     return f"{events / max(seconds, 1e-3):,.0f}/s"
+
+
+KEYS_PER_WRITER = 25
+_LOOK_EVERY_SECONDS = 0.01
+
+
+class Writers:
+    """Several writers, each a thread with its own connection, putting one value after the other into a few keys of its own."""
+
+    def __init__(self, addresses: list[str], cache: str, *, count: int) -> None:
+        self._stop = threading.Event()
+        self._writers = [_Writer(number, addresses, cache, self._stop) for number in range(1, count + 1)]
+
+    @property
+    def acknowledged(self) -> int:
+        """Return how many writes were acknowledged so far."""
+        return sum(writer.acknowledged for writer in self._writers)
+
+    @property
+    def longest_seconds(self) -> float:
+        """Return how long the slowest write since the last call of `forget_longest` took."""
+        return max(writer.longest_seconds for writer in self._writers)
+
+    def forget_longest(self) -> None:
+        """Look for the slowest write anew."""
+        for writer in self._writers:
+            writer.longest_seconds = 0.0
+
+    def start(self) -> None:
+        """Begin to write."""
+        for writer in self._writers:
+            writer.start()
+
+    def wait_for_each(self, more: int, *, check: Callable[[], None], seconds_max: float) -> None:
+        """Wait until every writer has `more` further acknowledgements; `check` raises when there is no point in waiting.
+
+        Raises:
+            Unavailable: the last of them had none for `seconds_max`; how long all take is the machine's business.
+        """
+        begins = [(writer, writer.acknowledged) for writer in self._writers]
+        wait_for(lambda: min(writer.acknowledged - begin for writer, begin in begins), more, check=check, seconds_max=seconds_max)
+
+    def abandon(self) -> None:
+        """End writing without waiting for answers: the node may be gone for good."""
+        self._stop.set()
+        for writer in self._writers:
+            writer.cut_off()
+            writer.join()
+
+    def stop(self) -> list[Write]:
+        """End writing and return everything that was tried, each writer's in its order."""
+        self._stop.set()
+        for writer in self._writers:
+            writer.join()
+        return [write for writer in self._writers for write in writer.writes]
+
+
+def wait_for(reached: Callable[[], int], goal: int, *, check: Callable[[], None], seconds_max: float) -> None:
+    """Wait until `reached` returns `goal` or more; `check` raises when there is no point in waiting.
+
+    Raises:
+        Unavailable: it stood still for `seconds_max`.
+    """
+    last, deadline = reached(), time.monotonic() + seconds_max
+    while (now := reached()) < goal:
+        check()
+        if now > last:
+            last, deadline = now, time.monotonic() + seconds_max
+        elif time.monotonic() > deadline:
+            raise Unavailable(why=f"a writer had no write acknowledged for {seconds_max:.0f} s")
+        time.sleep(_LOOK_EVERY_SECONDS)
+
+
+class _Writer(threading.Thread):
+    def __init__(self, number: int, addresses: list[str], cache: str, stop: threading.Event) -> None:
+        super().__init__(name=f"writer-{number}", daemon=True)
+        self.writes: list[Write] = []
+        self.acknowledged = 0
+        self.longest_seconds = 0.0
+        self._number = number
+        self._addresses = addresses
+        self._cache = cache
+        self._stop_asked = stop
+        self._client: blocking.Client | None = None
+
+    def cut_off(self) -> None:
+        """End a call that waits for an answer."""
+        if self._client is not None:
+            self._client.close()
+
+    def run(self) -> None:
+        # a closed client is how `cut_off` ends this
+        with suppress(ClientClosed), blocking.connect(*self._addresses, timeout_ms=TIMEOUT_MS) as self._client:
+            cache = self._client.cache(self._cache)
+            turn = 0
+            while not self._stop_asked.is_set():
+                turn += 1
+                self._write(cache, turn)
+
+    def _write(self, cache: blocking.Cache, turn: int) -> None:
+        key = f"writer-{self._number}/{turn % KEYS_PER_WRITER}"
+        value = {"writer": self._number, "turn": turn}
+        event_id = None
+        began = time.monotonic()
+        try:
+            event_id = cache.put(key, value).id
+            self.acknowledged += 1
+            self.longest_seconds = max(self.longest_seconds, time.monotonic() - began)
+        except EventLogError as error:
+            if error.outcome == "none":
+                return  # it says that nothing was written, so there is nothing to look for
+        self.writes.append(Write(writer=self._number, key=key.encode(), value=orjson.dumps(value), id=event_id))

@@ -1,13 +1,21 @@
-"""From a reader's batches to a cache: a few writes on their way at once, in order, counted, and stopped at the right row."""
+"""From a reader's batches to a cache: a few writes on their way at once, in order, counted, and stopped at the right row.
+
+The loader writes to any `Target`; `CacheTarget` is a cache.
+"""
 
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from eventlog.errors import EventLogError
 from eventlog.limits import MIB
 from eventlog_cli.loading.rows import Batch, Reader, Rejection
+
+if TYPE_CHECKING:
+    from eventlog.blocking import Cache
+    from eventlog.client.values import StoredMany
 
 WRITES_IN_FLIGHT_MAX = 4  # a node remembers the results of five blocks of a producer and segment
 ROWS_TOGETHER_MAX = 10_000
@@ -147,3 +155,31 @@ class Loader:
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
+
+
+class CacheTarget:
+    """Writes to a cache. The client keeps the order of what is sent, and holds this back while too much is unanswered."""
+
+    def __init__(self, cache: "Cache") -> None:
+        self._cache = cache
+
+    def write(self, batch: Batch) -> "Sent":
+        """Send a batch."""
+        return Sent(self._cache.send_columns(batch.keys, batch.values, removed=batch.removals or None))
+
+
+class Sent:
+    """A batch on its way."""
+
+    def __init__(self, future: "Future[StoredMany]") -> None:
+        self._future = future
+
+    @property
+    def ids(self) -> list[int | None]:
+        """Ids in the order of the batch, None for a removal that found nothing; waits for the answer."""
+        return self._future.result().ids
+
+    def result(self) -> Written:
+        """Wait for the answer."""
+        stored = self._future.result()
+        return Written(events=stored.events, first_id=stored.first_id, last_id=stored.last_id)

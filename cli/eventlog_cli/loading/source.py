@@ -1,4 +1,7 @@
-"""A file or stdin as plain bytes, whatever it was packed with. What it is is told by its first bytes, not by its name."""
+"""A file or stdin as plain bytes, whatever it was packed with. What it is is told by its first bytes, not by its name.
+
+Which reader it gets is told by what the user says, else by its first bytes, else by its name.
+"""
 
 import gzip
 import io
@@ -9,11 +12,49 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
+from eventlog.errors import InvalidArgument
 from eventlog.limits import KIB, MIB
+from eventlog_cli.loading.rows import Reader, Shape
 from eventlog_cli.output import stdin
+
+_READERS = {"jsonl": ("lines", "Jsonl"), "csv": ("lines", "Csv"), "parquet": ("parquet", "Parquet"), "avro": ("avro", "Avro")}
+FORMATS = tuple(_READERS)
+_BY_MAGIC = {b"PAR1": "parquet", b"Obj\x01": "avro"}
+_BY_SUFFIX = {"jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl", "csv": "csv", "parquet": "parquet", "pq": "parquet", "avro": "avro"}
+_PACKED = ("gz", "xz", "zst", "zstd")
+
+
+def format_of(source: "Source") -> str:
+    """Return the format of a source.
+
+    Raises:
+        InvalidArgument: neither its bytes nor its name tell.
+    """
+    for magic, name in _BY_MAGIC.items():
+        if source.head.startswith(magic):
+            return name
+    suffixes = source.name.lower().split(".")[1:]
+    while suffixes and suffixes[-1] in _PACKED:
+        suffixes.pop()
+    if suffixes and suffixes[-1] in _BY_SUFFIX:
+        return _BY_SUFFIX[suffixes[-1]]
+    text = source.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"{") or not source.head:
+        return "jsonl"
+    raise InvalidArgument(why=f"cannot tell the format of {source.name}; say it with --format {'|'.join(FORMATS)}")
+
+
+def reader_of(source: "Source", shape: Shape, *, format_name: str, rows: int) -> Reader:
+    """Return the reader of `format_name` over `source`; batches have at most `rows` rows."""
+    module, name = _READERS[format_name]
+    # parquet brings pyarrow, which the others do not need
+    reader = getattr(import_module(f"eventlog_cli.loading.{module}"), name)
+    return cast("Reader", reader(source.stream, shape, rows=rows))
+
 
 FORMAT_BYTES = 4  # enough to know parquet and avro; asking a pipe for more could wait for a line that comes later
 XZ_MEMORY_BYTES_MAX = 256 * MIB  # what the header of an .xz file may make its decoder allocate; xz -9 needs 65 MiB

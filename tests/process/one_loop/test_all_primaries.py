@@ -129,7 +129,7 @@ def test_a_near_cache_s_probe_is_answered_when_all_primaries_have_said_how_far_t
 
         await asyncio.gather(*(cluster.put(key, b"v") for key in KEYS))
         assert await probe() >= max(id_ for _, id_ in cluster.acknowledged.values())
-        async with heir.node.renewing_lease:  # ids for its new terms would have to lie above the lease of who led before
+        async with heir.node.lease.lock:  # ids for its new terms would have to lie above the lease of who led before
             await cluster.until(lambda: victim.node.clock.ceiling > heir.node.clock.ceiling)
             await victim.kill()
             left = {asker.node.number, heir.node.number}

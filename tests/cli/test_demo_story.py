@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from eventlog.errors import Unavailable
-from eventlog_cli.demo import writers
-from eventlog_cli.demo.writers import wait_for
+from eventlog_cli.demo import story
+from eventlog_cli.demo.story import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(writers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr(story, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
 
 
 def test_writers_that_get_on_are_waited_for_longer_than_a_standstill() -> None:

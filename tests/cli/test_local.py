@@ -1,12 +1,14 @@
-"""Contexts: which nodes a command asks when nothing else says so."""
+"""Commands that ask no node: ids taken apart, and contexts, which say whom a command asks when nothing else does."""
 
 import json
 from pathlib import Path
 
 import click
+import orjson
 import pytest
 from click.testing import CliRunner
 
+from eventlog.ids import make_id
 from eventlog_cli.conventions import SERVER_DEFAULT, common_options, settings
 from eventlog_cli.main import main
 
@@ -73,3 +75,30 @@ def test_a_file_that_is_damaged_is_named(tmp_path: Path, content: str) -> None:
 def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
     run("context", "add", "prod", "--server", "n1:7400")
     assert (tmp_path / "eventlog" / "contexts.json").stat().st_mode & 0o777 == 0o600
+
+
+ID = make_id(1_795_168_800_123, 7, 3)
+
+
+def run_id(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, ["id", *words])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_decode_names_time_sequence_and_node() -> None:
+    assert run_id("decode", str(ID)) == (0, "time 2026-11-20T10:00:00.123Z  sequence 7  node 3\n", "")
+    _, stdout, _ = run_id("decode", str(ID), "--json")
+    assert orjson.loads(stdout) == {"id": ID, "id_str": str(ID), "time": "2026-11-20T10:00:00.123Z", "sequence": 7, "node": 3}
+
+
+def test_at_is_the_last_id_before_the_moment() -> None:
+    assert run_id("at", "2026-11-20T10:00:00.123Z") == (0, f"{make_id(1_795_168_800_123, 0, 0) - 1}\n", "")
+    assert orjson.loads(run_id("at", "2019-01-01", "--json")[1]) == {"id": 0, "id_str": "0"}
+
+
+@pytest.mark.parametrize("words", [["decode", "x"], ["decode", "-1"], ["decode", str(1 << 63)], ["at", "noon"], ["decode"]])
+def test_what_is_no_id_or_time_is_a_usage_error(words: list[str]) -> None:
+    code, stdout, stderr = run_id(*words)
+    assert (code, stdout) == (2, "")
+    assert stderr.startswith("error: USAGE: ")
+    assert stderr.count("\n") == 1

@@ -1,27 +1,67 @@
-"""`eventlog context`: names for clusters, kept for whoever runs the command, one of them in use."""
+"""Commands that ask no node: `eventlog id`, `context` and `completion`.
+
+A context is a name for a cluster, kept for whoever runs the command; one of them is in use.
+"""
 
 import os
 
 import click
+from click.shell_completion import get_completion_class
 
-from eventlog_cli.contexts import Contexts, read_contexts, write_contexts
-from eventlog_cli.conventions import SERVER_VARIABLE, common_options, settings
+from eventlog.ids import decode_id, id_before
+from eventlog_cli.conventions import SERVER_VARIABLE, Contexts, common_options, read_contexts, settings, write_contexts
 from eventlog_cli.lazy import SynonymGroup
-from eventlog_cli.output import note, print_row, print_text, table
+from eventlog_cli.output import id_fields, note, print_row, print_text, table
+from eventlog_cli.parameters import ID, MOMENT, IdTimes
+
+
+@click.group("id", cls=SynonymGroup)
+@common_options
+def ids() -> None:
+    """Take ids apart, and make them from times."""
+
+
+@ids.command("decode")
+@click.argument("event_id", metavar="ID", type=ID)
+@common_options
+def decode(event_id: int) -> None:
+    """Print the time, sequence and node in an ID."""
+    _, sequence, node = decode_id(event_id)
+    time = IdTimes().text(event_id)
+    if settings().is_json:
+        print_row({**id_fields(id=event_id), "time": time, "sequence": sequence, "node": node})
+    else:
+        print_text(f"time {time}  sequence {sequence}  node {node}")
+
+
+@ids.command("at")
+@click.argument("time_ms", metavar="TIME", type=MOMENT)
+@common_options
+def at(time_ms: int) -> None:
+    """Print the last id possible before TIME: ISO 8601, or a duration for that long ago.
+
+    Given to `consume --from-id`, it begins with the first event of that moment.
+    """
+    event_id = id_before(time_ms)
+    if settings().is_json:
+        print_row(id_fields(id=event_id))
+    else:
+        print_text(str(event_id))
+
 
 NAME = click.argument("name")
 
 
 @click.group("context", cls=SynonymGroup, synonyms={"delete": "remove", "drop": "remove", "ls": "list", "set": "add"})
 @common_options
-def command() -> None:
+def context() -> None:
     """Add, use, list and remove names for clusters.
 
     The context in use says which nodes are asked where neither --server nor EVENTLOG_SERVER does.
     """
 
 
-@command.command("add")
+@context.command("add")
 @NAME
 @common_options
 def add(name: str) -> None:
@@ -36,7 +76,7 @@ def add(name: str) -> None:
     _tell(name, f"context {name}: {', '.join(servers[name])}{'' if kept.used else ', in use'}")
 
 
-@command.command("use")
+@context.command("use")
 @NAME
 @common_options
 def use(name: str) -> None:
@@ -47,7 +87,7 @@ def use(name: str) -> None:
     _tell(name, f"using {name}: {', '.join(kept.servers[name])}")
 
 
-@command.command("list")
+@context.command("list")
 @common_options
 def list_contexts() -> None:
     """Print all contexts; a star marks the one in use."""
@@ -60,7 +100,7 @@ def list_contexts() -> None:
     print_text(table(("used", "context", "nodes"), rows))
 
 
-@command.command("remove")
+@context.command("remove")
 @NAME
 @common_options
 def remove(name: str) -> None:
@@ -88,3 +128,15 @@ def _tell(name: str, text: str) -> None:
     print_text(text)
     if os.environ.get(SERVER_VARIABLE):
         note(f"note: {SERVER_VARIABLE} is set in the environment and goes before the context in use")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
+@common_options
+def completion(shell: str) -> None:
+    """Print the completion script of SHELL; one of the lines below goes into its start file."""
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows the shells that the argument allows"
+    root = click.get_current_context().find_root()
+    script = kind(root.command, {}, "eventlog", "_EVENTLOG_COMPLETE")
+    print_text(script.source_template % script.source_vars())

@@ -1,4 +1,4 @@
-"""Durations, sizes, moments and segment lists."""
+"""Durations, sizes, moments and segment lists, and escapes, as words of the command line."""
 
 from contextlib import suppress
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog_cli.quantities import (
+from eventlog_cli.parameters import (
     IdTimes,
     format_duration,
     format_seconds,
@@ -15,6 +15,7 @@ from eventlog_cli.quantities import (
     parse_moment,
     parse_segments,
     parse_size,
+    unescape,
 )
 
 NOW_MS = 1_795_000_000_123
@@ -145,3 +146,25 @@ def test_the_time_of_an_id_has_milliseconds_and_follows_a_change_of_second() -> 
     assert times.text(base + (7 << 10) + 3) == "2026-11-20T10:00:00.123Z"
     assert times.text(base + (900 << 22)) == "2026-11-20T10:00:01.023Z"
     assert times.text(0) == "2020-01-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("", b""),
+        (":", b":"),
+        (r"\t", b"\t"),
+        (r"a\0b\r\n", b"a\0b\r\n"),
+        (r"\\t", b"\\t"),
+        (r"\x1f\xFF", b"\x1f\xff"),
+        ("ü\udcff", b"\xc3\xbc\xff"),
+    ],
+)
+def test_an_escape_stands_for_its_byte_and_all_else_for_itself(text: str, data: bytes) -> None:
+    assert unescape(text) == data
+
+
+@pytest.mark.parametrize("text", ["\\", r"a\q", r"\x1", r"\xg0", "\\\n"])
+def test_an_escape_that_stands_for_nothing_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ValueError, match="means nothing: write one of"):
+        unescape(text)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from eventlog_cli.ending import Ended, EndingInOrder
-from eventlog_cli.printing import _Interrupts
+from eventlog_cli.consume import _Interrupts
+from eventlog_cli.conventions import Ended, EndingInOrder
 
 
 @contextmanager

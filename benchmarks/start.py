@@ -17,7 +17,7 @@ from benchmarks.inputs import Load
 from benchmarks.processes import Node, in_child, resident_bytes, scratch
 from eventlog.segment.directory import Directory, read_label
 from eventlog.segment.recovery import recover
-from eventlog.segment.rocks.records import check_database
+from eventlog.segment.rocks.opening import check_database
 from eventlog.segment.rocks.settled import read_settled
 from eventlog.segment.rocks.store import open_store
 

@@ -28,7 +28,7 @@ from eventlog.node.state.cache_changes import drop_cache_data
 from eventlog.node.state.caches import Caches, new_cache
 from eventlog.node.state.checkpoint import counted_caches, load_counts
 from eventlog.node.state.replay import MARKER_CACHE
-from eventlog.segment.deleting import drop_partial
+from eventlog.segment.cutting import drop_partial
 from eventlog.segment.directory import Directory, sync_path
 from eventlog.segment.port import Identity, Store, StoreOptions
 from eventlog.segment.recovery import Recovery, recover

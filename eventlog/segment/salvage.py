@@ -12,10 +12,9 @@ import numpy as np
 from eventlog.batch.layout import checked_head
 from eventlog.errors import CorruptData
 from eventlog.segment import keys
-from eventlog.segment.deleting import delete_segments, drop_partial
-from eventlog.segment.gaps import Gap
+from eventlog.segment.cutting import delete_segments, drop_partial
 from eventlog.segment.port import LogEnds, Range, Store
-from eventlog.segment.recovery import Recovery, plan_recovery, read_found, recover
+from eventlog.segment.recovery import Gap, Recovery, plan_recovery, read_found, recover
 
 CUT_MAX = 1_000  # damaged values at the end of a log; where there are more, nothing of it can be trusted
 

@@ -18,7 +18,7 @@ from eventlog.segment.directory import Directory, decode_label
 from eventlog.segment.port import Identity, StoreOptions
 from eventlog.segment.recovery import recover
 from eventlog.segment.rocks.ends import slot_bytes
-from eventlog.segment.rocks.records import HEAD
+from eventlog.segment.rocks.opening import HEAD
 from eventlog.segment.rocks.store import open_store
 from tests.process.store_child import SEGMENTS, SMALL, expected, groups_upto, last_acknowledged, read_all
 from tests.process.stores import run_story

@@ -37,7 +37,7 @@ from eventlog.node.state.replay import MARKER_CACHE
 from eventlog.node.writing.storage import Append, StorageThread
 from eventlog.node.writing.writer import Writer
 from eventlog.replication import commands as asked
-from eventlog.segment.deleting import delete_segments
+from eventlog.segment.cutting import delete_segments
 from eventlog.segment.keys import encode_epoch, log_key, partial_range
 from eventlog.segment.port import Store
 

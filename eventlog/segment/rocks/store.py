@@ -39,13 +39,11 @@ from eventlog.errors import (
 from eventlog.segment import keys
 from eventlog.segment.directory import Directory, Label, check_owner, decode_label, describe
 from eventlog.segment.port import Identity, LogEnds, Pair, Range, Snapshot, StoreOptions
-from eventlog.segment.rocks.ends import EndsFile, Reached, create_ends, open_ends
+from eventlog.segment.rocks.ends import SUM_KEY, EndsFile, Reached, RowSum, changed, create_ends, decode_sum, open_ends, total_of
 from eventlog.segment.rocks.failing import NO_SPACE, STALL, Judge, calling, closing_error, compacting_error, is_damage, reading_error
 from eventlog.segment.rocks.opening import Database, close_database, create_database, open_database
-from eventlog.segment.rocks.reading import get_values, last_pair, peek_values, read_pairs, read_values
-from eventlog.segment.rocks.rows import SUM_KEY, RowSum, changed, decode_sum, total_of
+from eventlog.segment.rocks.reading import RocksSnapshot, get_values, last_pair, peek_values, read_pairs, read_values
 from eventlog.segment.rocks.settled import Settling, read_settled
-from eventlog.segment.rocks.snapshots import RocksSnapshot
 
 T = TypeVar("T")
 

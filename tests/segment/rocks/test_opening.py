@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.errors import CorruptData
-from eventlog.segment.rocks.records import BLOCK_BYTES, HEAD, check_database, check_records, recycled_at
+from eventlog.segment.rocks.opening import BLOCK_BYTES, HEAD, check_database, check_records, recycled_at
 
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 RECYCLED = (5, 6, 7, 8, 11, 131)

@@ -16,8 +16,8 @@ from typing import Self
 
 import pytest
 
-from eventlog.control.metastores import etcd, etcd_calls, etcd_pb2
-from eventlog.control.metastores.etcd_calls import STATUS, Endpoints
+from eventlog.control.metastores import etcd, etcd_pb2
+from eventlog.control.metastores.etcd import STATUS, Endpoints
 from tests.ports import free_port
 
 TOP = Path(__file__).resolve().parents[2]
@@ -177,7 +177,7 @@ async def leader_of(cluster: EtcdCluster) -> int:
 
 def wait_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have this process wait for etcd's answers for as long as a machine that stands still may make it."""
-    for module, name in ((etcd_calls, "TRY_MS"), (etcd_calls, "READ_MS_MAX"), (etcd, "RENEW_MS_MAX")):
+    for module, name in ((etcd, "TRY_MS"), (etcd, "READ_MS_MAX"), (etcd, "RENEW_MS_MAX")):
         monkeypatch.setattr(module, name, READY_S * 1000)
 
 

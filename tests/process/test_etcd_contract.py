@@ -7,8 +7,7 @@ import pytest
 
 from eventlog.control.metastore import MetaStore
 from eventlog.control.metastores import etcd_pb2
-from eventlog.control.metastores.etcd import EtcdOptions, open_etcd
-from eventlog.control.metastores.etcd_calls import COMPACT, Endpoints
+from eventlog.control.metastores.etcd import COMPACT, Endpoints, EtcdOptions, open_etcd
 from eventlog.testing.metastore_contract import MetaStoreContract
 from tests.process.etcds import EtcdCluster, fresh_prefix, named_endpoints, wait_for_answers
 

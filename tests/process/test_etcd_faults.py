@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from eventlog.control.metastores import etcd_calls
+from eventlog.control.metastores import etcd
 from eventlog.control.metastores.etcd import EtcdOptions, open_etcd
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
 from eventlog.errors import MetadataUnavailable
@@ -93,7 +93,7 @@ def test_without_a_majority_a_commit_has_an_unknown_outcome_that_is_found_out_la
 
 
 def test_an_endpoint_of_another_cluster_is_told_apart_and_never_taken_for_an_empty_store(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(etcd_calls, "READ_MS_MAX", 1_000)
+    monkeypatch.setattr(etcd, "READ_MS_MAX", 1_000)
 
     async def story(own: EtcdCluster, other: EtcdCluster) -> None:
         assert (await leader_of(own), await leader_of(other)) == (0, 0)
@@ -106,7 +106,7 @@ def test_an_endpoint_of_another_cluster_is_told_apart_and_never_taken_for_an_emp
         assert f"etcd_foreign endpoint={other.endpoints[0]}" in caplog.text
         own.members[0].start()
         own.members[0].wait()
-        monkeypatch.setattr(etcd_calls, "READ_MS_MAX", 60_000)
+        monkeypatch.setattr(etcd, "READ_MS_MAX", 60_000)
         assert [item.key for item in (await store.list("")).items] == ["k"]
         await store.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.control.cluster import ClusterRecords
-from eventlog.control.metastores import sqlite_file
+from eventlog.control.metastores import sqlite
 from eventlog.control.metastores.resolving import ResolvingStore, RetryOptions
 from eventlog.control.metastores.sqlite import SqliteOptions, open_sqlite
 from eventlog.errors import EventLogError, MetadataLost, MetadataUnavailable, UnsupportedFormat, WrongCluster
@@ -151,7 +151,7 @@ def test_a_row_that_is_not_as_it_was_written_is_named(path, damage):
 
 def test_a_revision_below_those_of_its_rows_is_named(path):
     with closing(sqlite3.connect(path)) as file:
-        file.execute("UPDATE clock SET revision = 3, crc = ?", (sqlite_file._clock_crc(3, 0),))
+        file.execute("UPDATE clock SET revision = 3, crc = ?", (sqlite._clock_crc(3, 0),))
         file.commit()
     assert "revision" in refusal(path)
 
@@ -184,7 +184,7 @@ def test_a_path_that_cannot_be_a_file_is_unavailable(tmp_path):
 
 
 def test_a_writer_that_never_lets_go_makes_commits_unavailable_and_they_did_not_happen(path, monkeypatch):
-    monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_MS", 30)
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 30)
 
     async def story():
         store = await open_sqlite(path, create=False)

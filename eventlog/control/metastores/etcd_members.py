@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventlog.control.metastores import etcd_pb2 as pb
-from eventlog.control.metastores.etcd_calls import MEMBER_ADD, MEMBER_LIST, MEMBER_PROMOTE, MEMBER_REMOVE, STATUS, Endpoints, NotThere
+from eventlog.control.metastores.etcd import MEMBER_ADD, MEMBER_LIST, MEMBER_PROMOTE, MEMBER_REMOVE, STATUS, Endpoints, NotThere
 from eventlog.errors import MetadataUnavailable
 
 ADD_TRIES = 30

@@ -4,8 +4,7 @@ import logging
 
 import pytest
 
-from eventlog.control.metastores.etcd import check_version
-from eventlog.control.metastores.etcd_calls import after_prefix
+from eventlog.control.metastores.etcd import after_prefix, check_version
 from eventlog.errors import BadConfig
 
 

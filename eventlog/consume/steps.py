@@ -20,7 +20,7 @@ _ORIGIN = ID_STEP - 1  # the part of an id that says whose it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class IndexStep:
     """Up to and including `id` a cache had `events` events of `nbytes` bytes."""
 
     id: int
@@ -50,8 +50,8 @@ class _CacheSteps:
     nbytes_now: int = 0
     origins: dict[int, _Origin] = field(default_factory=dict)
 
-    def step(self, index: int) -> Step:
-        return Step(id=self.ids[index], events=self.events[index], nbytes=self.nbytes[index])
+    def step(self, index: int) -> IndexStep:
+        return IndexStep(id=self.ids[index], events=self.events[index], nbytes=self.nbytes[index])
 
     def origin(self, id_: int) -> _Origin:
         found = self.origins.get(id_ & _ORIGIN)
@@ -181,17 +181,17 @@ class StepIndex:
         cache = self._caches.get(cache_id)
         return not self._is_shared and (cache is None or len(cache.origins) <= 1)
 
-    def last(self, cache_id: int) -> Step:
+    def last(self, cache_id: int) -> IndexStep:
         """Return the last step of a cache; the one at id 0 when it has none."""
         cache = self._caches.get(cache_id)
-        return Step(id=0, events=0, nbytes=0) if cache is None else cache.step(-1)
+        return IndexStep(id=0, events=0, nbytes=0) if cache is None else cache.step(-1)
 
     def now(self, cache_id: int) -> tuple[int, int]:
         """Return events and bytes of all groups counted, trimmed ones included."""
         cache = self._caches.get(cache_id)
         return (0, 0) if cache is None else (cache.events_now, cache.nbytes_now)
 
-    def between(self, cache_id: int, *, after: int, upto: int) -> list[Step]:
+    def between(self, cache_id: int, *, after: int, upto: int) -> list[IndexStep]:
         """Return the steps with ids in `(after, upto]`."""
         cache = self._caches.get(cache_id)
         if cache is None:
@@ -199,11 +199,11 @@ class StepIndex:
         low, high = bisect.bisect_right(cache.ids, after), bisect.bisect_right(cache.ids, upto)
         return [cache.step(index) for index in range(low, high)]
 
-    def at_or_below(self, cache_id: int, id_: int) -> Step:
+    def at_or_below(self, cache_id: int, id_: int) -> IndexStep:
         """Return the last step at or below `id_`; the base when that lies above."""
         cache = self._caches.get(cache_id)
         if cache is None:
-            return Step(id=0, events=0, nbytes=0)
+            return IndexStep(id=0, events=0, nbytes=0)
         return cache.step(max(bisect.bisect_right(cache.ids, id_) - 1, 0))
 
     def choose_cut(self, cache_id: int, *, after: int, nbytes_max: int) -> int | None:
@@ -240,7 +240,7 @@ class StepIndex:
             index = max(index, bisect.bisect_right(cache.ids, upto) - 1)
         return cache.ids[index] if index > 0 else 0
 
-    def after(self, cache_id: int, id_: int) -> Step | None:
+    def after(self, cache_id: int, id_: int) -> IndexStep | None:
         """Return the first step above `id_`: a cut finer than steps lies between the two."""
         cache = self._caches.get(cache_id)
         if cache is None:

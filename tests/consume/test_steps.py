@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.consume.steps import Step, StepIndex
+from eventlog.consume.steps import IndexStep, StepIndex
 from eventlog.ids import ID_STEP
 from eventlog.limits import STEP_BYTES, STEP_EVENTS
 
@@ -119,7 +119,7 @@ def test_cutting_the_log_forgets_the_steps_above():
     index, _ = filled([(at(10), STEP_EVENTS, 1), (at(20), STEP_EVENTS, 1), (at(30), 1, 1)])
     index.cut(1, above=at(25))
     index.add_tail(1, events=3, nbytes=4)
-    assert index.last(1) == Step(id=at(20), events=2 * STEP_EVENTS, nbytes=2)
+    assert index.last(1) == IndexStep(id=at(20), events=2 * STEP_EVENTS, nbytes=2)
     assert index.now(1) == (2 * STEP_EVENTS + 3, 6)
     index.cut(1, above=at(12))
     assert index.last(1).id == at(10)
@@ -133,7 +133,7 @@ def test_a_dropped_or_unknown_cache_has_nothing():
         assert index.choose_cut(cache, after=0, nbytes_max=1) is None
         assert index.between(cache, after=0, upto=99) == []
         assert index.now(cache) == (0, 0)
-        assert index.last(cache) == index.at_or_below(cache, 5) == Step(id=0, events=0, nbytes=0)
+        assert index.last(cache) == index.at_or_below(cache, 5) == IndexStep(id=0, events=0, nbytes=0)
         assert index.after(cache, 0) is None
         assert index.removable(cache, upto=99) == 0
         assert index.trim(cache, 99) == 0

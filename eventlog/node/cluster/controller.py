@@ -18,7 +18,7 @@ from eventlog.control.operators import RebalanceStart, bytes_to_copy, hand_over,
 from eventlog.control.records import CONTROLLER_KEY, NODE_PREFIX, CommitPlan, ControllerRecord, Replica, encode
 from eventlog.control.view import ClusterView
 from eventlog.errors import MetadataConflict, MetadataLost, MetadataUnavailable
-from eventlog.node.cluster.liveness import Reach, dead_members
+from eventlog.node.cluster.liveness import Contact, dead_members
 from eventlog.node.cluster.metadata import ViewChange
 from eventlog.node.repeated import due
 
@@ -60,7 +60,7 @@ class ControllerParts:
     """
 
     records: ClusterRecords
-    reach: Reach
+    reach: Contact
     seen: Callable[[], ClusterView]
     now_ms: Callable[[], int]
     wall_ms: Callable[[], int]

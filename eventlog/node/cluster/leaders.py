@@ -61,7 +61,7 @@ class Leaders:
             self._clients.discard(connection)
         elif not connection.session.outgoing and not is_of_member(connection):
             try:
-                connection.post(_Told(self, connection, self._told), Message(topology_changed=pb.TopologyChanged(epoch=self._told)))
+                connection.post(_ToldClient(self, connection, self._told), Message(topology_changed=pb.TopologyChanged(epoch=self._told)))
             except EventLogError:
                 self._clients.discard(connection)  # it reads nothing any more
 
@@ -71,7 +71,7 @@ class Leaders:
             self._tell_one(connection)
 
 
-class _Told:
+class _ToldClient:
     """Takes a client's answer to what it was told."""
 
     def __init__(self, leaders: Leaders, connection: Connection, epoch: int) -> None:

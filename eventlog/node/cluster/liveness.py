@@ -11,7 +11,7 @@ from typing import Protocol
 from eventlog.limits import SILENCE_MS_MAX
 
 
-class Reach(Protocol):
+class Contact(Protocol):
     """What is asked of the connections to the other members."""
 
     def is_refused(self, number: int) -> bool:
@@ -23,7 +23,7 @@ class Reach(Protocol):
         ...
 
 
-def dead_members(members: Collection[int], reach: Reach, *, me: int) -> frozenset[int]:
+def dead_members(members: Collection[int], reach: Contact, *, me: int) -> frozenset[int]:
     """Return the numbers of members that are taken for dead; never the own one."""
     others = [number for number in members if number != me]
     gone = {number for number in others if reach.is_refused(number)}

@@ -24,7 +24,7 @@ from eventlog.limits import MIB
 from eventlog.node.cluster.forward import Forwarding, forwarded, translated
 from eventlog.node.state.cache_changes import CacheChanges
 from eventlog.node.state.caches import Caches, CacheState
-from eventlog.node.state.entries import EntryReader, Pace, Page, visible
+from eventlog.node.state.entries import EntryReader, Page, PageRows, visible
 from eventlog.node.state.forward_entries import read_rows
 from eventlog.node.state.freshness import Freshness
 from eventlog.node.writing.groups import WriteResult
@@ -182,7 +182,7 @@ class Inner:
         await self._check_fresh(segment)
         rows: list[tuple[bytes, Entry]] = []
         after: bytes | None = None
-        pace = Pace()
+        pace = PageRows()
         while cache.live[segment] > 0:
             page, after = await self._node.entries.page(
                 cache, Page(segment=segment, after=after, prefix=prefix, rows=pace.rows), now=self._node.now_2020()

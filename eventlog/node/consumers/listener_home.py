@@ -57,7 +57,7 @@ class ListenerHomeGround(Protocol):
     inner: Inner
 
 
-class Kept:
+class KeptListener:
     """One listener at its home."""
 
     __slots__ = ("held_id", "held_percent", "progress", "record", "used_at", "version", "waiting", "written_at")
@@ -90,7 +90,7 @@ class ListenerHome:
 
     def __init__(self, node: ListenerHomeGround) -> None:
         self._node = node
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, KeptListener] = {}
         self._by_cache: dict[int, set[str]] = {}
         self._ephemeral: set[str] = set()
         self._dirty: set[str] = set()  # with a position to be written down
@@ -108,7 +108,7 @@ class ListenerHome:
 
     # ------------------------------------------------------------ what there is
 
-    async def find(self, listener: str) -> Kept:
+    async def find(self, listener: str) -> KeptListener:
         """Return a listener that is kept here.
 
         Raises:
@@ -122,7 +122,7 @@ class ListenerHome:
             raise ListenerNotFound(listener=listener)
         return kept
 
-    async def of(self, segments: Sequence[int]) -> tuple[list[Kept], int]:
+    async def of(self, segments: Sequence[int]) -> tuple[list[KeptListener], int]:
         """Return the listeners of segments that are led here, and how often they changed: as of one moment.
 
         Raises:
@@ -196,14 +196,14 @@ class ListenerHome:
             if not is_record:
                 continue
             record = decode_record(value)
-            kept = Kept(record, version=version, progress=self._progress_of(record), now=now)
+            kept = KeptListener(record, version=version, progress=self._progress_of(record), now=now)
             stored = rows.get(position_key(listener))
             if stored is not None:
                 kept.progress.move(token.decode(stored[0]))
                 kept.held_id = kept.progress.lowest
             self._keep(kept)
 
-    def _keep(self, kept: Kept) -> None:
+    def _keep(self, kept: KeptListener) -> None:
         """Keep a listener. Nothing that is done by the clock looks at one that is durable and idle: there may be tens of thousands."""
         listener = kept.record.id
         self._kept[listener] = kept
@@ -236,7 +236,7 @@ class ListenerHome:
 
     # ------------------------------------------------------------ changes
 
-    async def register(self, record: ListenerRecord) -> Kept:
+    async def register(self, record: ListenerRecord) -> KeptListener:
         """Keep a new listener; one of this name that was asked for in the same words will do.
 
         Raises:
@@ -261,7 +261,7 @@ class ListenerHome:
             raise ListenerExists(listener=record.id)
         return kept
 
-    async def _registered_meanwhile(self, listener: str) -> Kept:
+    async def _registered_meanwhile(self, listener: str) -> KeptListener:
         """Return a listener that somebody else has written, who may not have come to keeping it yet.
 
         Raises:
@@ -279,12 +279,12 @@ class ListenerHome:
             raise ListenerNotFound(listener=listener)
         return self._new(decode_record(entry.value), version=entry.version)
 
-    def _new(self, record: ListenerRecord, *, version: int) -> Kept:
-        kept = Kept(record, version=version, progress=self._progress_of(record), now=asyncio.get_running_loop().time())
+    def _new(self, record: ListenerRecord, *, version: int) -> KeptListener:
+        kept = KeptListener(record, version=version, progress=self._progress_of(record), now=asyncio.get_running_loop().time())
         self._keep(kept)
         return kept
 
-    async def alter(self, listener: str, change: Callable[[ListenerRecord], ListenerRecord]) -> Kept:
+    async def alter(self, listener: str, change: Callable[[ListenerRecord], ListenerRecord]) -> KeptListener:
         """Keep a listener as `change` makes it of what it is then, which is asked again where somebody else was faster.
 
         Raises:
@@ -308,7 +308,7 @@ class ListenerHome:
             else:
                 return kept
 
-    async def _look_again(self, kept: Kept) -> None:
+    async def _look_again(self, kept: KeptListener) -> None:
         """Take in the record as it is stored: somebody has written it who has not come to noting that, or never learned of it."""
         entry = await self._node.inner.entry(LISTENERS, record_key(kept.record.id))
         if entry is not None:
@@ -316,7 +316,7 @@ class ListenerHome:
         elif self._kept.get(kept.record.id) is kept:
             self._drop(kept.record.id)
 
-    def _became(self, kept: Kept, record: ListenerRecord, *, version: int) -> None:
+    def _became(self, kept: KeptListener, record: ListenerRecord, *, version: int) -> None:
         """Note what was written, unless something newer is noted by now."""
         if version > kept.version:
             kept.record, kept.version = record, version

@@ -2,7 +2,7 @@
 
 from eventlog.consume import token
 from eventlog.consume.listeners.records import FilterFrom, ListenerRecord
-from eventlog.node.consumers.listener_home import Kept
+from eventlog.node.consumers.listener_home import KeptListener
 from eventlog.node.reading.filters import message_of
 from eventlog.predicate.spec import FilterSpec
 from eventlog.wire import eventlog_pb2 as pb
@@ -21,7 +21,7 @@ def spec_in(filter_: pb.Filter) -> FilterSpec:
     )
 
 
-def described(kept: Kept) -> pb.Listener:
+def described(kept: KeptListener) -> pb.Listener:
     """Return a listener as the node that keeps it shows it; how far it lags is for others to count."""
     record = kept.record
     position = kept.progress.position()

@@ -50,7 +50,7 @@ _RECENT_BYTES = 8 * MIB
 _FLIGHT_BYTES = 800  # what one costs beside its values; a read of the log looks at all that are kept
 
 
-class Part(Protocol):
+class CommandPart(Protocol):
     """What carries out some kinds of commands."""
 
     def commands(self) -> dict[type, Callable[..., None]]:
@@ -58,7 +58,7 @@ class Part(Protocol):
         ...
 
 
-class Backup(Part, Protocol):
+class Backup(CommandPart, Protocol):
     """The backup's side. `GIVEN` are the commands that get what came with the message."""
 
     GIVEN: ClassVar[frozenset[type]]
@@ -72,7 +72,7 @@ class Backup(Part, Protocol):
         ...
 
 
-class Keys(Part, Protocol):
+class Keys(CommandPart, Protocol):
     """The primary's side: terms that begin and end."""
 
     def rebuild_keys(self, segments: Ints) -> None:
@@ -152,7 +152,7 @@ class Replicas:
             asked.Diverged: _diverged,
         }
 
-    def open(self, incoming: Backup, takeover: Keys, copies: Part) -> None:
+    def open(self, incoming: Backup, takeover: Keys, copies: CommandPart) -> None:
         """Join what carries out commands."""
         self._incoming, self._takeover = incoming, takeover
         for part in (incoming, takeover, copies):

@@ -41,7 +41,7 @@ Given = Arrived | list[tuple[int, bytes]]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Asked:
+class _Unanswered:
     """A message that is not answered yet, and what came with it; `due` counts what is done for it.
 
     Nothing due and no answer: there is nothing to say.
@@ -88,8 +88,8 @@ class Incoming:
     def __init__(self, node: IncomingGround, replicas: Replicas) -> None:
         self._replicas = replicas
         self._node = node
-        self._asked: dict[tuple[Replica, int], _Asked] = {}
-        self._kept: dict[tuple[Replica, int], _Asked] = {}  # messages that wait for records; their bytes count where they came from
+        self._asked: dict[tuple[Replica, int], _Unanswered] = {}
+        self._kept: dict[tuple[Replica, int], _Unanswered] = {}  # messages that wait for records; their bytes count where they came from
         self._now: tuple[Replica, int] | None = None
         self._cuts: list[asked.Cut] = []
         self._tally = Tally(of=lambda: int(self._replicas.core.holds.sum()))
@@ -138,7 +138,7 @@ class Incoming:
     def _take(self, message: Message, exchange: Exchange, given: Given) -> None:
         commands = self._replicas.core.receive(message, now_ms=self._replicas.now_ms)
         name = message.sender, message.correlation
-        self._asked[name] = _Asked(exchange=exchange, given=given, due=1)
+        self._asked[name] = _Unanswered(exchange=exchange, given=given, due=1)
         self._now, self._is_writing = name, any(type(command) is asked.Write for command in commands)
         self._replicas.carry_out(commands, given=given)
         self._now, self._is_writing = None, False

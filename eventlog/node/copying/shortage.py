@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-class Leading(Protocol):
+class ShortageReplicas(Protocol):
     """What is led here: the core, what is served, and groups in flight."""
 
     core: Replication
@@ -59,7 +59,7 @@ class ShortageGround(Protocol):
 class Shortage:
     """`writable`: which segments take writes here now. Read by anyone; whatever changes what it depends on calls `look`."""
 
-    def __init__(self, node: ShortageGround, replicas: Leading) -> None:
+    def __init__(self, node: ShortageGround, replicas: ShortageReplicas) -> None:
         self._node = node
         self._replicas = replicas
         self._core = replicas.core

@@ -49,7 +49,7 @@ _NONE = np.zeros(0, np.int64)
 _TABLE_BYTES_A_KEY = 32
 
 
-class Turns(Protocol):
+class CopyTurns(Protocol):
     """Steps of copies that are being installed."""
 
     def turns(self, segments: Iterable[int]) -> AbstractAsyncContextManager[None]:
@@ -77,7 +77,7 @@ class TakeOverGround(Protocol):
     lease: Lease
 
     @property
-    def copies(self) -> Turns: ...
+    def copies(self) -> CopyTurns: ...
 
     def own(self, task: "asyncio.Task[Any]") -> None: ...
 

@@ -46,7 +46,7 @@ class TrimmedCopiesGround(Protocol):
     def own(self, task: "asyncio.Task[Any]") -> None: ...
 
 
-class _Told:
+class _ToldNode:
     """What a node was told on one connection, and has said that it knows."""
 
     __slots__ = ("connection", "ids", "under_way")
@@ -70,7 +70,7 @@ class TrimmedCopies:
         self._node = node
         self._flush = flush
         self._remove = remove
-        self._told: dict[int, _Told] = {}
+        self._told: dict[int, _ToldNode] = {}
         self._pending: dict[Place, Place] = {}
         self._is_at_work = False
 
@@ -85,13 +85,13 @@ class TrimmedCopies:
                 continue
             told = self._told.get(number)
             if told is None or told.connection is not connection:
-                told = self._told[number] = _Told(connection)
+                told = self._told[number] = _ToldNode(connection)
             for cache in list(self._node.caches):
                 self._tell(number, told, cache)
         if self._pending:
             self._start()
 
-    def _tell(self, number: int, told: _Told, cache: CacheState) -> None:
+    def _tell(self, number: int, told: _ToldNode, cache: CacheState) -> None:
         if cache.dropped or cache.cache_id in told.under_way or not cache.trimmed_ids.any():
             return
         known = told.ids.setdefault(cache.cache_id, np.zeros(self._node.segments, np.int64))
@@ -156,7 +156,7 @@ class TrimmedCopies:
             self._is_at_work = False
 
 
-def _known(told: _Told, message: pb.TrimCopies, answer: "asyncio.Future[Reply]") -> None:
+def _known(told: _ToldNode, message: pb.TrimCopies, answer: "asyncio.Future[Reply]") -> None:
     told.under_way.discard(message.cache_id)
     if not answer.cancelled() and answer.exception() is None:
         told.ids[message.cache_id][list(message.segments)] = list(message.ids)

@@ -16,7 +16,7 @@ from eventlog.limits import ANSWER_BYTES_DEFAULT
 from eventlog.node.cluster.forward import Forwarding
 from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.state.caches import Caches, CacheState
-from eventlog.node.state.entries import EntryReader, Pace, Page, visible
+from eventlog.node.state.entries import EntryReader, Page, PageRows, visible
 from eventlog.node.state.forward_entries import EntriesElsewhere
 from eventlog.node.state.freshness import Freshness
 from eventlog.replication import Replication
@@ -100,8 +100,8 @@ async def get_many(node: EntriesHandlersGround, exchange: Exchange) -> None:
     """Stream the entries of many keys, in their order."""
     request = exchange.message.get_many
     cache = _state_cache(node, request.cache_id)
-    asked = _Asked(exchange.body, request.count)
-    low, pace = 0, Pace()
+    asked = _AskedKeys(exchange.body, request.count)
+    low, pace = 0, PageRows()
     while low < len(asked):
         own = asked.some(low, pace.rows)
         found = await _find(node, exchange, cache, own)
@@ -139,7 +139,7 @@ def _row(key: bytes, entry: Entry | None, *, now: int, applied_id: int) -> Entry
     return EntryRow(key, entry.value, entry.version, applied_id, expires_ms=entry.expiry + EPOCH_MS, lifespan_ms=entry.expiry - now)
 
 
-class _Asked:
+class _AskedKeys:
     """A column of keys, taken out of a request's body as they are come to: millions of them may be asked for at once."""
 
     def __init__(self, body: memoryview, count: int) -> None:
@@ -190,7 +190,7 @@ def _named(segments: Sequence[int], *, of: int) -> Sequence[int]:
 
 async def _send_segment(node: EntriesHandlersGround, exchange: Exchange, cache: CacheState, where: Page) -> int:
     """Send the keys of one segment that is led here, at most `where.rows`; return how many there were."""
-    request, pace = exchange.message.keys, Pace()
+    request, pace = exchange.message.keys, PageRows()
     sent, after = 0, where.after
     await _check_fresh(node, [where.segment], Consistency.PRIMARY)
     while cache.live[where.segment] > 0 and sent < where.rows:

@@ -18,7 +18,7 @@ from eventlog.node.cluster.primaries import Led, Primaries, time_to_ask
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.state.entries import EntryReader
-from eventlog.node.writing.forward_write import Part, PartedWrites, WholeWrite
+from eventlog.node.writing.forward_write import FramePart, PartedWrites, WholeWrite
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.node.writing.writer import Writer
 from eventlog.transport.connection import Exchange
@@ -60,13 +60,13 @@ def write(node: WriteHandlersGround, exchange: Exchange) -> None:
         _submit(node, exchange, (table, blocks), conditions=conditions, done=answer)
     else:
 
-        def local(part: Part, done: Done) -> None:
+        def local(part: FramePart, done: Done) -> None:
             own = conditions if part.blocks is None else _of_part(conditions, part.blocks)
             _submit(node, exchange, (part.table, part.data), conditions=own, done=done)
 
         whole = WholeWrite(
             request=request,
-            part=Part(table=table, data=blocks),
+            part=FramePart(table=table, data=blocks),
             local=local,
             timeout_ms=exchange.message.timeout_ms,
             forwarded=exchange.message.forwarded,

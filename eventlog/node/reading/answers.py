@@ -31,7 +31,7 @@ from eventlog.node.reading.deadlines import Deadlines
 from eventlog.node.reading.fetch import Fetching, far_of, named_of
 from eventlog.node.reading.filters import Filters, segments_of
 from eventlog.node.reading.finding import Finding, Road
-from eventlog.node.reading.kept import Kept
+from eventlog.node.reading.kept import FirstKept
 from eventlog.node.reading.poll_messages import Shared, bare_message
 from eventlog.node.reading.pulls import Delivered, Pull, ReadContext, begin
 from eventlog.node.reading.reach import Reach
@@ -57,7 +57,7 @@ class Reads:
         self._context = context
         self._thread = ReaderThread()
         self.crowds = Crowds(begin=self.begin, take=self.pull, cancel=self.cancel, has_news=self._has_news)
-        self.kept = Kept(context.segments, take=self.pull, fail=self.fail)
+        self.kept = FirstKept(context.segments, take=self.pull, fail=self.fail)
         self._rounds = Rounds(
             self._look_in_round, begin=self._begin_round, renew=self._renew_round, answers=self._answers, due=lambda: self.crowds.due
         )

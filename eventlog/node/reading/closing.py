@@ -43,7 +43,7 @@ class Members(Protocol):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Asked:
+class _AskedPeer:
     """What was asked of a peer. `wanted`: the id that it is to promise; `promised`: the lowest that it has, for what it leads."""
 
     incarnation: str
@@ -96,7 +96,7 @@ class Closing:
         self._believed = believed
         self._on_heard = on_heard
         self._members: Members | None = None
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _AskedPeer] = {}
         self._ends: list[_End] = []
         self._is_following = False
         self._wanted = 0
@@ -261,7 +261,7 @@ class Closing:
         self.follow(on=self._is_following)
         self._peers()
 
-    def _peers(self) -> dict[int, _Asked]:
+    def _peers(self) -> dict[int, _AskedPeer]:
         """Return what was asked of the members that are connected now; those of another incarnation are asked anew."""
         connected = self._members.incarnations if self._members is not None else {}
         for number in [number for number, asked in self._asked.items() if connected.get(number) != asked.incarnation]:
@@ -269,10 +269,10 @@ class Closing:
             self._is_told(number, None)
         for number, incarnation in connected.items():
             if number not in self._asked:
-                self._asked[number] = _Asked(incarnation=incarnation, wanted=self._wanted)
+                self._asked[number] = _AskedPeer(incarnation=incarnation, wanted=self._wanted)
         return self._asked
 
-    def _ask(self, number: int, asked: _Asked, *, at_once: bool = False) -> None:
+    def _ask(self, number: int, asked: _AskedPeer, *, at_once: bool = False) -> None:
         """Send a request unless one is under way that is answered at once; one that waits at the peer is overtaken."""
         if asked.request is not None and not asked.is_waiting:
             return  # `_go_on` asks for what came since
@@ -289,7 +289,7 @@ class Closing:
             return
         asked.request.add_done_callback(partial(self._heard, number, asked, asked.requests))
 
-    def _heard(self, number: int, asked: _Asked, request: int, future: "asyncio.Future[Reply]") -> None:
+    def _heard(self, number: int, asked: _AskedPeer, request: int, future: "asyncio.Future[Reply]") -> None:
         if self._asked.get(number) is not asked:
             if not future.cancelled():
                 future.exception()  # looked at, so that nobody is warned of it: the member has left
@@ -318,7 +318,7 @@ class Closing:
         if asked.request is None:
             self._go_on(number, asked, is_whole=is_whole)
 
-    def _go_on(self, number: int, asked: _Asked, *, is_whole: bool) -> None:
+    def _go_on(self, number: int, asked: _AskedPeer, *, is_whole: bool) -> None:
         """Ask for what has come since; or, after a moment, for what was in flight there or will be.
 
         Unless `is_whole`, it promised for segments that it leads by no record seen here: it is asked again when one may have come.
@@ -332,16 +332,16 @@ class Closing:
         else:
             self._pause(number, asked, PAUSE_S if is_whole else UNSEEN_S)
 
-    def _pause(self, number: int, asked: _Asked, seconds: float) -> None:
+    def _pause(self, number: int, asked: _AskedPeer, seconds: float) -> None:
         if self._is_following and asked.pause is None:
             asked.pause = asyncio.get_running_loop().call_later(seconds, self._again, number, asked)
 
-    def _again(self, number: int, asked: _Asked) -> None:
+    def _again(self, number: int, asked: _AskedPeer) -> None:
         asked.pause = None
         if self._is_following and self._peers().get(number) is asked and (asked.request is None or asked.is_behind):
             self._ask(number, asked)
 
-    def _failed(self, number: int, asked: _Asked) -> None:
+    def _failed(self, number: int, asked: _AskedPeer) -> None:
         asked.request, asked.asked_id = None, 0
         self._is_told(number, None)
         self._pause(number, asked, FOLLOW_MS / 1000)
@@ -360,7 +360,7 @@ class Closing:
                 end.done(end.last_id)
 
 
-def _cancel(asked: _Asked) -> None:
+def _cancel(asked: _AskedPeer) -> None:
     if asked.pause is not None:
         asked.pause.cancel()
         asked.pause = None

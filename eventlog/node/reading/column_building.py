@@ -34,7 +34,7 @@ _AGAIN_S = 60.0  # after something went wrong
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Asked:
+class _Demand:
     """A cache with readers who have filters: when one last asked, its last event and since when that is the last, and when to go on."""
 
     cache: CacheState
@@ -52,7 +52,7 @@ class ColumnBuilding:
         self._files = files
         self._history = history
         self._thread = thread
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _Demand] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
         self._is_making = False
@@ -62,7 +62,7 @@ class ColumnBuilding:
         now = time.monotonic()
         asked = self._asked.get(cache.cache_id)
         if asked is None:
-            self._asked[cache.cache_id] = _Asked(cache=cache, at=now)
+            self._asked[cache.cache_id] = _Demand(cache=cache, at=now)
         else:
             asked.at = now
         if self._timer is None and not self._is_making:
@@ -93,7 +93,7 @@ class ColumnBuilding:
         if self._asked:
             self._wait(_LOOK_S)
 
-    def _due(self, asked: _Asked, now: float) -> Span | None:
+    def _due(self, asked: _Demand, now: float) -> Span | None:
         """Return what to make of a cache now."""
         cache, low, steps = asked.cache, self._context.low, self._context.steps
         held = low.here.copy()
@@ -141,7 +141,7 @@ class ColumnBuilding:
         is_kept = self._files.add(made, contents, buffers, clears=clears)
         return time.monotonic() - began if is_kept else None
 
-    def _made(self, asked: _Asked, done: "asyncio.Future[float | None]") -> None:
+    def _made(self, asked: _Demand, done: "asyncio.Future[float | None]") -> None:
         self._is_making = False
         if done.cancelled():
             return

@@ -55,7 +55,7 @@ class Filed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Wanted:
+class FileRead:
     """What a reader with a filter wants of a file. `cursor` and `trimmed`, ids by segment, belong to the read alone."""
 
     cursor: Cursor
@@ -121,7 +121,7 @@ class ColumnFiles:
                 at = span.upto
         return tuple(found)
 
-    def answer(self, files: Sequence[Filed], wanted: Wanted) -> Answer:
+    def answer(self, files: Sequence[Filed], wanted: FileRead) -> Answer:
         """Return what a reader wants of files that follow each other; when that has taken a moment, of the first of them.
 
         Raises:
@@ -145,7 +145,7 @@ class ColumnFiles:
                 break
         return one_of(found)
 
-    def _answer(self, filed: Filed, wanted: Wanted, limits: Limits) -> Answer:
+    def _answer(self, filed: Filed, wanted: FileRead, limits: Limits) -> Answer:
         try:
             with filed.path.open("rb", buffering=0) as opened:
                 file = ColumnFile(filed.contents, partial(os.pread, opened.fileno()), where=str(filed.path))

@@ -21,7 +21,7 @@ from eventlog.errors import Stopping, Unavailable
 from eventlog.limits import FILTER_SCAN_STEP_BYTES, HISTORY_READ_BYTES_MAX
 from eventlog.node.reading.answer_cache import AnswerCache, Key
 from eventlog.node.reading.column_building import ColumnBuilding
-from eventlog.node.reading.column_files import ColumnFiles, Filed, Wanted
+from eventlog.node.reading.column_files import ColumnFiles, Filed, FileRead
 from eventlog.node.reading.fetch import Fetched, Fetching, join_fetched
 from eventlog.node.reading.filters import segments_of
 from eventlog.node.reading.history import History, HistoryRead
@@ -108,7 +108,7 @@ class Finding:
         elif len(far):
             self._find_far(key, pull, top=top, far=far)
         elif filed and matches is not None:
-            wanted = Wanted(
+            wanted = FileRead(
                 cursor=cursor.copy(),
                 top=top,
                 limits=limits,

@@ -10,7 +10,7 @@ from eventlog.node.reading.pulls import Delivered, Pull
 from eventlog.node.state.caches import CacheState
 
 
-class Kept:
+class FirstKept:
     """Finds the first event kept, by pulls of its own: `take` has one answered, `fail` ends one with an error."""
 
     def __init__(self, segments: int, *, take: Callable[[Pull], None], fail: Callable[[Pull, EventLogError], None]) -> None:

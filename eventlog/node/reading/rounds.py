@@ -28,7 +28,7 @@ MEASURED_ANSWERS_MIN = 50
 _AGAIN_S = 0.005
 
 
-class Pace:
+class RoundPace:
     """How far apart rounds are. `answers` returns how many were given, or are about to be, since start."""
 
     def __init__(self, answers: Callable[[], int]) -> None:
@@ -83,7 +83,7 @@ class Rounds:
         self._work: deque[Pull] = deque()
         self._timer: asyncio.Handle | None = None
         self._quiet_until = 0.0
-        self._pace = Pace(answers)
+        self._pace = RoundPace(answers)
         self._spent_s = 0.0
         self._looks = 0
         self._renewed = 0  # how many were served when those who follow were last given what is new

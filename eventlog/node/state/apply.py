@@ -13,7 +13,7 @@ from eventlog.interceptor import Share, Stamped
 from eventlog.interceptor.key_table import update_table
 from eventlog.node.state.bulk_apply import entry_heads
 from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.results import Part
+from eventlog.node.writing.results import CachePart
 from eventlog.node.writing.storage import Put
 from eventlog.segment.keys import entry_prefix, expiry_key
 
@@ -55,7 +55,7 @@ class Change:
             np.subtract.at(cache.live, segments[expired], 1)
 
 
-def changes_of(part: Part) -> Change:
+def changes_of(part: CachePart) -> Change:
     """Return what the stamped events of a part do to the state."""
     share, stamped, values = part.share, part.stamped, part.stored
     if not share.rules.state:

@@ -30,7 +30,7 @@ class Page:
     rows: int = _ROWS_MAX
 
 
-class Pace:
+class PageRows:
     """How many entries to read at once: few at first, then about as many as hold ANSWER_BYTES_DEFAULT.
 
     So large values do not fill the memory, and small ones cost few reads.
@@ -148,7 +148,7 @@ class EntryReader:
         They are up to `limit`, and up to the one with which their entries have `nbytes`.
         """
         found: list[bytes] = []
-        pace = Pace()
+        pace = PageRows()
         for segment in segments:
             after: bytes | None = None
             while cache.live[segment] > 0:

@@ -22,7 +22,7 @@ from eventlog.interceptor.share import Condition
 from eventlog.limits import EXPIRE_PER_TURN_MAX
 from eventlog.node.aside import aside
 from eventlog.node.state.caches import CacheState
-from eventlog.node.state.entries import EntryReader, Pace
+from eventlog.node.state.entries import EntryReader, PageRows
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.segment.keys import expiry_range, parse_state_key
 from eventlog.segment.port import Snapshot, Store
@@ -66,7 +66,7 @@ class Expirer:
         self._serving = serving
         self._submit = submit
         self._delete_rows = delete_rows
-        self._pace = Pace()
+        self._pace = PageRows()
         self._now = 0
         self._left: set[Place] = set()  # at this `now`
         self._unanswered: Counter[Place] = Counter()

@@ -50,7 +50,7 @@ class StateBatch:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Chunk:
+class _Rows:
     """Rows as they were read, and the segments they are of, whole or not."""
 
     keys: list[bytes] = field(default_factory=list)
@@ -113,10 +113,10 @@ def _room(wanted: Scan, made: list[StateBatch], batches: int) -> tuple[int, int]
     return min(_CHUNK_ROWS, rows), min(_CHUNK_BYTES, nbytes)
 
 
-def _read(wanted: Scan, left: Sequence[int], after: bytes | None, room: tuple[int, int]) -> _Chunk:
+def _read(wanted: Scan, left: Sequence[int], after: bytes | None, room: tuple[int, int]) -> _Rows:
     """Read what is dealt with at once: rows up to their number or bytes."""
     rows_max, bytes_max = room
-    chunk = _Chunk()
+    chunk = _Rows()
     for segment in left:
         lower, upper = _range(segment, wanted, after)
         after = None
@@ -143,7 +143,7 @@ def _range(segment: int, wanted: Scan, after: bytes | None) -> Range:
     return lower, upper
 
 
-def _take(wanted: Scan, chunk: _Chunk, made: list[StateBatch], batches: int) -> bool:
+def _take(wanted: Scan, chunk: _Rows, made: list[StateBatch], batches: int) -> bool:
     """Add what matches to the last batch as far as it fits, and to further ones; return whether the whole chunk was taken."""
     segments = np.array(chunk.segments, np.int64).repeat(chunk.counts)
     columns = state_columns(chunk.keys, chunk.values, segments=segments, prefix_bytes=_PREFIX_BYTES)

@@ -26,7 +26,7 @@ from eventlog.interceptor.share import Condition
 from eventlog.node.installed import installed
 from eventlog.node.state.caches import CacheState
 from eventlog.node.state.state_reads import StateFound
-from eventlog.node.writing.forward_write import Part
+from eventlog.node.writing.forward_write import FramePart
 from eventlog.node.writing.own_writes import OwnWrites
 
 GROUP = "eventlog.tasks"
@@ -101,7 +101,9 @@ class TaskBatch:
         table["segment"], table["count"], table["length"] = [self.segments[row] for row in rows], 1, lengths
         conditions = [Condition(block=block, key=self.keys[row], version=self.versions[row]) for block, row in enumerate(rows)]
         try:
-            result = await self.writes.write_blocks(self.cache, Part(table=Table.of(table), data=memoryview(blocks)), conditions=conditions)
+            result = await self.writes.write_blocks(
+                self.cache, FramePart(table=Table.of(table), data=memoryview(blocks)), conditions=conditions
+            )
         except EventLogError as error:
             return dict.fromkeys(rows, error)
         return {rows[block]: error for block, error in result.refusals.items()}

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eventlog.node.writing.few import Few
-from eventlog.node.writing.results import Part
+from eventlog.node.writing.results import CachePart
 from eventlog.node.writing.storage import Append
 from eventlog.segment.keys import encode_step, log_key, log_keys
 from eventlog.segment.port import Pair
@@ -16,7 +16,7 @@ Steps = Callable[[int, int, int, int], list[tuple[int, int, int, int]]]
 """Indexes a group by id: takes and returns rows of (cache, last id, events, bytes), returns those to keep."""
 
 
-def append_of_parts(parts: Sequence[Part], steps: Steps, *, epochs: npt.NDArray[np.uint32]) -> Append:
+def append_of_parts(parts: Sequence[CachePart], steps: Steps, *, epochs: npt.NDArray[np.uint32]) -> Append:
     """Return what the stamped parts of a group put into the store."""
     log: list[Pair] = []
     meta: list[Pair] = []

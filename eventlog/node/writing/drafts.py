@@ -16,7 +16,7 @@ from eventlog.interceptor.producers import Verdict
 from eventlog.node.writing.groups import Joined, Pending, join_frames
 from eventlog.node.writing.logged import logged_image
 from eventlog.node.writing.overlay import Overlay, find_held
-from eventlog.node.writing.results import REPLACING, Part
+from eventlog.node.writing.results import REPLACING, CachePart
 from eventlog.segment.keys import entry_prefix
 from eventlog.segment.port import Store
 
@@ -102,7 +102,7 @@ class Drafter:
                 frames = _refuse_bad(joined, error)
         return None, None
 
-    def part(self, draft: Draft) -> Part | None:
+    def part(self, draft: Draft) -> CachePart | None:
         """Run the interceptors; None where an entry is damaged: nothing can be said about its key, the node serves the others."""
         joined, share, verdict = draft.joined, draft.share, draft.verdict
         if draft.wanted:
@@ -117,7 +117,7 @@ class Drafter:
         postponed = self._postpone(joined, share, verdict) if verdict.deferred else frozenset()
         for intercept in INTERCEPTORS:
             intercept(share)
-        return Part(joined=joined, share=share, verdict=verdict, postponed=postponed, images=draft.images, stamped=lay_out(share))
+        return CachePart(joined=joined, share=share, verdict=verdict, postponed=postponed, images=draft.images, stamped=lay_out(share))
 
     def _postpone(self, joined: Joined, share: Share, verdict: Verdict) -> frozenset[int]:
         """Put frames that repeat a frame of this very group back; the next group of their segments answers them."""

@@ -37,21 +37,21 @@ class ForwardWriteGround(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FramePart:
     """Blocks of a frame with their table; `blocks` says which they are, None: all."""
 
     table: Table
     data: memoryview
     blocks: Ints | None = None
 
-    def cut(self, blocks: Ints) -> "Part":
+    def cut(self, blocks: Ints) -> "FramePart":
         """Return some of the blocks of a whole frame."""
         if len(blocks) == len(self.table):
             return self
         ends = np.cumsum(self.table.rows["length"], dtype=np.int64)
         starts = ends - self.table.rows["length"]
         data = b"".join([self.data[low:high] for low, high in zip(starts[blocks].tolist(), ends[blocks].tolist(), strict=True)])
-        return Part(table=Table.of(self.table.rows[blocks]), data=memoryview(data), blocks=blocks)
+        return FramePart(table=Table.of(self.table.rows[blocks]), data=memoryview(data), blocks=blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,8 @@ class WholeWrite:
     """A frame as it came. `local` writes some blocks here. What a node has passed on is passed on to no other."""
 
     request: Write
-    part: Part
-    local: Callable[[Part, Done], None]
+    part: FramePart
+    local: Callable[[FramePart, Done], None]
     timeout_ms: int
     forwarded: bool = False
 

@@ -9,7 +9,7 @@ from eventlog.batch.build import WriteFrame, read_table
 from eventlog.errors import EventLogError
 from eventlog.interceptor.share import Condition
 from eventlog.node.state.caches import CacheState
-from eventlog.node.writing.forward_write import Part, PartedWrites, WholeWrite
+from eventlog.node.writing.forward_write import FramePart, PartedWrites, WholeWrite
 from eventlog.node.writing.groups import Pending, WriteResult
 from eventlog.node.writing.writer import Writer
 from eventlog.wire import eventlog_pb2 as pb
@@ -48,15 +48,15 @@ class OwnWrites:
     async def write(self, cache: CacheState, frame: WriteFrame, *, timeout_ms: int, conditions: Sequence[Condition] = ()) -> WriteResult:
         """Have the primaries of a frame's segments write it, this node or others. Raises what refused it whole."""
         table, blocks = read_table(memoryview(b"".join(frame.buffers)), len(frame.table))
-        return await self.write_blocks(cache, Part(table=table, data=blocks), timeout_ms=timeout_ms, conditions=conditions)
+        return await self.write_blocks(cache, FramePart(table=table, data=blocks), timeout_ms=timeout_ms, conditions=conditions)
 
     async def write_blocks(
-        self, cache: CacheState, part: Part, *, timeout_ms: int = 0, conditions: Sequence[Condition] = ()
+        self, cache: CacheState, part: FramePart, *, timeout_ms: int = 0, conditions: Sequence[Condition] = ()
     ) -> WriteResult:
         """Do what `write` does with blocks that are ready; `conditions` name them by their place."""
         done, finish = awaited()
 
-        def local(own: Part, told: Callable[[WriteResult | EventLogError], None]) -> None:
+        def local(own: FramePart, told: Callable[[WriteResult | EventLogError], None]) -> None:
             self._node.check_writable()
             self._node.writer.submit(
                 Pending(
@@ -84,7 +84,7 @@ class OwnWrites:
         return await done
 
 
-def _of_part(conditions: Sequence[Condition], part: Part) -> tuple[Condition, ...]:
+def _of_part(conditions: Sequence[Condition], part: FramePart) -> tuple[Condition, ...]:
     """Return the conditions of some of a frame's blocks, by their places in that part."""
     if part.blocks is None:
         return tuple(conditions)

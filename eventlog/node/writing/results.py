@@ -21,7 +21,7 @@ REPLACING = (Kind.MODIFIED, Kind.REMOVED)
 
 
 @dataclass(kw_only=True)
-class Part:
+class CachePart:
     """One cache's part of a group on its way: the frames at `postponed` wait for the next group. `values` come with the stamp.
 
     `images`: by block, what events written before replaced, None where nobody knows any more.
@@ -57,7 +57,7 @@ class Part:
         return self.values
 
 
-def answer_frames(part: Part) -> None:
+def answer_frames(part: CachePart) -> None:
     """Tell every frame what became of it; a part without values left nothing in the log."""
     joined, share, values, verdict = part.joined, part.share, part.values, part.verdict
     ids = np.zeros(len(share.kinds), np.int64) if values is None else part.ids
@@ -87,7 +87,7 @@ def answer_frames(part: Part) -> None:
         pending.done(WriteResult(ids=ids[low:high], kinds=kinds[low:high], refusals=refusals, previous=previous))
 
 
-def record_producers(part: Part) -> None:
+def record_producers(part: CachePart) -> None:
     """Remember the results of the frames of idempotent producers, so that a repeated block gets its first answer."""
     joined, share, values = part.joined, part.share, part.stored
     producers = joined.submitted.producers

@@ -33,7 +33,7 @@ from eventlog.node.writing.few import Few, few_of
 from eventlog.node.writing.groups import Pending, Queue, WriteResult
 from eventlog.node.writing.overlay import Overlay
 from eventlog.node.writing.pace import Pace
-from eventlog.node.writing.results import Part, answer_frames, record_producers
+from eventlog.node.writing.results import CachePart, answer_frames, record_producers
 from eventlog.node.writing.storage import StorageThread
 from eventlog.segment.port import Store
 
@@ -57,7 +57,7 @@ class WriterHooks:
 class _Group:
     """A group between its stamp and its end: its parts, or its `few` events. `changes` are empty until there was time to make them."""
 
-    parts: list[Part]
+    parts: list[CachePart]
     flight: Flight
     changes: list[Change] = field(default_factory=list)
     few: Few | None = None
@@ -90,7 +90,7 @@ class Writer:
         self._hooks = hooks
         self.wait_ms_max = wait_ms_max  # how long a group waits for ids
         self._is_turn_due = False
-        self._parts_ready: list[Part] | None = None  # ... if it waits for ids alone
+        self._parts_ready: list[CachePart] | None = None  # ... if it waits for ids alone
         self._drafts: list[Draft] | None = None  # of the group that `run` makes ready
         self._epochs = replicas.core.epochs  # when that was begun
         self._needed = asyncio.Event()
@@ -257,7 +257,7 @@ class Writer:
             good.append(pending)
         return good
 
-    def _parts(self, drafts: list[Draft]) -> list[Part]:
+    def _parts(self, drafts: list[Draft]) -> list[CachePart]:
         """Return what goes into the log; answer what leaves nothing there: repeated frames, refused ones, removals of nothing."""
         parts = []
         for draft in drafts:
@@ -272,7 +272,7 @@ class Writer:
 
     # ------------------------------------------------------------ what takes time
 
-    def _take_time(self, drafts: list[Draft], parts: list[Part] | None = None) -> None:
+    def _take_time(self, drafts: list[Draft], parts: list[CachePart] | None = None) -> None:
         self._drafts, self._parts_ready, self._epochs = drafts, parts, self._core.epochs.copy()
         self._pace.makes_ready()
         self._needed.set()
@@ -292,7 +292,7 @@ class Writer:
             return
         self._send(parts, base)
 
-    def _demand_same_terms(self, parts: list[Part]) -> None:
+    def _demand_same_terms(self, parts: list[CachePart]) -> None:
         """Refuse what was made ready in a term that has ended: another primary may have written since, even these very blocks."""
         for part in parts:
             segments = part.stamped.sections.segments
@@ -300,7 +300,7 @@ class Writer:
             if len(ended):
                 raise NotPrimary(segment=int(ended[0]))
 
-    async def _read(self, drafts: list[Draft]) -> list[Part]:
+    async def _read(self, drafts: list[Draft]) -> list[CachePart]:
         readable = []
         for draft in drafts:
             if not draft.is_known:
@@ -323,7 +323,7 @@ class Writer:
 
     # ------------------------------------------------------------ in flight
 
-    def _send(self, parts: list[Part], base: int) -> None:
+    def _send(self, parts: list[CachePart], base: int) -> None:
         """Stamp a group, register it as in flight, send it and have it written, in one step."""
         for part in parts:
             cache = part.cache
@@ -405,7 +405,7 @@ class Writer:
 
     # ------------------------------------------------------------ committed
 
-    def _commit(self, parts: list[Part]) -> None:
+    def _commit(self, parts: list[CachePart]) -> None:
         """Answer a committed group; `_settle` follows in the same step, when the answers are on their way."""
         for part in parts:
             answer_frames(part)
@@ -425,7 +425,7 @@ class Writer:
         self.events += len(few.lones)
         self._hooks.visible(CommittedGroup(first_id=few.lones[0].id, last_id=few.lones[-1].id, caches=(few.seen(),)))
 
-    def _settle(self, parts: list[Part], changes: list[Change]) -> None:
+    def _settle(self, parts: list[CachePart], changes: list[Change]) -> None:
         """Make a committed group visible, and remember what repeated frames are answered with."""
         caches = []
         for part, change in zip(parts, changes, strict=True):
@@ -474,11 +474,11 @@ def _nothing() -> None:
     """Nothing, behind all that was handed to the storage thread before."""
 
 
-def _ids_of(parts: list[Part]) -> int:
+def _ids_of(parts: list[CachePart]) -> int:
     return sum(ids_needed(part.stamped.sections) for part in parts)
 
 
-def _refuse_parts(parts: list[Part], error: EventLogError) -> None:
+def _refuse_parts(parts: list[CachePart], error: EventLogError) -> None:
     for part in parts:
         refuse_share(part.waiting, part.share, error)
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from eventlog.node.reading import rounds as module
-from eventlog.node.reading.rounds import Pace, Rounds
+from eventlog.node.reading.rounds import RoundPace, Rounds
 from tests import loops
 
 
@@ -237,7 +237,7 @@ def test_dear_answers_set_rounds_apart_and_cheap_ones_bring_them_closer(monkeypa
     used = [0.0]
     monkeypatch.setattr(module, "thread_time", lambda: used[0])
     answers = [0]
-    pace = Pace(lambda: answers[0])
+    pace = RoundPace(lambda: answers[0])
     now, periods = 0.0, []
     for answer_s in [0.00008] * 20 + [0.00001] * 20:
         pace.begin(now)
@@ -253,7 +253,7 @@ def test_dear_answers_set_rounds_apart_and_cheap_ones_bring_them_closer(monkeypa
 def test_what_the_loop_does_in_an_idle_time_is_not_taken_for_the_cost_of_answers(monkeypatch):
     used, answers = [0.0], [0]
     monkeypatch.setattr(module, "thread_time", lambda: used[0])
-    pace = Pace(lambda: answers[0])
+    pace = RoundPace(lambda: answers[0])
     for now in range(0, 100, 10):
         pace.begin(float(now))
         answers[0] += 1_000
@@ -264,7 +264,7 @@ def test_what_the_loop_does_in_an_idle_time_is_not_taken_for_the_cost_of_answers
 def test_a_loop_that_is_busy_with_other_things_does_not_keep_readers_for_long(monkeypatch):
     used, answers = [0.0], [0]
     monkeypatch.setattr(module, "thread_time", lambda: used[0])
-    pace = Pace(lambda: answers[0])
+    pace = RoundPace(lambda: answers[0])
     now = before = 0.0
     for _ in range(50):
         pace.begin(now)

@@ -5,7 +5,7 @@ import random
 
 from eventlog.hashing import hash_key, segment_of
 from eventlog.limits import ANSWER_BYTES_DEFAULT
-from eventlog.node.state.entries import Pace, Page
+from eventlog.node.state.entries import Page, PageRows
 from eventlog.segment.keys import entry_key
 from tests.node.nodes import SEGMENTS, cache_of, submit, with_node
 
@@ -23,7 +23,7 @@ async def all_rows(node, cache, *, rows: int, prefix: bytes = b"", now: int = 1)
 
 
 def test_the_pace_follows_the_size_of_the_values():
-    pace = Pace()
+    pace = PageRows()
     first = pace.rows
     pace.saw(first, first)
     assert pace.rows == 4 * first

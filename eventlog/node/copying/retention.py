@@ -26,8 +26,7 @@ from eventlog.node.consumers.listeners import Listeners
 from eventlog.node.copying.replicate import Replicas
 from eventlog.node.copying.retention_steps import Exact, RetentionSteps, answer_of, exact_in, holds_in, log_in
 from eventlog.node.copying.trimmed_copies import TrimmedCopies
-from eventlog.node.reading.answers import Reads
-from eventlog.node.reading.seen import when_seen
+from eventlog.node.reading.answers import Reads, when_seen
 from eventlog.node.reclaiming import Reclaiming
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.node.writing.storage import StorageThread

@@ -13,13 +13,12 @@ from eventlog.node.cluster.primaries import time_to_ask
 from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.consumers.listeners import Known, Listeners
 from eventlog.node.consumers.near import NearReaders
-from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.answers import Reads, when_seen
 from eventlog.node.reading.closing import Closing
 from eventlog.node.reading.crowds import give as give_answer
 from eventlog.node.reading.crowds import refuse as refuse_answer
 from eventlog.node.reading.filters import is_filtered, spec_of
 from eventlog.node.reading.pulls import Delivered, Pull
-from eventlog.node.reading.seen import when_seen
 from eventlog.node.reading.state_first import StateNode, answer_state, is_state_read, send_state
 from eventlog.node.reading.watches import serve_watch
 from eventlog.node.state.caches import Caches

@@ -23,9 +23,8 @@ from eventlog.node.consumers.inner import Inner
 from eventlog.node.consumers.listener_lag import ListenerLag
 from eventlog.node.consumers.listener_words import described, spec_in
 from eventlog.node.consumers.listeners import Listeners
-from eventlog.node.reading.answers import Reads
+from eventlog.node.reading.answers import Reads, when_seen
 from eventlog.node.reading.installed import InstalledFilters
-from eventlog.node.reading.seen import when_seen
 from eventlog.node.state.caches import Caches, CacheState
 from eventlog.predicate.spec import FilterSpec
 from eventlog.transport.connection import Exchange

@@ -12,9 +12,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from eventlog.consume.cursor import Cursor
+from eventlog.consume.cut import Limits
 from eventlog.consume.groups import CommittedGroup
 from eventlog.consume.lost import Lost, diverged
-from eventlog.errors import CorruptData, EventLogError, Stopping, Unavailable, tellable
+from eventlog.errors import CorruptData, EventLogError, EventsTrimmed, Stopping, Unavailable, tellable
 from eventlog.ids import ID_MAX, TIME_SHIFT
 from eventlog.limits import (
     CLOSE_UP_MS_MAX,
@@ -24,21 +26,16 @@ from eventlog.limits import (
     POSITION_TOLD_MS,
     REQUESTS_PER_CONNECTION_MAX,
 )
-from eventlog.node.reading.alike import Alike
 from eventlog.node.reading.column_files import ColumnFiles
 from eventlog.node.reading.crowds import Crowds
-from eventlog.node.reading.deadlines import Deadlines
 from eventlog.node.reading.fetch import Fetching, far_of, named_of
 from eventlog.node.reading.filters import Filters, segments_of
 from eventlog.node.reading.finding import Finding, Road
-from eventlog.node.reading.kept import FirstKept
-from eventlog.node.reading.poll_messages import Shared, bare_message
 from eventlog.node.reading.pulls import Delivered, Pull, ReadContext, begin
-from eventlog.node.reading.reach import Reach
+from eventlog.node.reading.reach import Reach, Stalls
 from eventlog.node.reading.reader import ReaderThread
-from eventlog.node.reading.rounds import Rounds
-from eventlog.node.reading.stalls import Stalls
-from eventlog.node.reading.turns import Turns
+from eventlog.node.reading.rounds import Deadlines, Rounds, Turns
+from eventlog.node.reading.sharing import Alike, Shared, bare_message
 from eventlog.node.state.caches import CacheState
 from eventlog.predicate.spec import CompiledFilter
 from eventlog.wire.eventlog_pb2 import Poll, Stalled
@@ -505,3 +502,59 @@ class Reads:
 
     def _say_stalled(self, pull: Pull, stalled: Sequence[Stalled]) -> None:
         self._deliver_nothing(pull, self.limit(pull.cursor.asked), stalled=stalled)
+
+
+class FirstKept:
+    """Finds the first event kept, by pulls of its own: `take` has one answered, `fail` ends one with an error."""
+
+    def __init__(self, segments: int, *, take: Callable[[Pull], None], fail: Callable[[Pull, EventLogError], None]) -> None:
+        self._segments = segments
+        self._take = take
+        self._fail = fail
+
+    def first_id(self, cache: CacheState, done: Callable[[int | EventLogError], None], *, owner: object) -> None:
+        """Pass the first id kept of a cache to `done`, 0 when nothing is kept."""
+        cursor = Cursor(self._segments, 0)
+        self._probe(cache, cursor, lambda found: done(found if isinstance(found, EventLogError) else found.first_id), owner=owner)
+
+    def is_trimmed(self, pull: Pull) -> bool:
+        """Return whether retention has passed the cursor, and begin to say so; who asked for it is moved on instead."""
+        cache, cursor = pull.cache, pull.cursor
+        if pull.skips_trimmed:
+            cursor.skip_trimmed(cache.trimmed_ids, cache.trimmed_offsets)
+            return False
+        lost = cursor.lost(cache.trimmed_ids, cache.trimmed_offsets)
+        if not lost:
+            return False
+
+        def say(found: Delivered | EventLogError) -> None:
+            error = found if isinstance(found, EventLogError) else EventsTrimmed(first_id=found.first_id, lost=lost)
+            self._fail(pull, error)
+
+        self._probe(cache, cursor.copy(), say, owner=pull.owner)
+        return True
+
+    def _probe(self, cache: CacheState, cursor: Cursor, done: Callable[[Delivered | EventLogError], None], *, owner: object) -> None:
+        """Find the first event kept behind `cursor`."""
+        limits = Limits(events=1, nbytes=1)
+        self._take(Pull(cache=cache, cursor=cursor, until=ID_MAX, limits=limits, owner=owner, done=done, skips_trimmed=True))
+
+
+def when_seen(reads: Reads, cache: CacheState, done: Callable[[], None], *, owner: object, wait_ms: int) -> None:
+    """Call `done` when they do, or after `wait_ms`; never, when `owner` has let go."""
+
+    def reach(id_: int) -> None:
+        reads.pull(
+            Pull(
+                cache=cache,
+                cursor=Cursor(cache.segments, id_),
+                until=id_,
+                limits=Limits(events=1, nbytes=1),
+                owner=owner,
+                done=lambda _: done(),
+                wait_ms=wait_ms,
+                ends_at=id_,
+            )
+        )
+
+    reads.end(reach)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from eventlog.errors import EventLogError
-from eventlog.node.reading.deadlines import LONG_MS
 from eventlog.node.reading.pulls import Delivered, Pull, nobody
+from eventlog.node.reading.rounds import LONG_MS
 from eventlog.transport.connection import Exchange
 from eventlog.wire.eventlog_pb2 import Poll
 from eventlog.wire.frames import SharedFrame

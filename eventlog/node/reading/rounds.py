@@ -1,19 +1,25 @@
-"""Wake-ups in rounds: whoever waits for a cache's events is looked at once for all that was committed since the round before.
+"""When waiting readers are looked at: in rounds after news, in turns while they lag, and until their time is up (`Deadlines`).
 
 The first news after a quiet time begin a round at once. After it the node pauses, so that many readers get many events with one
-answer: twice as long as it worked, and so long that answers take no more than `SHARE` of the loop. What makes an answer dear is not
+answer: twice as long as it worked, and so long that answers take no more than `SHARE` of the loop. What makes an answer expensive is not
 the look: it is the request that brought it and the next one, both ways through the kernel. So it is measured what the loop used from
 one round to the next, and shared out among the answers. A few readers cost next to no pause.
 
 A round goes in slices, and the loop does other things in between: a write waits for a slice, not for a thousand readers. Who is looked
 at late in a round gets what was committed since it began; so a look whose answer many wait for is followed by no other until all of them
 have it. Readers of caches without news are not touched.
+
+Of readers that lag a few are looked at in each turn of the loop, the others wait in the order of their coming: a thousand who read on as
+fast as they are answered would otherwise all be looked at between two steps of a write.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from time import thread_time  # on a busy machine the clock goes on while nothing is done
+from time import (
+    perf_counter,
+    thread_time,  # on a busy machine the clock goes on while nothing is done
+)
 
 from eventlog.node.reading.pulls import Pull
 
@@ -26,6 +32,10 @@ ANSWER_S = 0.00004  # a long poll on a machine of 2.5 GHz, until it is measured 
 ANSWER_S_MAX = 0.0001  # a loop that is busy with writes keeps readers no longer than this for each
 MEASURED_ANSWERS_MIN = 50
 _AGAIN_S = 0.005
+TURN_S = 0.001
+TURN_LOOKS = 24
+LONG_MS = 1_000
+TICK_MS = 100  # a long wait ends so much later, at most
 
 
 class RoundPace:
@@ -61,8 +71,8 @@ class RoundPace:
 class Rounds:
     """Pulls that wait, by cache. `look` is called with each that may have something, and puts it back with `add` if not.
 
-    `begin` is called before a round's first look, `renew` when there are news while it goes on. `answers` is for the `Pace`; `due` returns
-    how many of them are still to be given, which the next look waits for.
+    `begin` is called before a round's first look, `renew` when there are news while it goes on. `answers` is for the `RoundPace`; `due`
+    returns how many of them are still to be given, which the next look waits for.
     """
 
     def __init__(
@@ -188,3 +198,99 @@ class Rounds:
         if self._is_news and (served := self._pace.count(self._looks)) >= self._renewed + RENEW_SERVED:
             self._is_news, self._renewed = False, served
             self._renew()
+
+
+class Turns:
+    """Calls `look` once for each pull that is taken, at once where this turn of the loop has room for it."""
+
+    def __init__(self, look: Callable[[Pull], None]) -> None:
+        self._look = look
+        self._waiting: dict[Pull, None] = {}
+        self._began = 0.0
+        self._looks = 0
+        self._next: asyncio.Handle | None = None
+        self.peak = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self, pull: Pull) -> None:
+        """Look at a pull now or in one of the next turns."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().call_soon(self._turn)
+            self._began, self._looks = perf_counter(), 0
+        if self._waiting or not self._has_room():
+            self._waiting[pull] = None
+            self.peak = max(self.peak, len(self._waiting))
+        else:
+            self._looks += 1
+            self._look(pull)
+
+    def remove(self, pull: Pull) -> None:
+        """Forget a pull."""
+        self._waiting.pop(pull, None)
+
+    def stop(self) -> list[Pull]:
+        """Look at nobody any more; return who waited."""
+        if self._next is not None:
+            self._next.cancel()
+        waiting, self._waiting = list(self._waiting), {}
+        return waiting
+
+    def _has_room(self) -> bool:
+        return self._looks == 0 or (self._looks < TURN_LOOKS and perf_counter() - self._began < TURN_S)
+
+    def _turn(self) -> None:
+        self._next = None
+        if not self._waiting:
+            return
+        self._next = asyncio.get_running_loop().call_soon(self._turn)
+        self._began, self._looks = perf_counter(), 0
+        while self._waiting and self._has_room():
+            pull = next(iter(self._waiting))
+            del self._waiting[pull]
+            self._looks += 1
+            self._look(pull)
+
+
+class Deadlines:
+    """Calls `expire` once for each pull whose time is up and that was not cleared before."""
+
+    def __init__(self, expire: Callable[[Pull], None]) -> None:
+        self._expire = expire
+        self._ticks: dict[int, dict[Pull, None]] = {}
+
+    def set(self, pull: Pull, wait_ms: int) -> None:
+        """Let a pull that has no deadline wait so long."""
+        loop = asyncio.get_running_loop()
+        if wait_ms < LONG_MS:
+            pull.deadline = loop.call_later(wait_ms / 1000, self._one, pull)
+            return
+        tick = int(loop.time() * 1000 + wait_ms) // TICK_MS + 1
+        pulls = self._ticks.get(tick)
+        if pulls is None:
+            pulls = self._ticks[tick] = {}
+            loop.call_at(tick * TICK_MS / 1000, self._tick, tick)
+        pulls[pull] = None
+        pull.deadline = tick
+
+    def clear(self, pull: Pull) -> None:
+        """Let a pull wait without end, or not at all."""
+        deadline, pull.deadline = pull.deadline, None
+        if deadline is None:
+            return
+        if isinstance(deadline, int):
+            self._ticks[deadline].pop(pull, None)
+        else:
+            deadline.cancel()
+
+    def _one(self, pull: Pull) -> None:
+        pull.deadline = None
+        self._expire(pull)
+
+    def _tick(self, tick: int) -> None:
+        pulls = self._ticks[tick]
+        while pulls:
+            pull, _ = pulls.popitem()
+            self._one(pull)
+        del self._ticks[tick]

@@ -26,7 +26,7 @@ from eventlog.errors import (
 )
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
-from eventlog.node.reading.seen import when_seen
+from eventlog.node.reading.answers import when_seen
 from eventlog.wire.eventlog_pb2 import LogEnds, Message
 from tests.node.asking import ask, by_id, fill, position_of, read_all, run, waiting
 from tests.node.polling import FakeExchange, poll_exchange, rows_of_answer

@@ -185,7 +185,7 @@ def _filtered(where):
 def test_a_poll_that_has_scanned_enough_says_where_it_stands(monkeypatch, tail_bytes):
     monkeypatch.setattr(answers, "FILTER_SCAN_BYTES_MAX", 4_000)
     monkeypatch.setattr(finding, "FILTER_SCAN_STEP_BYTES", 1_000)
-    monkeypatch.setattr("eventlog.node.reading.history_plan.FILTER_SCAN_STEP_BYTES", 1_000)
+    monkeypatch.setattr("eventlog.node.reading.finding.FILTER_SCAN_STEP_BYTES", 1_000)
     assert FILTER_SCAN_BYTES_MAX > 4_000
 
     async def scenario(node):
@@ -281,7 +281,7 @@ def test_nodes_that_hold_a_part_or_nothing_have_the_rest_judged_where_it_is(copi
 def test_a_poll_at_a_gateway_says_where_it_stands_after_as_much_scanning(monkeypatch):
     monkeypatch.setattr(answers, "FILTER_SCAN_BYTES_MAX", 4_000)
     monkeypatch.setattr(finding, "FILTER_SCAN_STEP_BYTES", 1_000)
-    monkeypatch.setattr("eventlog.node.reading.history_plan.FILTER_SCAN_STEP_BYTES", 1_000)
+    monkeypatch.setattr("eventlog.node.reading.finding.FILTER_SCAN_STEP_BYTES", 1_000)
 
     async def scenario(trio):
         for node in trio.nodes:

@@ -11,7 +11,7 @@ from eventlog.errors import (
 from eventlog.ids import TIME_SHIFT, time_of
 from eventlog.limits import STALLED_MS
 from eventlog.node.handlers import events
-from eventlog.node.reading import turns
+from eventlog.node.reading import rounds
 from tests.loops import until
 from tests.node.asking import ask, fill, read_all, run, waiting
 from tests.node.polling import NODE_NUMBER, poll_exchange, rows_of_answer
@@ -225,7 +225,7 @@ def test_stopping_tells_everybody_who_waits():
 
 
 def test_many_who_lag_are_answered_a_few_a_turn_and_share_their_answers_while_more_is_committed(monkeypatch):
-    monkeypatch.setattr(turns, "TURN_S", 60.0)
+    monkeypatch.setattr(rounds, "TURN_S", 60.0)
 
     async def scenario(node):
         cache, first = node.cache(), node.last_id
@@ -243,5 +243,5 @@ def test_many_who_lag_are_answered_a_few_a_turn_and_share_their_answers_while_mo
         assert (node.reads.made, node.reads.given) == (1, 100)
         assert len({body for exchange in exchanges for _, body in exchange.answers}) == 1
 
-    monkeypatch.setattr(turns, "TURN_LOOKS", 3)
+    monkeypatch.setattr(rounds, "TURN_LOOKS", 3)
     run(scenario)

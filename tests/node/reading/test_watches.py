@@ -222,7 +222,7 @@ def test_with_a_wait_a_follower_hears_where_it_is():
 
 
 def test_a_follower_who_stands_still_hears_why(monkeypatch):
-    monkeypatch.setattr("eventlog.node.reading.stalls.STALLED_MS", 10)
+    monkeypatch.setattr("eventlog.node.reading.reach.STALLED_MS", 10)
 
     async def scenario(node):
         cache = node.cache()

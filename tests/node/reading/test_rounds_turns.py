@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from eventlog.node.reading import turns as module
-from eventlog.node.reading.turns import Turns
+from eventlog.node.reading import rounds as module
+from eventlog.node.reading.rounds import Turns
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from eventlog.node.reading import deadlines as module
-from eventlog.node.reading.deadlines import Deadlines
+from eventlog.node.reading import rounds as module
+from eventlog.node.reading.rounds import Deadlines
 from tests import loops
 
 

@@ -1,4 +1,4 @@
-"""The two roads of `eventlog.node.path`, walked: which files and functions one put and one poll pass at a node and its client.
+"""The two roads of `eventlog.path`, walked: which files and functions one put and one poll pass at a node and its client.
 
 The figures may only fall: what a reader of the code has to know for one request is what they count.
 """
@@ -15,7 +15,7 @@ from typing import Any, Self
 import pytest
 
 import eventlog
-from eventlog.node import path
+from eventlog import path
 from eventlog.node.config import NodeConfig
 from eventlog.node.handlers import TABLE
 from eventlog.node.node import dispatcher
